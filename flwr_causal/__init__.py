@@ -1,0 +1,1 @@
+"""Federated causal discovery for Flower."""

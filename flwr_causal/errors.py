@@ -1,0 +1,26 @@
+"""The errors that every public call of flwr_causal raises for a problem of the user's."""
+
+
+class CausalError(Exception):
+    """Base class of all errors of this package.
+
+    Attributes
+    ----------
+    outcome : object or None
+        Where an error ended a run: what had been done by then (history, graph of the last round),
+        an ``Outcome`` from ``strategies.run`` and a ``Run`` from ``simulate``. None otherwise.
+    """
+
+    outcome: object | None = None
+
+
+class DataError(CausalError):
+    """Something is wrong with a party's data; the message names party, column and remedy."""
+
+
+class ConfigError(CausalError):
+    """An option is unknown, of the wrong type, or contradicts another one."""
+
+
+class FederationError(CausalError):
+    """The federation could not finish: too few parties, failing clients, a lost connection."""

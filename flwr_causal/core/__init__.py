@@ -1,0 +1,1 @@
+"""The mathematics of the methods: numpy and scipy, no Flower."""

@@ -1,0 +1,76 @@
+"""What the parties find without federated learning, and what all rows together show.
+
+The baselines of Ng & Zhang (2022), section 6: NOTEARS on the pooled rows (AllData), and on each
+party's own rows, put together by vote, by average, or by taking the best party's graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.metrics import structural_hamming_distance
+from flwr_causal.core.moments import Moments, merge
+from flwr_causal.core.notears import notears
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Zheng et al. (2018) and the paper's public code.
+SPARSITY = 0.1
+THRESHOLD = 0.3
+
+
+def all_data(parties: Sequence[Moments]) -> CausalGraph:
+    """Return NOTEARS' graph on the rows of all parties together (NOTEARS-AllData)."""
+    return notears(merge(parties), sparsity=SPARSITY, threshold=THRESHOLD)
+
+
+def alone(parties: Sequence[Moments]) -> list[CausalGraph]:
+    """Return NOTEARS' graph on each party's own rows.
+
+    A column that is constant at a party stays without edges there.
+    """
+    return [_on_own_rows(moments) for moments in parties]
+
+
+def voting(graphs: Sequence[CausalGraph]) -> CausalGraph:
+    """Return the edges that more than half of the parties found (NOTEARS-Voting).
+
+    The graph may have cycles and is reported as it is, as in the paper; its weights are the means
+    over the parties that found the edge.
+    """
+    found = np.array([graph.adjacency for graph in graphs])
+    weights = np.array([graph.weights for graph in graphs])
+    votes = found.sum(axis=0)
+    mean = weights.sum(axis=0) / np.maximum(votes, 1)
+    return CausalGraph(graphs[0].names, np.where(2 * votes > len(graphs), mean, 0.0))
+
+
+def average(graphs: Sequence[CausalGraph]) -> CausalGraph:
+    """Return the mean of the parties' weights before the threshold, then cut (NOTEARS-Avg).
+
+    The graph may have cycles and is reported as it is, as in the paper.
+    """
+    raw = [graph.weights if graph.raw_weights is None else graph.raw_weights for graph in graphs]
+    mean = np.mean(raw, axis=0)
+    return CausalGraph(graphs[0].names, np.where(np.abs(mean) > THRESHOLD, mean, 0.0))
+
+
+def best(graphs: Sequence[CausalGraph], truth: CausalGraph) -> CausalGraph:
+    """Return the party's graph with the lowest SHD to the truth (NOTEARS-Best)."""
+    return min(graphs, key=lambda graph: structural_hamming_distance(truth, graph))
+
+
+def _on_own_rows(moments: Moments) -> CausalGraph:
+    constant = set(moments.constant_columns())
+    varying = [index for index in range(moments.d) if index not in constant]
+    weights, raw = np.zeros((moments.d, moments.d)), np.zeros((moments.d, moments.d))
+    if len(varying) > 1 and moments.n > 1:
+        found = notears(moments.subset(varying), sparsity=SPARSITY, threshold=THRESHOLD)
+        grid = np.ix_(varying, varying)
+        weights[grid] = found.weights
+        raw[grid] = found.weights if found.raw_weights is None else found.raw_weights
+    return CausalGraph(moments.names, weights, raw_weights=raw)

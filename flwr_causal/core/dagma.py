@@ -1,0 +1,106 @@
+"""DAGMA: linear structure by a log-determinant central path, from moments.
+
+Reference
+---------
+Bello, Aragam, Ravikumar: DAGMA: learning DAGs via M-matrices and a log-determinant acyclicity
+characterization, NeurIPS 2022.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.core.active_set import ALL_EDGES_LIMIT, SparseProblem
+from flwr_causal.core.edge_problem import logdet_measure
+from flwr_causal.core.moments import as_moments
+from flwr_causal.core.solution import check_at_least_zero, edge_masks, finish
+
+if TYPE_CHECKING:
+    from flwr_causal.core.graph import CausalGraph
+    from flwr_causal.core.knowledge import EdgeMasks, Knowledge
+
+# (mu, s, L-BFGS-B iterations) of each stage. mu and s are those of Bello 2022, section 4, and of
+# its public code; the iterations are this module's, which does not use Adam.
+CENTRAL_PATH = (
+    (1.0, 1.0, 300),
+    (1e-1, 0.9, 300),
+    (1e-2, 0.8, 300),
+    (1e-3, 0.7, 300),
+    (1e-4, 0.6, 600),
+)
+
+
+def dagma(
+    moments_or_data: Any,
+    *,
+    sparsity: float = 0.03,
+    threshold: float = 0.3,
+    knowledge: Knowledge | EdgeMasks | None = None,
+    refit: bool = False,
+    tolerance: float = 1e-9,
+    all_edges: bool | None = None,
+) -> CausalGraph:
+    """Learn a linear DAG by DAGMA's central path (Bello 2022, algorithm 1).
+
+    Stage by stage it minimises ``mu (1/2 tr((I - W)^T S (I - W)) + sparsity |W|_1) + h_s(W)``
+    with the log-determinant h for a falling mu; S is the covariance (divisor n).
+
+    Parameters
+    ----------
+    moments_or_data
+        ``Moments``, an ``(n, d)`` array or a data frame.
+    sparsity
+        L1 penalty in the units of the variables' variance. Default: the public code's.
+    threshold
+        Edges of absolute weight at most this are dropped. Default: the paper's.
+    knowledge
+        Required and forbidden edges and tiers.
+    refit
+        Give the edges of the final graph their least-squares weights.
+    tolerance
+        Relative decrease of the objective at which a stage ends.
+    all_edges
+        Optimise over all allowed edges at once, or over a growing active set of them that ends
+        in a stationary point of the same problem. By default all edges up to
+        ``active_set.ALL_EDGES_LIMIT`` variables, the active set above.
+
+    Returns
+    -------
+    A DAG; ``raw_weights`` holds the solution before the threshold.
+
+    Raises
+    ------
+    DataError
+        If the data are no table of finite numbers.
+    ConfigError
+        If an option is out of range or the knowledge contradicts itself or the names.
+    """
+    check_at_least_zero(sparsity=sparsity, threshold=threshold, tolerance=tolerance)
+    moments = as_moments(moments_or_data)
+    moments.require_complete()
+    masks = edge_masks(knowledge, moments.names)
+    # the path in mu is one for variables of unit variance, whatever their units
+    scale = moments.mean_variance or 1.0
+    problem = SparseProblem(
+        moments.second / scale,
+        masks.allowed,
+        masks.required,
+        sparsity / scale,
+        moments.d <= ALL_EDGES_LIMIT if all_edges is None else all_edges,
+    )
+    weights = np.zeros((moments.d, moments.d))
+    for stage, (mu, s, iterations) in enumerate(CENTRAL_PATH):
+        last = stage == len(CENTRAL_PATH) - 1
+        weights = problem.minimize(
+            weights,
+            logdet_measure(s),
+            lambda h: (h, 1.0),
+            passes=10 if last else 2,
+            loss_weight=mu,
+            max_iterations=iterations,
+            relative_decrease=tolerance,
+            gradient_tolerance=1e-6 * max(mu, 1e-2),
+        )
+    return finish(moments, weights, threshold=threshold, masks=masks, refit=refit)

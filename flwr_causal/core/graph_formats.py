@@ -1,0 +1,181 @@
+"""What a causal graph looks like as JSON and as a networkx graph.
+
+The functions speak of the constructor's fields of ``CausalGraph``, as plain dictionaries, so that
+the formats know nothing of the class and the class nothing of the formats.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flwr_causal.core.graph import CausalGraph
+
+FORMAT = "flwr-causal-graph"
+VERSION = 1
+_ARRAYS = ("weights", "lagged", "raw_weights", "raw_lagged", "confidence", "required")
+
+
+def to_plain(graph: CausalGraph) -> dict[str, Any]:
+    """Return all fields as lists, floats and strings; floats survive JSON to the last bit."""
+    arrays = {name: getattr(graph, name) for name in _ARRAYS}
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": graph.kind,
+        "names": list(graph.names),
+        **{name: None if array is None else array.tolist() for name, array in arrays.items()},
+    }
+
+
+def from_plain(record: Mapping[str, Any], origin: str = "the record") -> dict[str, Any]:
+    """Return the constructor's fields of what `to_plain` made.
+
+    Raises
+    ------
+    DataError
+        If it is not a record of this format, of a later version, or lacks a field.
+    """
+    if record.get("format") != FORMAT:
+        raise DataError(
+            f"{origin} is not a graph saved by CausalGraph.save (no 'format': '{FORMAT}')"
+        )
+    if record.get("version") != VERSION:
+        raise DataError(
+            f"{origin} has format version {record.get('version')}, this release reads {VERSION}: "
+            "upgrade flwr-causal"
+        )
+    missing = [name for name in ("names", "weights", "kind") if name not in record]
+    if missing:
+        raise DataError(f"{origin} lacks {', '.join(missing)}: save the graph again")
+    fields: dict[str, Any] = {"names": tuple(record["names"]), "kind": record["kind"]}
+    for name in _ARRAYS:
+        if record.get(name) is not None:
+            fields[name] = np.array(record[name], dtype=bool if name == "required" else np.float64)
+    return fields
+
+
+def write_json(graph: CausalGraph, path: str | Path) -> None:
+    """Write the graph as JSON; the folder is made if it is not there."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(to_plain(graph), allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """Return the constructor's fields from a file that `write_json` made.
+
+    Raises
+    ------
+    DataError
+        If the file is not there, is not JSON, or is not such a graph.
+    """
+    path = Path(path)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"no graph at {path}: check the path") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path} is not JSON ({error}): give a file made by save()") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{path} is JSON but not a graph: give a file made by CausalGraph.save")
+    try:
+        return from_plain(record, str(path))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{path} holds a damaged graph ({error}): save it again") from None
+
+
+def to_networkx(graph: CausalGraph) -> nx.DiGraph[str]:
+    """Return a ``DiGraph``, or a ``MultiDiGraph`` where the graph has lags.
+
+    Each edge carries ``weight`` and ``lag`` (0: instantaneous) and, where the graph has them,
+    ``raw_weight``, ``confidence`` and ``required``. An undirected edge stands in both directions.
+    """
+    result: nx.DiGraph[str] = nx.DiGraph() if graph.lagged is None else nx.MultiDiGraph()
+    num_lags = 0 if graph.lagged is None else len(graph.lagged)
+    result.graph.update(kind=graph.kind, lags=num_lags)
+    result.add_nodes_from(graph.names)
+    for i, j in np.argwhere(graph.adjacency):
+        attributes: dict[str, Any] = {"weight": float(graph.weights[i, j]), "lag": 0}
+        if graph.raw_weights is not None:
+            attributes["raw_weight"] = float(graph.raw_weights[i, j])
+        if graph.confidence is not None:
+            attributes["confidence"] = float(graph.confidence[i, j])
+        if graph.required is not None:
+            attributes["required"] = bool(graph.required[i, j])
+        result.add_edge(graph.names[i], graph.names[j], **attributes)
+    if graph.lagged is not None:
+        for lag, i, j in np.argwhere(graph.lagged != 0):
+            attributes = {"weight": float(graph.lagged[lag, i, j]), "lag": int(lag) + 1}
+            if graph.raw_lagged is not None:
+                attributes["raw_weight"] = float(graph.raw_lagged[lag, i, j])
+            result.add_edge(graph.names[i], graph.names[j], **attributes)
+    return result
+
+
+def from_networkx(graph: nx.Graph[Any], weight: str = "weight") -> dict[str, Any]:
+    """Return the constructor's fields of a networkx graph of any class.
+
+    Nodes keep their order and become strings. An edge without the attribute ``weight`` weighs 1.
+    An undirected ``Graph`` becomes a CPDAG with undirected edges. Restores what `to_networkx`
+    wrote but for raw weights, which a graph of edges cannot hold in full.
+
+    Raises
+    ------
+    DataError
+        If an edge weighs zero (unless it is required), stands twice with the same lag, or has a
+        lag that is not a whole number from 0 up.
+    """
+    labels = {node: str(node) for node in graph.nodes}
+    index = {node: k for k, node in enumerate(graph.nodes)}
+    size = len(index)
+    directed = graph.to_directed().edges(data=True)
+    edges = [(index[u], index[v], data) for u, v, data in directed]
+    lags = [_lag(data, labels[u], labels[v]) for u, v, data in directed]
+    num_lags = max([int(graph.graph.get("lags", 0)), *lags])
+
+    slices = np.zeros((num_lags + 1, size, size))
+    required = np.zeros((size, size), dtype=bool)
+    confidence = np.zeros((size, size))
+    seen: set[tuple[int, int, int]] = set()
+    names = tuple(labels.values())
+    for lag, (i, j, data) in zip(lags, edges, strict=True):
+        value = float(data.get(weight, 1.0))
+        if (lag, i, j) in seen:
+            raise DataError(f"the edge {names[i]} -> {names[j]} stands twice at lag {lag}")
+        if value == 0 and not data.get("required", False):
+            raise DataError(
+                f"the edge {names[i]} -> {names[j]} has weight 0, which means no edge: remove it "
+                "or give it a weight"
+            )
+        seen.add((lag, i, j))
+        slices[lag, i, j] = value
+        if lag == 0:
+            required[i, j] = bool(data.get("required", False))
+            confidence[i, j] = float(data.get("confidence", 0.0))
+    kind = graph.graph.get("kind", "dag" if graph.is_directed() else "cpdag")
+    fields: dict[str, Any] = {"names": names, "weights": slices[0], "kind": kind}
+    if num_lags:
+        fields["lagged"] = slices[1:]
+    if any("required" in data for _, _, data in edges):
+        fields["required"] = required
+    if any("confidence" in data for _, _, data in edges):
+        fields["confidence"] = confidence
+    return fields
+
+
+def _lag(data: Mapping[str, Any], cause: str, effect: str) -> int:
+    """Return an edge's lag, checked."""
+    lag = data.get("lag", 0)
+    if int(lag) != lag or lag < 0:
+        raise DataError(f"the edge {cause} -> {effect} has lag {lag}: expected 0, 1, 2, ...")
+    return int(lag)

@@ -1,0 +1,282 @@
+"""Background knowledge: edges that must be there, edges that must not, and an order of tiers."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.acyclicity import ancestors
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+BoolArray = NDArray[np.bool_]
+Pair = tuple[str, str]
+
+
+class EdgeMasks(NamedTuple):
+    """Knowledge over the columns of one data set, as optimisers want it.
+
+    Parameters
+    ----------
+    allowed : ndarray of bool, shape (d, d)
+        Edges that may stand. False on the diagonal, on forbidden edges, against the tiers, and
+        where the edge would close a cycle with required ones. True on every required edge.
+    required : ndarray of bool, shape (d, d)
+        Edges that must stand.
+    """
+
+    allowed: BoolArray
+    required: BoolArray
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What is known of the graph before the data are seen; honoured exactly by every method.
+
+    Lists are accepted for tuples. A ``Knowledge()`` says nothing and is false in a condition.
+
+    Parameters
+    ----------
+    required : tuple of (cause, effect), default ()
+        Edges that must stand. They are exempt from sparsity, threshold and cycle removal.
+    forbidden : tuple of (cause, effect), default ()
+        Edges that must not stand; the opposite direction stays free.
+    tiers : tuple of tuples of names, default ()
+        Groups in temporal order: no edge leads from a later tier into an earlier one. Edges within
+        a tier, and variables that no tier lists, are free.
+
+    Raises
+    ------
+    ConfigError
+        If an entry is no pair of names, an edge leads from a variable to itself, is required and
+        forbidden, is required against the tiers, required edges form a cycle, or a variable is
+        listed by two tiers.
+
+    Examples
+    --------
+    >>> known = Knowledge(required=[("dose", "effect")], tiers=[("age",), ("dose", "effect")])
+    >>> known.masks(("effect", "age", "dose")).allowed.astype(int)
+    array([[0, 0, 0],
+           [1, 0, 1],
+           [1, 0, 0]])
+    """
+
+    required: tuple[Pair, ...] = ()
+    forbidden: tuple[Pair, ...] = ()
+    tiers: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "required", _pairs("required", self.required))
+        object.__setattr__(self, "forbidden", _pairs("forbidden", self.forbidden))
+        object.__setattr__(self, "tiers", _tiers(self.tiers))
+        self._check_contradictions()
+
+    def _check_contradictions(self) -> None:
+        """Raise a ConfigError where two statements cannot both hold."""
+        both = [pair for pair in self.required if pair in set(self.forbidden)]
+        if both:
+            raise ConfigError(f"{_arrow(both[0])} is both required and forbidden: drop one of them")
+        tier_of = self._tier_of()
+        for cause, effect in self.required:
+            if tier_of.get(cause, -1) > tier_of.get(effect, len(self.tiers)):
+                raise ConfigError(
+                    f"{cause} -> {effect} is required, but {cause} is in tier {tier_of[cause] + 1}"
+                    f", after {effect} in tier {tier_of[effect] + 1}: drop the edge or move a "
+                    "variable"
+                )
+        try:
+            cycle = nx.find_cycle(nx.DiGraph(list(self.required)))
+        except nx.NetworkXNoCycle:
+            return
+        path = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
+        raise ConfigError(f"the required edges form a cycle, {path}: drop one of them")
+
+    def _tier_of(self) -> dict[str, int]:
+        """Return each listed variable's tier, counted from 0."""
+        return {name: k for k, tier in enumerate(self.tiers) for name in tier}
+
+    def __bool__(self) -> bool:
+        return bool(self.required or self.forbidden or self.tiers)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is known."""
+        return not self
+
+    def masks(self, names: Sequence[str]) -> EdgeMasks:
+        """Return the knowledge as matrices over ``names``.
+
+        Besides what is stated, an edge j -> i is not allowed where required edges lead from i to
+        j, so that no optimiser can close a cycle that only a required edge could open again.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The data's ``d`` columns, in order.
+
+        Raises
+        ------
+        ConfigError
+            If the knowledge names a variable that is not among ``names``.
+        """
+        index = {name: k for k, name in enumerate(names)}
+        self._check_known(index)
+        required = np.zeros((len(index), len(index)), dtype=bool)
+        for cause, effect in self.required:
+            required[index[cause], index[effect]] = True
+
+        allowed = ~np.eye(len(index), dtype=bool) & ~ancestors(required).T
+        for cause, effect in self.forbidden:
+            allowed[index[cause], index[effect]] = False
+        for k, later in enumerate(self.tiers):
+            earlier = [index[name] for tier in self.tiers[:k] for name in tier]
+            allowed[np.ix_([index[name] for name in later], earlier)] = False
+        return EdgeMasks(allowed, required)
+
+    def _check_known(self, names: Iterable[str]) -> None:
+        """Raise a ConfigError for a variable that the data do not have."""
+        known = list(names)
+        mentioned = {
+            "required": [name for pair in self.required for name in pair],
+            "forbidden": [name for pair in self.forbidden for name in pair],
+            "tiers": [name for tier in self.tiers for name in tier],
+        }
+        for part, listed in mentioned.items():
+            for name in listed:
+                if name not in known:
+                    raise ConfigError(
+                        f"'{part}' names the variable {name!r}, which the data do not have"
+                        f"{_suggestion(name, known)}"
+                    )
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Make knowledge from ``{"required": [[a, b]], "forbidden": [...], "tiers": [[...]]}``.
+
+        Raises
+        ------
+        ConfigError
+            If there is an unknown key, or what the constructor refuses.
+        """
+        expected = [field.name for field in fields(cls)]
+        for key in record:
+            if key not in expected:
+                raise ConfigError(f"unknown key {key!r} in knowledge: use {', '.join(expected)}")
+        return cls(**record)
+
+    def to_dict(self) -> dict[str, list[list[str]]]:
+        """Return lists of lists of names, as JSON and TOML hold them."""
+        return {key: [list(entry) for entry in value] for key, value in asdict(self).items()}
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a ``.toml`` or ``.json`` file with the keys of `from_dict`.
+
+        Raises
+        ------
+        ConfigError
+            If the file is missing, of another type, ill-formed, or what `from_dict` refuses.
+        """
+        path = Path(path)
+        parse = {".toml": tomllib.loads, ".json": json.loads}.get(path.suffix.lower())
+        if parse is None:
+            raise ConfigError(f"knowledge file {path} is neither .toml nor .json: rename it")
+        try:
+            record = parse(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"cannot read the knowledge file {path}: {error.strerror}") from None
+        except ValueError as error:
+            raise ConfigError(f"knowledge file {path} is ill-formed: {error}") from None
+        if not isinstance(record, dict):
+            raise ConfigError(f"knowledge file {path} must hold a table with 'required' and so on")
+        try:
+            return cls.from_dict(record)
+        except ConfigError as error:
+            raise ConfigError(f"knowledge file {path}: {error}") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write a ``.toml`` or ``.json`` file that `load` reads back.
+
+        Raises
+        ------
+        ConfigError
+            If the file's name ends otherwise.
+        """
+        path = Path(path)
+        record = self.to_dict()
+        if path.suffix.lower() == ".json":
+            text = json.dumps(record, indent=2) + "\n"
+        elif path.suffix.lower() == ".toml":
+            text = "".join(f"{key} = {_toml(value)}\n" for key, value in record.items())
+        else:
+            raise ConfigError(f"knowledge file {path} is neither .toml nor .json: rename it")
+        path.write_text(text, encoding="utf-8")
+
+
+def _pairs(part: str, entries: Iterable[Sequence[str]]) -> tuple[Pair, ...]:
+    """Return edges as a tuple of pairs, checked."""
+    result = []
+    for entry in _entries(part, entries):
+        if len(entry) != 2:
+            raise ConfigError(f"'{part}' holds {list(entry)}: expected pairs [cause, effect]")
+        if entry[0] == entry[1]:
+            raise ConfigError(f"'{part}' holds the edge {_arrow(entry)} of a variable to itself")
+        result.append((entry[0], entry[1]))
+    return tuple(result)
+
+
+def _tiers(entries: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """Return tiers as tuples of names, each name once."""
+    result = _entries("tiers", entries)
+    seen: set[str] = set()
+    for name in (name for tier in result for name in tier):
+        if name in seen:
+            raise ConfigError(f"'tiers' lists {name!r} twice: a variable has one tier")
+        seen.add(name)
+    return result
+
+
+def _entries(part: str, entries: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """Return a list of lists of names as tuples; a string is not a list of names."""
+    example = f"'{part}' must be a list of lists of names"
+    if isinstance(entries, str | bytes | dict) or not hasattr(entries, "__iter__"):
+        raise ConfigError(f"{example}, got {entries!r}")
+    result = []
+    for entry in entries:
+        if isinstance(entry, str | bytes | dict) or not hasattr(entry, "__iter__"):
+            raise ConfigError(f"{example}, got {entry!r} in it")
+        names = tuple(entry)
+        wrong = [name for name in names if not isinstance(name, str)]
+        if wrong:
+            raise ConfigError(f"{example}, got {wrong[0]!r} as a name: quote it")
+        result.append(names)
+    return tuple(result)
+
+
+def _arrow(pair: Sequence[str]) -> str:
+    """Return an edge as people read it."""
+    return f"{pair[0]} -> {pair[1]}"
+
+
+def _suggestion(name: str, known: Sequence[str]) -> str:
+    """Return what the user may have meant, or what there is to choose from."""
+    close = get_close_matches(name, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    shown = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+    return f"; they have {shown}"
+
+
+def _toml(value: list[list[str]]) -> str:
+    """Return a TOML array of arrays; a JSON string is a TOML one but for the delete character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,249 @@
+"""Schedules: which penalties and how much sparsity each round of consensus ADMM uses.
+
+Both schedules take the number of rounds as a choice, not as a limit: ``fast_schedule(20, ...)`` is
+a schedule made for twenty rounds, not the first twenty rounds of a longer one.
+
+Two conventions make a schedule independent of the data at hand. All its numbers that are weighed
+against the loss (both penalties and the sparsity) are multiplied by ``scale``, the variance of the
+data, because the loss is: data in other units then give the same weights. The consensus penalty is
+divided by the number of clients K, because the clients' losses are shares of one total: the
+curvature K rho_2 that the server sees then does not depend on how the rows are spread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.errors import ConfigError
+
+FloatArray = NDArray[np.float64]
+
+
+class RoundSettings(NamedTuple):
+    """What one round uses: ``rho_2``, ``rho_1``, ``lambda_1`` of Ng & Zhang (2022), relaxation."""
+
+    consensus_penalty: float
+    acyclicity_penalty: float
+    sparsity: float
+    relaxation: float
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The settings of every round, and how exactly the server solves its problem.
+
+    Attributes
+    ----------
+    consensus_penalty, acyclicity_penalty, sparsity
+        One number a round: ``rho_2``, ``rho_1`` and ``lambda_1``, all positive (sparsity may be 0).
+    relaxation
+        Over-relaxation of the clients' solutions, in (0, 2); 1 is the paper's iteration.
+    max_iterations, tolerance
+        For the server's problem, see :func:`flwr_causal.core.projection.project`.
+    patience
+        Rounds for which the thresholded graph must have stayed the same before the run may end
+        early; 0: never end early.
+    """
+
+    consensus_penalty: tuple[float, ...]
+    acyclicity_penalty: tuple[float, ...]
+    sparsity: tuple[float, ...]
+    relaxation: float = 1.0
+    max_iterations: int = 1000
+    tolerance: float = 1e-8
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.consensus_penalty), len(self.acyclicity_penalty), len(self.sparsity)}
+        if len(lengths) != 1 or lengths == {0}:
+            raise ConfigError(
+                "a schedule needs one consensus penalty, one acyclicity penalty and one sparsity "
+                f"for each round; got {len(self.consensus_penalty)}, "
+                f"{len(self.acyclicity_penalty)} and {len(self.sparsity)}"
+            )
+        if min(self.consensus_penalty) <= 0 or min(self.acyclicity_penalty) <= 0:
+            raise ConfigError("the penalties of a schedule must be positive in every round")
+        if min(self.sparsity) < 0:
+            raise ConfigError("the sparsity of a schedule must not be negative")
+        if not 0 < self.relaxation < 2:
+            raise ConfigError(f"the relaxation must lie between 0 and 2, not {self.relaxation}")
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds."""
+        return len(self.consensus_penalty)
+
+    def at(self, index: int) -> RoundSettings:
+        """Return the settings of round ``index``, counted from 0."""
+        return RoundSettings(
+            self.consensus_penalty[index],
+            self.acyclicity_penalty[index],
+            self.sparsity[index],
+            self.relaxation,
+        )
+
+
+def paper_schedule(
+    max_rounds: int = 200,
+    *,
+    consensus_penalty: float = 1e-3,
+    acyclicity_penalty: float = 1e-3,
+    consensus_growth: float = 1.25,
+    acyclicity_growth: float = 1.75,
+    sparsity: float = 0.01,
+    penalty_cap: float = 1e16,
+) -> Schedule:
+    """Return the schedule of Ng & Zhang (2022), appendix "Hyperparameters", eqs. (8) and (9).
+
+    The penalties grow geometrically; one that has reached the cap stays there, and the run ends
+    once both have. With the paper's numbers that is after 197 rounds, always: neither h nor the
+    consensus plays a part, as in the authors' program.
+
+    Parameters
+    ----------
+    max_rounds
+        Limit on the number of rounds; unlike in :func:`fast_schedule` it cuts the schedule.
+    consensus_penalty, acyclicity_penalty
+        ``rho_2`` and ``rho_1`` of the first round.
+    consensus_growth, acyclicity_growth
+        ``gamma_2`` and ``gamma_1``, the factors from round to round, above 1.
+    sparsity
+        ``lambda_1``.
+    penalty_cap
+        Penalties stop growing at this value.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is out of its range.
+    """
+    _check_rounds(max_rounds, 1)
+    if min(consensus_penalty, acyclicity_penalty) <= 0:
+        raise ConfigError("consensus_penalty and acyclicity_penalty must be positive")
+    if min(consensus_growth, acyclicity_growth) <= 1:
+        raise ConfigError("consensus_growth and acyclicity_growth must be above 1")
+    rho_1, rho_2 = acyclicity_penalty, consensus_penalty
+    rhos_1: list[float] = []
+    rhos_2: list[float] = []
+    while len(rhos_1) < max_rounds and (not rhos_1 or min(rho_1, rho_2) < penalty_cap):
+        rhos_1.append(rho_1)
+        rhos_2.append(rho_2)
+        rho_1 *= acyclicity_growth if rho_1 < penalty_cap else 1.0
+        rho_2 *= consensus_growth if rho_2 < penalty_cap else 1.0
+    return Schedule(tuple(rhos_2), tuple(rhos_1), (sparsity,) * len(rhos_1))
+
+
+class _Tuned(NamedTuple):
+    """Numbers of a schedule for data of unit scale; pairs are those of the first and last round."""
+
+    consensus: tuple[float, float]  # K rho_2
+    acyclicity: tuple[float, float]  # rho_1
+    sparsity: tuple[float, float]  # lambda_1 in units of sqrt(log d / n)
+    bend: float  # the growth of log rho_1 over the rounds follows this power; 1 is geometric
+    relaxation: float
+    thin: float  # K rho_2 grows with this power of d K / n where parties have fewer rows than d
+
+
+# Found by benchmarks/tune_schedules.py; keys are numbers of rounds.
+_TUNED = {
+    19: _Tuned((0.501, 0.438), (0.436, 5.79e4), (0.113, 0.158), 0.757, 1.46, 0.088),
+    39: _Tuned((0.896, 0.424), (1.75e-3, 4.99e8), (0.085, 0.276), 1.43, 1.36, 0.228),
+}
+
+
+def data_scale(variances: FloatArray) -> float:
+    """Return the scale of the data for :func:`fast_schedule`: the harmonic mean of the variances.
+
+    The noise of the variables is what the penalties have to match. The harmonic mean stays near it
+    where effects amplify from variable to variable, which makes the arithmetic mean vary by factors
+    from one data set to the next; for standardised data it is 1.
+
+    Parameters
+    ----------
+    variances
+        ``(d,)`` variances of the columns; constant columns do not count.
+
+    Raises
+    ------
+    ConfigError
+        If no column varies.
+    """
+    positive = variances[variances > 0]
+    if len(positive) == 0:
+        raise ConfigError("no column has a positive variance")
+    return float(1.0 / np.mean(1.0 / positive))
+
+
+def fast_schedule(
+    max_rounds: int,
+    num_clients: int,
+    num_rows: int,
+    num_variables: int,
+    scale: float = 1.0,
+) -> Schedule:
+    """Return the default schedule: few rounds, each of them counting.
+
+    Parameters
+    ----------
+    max_rounds
+        Number of rounds, at least 5.
+    num_clients
+        K.
+    num_rows
+        n, rows of all clients together.
+    num_variables
+        d.
+    scale
+        Variance of the centred data, see :func:`data_scale`; 1 for standardised data.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is out of its range.
+    """
+    _check_rounds(max_rounds, 5)
+    if num_clients < 1 or num_rows < 1 or num_variables < 1:
+        raise ConfigError("num_clients, num_rows and num_variables must be at least 1")
+    if not (np.isfinite(scale) and scale > 0):
+        raise ConfigError(f"scale must be the positive variance of the data, not {scale}")
+    tuned = _interpolated(max_rounds)
+    thinness = max(1.0, num_variables * num_clients / num_rows) ** tuned.thin
+    noise = np.sqrt(np.log(max(num_variables, 2)) / num_rows)
+    return Schedule(
+        consensus_penalty=_path(tuned.consensus, max_rounds, scale * thinness / num_clients),
+        acyclicity_penalty=_path(tuned.acyclicity, max_rounds, scale, tuned.bend),
+        sparsity=_path(tuned.sparsity, max_rounds, scale * noise),
+        relaxation=tuned.relaxation,
+        max_iterations=16,
+        tolerance=1e-5,
+        patience=10,
+    )
+
+
+def _path(
+    ends: tuple[float, float], rounds: int, factor: float, bend: float = 1.0
+) -> tuple[float, ...]:
+    """Interpolate geometrically from the first to the last round."""
+    progress = np.linspace(0.0, 1.0, rounds) ** bend
+    values = factor * ends[0] * (ends[1] / ends[0]) ** progress
+    return tuple(values.tolist())
+
+
+def _interpolated(rounds: int) -> _Tuned:
+    """Interpolate the logarithms of the tuned numbers linearly in the logarithm of the rounds."""
+    known = sorted(_TUNED)
+    table = np.log([np.hstack(_TUNED[r]) for r in known])
+    values = [float(np.exp(np.interp(np.log(rounds), np.log(known), c))) for c in table.T]
+    c_first, c_last, a_first, a_last, s_first, s_last, *rest = values
+    return _Tuned((c_first, c_last), (a_first, a_last), (s_first, s_last), *rest)
+
+
+def _check_rounds(max_rounds: int, at_least: int) -> None:
+    if max_rounds < at_least:
+        raise ConfigError(
+            f"max_rounds is {max_rounds}, but this schedule needs at least {at_least} rounds"
+        )

@@ -1,0 +1,82 @@
+"""From a solver's raw weights to a causal graph: threshold, cycles, required edges, refit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.acyclicity import break_cycles
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.linear import refit as least_squares_weights
+from flwr_causal.core.linear import regress
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flwr_causal.core.moments import Moments
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+def edge_masks(knowledge: Knowledge | EdgeMasks | None, names: tuple[str, ...]) -> EdgeMasks:
+    """Masks of allowed and required edges, ``(d, d)`` each, from whatever the user gave."""
+    if isinstance(knowledge, EdgeMasks):
+        return knowledge
+    return (Knowledge() if knowledge is None else knowledge).masks(names)
+
+
+def check_at_least_zero(**options: float) -> None:
+    """Raise a ConfigError for a negative, infinite or missing (NaN) option."""
+    for name, value in options.items():
+        if not (np.isfinite(value) and value >= 0):
+            raise ConfigError(f"{name} must be a number of at least 0, got {value}")
+
+
+def refit_required(
+    moments: Moments, weights: FloatArray, adjacency: BoolArray, required: BoolArray
+) -> FloatArray:
+    """Least-squares weights for every variable that has a required parent, others as they are."""
+    result = weights.copy()
+    for child in np.flatnonzero(required.any(axis=0)):
+        parents = np.flatnonzero(adjacency[:, child])
+        result[:, child] = 0.0
+        result[parents, child] = regress(moments.second, parents, int(child))[0]
+    return result
+
+
+def finish(
+    moments: Moments,
+    raw_weights: FloatArray,
+    *,
+    threshold: float,
+    masks: EdgeMasks,
+    refit: bool = False,
+) -> CausalGraph:
+    """Make the causal graph of a solution; the result is a DAG whatever the weights were.
+
+    Parameters
+    ----------
+    moments
+        Moments the solution was found on, for the refit.
+    raw_weights
+        ``(d, d)`` solution; entries that are not allowed are taken to be zero.
+    threshold
+        Edges of absolute weight at most this are dropped, unless required.
+    masks
+        Required edges survive threshold and the removal of cycles, and a variable with a required
+        parent gets the least-squares weights of all its parents in the final graph.
+    refit
+        Give every variable its least-squares weights.
+    """
+    raw = np.where(masks.allowed, raw_weights, 0.0)
+    required = np.asarray(masks.required, dtype=bool)
+    weights = break_cycles(np.where(np.abs(raw) > threshold, raw, 0.0), required)
+    adjacency = (weights != 0) | required
+    if refit:
+        weights = least_squares_weights(moments, adjacency)
+    else:
+        weights = refit_required(moments, weights, adjacency, required)
+    return CausalGraph(names=moments.names, weights=weights, raw_weights=raw, required=required)

@@ -1,0 +1,301 @@
+"""Split one table among simulated parties. Every row goes to exactly one party.
+
+All splits share one convention: without a seed rows stay in the order of the file (and random
+sizes are those of seed 0); with a seed they are shuffled by it. Within a party rows keep the order
+in which they were dealt out, and are numbered from 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from flwr_causal.data.shares import draw_shares, round_shares
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Partition",
+    "party_values",
+    "split",
+    "split_by_column",
+    "split_dirichlet",
+    "split_even",
+    "split_uneven",
+]
+
+Partition = Literal["even", "uneven", "dirichlet", "column"]
+IndexArray = npt.NDArray[np.intp]
+
+#: Fewest rows a party gets from a random split: what the linear methods need.
+MIN_ROWS = 2
+
+
+def split_even(frame: pd.DataFrame, num: int, seed: int | None = None) -> list[pd.DataFrame]:
+    """Split into parties whose sizes differ by one at most.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        n rows.
+    num : int
+        Parties, 1 to n.
+    seed : int, optional
+        Shuffle the rows first. Default: the order of the file, so neighbours stay together.
+
+    Returns
+    -------
+    list of DataFrame
+
+    Raises
+    ------
+    ConfigError, DataError
+        ``num`` is no positive whole number; there are fewer rows than parties.
+    """
+    order = _order(len(frame), num, seed, min_rows=1)
+    return _take(frame, np.array_split(order, num))
+
+
+def split_uneven(
+    frame: pd.DataFrame,
+    num: int,
+    seed: int | None = None,
+    concentration: float = 1.0,
+    *,
+    min_rows: int = MIN_ROWS,
+) -> list[pd.DataFrame]:
+    """Split into parties of random sizes.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        n rows.
+    num : int
+        Parties, at most n / ``min_rows``.
+    seed : int, optional
+        Draws sizes and shuffles the rows. Default: sizes of seed 0, rows in the file's order.
+    concentration : float
+        Of the symmetric Dirichlet distribution of the shares: 1 (default) is uniform over all
+        divisions, large values are nearly even, small ones give one party almost everything.
+    min_rows : int
+        Fewest rows a party gets, default 2.
+
+    Returns
+    -------
+    list of DataFrame
+
+    Raises
+    ------
+    ConfigError, DataError
+        An argument out of range; too few rows for so many parties.
+    """
+    _check_concentration(concentration)
+    order = _order(len(frame), num, seed, min_rows)
+    shares = draw_shares(_generator(seed, 1), concentration, num)
+    sizes = min_rows + round_shares(shares, len(frame) - num * min_rows)
+    return _take(frame, np.split(order, np.cumsum(sizes)[:-1]))
+
+
+def split_by_column(frame: pd.DataFrame, column: str, num: int | None = None) -> list[pd.DataFrame]:
+    """Split by the values of a column, such as the condition of an experiment.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        n rows.
+    column : str
+        The column that tells the parties apart; the parties' tables are without it.
+    num : int, optional
+        The expected number of parties; an error is raised if the column has more or fewer values.
+
+    Returns
+    -------
+    list of DataFrame
+        In the order of the values' first appearance, as :func:`party_values` lists them.
+
+    Raises
+    ------
+    ConfigError, DataError
+        No such column; another number of values than ``num``; missing values in the column.
+    """
+    values = party_values(frame, column)
+    if num is not None and num != len(values):
+        shown = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
+        raise ConfigError(
+            f"partition-column {column!r} has {len(values)} values ({shown}), but there are {num} "
+            f"parties: run with num-supernodes={len(values)}, or choose another column"
+        )
+    codes = pd.factorize(frame[column])[0]
+    parts = [np.flatnonzero(codes == code) for code in range(len(values))]
+    return _take(frame.drop(columns=column), parts)
+
+
+def party_values(frame: pd.DataFrame, column: str) -> list[str]:
+    """Return a column's values as text in order of first appearance: names for parties.
+
+    Raises
+    ------
+    ConfigError, DataError
+        No such column, or missing values in it.
+    """
+    _check_column(frame, column)
+    return [str(value) for value in frame[column].unique()]
+
+
+def split_dirichlet(
+    frame: pd.DataFrame,
+    column: str,
+    num: int,
+    alpha: float = 0.5,
+    seed: int | None = None,
+    *,
+    min_rows: int = MIN_ROWS,
+) -> list[pd.DataFrame]:
+    """Split so that the parties' shares of every value of a column differ (label skew).
+
+    For each value the parties' shares are drawn from a Dirichlet distribution with parameter
+    ``alpha`` (Hsu, Qi & Brown 2019; Yurochkin et al. 2019). Parties that got fewer than
+    ``min_rows`` rows then take some from the largest party.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        n rows.
+    column : str
+        A column of labels; it stays in the parties' tables.
+    num : int
+        Parties, at most n / ``min_rows``.
+    alpha : float
+        Small is skewed, large is even. Default 0.5, Flower's and the literature's usual choice.
+    seed : int, optional
+        Draws shares and shuffles rows. Default: shares of seed 0, rows in the file's order.
+    min_rows : int
+        Fewest rows a party gets, default 2.
+
+    Returns
+    -------
+    list of DataFrame
+
+    Raises
+    ------
+    ConfigError, DataError
+        An argument out of range; no such column; missing labels; too few rows.
+    """
+    _check_concentration(alpha)
+    _check_column(frame, column)
+    order = _order(len(frame), num, seed, min_rows)
+    codes = pd.factorize(frame[column])[0][order]
+    generator = _generator(seed, 2)
+    members: list[list[int]] = [[] for _ in range(num)]
+    for code in range(int(codes.max()) + 1):
+        rows = order[codes == code]
+        sizes = round_shares(draw_shares(generator, alpha, num), len(rows))
+        for party, part in enumerate(np.split(rows, np.cumsum(sizes)[:-1])):
+            members[party].extend(part.tolist())
+    for own in members:
+        while len(own) < min_rows:
+            own.append(max(members, key=len).pop())
+    if seed is None:
+        members = [sorted(own) for own in members]
+    return _take(frame, [np.array(own, dtype=np.intp) for own in members])
+
+
+def split(
+    frame: pd.DataFrame,
+    num: int,
+    how: str = "even",
+    *,
+    column: str | None = None,
+    seed: int | None = None,
+    concentration: float | None = None,
+) -> list[pd.DataFrame]:
+    """Split a table in the way that the config names.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        n rows.
+    num : int
+        Parties.
+    how : {"even", "uneven", "dirichlet", "column"}
+        Which ``split_...`` function; config key ``partition``.
+    column : str, optional
+        For "dirichlet" and "column"; config key ``partition-column``.
+    seed : int, optional
+        Shuffle the rows. Default: the order of the file.
+    concentration : float, optional
+        For "uneven" (default 1) and "dirichlet" (default 0.5).
+
+    Returns
+    -------
+    list of DataFrame
+
+    Raises
+    ------
+    ConfigError, DataError
+        An unknown way, a column that is missing or given in vain, and what the functions raise.
+    """
+    if how not in get_args(Partition):
+        raise ConfigError(f"partition is {how!r}: choose one of {', '.join(get_args(Partition))}")
+    if how in ("even", "uneven"):
+        if column:
+            raise ConfigError(
+                f"partition-column is {column!r}, but partition={how!r} uses none: "
+                "choose partition='column' or 'dirichlet', or leave it out"
+            )
+        if how == "even":
+            return split_even(frame, num, seed)
+        return split_uneven(frame, num, seed, 1.0 if concentration is None else concentration)
+    if not column:
+        raise ConfigError(f"partition={how!r} needs partition-column: name a column of the table")
+    if how == "column":
+        return split_by_column(frame, column, num)
+    alpha = 0.5 if concentration is None else concentration
+    return split_dirichlet(frame, column, num, alpha, seed)
+
+
+def _take(frame: pd.DataFrame, parts: Sequence[IndexArray]) -> list[pd.DataFrame]:
+    return [frame.iloc[part].reset_index(drop=True) for part in parts]
+
+
+def _generator(seed: int | None, purpose: int) -> np.random.Generator:
+    """Return a stream of its own for each purpose, so that sizes do not depend on the shuffle."""
+    return np.random.default_rng([0 if seed is None else seed, purpose])
+
+
+def _order(rows: int, num: int, seed: int | None, min_rows: int) -> IndexArray:
+    if isinstance(num, bool) or not isinstance(num, int) or num < 1:
+        raise ConfigError(f"the number of parties is {num!r}: give a whole number, 1 or more")
+    if rows < num * min_rows:
+        raise DataError(
+            f"{rows} rows are too few for {num} parties with {min_rows} row(s) each: "
+            f"use at most {rows // min_rows} parties, or more data"
+        )
+    if seed is None:
+        return np.arange(rows)
+    return _generator(seed, 0).permutation(rows)
+
+
+def _check_concentration(concentration: float) -> None:
+    if not (np.isfinite(concentration) and concentration > 0):
+        raise ConfigError(f"the partition's concentration is {concentration!r}: it must be above 0")
+
+
+def _check_column(frame: pd.DataFrame, column: str) -> None:
+    count = list(frame.columns).count(column)
+    if count != 1:
+        problem = "not in the table" if count == 0 else f"there {count} times"
+        raise ConfigError(
+            f"partition-column {column!r} is {problem}: choose one of {', '.join(frame.columns)}"
+        )
+    missing = int(frame[column].isna().sum())
+    if missing:
+        raise DataError(
+            f"partition-column {column!r} has {missing} missing values: fill them in, "
+            "so that every row belongs to a party"
+        )

@@ -1,0 +1,83 @@
+"""What a method does about imperfect tables: fail, drop, or keep."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Policy"]
+
+FailDrop = Literal["fail", "drop"]
+FailDropKeep = Literal["fail", "drop", "keep"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How each kind of imperfection is treated. The default is the linear methods': all fail.
+
+    Parameters
+    ----------
+    missing_values : "fail" or "drop"
+        Missing or infinite values. "drop" leaves out, at every party, the rows that have one in
+        any column (text columns count only if they are not dropped).
+    constant_columns : "fail", "drop" or "keep"
+        Columns with one value in the tables of all parties together.
+    text_columns : "fail", "drop" or "keep"
+        Columns that are neither numbers nor booleans: text, categories, dates.
+    unshared_columns : "fail", "drop" or "keep"
+        Columns that some parties lack. "drop" uses those that all parties share.
+    duplicate_columns : "fail", "drop" or "keep"
+        Columns that repeat an earlier one value by value at every party. "drop" keeps the first.
+        (Two columns of one *name* are always an error: names are how parties find each other.)
+    min_rows : int
+        Fewest rows a party may have. Default 2: one centred row is zero.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown value.
+    """
+
+    missing_values: FailDrop = "fail"
+    constant_columns: FailDropKeep = "fail"
+    text_columns: FailDropKeep = "fail"
+    unshared_columns: FailDropKeep = "fail"
+    duplicate_columns: FailDropKeep = "fail"
+    min_rows: int = 2
+
+    def __post_init__(self) -> None:
+        for name, value in self.to_dict().items():
+            option = name.replace("_", "-")
+            if name == "min_rows":
+                if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                    raise ConfigError(f"{option} is {value!r}: give a whole number, 0 or more")
+                continue
+            known = ("fail", "drop") if name == "missing_values" else ("fail", "drop", "keep")
+            if value not in known:
+                raise ConfigError(f"{option} is {value!r}: choose one of {', '.join(known)}")
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the fields as plain strings and one int (a policy travels to the parties)."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Policy:
+        """Build a policy from :meth:`to_dict`'s result.
+
+        Raises
+        ------
+        ConfigError
+            For an unknown key or value.
+        """
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ConfigError(
+                f"unknown data policy {', '.join(unknown)}: known are {', '.join(known)}"
+            )
+        return cls(**values)

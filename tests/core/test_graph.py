@@ -1,0 +1,212 @@
+"""The causal graph: what it accepts, how it is cut again, and the forms it takes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from small_graphs import CHAIN, NAMES, dags, full_graph, matrix
+
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.errors import ConfigError, DataError
+
+# What it accepts
+
+
+def test_arrays_are_read_only_copies_in_float64():
+    given_weights = np.array([[0, 2], [0, 0]], dtype=np.float32)
+    graph = CausalGraph(("a", "b"), given_weights)
+    given_weights[0, 1] = 5
+    assert graph.weights.dtype == np.float64
+    assert graph.weights[0, 1] == 2
+    with pytest.raises(ValueError, match="read-only"):
+        graph.weights[0, 1] = 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"names": ("a", "b", "a")}, "names repeat: a"),
+        ({"names": "abc"}, "names is the string 'abc'"),
+        ({"names": ("a", "b")}, r"weights has shape \(3, 3\), expected \(2, 2\)"),
+        ({"weights": np.full((3, 3), np.nan)}, "weights is not finite at x2 -> x2"),
+        ({"raw_weights": matrix(3) + np.inf}, "raw_weights is not finite"),
+        ({"confidence": np.zeros((2, 2))}, r"confidence has shape \(2, 2\)"),
+        ({"required": np.zeros((3, 2))}, r"required has shape \(3, 2\)"),
+        ({"lagged": np.zeros((2, 3, 2))}, "lagged has shape"),
+        ({"raw_lagged": np.zeros((2, 3, 3))}, "raw_lagged is given without lagged"),
+        (
+            {"lagged": np.zeros((2, 3, 3)), "raw_lagged": np.zeros((1, 3, 3))},
+            "raw_lagged has shape",
+        ),
+        ({"kind": "pag"}, "kind is 'pag'"),
+        ({"weights": [["a"] * 3] * 3}, "not a number"),
+        ({"weights": None}, "weights is None"),
+    ],
+)
+def test_what_does_not_fit_is_refused(fields, message):
+    complete = {"names": NAMES, "weights": np.zeros((3, 3))}
+    with pytest.raises(DataError, match=message):
+        CausalGraph(**{**complete, **fields})
+
+
+def test_the_place_of_a_bad_number_is_named():
+    weights = np.zeros((3, 3))
+    weights[0, 1] = np.inf
+    with pytest.raises(DataError, match="x2 -> x10"):
+        CausalGraph(NAMES, weights)
+    lagged = np.zeros((2, 3, 3))
+    lagged[1, 2, 0] = np.nan
+    with pytest.raises(DataError, match="x1 -> x2"):
+        CausalGraph(NAMES, np.zeros((3, 3)), lagged=lagged)
+
+
+def test_from_array_names_by_number_and_refuses_what_is_not_square():
+    assert CausalGraph.from_array(CHAIN).names == ("x0", "x1", "x2")
+    assert CausalGraph.from_array(CHAIN, list(NAMES)).names == NAMES
+    with pytest.raises(DataError, match="square"):
+        CausalGraph.from_array(np.zeros((2, 3)))
+
+
+def test_edges_counts_and_adjacency():
+    graph = CausalGraph(NAMES, [[0, -0.5, 0], [0, 0, 0], [2, 0, 0]], required=matrix(3, (2, 1)))
+    assert graph.edges() == [("x2", "x10", -0.5), ("x1", "x2", 2.0), ("x1", "x10", 0.0)]
+    assert graph.num_edges == 3
+    assert graph.lagged_adjacency is None
+    assert graph.lagged_edges() == []
+    undirected = CausalGraph.from_array(CHAIN | CHAIN.T, kind="cpdag")
+    assert undirected.num_edges == 2
+    assert len(undirected.edges()) == 4
+    assert CausalGraph.from_array(CHAIN | CHAIN.T, kind="summary").num_edges == 4
+
+
+def test_lagged_edges_count_lags_from_one():
+    lagged = np.zeros((2, 3, 3))
+    lagged[1, 2, 2] = 0.5
+    graph = CausalGraph(NAMES, np.zeros((3, 3)), lagged=lagged)
+    assert graph.lagged_edges() == [("x1", "x1", 2, 0.5)]
+    assert graph.num_lagged_edges == 1
+    assert graph.lagged_adjacency.sum() == 1
+    assert CausalGraph(NAMES, np.zeros((3, 3)), lagged=np.zeros((0, 3, 3))).lagged is None
+
+
+# Thresholds
+
+
+def test_threshold_goes_back_to_the_raw_weights():
+    raw = np.array([[0, 0.9, 0.2], [0, 0, -0.4], [0, 0, 0]])
+    refitted = np.array([[0, 1.1, 0], [0, 0, -0.5], [0, 0, 0]])
+    graph = CausalGraph(NAMES, refitted, raw_weights=raw)
+    assert [edge[2] for edge in graph.threshold(0.1).edges()] == [1.1, 0.2, -0.5]
+    assert [edge[2] for edge in graph.threshold(0.4).edges()] == [1.1]  # strictly more than
+    assert graph.threshold(5).num_edges == 0
+    assert graph.threshold(5).threshold(0.1).num_edges == 3
+    np.testing.assert_array_equal(graph.threshold(0.4).raw_weights, raw)
+
+
+def test_threshold_drops_the_weakest_edge_of_a_cycle_unless_it_is_required():
+    raw = np.array([[0, 0.9, 0], [0, 0, 0.5], [0.7, 0, 0]])
+    graph = CausalGraph(NAMES, np.zeros((3, 3)), raw_weights=raw)
+    assert {edge[:2] for edge in graph.threshold(0.1).edges()} == {("x2", "x10"), ("x1", "x2")}
+    kept = replace(graph, required=matrix(3, (1, 2))).threshold(0.1)
+    assert {edge[:2] for edge in kept.edges()} == {("x2", "x10"), ("x10", "x1")}
+    summary = replace(graph, kind="summary").threshold(0.1)
+    assert summary.num_edges == 3
+    assert not summary.is_acyclic()
+
+
+def test_a_required_edge_of_weight_zero_stands_and_blocks_cycles():
+    raw = np.array([[0, 0, 0], [0.9, 0, 0], [0, 0, 0]])
+    graph = CausalGraph(NAMES, np.zeros((3, 3)), raw_weights=raw, required=matrix(3, (0, 1)))
+    cut = graph.threshold(0.1)
+    assert cut.edges() == [("x2", "x10", 0.0)]
+    assert cut.is_acyclic()
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    arrays(np.float64, (5, 5), elements=st.floats(-2, 2)),
+    dags(5),
+    st.floats(0, 1),
+)
+def test_a_cut_is_always_a_dag_of_strong_or_required_edges(raw, required, value):
+    graph = CausalGraph.from_array(np.zeros((5, 5)))
+    graph = replace(graph, raw_weights=raw, required=required)
+    cut = graph.threshold(value)
+    assert cut.is_acyclic()
+    assert (cut.adjacency | ~required).all()
+    assert not (cut.adjacency & ~required & (np.abs(raw) <= value)).any()
+    assert cut.threshold(value).equals(cut)
+
+
+def test_threshold_cuts_lags_by_their_raw_weights():
+    raw = np.array([[[0.2, 0], [0, 0.8]]])
+    graph = CausalGraph(
+        ("a", "b"), np.zeros((2, 2)), lagged=np.where(raw > 0.5, 1.0, 0), raw_lagged=raw
+    )
+    assert graph.threshold(0.1).lagged.tolist() == [[[0.2, 0], [0, 1.0]]]
+    assert graph.threshold(0.5).equals(graph)
+
+
+@pytest.mark.parametrize("value", [-0.1, np.nan, np.inf])
+def test_a_bad_threshold_is_refused(value):
+    with pytest.raises(ConfigError, match="threshold is"):
+        CausalGraph.from_array(CHAIN).threshold(value)
+
+
+# Order, classes
+
+
+def test_topological_order_is_by_name_and_cycles_are_errors():
+    graph = CausalGraph(NAMES, matrix(3, (2, 0), (0, 1)).astype(float))
+    assert graph.topological_order() == ["x1", "x2", "x10"]
+    with pytest.raises(DataError, match="cycles"):
+        CausalGraph.from_array(matrix(2, (0, 1), (1, 0))).topological_order()
+    with pytest.raises(DataError, match="to_dag"):
+        CausalGraph.from_array(CHAIN).to_cpdag().topological_order()
+
+
+def test_classes_and_their_members():
+    graph = CausalGraph(NAMES, CHAIN * 0.7)
+    pattern = graph.to_cpdag()
+    assert pattern.kind == "cpdag"
+    assert pattern.names == NAMES
+    np.testing.assert_array_equal(pattern.adjacency, CHAIN | CHAIN.T)
+    assert set(np.unique(pattern.weights)) == {0.0, 1.0}
+    assert pattern.is_acyclic()
+    assert pattern.to_cpdag() is pattern
+    dag = pattern.to_dag()
+    assert dag.kind == "dag"
+    assert dag.names == NAMES
+    assert dag.to_cpdag().equals(pattern)
+    assert graph.to_dag() is graph
+    np.testing.assert_array_equal(graph.moral(), pattern.moral())
+
+
+def test_graphs_without_a_class_or_a_member_say_why():
+    with pytest.raises(DataError, match="cycles has no CPDAG"):
+        CausalGraph.from_array(matrix(2, (0, 1), (1, 0))).to_cpdag()
+    with pytest.raises(DataError, match="lags has no CPDAG"):
+        full_graph().to_cpdag()
+    square = matrix(4, (0, 1), (1, 2), (2, 3), (3, 0))
+    with pytest.raises(DataError, match="not a CPDAG"):
+        CausalGraph.from_array(square | square.T, kind="cpdag").to_dag()
+    with pytest.raises(DataError, match="summary"):
+        CausalGraph.from_array(square, kind="summary").to_dag()
+
+
+def test_equality_looks_at_everything():
+    graph = full_graph()
+    assert graph.equals(full_graph())
+    assert not graph.equals(replace(graph, names=("a", "b", "c")))
+    assert not graph.equals(replace(graph, raw_weights=None))
+    assert not replace(graph, raw_weights=None).equals(graph)
+    assert not graph.equals(replace(graph, weights=graph.weights * (1 + 1e-15)))
+    assert not graph.equals("graph")
+
+
+def test_the_representation_is_short():
+    assert repr(CausalGraph.from_array(CHAIN)) == "<CausalGraph dag: 3 variables, 2 edges>"
+    assert "lagged" in repr(full_graph())

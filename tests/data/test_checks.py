@@ -1,0 +1,373 @@
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flwr_causal.data.checks import Policy, TableReport, agree, describe, pool, prepare
+from flwr_causal.errors import DataError
+
+
+def table(seed=0, rows=6, names="abc"):
+    values = np.random.default_rng(seed).standard_normal((rows, len(names)))
+    return pd.DataFrame(values, columns=list(names))
+
+
+def reports(tables, policy=None, *, sums=True):
+    return {party: describe(frame, policy, sums=sums) for party, frame in tables.items()}
+
+
+def problems(tables, policy=None, *, sums=True):
+    """Return the lines of the error that the tables must lead to."""
+    with pytest.raises(DataError) as caught:
+        agree(reports(tables, policy, sums=sums), policy)
+    heading, *lines = str(caught.value).split("\n  ")
+    assert re.fullmatch(r"the parties' tables have \d+ problems?:", heading)
+    return lines
+
+
+def single_problem(tables, policy=None, **options):
+    lines = problems(tables, policy, **options)
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+# ---------------------------------------------------------------- what is agreed
+
+
+def test_three_row_federation():
+    first = pd.DataFrame({"x10": [1.0, 2.0], "x2": [0.0, 1.0]})
+    second = pd.DataFrame({"x2": [5.0], "x10": [6.0]})
+    agreement = agree(reports({"A": first, "B": second}), Policy(min_rows=1))
+    assert agreement.names == ("x10", "x2")
+    assert agreement.kinds == ("numeric", "numeric")
+    assert agreement.rows == {"A": 2, "B": 1}
+    assert agreement.n == 3
+    np.testing.assert_allclose(agreement.mean, [3.0, 2.0], rtol=1e-15)
+    np.testing.assert_allclose(agreement.variance, [14 / 3, 14 / 3], rtol=1e-15)
+    assert agreement.warnings == ()
+    assert agreement.dropped == {}
+
+
+SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=6).filter(lambda sizes: sum(sizes) > 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    sizes=SIZES,
+    seed=st.integers(0, 2**32 - 1),
+    offset=st.sampled_from([0.0, 1.0, -1e4, 1e8]),
+    spread=st.sampled_from([1e-3, 1.0, 1e6]),
+)
+def test_pooled_moments_equal_those_of_all_rows(sizes, seed, offset, spread):
+    rng = np.random.default_rng(seed)
+    rows = offset + spread * rng.standard_normal((sum(sizes), 3))
+    parts = np.split(rows, np.cumsum(sizes)[:-1])
+    tables = {str(k): pd.DataFrame(part, columns=list("abc")) for k, part in enumerate(parts)}
+    agreement = agree(reports(tables), Policy(min_rows=1))
+    # Taking the offset away is exact; numpy's own variance loses digits to it.
+    plain = rows - offset
+    np.testing.assert_allclose(agreement.mean, rows.mean(axis=0), rtol=1e-12, atol=1e-12 * spread)
+    np.testing.assert_allclose(agreement.variance, plain.var(axis=0), rtol=1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(sizes=SIZES, seed=st.integers(0, 2**32 - 1), data=st.data())
+def test_order_of_parties_matters_for_nothing_but_the_order_of_columns(sizes, seed, data):
+    rng = np.random.default_rng(seed)
+    names = ["x10", "x2", "x1"]
+    tables = {
+        f"party {k}": table(seed + k, size, names)[rng.permutation(names)]
+        for k, size in enumerate(sizes)
+    }
+    policy = Policy(min_rows=1)
+    order = data.draw(st.permutations(list(tables)))
+    one = agree(reports(tables), policy)
+    other = agree(reports({party: tables[party] for party in order}), policy)
+    assert one.names == tuple(tables["party 0"].columns)
+    assert other.names == tuple(tables[order[0]].columns)
+    assert list(other.rows) == order
+    assert other.rows == one.rows
+    place = [other.names.index(name) for name in one.names]
+    np.testing.assert_allclose(other.mean[place], one.mean, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(other.variance[place], one.variance, rtol=1e-12)
+
+
+def test_agreement_survives_travel_and_matches_the_prepared_rows():
+    policy = Policy(missing_values="drop", text_columns="drop", unshared_columns="drop")
+    A = table(0, 8, "abc")
+    A.loc[2, "b"] = np.nan
+    A["t"] = "word"
+    B = table(1, 5, "cxab")
+    B.loc[0, "x"] = np.inf
+    sent = {party: report.to_dict() for party, report in reports({"A": A, "B": B}, policy).items()}
+    received = {party: TableReport.from_dict(plain) for party, plain in sent.items()}
+    agreement = agree(received, policy)
+    assert agreement.names == ("a", "b", "c")
+    rows = [prepare(frame, agreement.names, policy) for frame in (A, B)]
+    assert list(agreement.rows.values()) == [len(part) for part in rows] == [7, 4]
+    np.testing.assert_allclose(agreement.mean, np.vstack(rows).mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(agreement.variance, np.vstack(rows).var(axis=0), rtol=1e-12)
+    assert set(agreement.dropped) == {"t", "x"}
+    for party, count in (("A", "1 of 8 rows"), ("B", "1 of 5 rows")):
+        assert any(f"'{party}'" in text and count in text for text in agreement.warnings)
+    assert any("'x' is not used: not in the table of party 'A'" in w for w in agreement.warnings)
+
+
+def test_without_sums_moments_are_unknown():
+    agreement = agree(reports({"A": table(), "B": table(1)}, sums=False))
+    assert np.isnan(agreement.mean).all()
+    assert np.isnan(agreement.variance).all()
+
+
+def test_booleans_are_numbers():
+    A = pd.DataFrame({"a": [True, False, False]})
+    B = pd.DataFrame({"a": [1, 0, 0]})
+    assert agree(reports({"A": A, "B": A})).kinds == ("boolean",)
+    agreement = agree(reports({"A": A, "B": B}))
+    assert agreement.kinds == ("numeric",)
+    np.testing.assert_allclose(agreement.mean, [1 / 3])
+    np.testing.assert_allclose(agreement.variance, [2 / 9])
+
+
+def test_pool_asks_only_those_who_have_a_column():
+    told = reports({"A": table(0, 5, "ab"), "B": table(1, 4, "bc")})
+    mean, variance = pool(told, ["a", "b", "c", "z"])
+    np.testing.assert_allclose(mean[0], table(0, 5, "ab")["a"].mean())
+    np.testing.assert_allclose(variance[2], table(1, 4, "bc")["c"].var(ddof=0))
+    assert np.isnan(mean[3])
+    assert np.isnan(variance[3])
+
+
+def test_a_federation_of_one():
+    frame = table()
+    agreement = agree(reports({"only": frame}))
+    np.testing.assert_allclose(agreement.variance, frame.to_numpy().var(axis=0), rtol=1e-14)
+
+
+# ---------------------------------------------------------------- each problem
+
+
+@pytest.mark.parametrize(
+    ("value", "word"), [(np.nan, "2 missing values"), (np.inf, "2 infinite values")]
+)
+def test_missing_and_infinite_values(value, word):
+    B = table(1)
+    B.loc[[1, 3], "b"] = value
+    line = single_problem({"A": table(), "B": B})
+    for part in ("party 'B'", "column 'b'", word, "missing-values='drop'"):
+        assert part in line
+    policy = Policy(missing_values="drop")
+    agreement = agree(reports({"A": table(), "B": B}, policy), policy)
+    assert agreement.rows == {"A": 6, "B": 4}
+
+
+def test_nothing_left_after_dropping_names_the_worst_column():
+    B = table(1)
+    B.loc[0, "a"] = np.nan
+    B["c"] = np.nan
+    line = single_problem({"A": table(), "B": B}, Policy(missing_values="drop"))
+    for part in ("party 'B'", "column 'c'", "0 rows left", "6 of 6 rows", "remove the column"):
+        assert part in line
+
+
+@pytest.mark.parametrize(("rows", "word"), [(0, "0 rows"), (1, "1 row;")])
+def test_too_few_rows(rows, word):
+    line = single_problem({"A": table(), "B": table(1, rows)})
+    for part in ("party 'B'", "all columns", word, "at least 2", "leave this party out"):
+        assert part in line
+    agreement = agree(reports({"A": table(), "B": table(1, rows)}), Policy(min_rows=rows))
+    assert agreement.n == 6 + rows
+
+
+def test_an_empty_csv_party_has_one_problem_not_one_for_every_column(tmp_path):
+    empty = pd.DataFrame({name: pd.Series([], dtype=object) for name in "abc"})
+    assert "0 rows" in single_problem({"A": table(), "B": empty})
+
+
+def test_doubled_names():
+    B = table(1)
+    B.columns = ["a", "b", "a"]
+    lines = problems({"A": table(), "B": B})
+    assert "party 'B', column 'a': 2 columns have this name; rename or remove all but one" in lines
+    assert len(lines) == 2  # and 'c' is missing
+    # Doubled names have no remedy by policy.
+    keep = Policy("drop", "keep", "keep", "keep", "keep", 0)
+    assert "have this name" in single_problem({"A": table(), "B": B}, keep)
+
+
+def test_a_column_that_one_party_lacks():
+    tables = {"A": table(), "B": table(1), "C": table(2).drop(columns="b")}
+    line = single_problem(tables)
+    for part in ("party 'C'", "column 'b'", "missing", "parties 'A', 'B'", "add it"):
+        assert part in line
+    assert "unshared-columns='drop'" in line
+    assert agree(reports(tables), Policy(unshared_columns="drop")).names == ("a", "c")
+    kept = agree(reports(tables), Policy(unshared_columns="keep"))
+    assert kept.names == ("a", "b", "c")
+    expected = np.concatenate([tables["A"]["b"], tables["B"]["b"]])
+    np.testing.assert_allclose(kept.mean[1], expected.mean())
+
+
+def test_a_column_that_one_party_has_on_top():
+    tables = {"A": table(), "B": table(1, names="abcz"), "C": table(2)}
+    line = single_problem(tables)
+    for part in ("party 'B'", "column 'z'", "not in the table of parties 'A', 'C'", "remove it"):
+        assert part in line
+    assert agree(reports(tables), Policy(unshared_columns="drop")).names == ("a", "b", "c")
+    assert agree(reports(tables), Policy(unshared_columns="keep")).names == ("a", "b", "c", "z")
+
+
+def test_a_misspelt_column_is_recognised():
+    lines = problems({"A": table(), "B": table(1), "C": table(2).rename(columns={"b": " B_"})})
+    assert "party 'C', column 'b': missing" in lines[0]
+    assert "rename its column ' B_'" in lines[0]
+    assert "rename it to 'b'" in lines[1]
+
+
+def test_text_columns():
+    A, B = table().assign(t=list("xyzxyz")), table(1).assign(t=list("xyzxyz"))
+    lines = problems({"A": A, "B": B})
+    for party, line in zip("AB", lines, strict=True):
+        for part in (f"party '{party}'", "column 't'", "not numeric", "text-columns='drop'"):
+            assert part in line
+    for how, names in (("drop", "abc"), ("keep", "abct")):
+        policy = Policy(text_columns=how)
+        agreement = agree(reports({"A": A, "B": B}, policy), policy)
+        assert agreement.names == tuple(names)
+    assert agreement.kinds[-1] == "category"
+    assert np.isnan(agreement.mean[-1])
+
+
+def test_dates_are_not_numbers():
+    A = table().assign(day=pd.date_range("2020-01-01", periods=6))
+    line = single_problem({"A": A})
+    assert "column 'day': not numeric, it holds neither numbers nor text" in line
+
+
+@pytest.mark.parametrize("how", ["fail", "drop", "keep"])
+def test_parties_that_disagree_on_a_type_fail_under_every_policy(how):
+    B = table(1).assign(b=["1", "2", "n/a!", "4", "5", "6"])
+    line = single_problem({"A": table(), "B": B}, Policy(text_columns=how))
+    for part in ("party 'B'", "column 'b'", "text", "numbers at party 'A'", "the same everywhere"):
+        assert part in line
+
+
+def test_text_here_and_dates_there():
+    A = pd.DataFrame({"t": ["x", "y"]})
+    B = pd.DataFrame({"t": pd.date_range("2020-01-01", periods=2)})
+    line = single_problem({"A": A, "B": B}, Policy(text_columns="keep"))
+    assert "party 'B', column 't'" in line
+    assert "text or categories at party 'A'" in line
+
+
+def test_an_empty_column_is_of_no_type():
+    A = pd.DataFrame({"t": ["x", "y"], "a": [1.0, 2.0]})
+    B = pd.DataFrame({"t": [np.nan, np.nan], "a": [1.0, 4.0]})
+    lines = problems({"A": A, "B": B}, Policy(text_columns="keep"))
+    assert lines == [line for line in lines if "2 missing values" in line]
+
+
+def test_constant_means_over_all_parties():
+    constant = {"A": table().assign(b=0.1), "B": table(1, 5).assign(b=0.1)}
+    line = single_problem(constant)
+    for part in ("all parties", "column 'b'", "constant", "remove it", "constant-columns='drop'"):
+        assert part in line
+    dropped = agree(reports(constant), Policy(constant_columns="drop"))
+    assert dropped.names == ("a", "c")
+    assert dropped.dropped == {"b": "constant over all parties"}
+    kept = agree(reports(constant), Policy(constant_columns="keep"))
+    assert kept.variance[1] == 0.0
+    assert kept.mean[1] == 0.1
+
+
+def test_constant_at_one_party_is_a_warning():
+    agreement = agree(reports({"A": table().assign(b=1.0), "B": table(1)}))
+    assert agreement.names == ("a", "b", "c")
+    (warning,) = agreement.warnings
+    assert "'b'" in warning
+    assert "party 'A'" in warning
+
+
+def test_constant_at_every_party_but_different_is_a_warning():
+    agreement = agree(reports({"A": table().assign(b=1.0), "B": table(1).assign(b=2.0)}))
+    assert agreement.variance[1] == 0.25
+    (warning,) = agreement.warnings
+    assert "not the same one" in warning
+
+
+def test_constant_text_is_not_compared_across_parties():
+    policy = Policy(text_columns="keep")
+    A = table().assign(t="x")
+    (warning,) = agree(reports({"A": A, "B": A}), policy).warnings
+    assert "'t'" in warning
+    assert "not compared" in warning
+    assert "constant" in single_problem({"A": A}, policy)
+
+
+def test_single_rows_are_not_called_constant():
+    tables = {str(k): table(k, 1) for k in range(3)}
+    agreement = agree(reports({**tables, "more": table(5)}), Policy(min_rows=1))
+    assert agreement.warnings == ()
+
+
+def test_copies_must_agree_at_every_party():
+    A, B = table(), table(1)
+    A, B = A.assign(d=A["b"]), B.assign(d=B["b"])[["d", "c", "b", "a"]]
+    line = single_problem({"A": A, "B": B})
+    for part in ("all parties", "column 'd'", "'b'", "remove one", "duplicate-columns='drop'"):
+        assert part in line
+    assert agree(reports({"A": A, "B": B}), Policy(duplicate_columns="drop")).names == tuple("abc")
+    assert agree(reports({"A": A, "B": B}), Policy(duplicate_columns="keep")).names == tuple("abcd")
+    other = table(1, names="abcd")
+    assert agree(reports({"A": A, "B": other})).names == tuple("abcd")
+    # Equal to 'b' at A and to 'a' at B is no copy.
+    assert agree(reports({"A": A, "B": B.assign(d=B["a"])})).names == tuple("abcd")
+
+
+def test_constants_are_not_reported_as_copies_too():
+    tables = {"A": table().assign(b=1.0, c=1.0), "B": table(1).assign(b=1.0, c=1.0)}
+    assert all("constant" in line for line in problems(tables))
+
+
+def test_overflow():
+    line = single_problem({"A": table(), "B": table(1).assign(b=[1e300, -1e300] * 3)})
+    assert "party 'B', column 'b': values so large" in line
+    assert "larger unit" in line
+
+
+def test_no_column_left():
+    policy = Policy(unshared_columns="drop", constant_columns="drop")
+    line = single_problem(
+        {"A": table(names="ac").assign(c=1.0), "B": table(names="bc").assign(c=1.0)}, policy
+    )
+    for part in ("no column is left", "'a' is not in the table of party 'B'", "'c' is constant"):
+        assert part in line
+
+
+def test_no_party():
+    with pytest.raises(DataError, match="no party reported"):
+        agree({})
+
+
+def test_all_problems_at_once_up_to_twenty():
+    bad = table(1)
+    bad.loc[0, "a"] = np.nan
+    lines = problems({"A": table().assign(t="x"), "B": bad.assign(t="x"), "C": table(0, 1)})
+    found = [
+        ("C", "1 row"),
+        ("C", "missing"),
+        ("B", "1 missing value"),
+        ("A", "text"),
+        ("B", "text"),
+    ]
+    assert len(lines) == len(found)
+    for line, (party, word) in zip(lines, found, strict=True):
+        assert line.startswith(f"party '{party}'")
+        assert word in line
+    many = {f"p{k}": bad.drop(columns="c") if k else table() for k in range(30)}
+    lines = problems(many)
+    assert len(lines) == 21
+    assert lines[-1] == "... and 10 more"

@@ -1,0 +1,257 @@
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.data.tables import read_table, read_table_cached, table_key
+from flwr_causal.errors import DataError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="party.csv"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8", newline="")
+        return path
+
+    return write
+
+
+def test_csv_keeps_names_order_and_exact_numbers(write):
+    values = np.random.default_rng(0).standard_normal((50, 3)) * [1e-300, 1.0, 1e300]
+    lines = [",".join(map(repr, row)) for row in values.tolist()]
+    path = write("\n".join([" x10 ,x2,a b", *lines]) + "\n")
+    frame = read_table(path)
+    assert list(frame.columns) == ["x10", "x2", "a b"]
+    assert isinstance(frame.index, pd.RangeIndex)
+    np.testing.assert_array_equal(frame.to_numpy(), values)
+
+
+def test_csv_gz_tsv_bom_blank_lines_and_capital_suffix(tmp_path, write):
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    (tmp_path / "b.TSV.GZ").write_bytes(gzip.compress(b"a\tb\n1\t2\n"))
+    paths = [
+        tmp_path / "a.csv.gz",
+        tmp_path / "b.TSV.GZ",
+        write("a\tb\n1\t2\n", "c.tsv"),
+        write("\ufeffa,b\r\n1,2\r\n", "d.CSV"),
+        write("\n  \na,b\n\n1,2\n\n", "e.csv"),
+    ]
+    for path in paths:
+        pd.testing.assert_frame_equal(read_table(str(path)), pd.DataFrame({"a": [1], "b": [2]}))
+
+
+def test_csv_keeps_doubled_names(write):
+    frame = read_table(write("x,y,x\n1,2,3\n"))
+    assert list(frame.columns) == ["x", "y", "x"]
+    assert frame.iloc[0].tolist() == [1, 2, 3]
+
+
+def test_csv_missing_values_in_the_last_column_are_not_a_short_row(write):
+    frame = read_table(write('a,b\n1,\n2,NA\n"3",4\n'))
+    assert frame["b"].isna().tolist() == [True, True, False]
+
+
+def test_csv_header_only_is_a_table_of_no_rows(write):
+    assert read_table(write("a,b\n")).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["is empty", "header line"]),
+        ("\n \n", ["is empty"]),
+        ("a,b,c\n1,2,3\n4,5\n", ["line 3", "2 fields", "header has 3"]),
+        ("a,b,c\n1,2,3\n4,5,6,7\n", ["line 3", "saw 4", "one field for each name"]),
+        # pandas would take the first field of every row as an index
+        ("a,b\n1,2,3\n4,5,6\n", ["line 2", "3 fields", "header has 2"]),
+        ("a,b\n0,2,3\n1,5,6\n", ["line 2", "3 fields"]),
+        (",a\n0,1.5\n", ["column number 1", "no name", "index=False", "row.names"]),
+        ("a;b\n1;2\n", ["semicolons", "commas"]),
+        ("a\tb\n1\t2\n", ["tabs", "commas"]),
+        ("1.5,2.5\n3,4\n", ["no header line", "names of the variables"]),
+    ],
+)
+def test_bad_csv(write, text, words):
+    path = write(text)
+    with pytest.raises(DataError) as caught:
+        read_table(path)
+    assert str(path) in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_whole_numbers_and_special_words_are_fine_as_names(write):
+    assert list(read_table(write("0,1,2\n1,2,3\n")).columns) == ["0", "1", "2"]
+    assert list(read_table(write("nan,inf\n1,2\n")).columns) == ["nan", "inf"]
+
+
+def test_undecodable_and_broken_gzip_files(tmp_path):
+    latin = tmp_path / "latin.csv"
+    latin.write_bytes("größe,b\n1,2\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"latin\.csv is not UTF-8.*save it as UTF-8"):
+        read_table(latin)
+    broken = tmp_path / "broken.csv.gz"
+    broken.write_bytes(b"a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"broken\.csv\.gz cannot be read"):
+        read_table(broken)
+    cut = tmp_path / "cut.csv.gz"
+    cut.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 1000)[:30])
+    with pytest.raises(DataError, match=r"cut\.csv\.gz"):
+        read_table(cut)
+
+
+def test_path_problems(tmp_path, write):
+    with pytest.raises(DataError, match=r"nowhere\.csv does not exist: check the path"):
+        read_table(tmp_path / "nowhere.csv")
+    with pytest.raises(DataError, match="is a directory: give the path of one table"):
+        read_table(tmp_path)
+    with pytest.raises(DataError, match=r"\.xlsx .*unknown file type.*\.csv.*\.parquet.*\.npz"):
+        read_table(write("a,b", "party.xlsx"))
+    with pytest.raises(DataError, match="a table of type list cannot be read: give a path"):
+        read_table([[1, 2]])
+
+
+def test_array_gets_names_in_order():
+    frame = read_table(np.arange(24.0).reshape(2, 12))
+    assert list(frame.columns) == [f"x{j}" for j in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.arange(3.0), r"1 dimension, shape \(3,\).*reshape\(-1, 1\)"),
+        (np.zeros((2, 3, 4)), r"3 dimensions, shape \(2, 3, 4\)"),
+        (np.array([[1, "a"]], dtype=object), "type object.*pandas DataFrame"),
+        (np.zeros((3, 0)), "no columns"),
+    ],
+)
+def test_bad_arrays(array, words):
+    with pytest.raises(DataError, match=words):
+        read_table(array)
+
+
+def test_dataframe_is_copied_and_cleaned():
+    original = pd.DataFrame({1: [1.0, 2.0], "b": [3.0, 4.0]}, index=[7, 7])
+    frame = read_table(original)
+    assert list(frame.columns) == ["1", "b"]
+    assert frame.index.tolist() == [0, 1]
+    assert list(original.columns) == [1, "b"]
+    assert original.index.tolist() == [7, 7]
+
+
+def test_bad_dataframes():
+    nested = pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "b"), ("a", "c")]))
+    with pytest.raises(DataError, match="several levels: give every column one name"):
+        read_table(nested)
+    with pytest.raises(DataError, match="no columns"):
+        read_table(pd.DataFrame(index=[0, 1]))
+    with pytest.raises(DataError, match=r"column number 2 .* empty name: name it"):
+        read_table(pd.DataFrame([[1, 2]], columns=["a", ""]))
+
+
+def test_selection_keeps_the_order_asked_for():
+    frame = pd.DataFrame({"a": [1], "b": [2], "c": [3]})
+    assert list(read_table(frame, columns=["c", "a"]).columns) == ["c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (["a", "z"], "'z' is not in the table: the table has a, b, b"),
+        (["b"], "'b' is there 2 times"),
+        (["a", "a"], "'a' is asked for twice"),
+        ([], "no columns were asked for"),
+    ],
+)
+def test_bad_selection(columns, words):
+    frame = pd.DataFrame([[1, 2, 3]], columns=["a", "b", "b"])
+    with pytest.raises(DataError, match=words):
+        read_table(frame, columns=columns)
+
+
+def test_npz_by_name_or_single_table(tmp_path):
+    X = np.random.default_rng(0).standard_normal((4, 2))
+    np.savez(tmp_path / "a.npz", X=X, W=np.eye(2), names=np.array(["u", "v"]))
+    np.savez_compressed(tmp_path / "b.npz", table=X, seed=np.array(3), names=np.array([b"u", b"v"]))
+    np.savez(tmp_path / "c.npz", X)
+    for name, columns in (("a", ["u", "v"]), ("b", ["u", "v"]), ("c", ["x0", "x1"])):
+        frame = read_table(tmp_path / f"{name}.npz")
+        assert list(frame.columns) == columns
+        np.testing.assert_array_equal(frame.to_numpy(), X)
+
+
+def test_bad_npz(tmp_path):
+    def message(**arrays):
+        path = tmp_path / "bad.npz"
+        np.savez(path, **arrays)
+        with pytest.raises(DataError, match=r"bad\.npz") as caught:
+            read_table(path)
+        return str(caught.value)
+
+    assert "several two-dimensional arrays (A, B)" in message(A=np.eye(2), B=np.eye(2))
+    assert "has none" in message(v=np.arange(3))
+    assert "1 dimension" in message(X=np.arange(3))
+    assert "2 columns but 'names' has 1" in message(X=np.eye(2), names=np.array(["a"]))
+    assert "is refused" in message(X=np.array([[1, None]], dtype=object))
+
+    for name, content in (
+        ("text.npz", b"no archive"),
+        ("empty.npz", b""),
+        ("zip.npz", b"PK\3\4.."),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=name):
+            read_table(tmp_path / name)
+    np.save(tmp_path / "single.npy", np.eye(2))
+    (tmp_path / "single.npy").rename(tmp_path / "single.npz")
+    with pytest.raises(DataError, match=r"numpy\.savez"):
+        read_table(tmp_path / "single.npz")
+
+
+def test_parquet(tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame({"b": [1.5, np.nan], "a": ["x", "y"]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_parquet(tmp_path / "t.pq")
+    for name in ("t.parquet", "t.pq"):
+        pd.testing.assert_frame_equal(read_table(tmp_path / name), frame, check_dtype=False)
+    (tmp_path / "bad.parquet").write_bytes(b"nothing of the kind")
+    with pytest.raises(DataError, match=r"bad\.parquet is not a Parquet file"):
+        read_table(tmp_path / "bad.parquet")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(write, monkeypatch):
+    def fail(path):
+        raise ImportError("Unable to find a usable engine")
+
+    monkeypatch.setattr(pd, "read_parquet", fail)
+    with pytest.raises(DataError, match=r'pip install "flwr-causal\[parquet\]"'):
+        read_table(write("", "t.parquet"))
+
+
+def test_cache_returns_the_same_frame_until_the_file_changes(write):
+    path = write("a,b\n1,2\n")
+    first = read_table_cached(path)
+    assert read_table_cached(str(path)) is first
+    assert list(read_table_cached(path, columns=["b"]).columns) == ["b"]
+    key = table_key(path)
+    write("a,b\n1,2\n3,4\n")
+    assert table_key(path) != key
+    assert len(read_table_cached(path)) == 2
+    assert len(first) == 1
+
+
+def test_cache_is_bounded(write):
+    paths = [write("a\n1\n", f"{k}.csv") for k in range(9)]
+    frames = [read_table_cached(path) for path in paths]
+    assert read_table_cached(paths[-1]) is frames[-1]
+    assert read_table_cached(paths[0]) is not frames[0]
+
+
+def test_table_key(write):
+    path = write("a,b\n1,2\n")
+    assert table_key(path) == (str(path.resolve()), path.stat().st_mtime_ns, 8)
+    with pytest.raises(DataError, match="does not exist"):
+        table_key(path.with_name("other.csv"))

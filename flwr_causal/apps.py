@@ -1,0 +1,276 @@
+"""One job from the nodes of a grid to a finished run, and the ServerApp that does it by config."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from logging import ERROR, INFO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flwr.serverapp import ServerApp
+from flwr.supercore import log
+
+from flwr_causal import methods
+from flwr_causal.core import baselines
+from flwr_causal.core.metrics import compare
+from flwr_causal.core.moments import Moments
+from flwr_causal.data.checks import prepare
+from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.reports.read_graph import read_edges
+from flwr_causal.reports.run import Run
+from flwr_causal.reports.summary import describe_run
+from flwr_causal.sources import DataConfig, simulated_parties
+from flwr_causal.strategies import Outcome
+from flwr_causal.strategies import run as run_strategy
+from flwr_causal.strategies.options import check_names, checked, option_types
+from flwr_causal.threads import single_threaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pandas as pd
+    from flwr.app import Context
+    from flwr.serverapp import Grid
+
+    from flwr_causal.core.graph import CausalGraph
+    from flwr_causal.strategies import CausalStrategy
+
+# Nodes of a simulation register one after the other, within milliseconds.
+SETTLE_SECONDS = 1.0
+METRICS = ("shd", "tpr", "fdr")
+
+
+def execute(
+    method: CausalStrategy[Any],
+    grid: Grid,
+    *,
+    config: Mapping[str, Any] | None = None,
+    settle: float = 0.0,
+    on_round: Callable[[dict[str, Any]], None] | None = None,
+) -> Run:
+    """Run a method over the nodes of a grid and return the finished run.
+
+    Parameters
+    ----------
+    method : CausalStrategy
+    grid : Grid
+    config : mapping, optional
+        What the run's ``config`` holds beside method and options.
+    settle : float, default 0.0
+        Seconds for which the number of connected nodes must stay the same before the start.
+    on_round : callable, optional
+        Called with the record of each round.
+
+    Raises
+    ------
+    CausalError
+        If the run failed; its attribute ``outcome`` is the run as far as it came.
+    """
+    settings = {**(config or {}), "method": method.method, **_plain_options(method)}
+    try:
+        outcome = run_strategy(method, grid, settle=settle, on_round=on_round)
+    except CausalError as error:
+        if isinstance(error.outcome, Outcome):
+            error.outcome = _finished_run(error.outcome, settings)
+        raise
+    return _finished_run(outcome, settings)
+
+
+def _finished_run(outcome: Outcome[Any], settings: dict[str, Any]) -> Run:
+    return Run(
+        graph=outcome.graph,
+        history=outcome.history,
+        rounds=outcome.rounds,
+        bytes_sent=outcome.bytes_sent,
+        bytes_received=outcome.bytes_received,
+        schema_bytes=outcome.schema_bytes,
+        seconds=outcome.seconds,
+        stop_reason=outcome.stop_reason,
+        scores=outcome.scores,
+        config={
+            **settings,
+            "simulated": all(party.partition_id >= 0 for party in outcome.parties),
+        },
+        model=outcome.model,
+        parties={party.name: party.num_rows for party in outcome.parties},
+        failures=[
+            {"round": f.server_round, "party": f.party, "reason": f.reason}
+            for f in outcome.failures
+        ],
+        warnings=outcome.warnings,
+        error=outcome.error,
+    )
+
+
+def _plain_options(method: CausalStrategy[Any]) -> dict[str, Any]:
+    return {
+        name: value if isinstance(value, int | float | str | None) else value.to_dict()
+        for name, value in method.options.items()
+    }
+
+
+# What follows reads a run config.
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """The run config's keys that belong neither to the data nor to the method's options.
+
+    Parameters
+    ----------
+    method : str, default "notears-admm"
+        Method id.
+    truth : str, default ""
+        Absolute path of the true graph (edge CSV, adjacency matrix, or saved graph).
+    output_dir : str, default ""
+        Absolute path of the directory for the results; empty: the log only.
+    compare : bool, default True
+        In a simulation, compare with the pooled rows and with each party alone.
+    """
+
+    method: str = "notears-admm"
+    truth: str = ""
+    output_dir: str = ""
+    compare: bool = True
+
+
+def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, CausalStrategy[Any]]:
+    """Turn a run config into a job, its data and the method with its options.
+
+    Options that several methods share stand alone (``max-rounds``), a method's own behind its id
+    (``notears-admm.schedule``). An empty text means the method's default.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown key, a wrong type or an impossible value.
+    """
+    types = option_types(JobConfig)
+    job = JobConfig(
+        **{
+            name: checked(_key(name), run_config[_key(name)], types[name])
+            for name in types
+            if _key(name) in run_config
+        }
+    )
+    data = DataConfig.from_run_config(run_config)
+    for name in ("truth", "output_dir"):
+        value = getattr(job, name)
+        if value and not Path(value).is_absolute():
+            raise ConfigError(
+                f"{_key(name)}='{value}' is a relative path; Flower runs apps in a directory of "
+                "its own. Give the absolute path."
+            )
+    known = {_key(f.name) for f in (*fields(JobConfig), *fields(DataConfig))} - {"seed"}
+    options = {}
+    for key, value in run_config.items():
+        owner, _, name = key.replace("-", "_").rpartition(".")
+        owner = owner.replace("_", "-")
+        if owner:
+            check_names(methods.find(owner).strategy, {name: value})
+        if value != "" and owner in ("", job.method) and (owner or key not in known):
+            options[name] = value
+    return job, data, methods.build(job.method, options)
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def server_app() -> ServerApp:
+    """Build the ServerApp that runs the method of the run config and reports."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        """Run the job; raise what went wrong, so that Flower marks the run as failed."""
+        job = None
+        try:
+            job, data, method = read_config(context.run_config)
+            run = execute(
+                method,
+                grid,
+                config={**vars(data), "truth": job.truth},
+                settle=SETTLE_SECONDS,
+                on_round=lambda record: log(INFO, _round_line(record, method)),
+            )
+            _compare(run, job, data)
+        except CausalError as error:
+            if isinstance(error.outcome, Run) and job is not None and job.output_dir:
+                error.outcome.save(job.output_dir)
+            log(ERROR, json.dumps({"flwr-causal": {"status": "failed", "error": str(error)}}))
+            raise
+        for line in describe_run(run):
+            log(INFO, line)
+        if job.output_dir:
+            log(INFO, "Results are in %s", run.save(job.output_dir))
+        if len(run.parties) == 2:
+            log(
+                INFO,
+                "Two nodes took part, Flower's default. For more: flwr run . --stream "
+                '--federation-config "num-supernodes=10"',
+            )
+        log(INFO, json.dumps({"flwr-causal": _compact(run)}))
+
+    return app
+
+
+def _round_line(record: dict[str, Any], method: CausalStrategy[Any]) -> str:
+    shown = ("h", "consensus", "changed", "num_edges")
+    values = [f"{name} {record[name]:.3g}" for name in shown if name in record]
+    return ", ".join(
+        [f"Round {record['round']} of at most {method.max_rounds} ({record['phase']})", *values]
+    )
+
+
+def _compact(run: Run) -> dict[str, Any]:
+    summary = run.summary()
+    kept = ("status", "rounds", "bytes_sent", "bytes_received", "seconds", "stop_reason")
+    metrics = {name: run.metrics[name] for name in METRICS if name in run.metrics}
+    edges = None if run.graph is None else run.graph.num_edges
+    return {**{name: summary[name] for name in kept}, **metrics, "edges": edges}
+
+
+def _compare(run: Run, job: JobConfig, data: DataConfig) -> None:
+    """Fill in the metrics; in a simulation also those of the parties alone and of all rows."""
+    if run.graph is None:
+        return
+    truth = read_edges(job.truth, run.graph.names) if job.truth else None
+    if not run.config["simulated"]:
+        if truth is not None:
+            run.metrics = compare(truth, run.graph)
+        return
+    frames, synthetic = simulated_parties(data, len(run.parties))
+    truth = truth or synthetic
+    if truth is None:
+        return
+    run.metrics = compare(truth, run.graph)
+    if job.compare:
+        run.metrics |= compare_baselines(frames, run.graph.names, truth, run.config)
+
+
+def compare_baselines(
+    frames: Sequence[pd.DataFrame],
+    names: tuple[str, ...],
+    truth: CausalGraph,
+    config: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return SHD, TPR and FDR of the pooled rows and of the mean party alone.
+
+    Only a simulation can do this: the rows of all parties are in one place there.
+    """
+    policy = methods.build(config["method"], {}).policy
+    tables = [prepare(frame, names, policy) for frame in frames]
+    if config.get("standardize"):
+        scale = np.concatenate(tables).std(axis=0)
+        tables = [table / scale for table in tables]
+    parties = [Moments.from_rows(table, names) for table in tables if len(table)]
+    with single_threaded():
+        pooled = compare(truth, baselines.all_data(parties))
+        alone = [compare(truth, graph) for graph in baselines.alone(parties)]
+    return {
+        "pooled": {name: pooled[name] for name in METRICS},
+        "alone": {name: float(np.mean([entry[name] for entry in alone])) for name in METRICS},
+    }

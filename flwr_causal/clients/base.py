@@ -1,0 +1,178 @@
+"""What every method's client shares: its party's rows, the agreement, a memory between rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord
+from flwr.client import NumPyClient
+
+from flwr_causal.data.checks import Policy, TableReport, describe, prepare
+from flwr_causal.errors import FederationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+    from flwr.app import Context
+    from numpy.typing import NDArray
+
+    from flwr_causal.setup_message import Setup
+    from flwr_causal.wire import Arrays, Disclosure, Number, Scalar
+
+SETUP = "setup"
+MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a party's rows come from.
+
+    Parameters
+    ----------
+    name : str
+        The party's name in messages and errors.
+    read : callable
+        Returns the party's table. Called anew for each message: it should cache.
+    """
+
+    name: str
+    read: Callable[[], pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a client keeps between two messages of one run; it never leaves the party.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
+    numbers : dict of str to int, float or str
+    """
+
+    arrays: Arrays
+    numbers: dict[str, Any]
+
+
+class CausalClient(NumPyClient):
+    """Base of all clients: one object for each message.
+
+    A subclass sets :attr:`discloses` and implements :meth:`fit`, Flower's own signature.
+    It reads its rows by :meth:`rows`, finds what the parties agreed on in :attr:`setup`, and may
+    keep arrays between rounds by :meth:`remember` and :meth:`recall`. That memory is a cache: it is
+    empty in the first round and after a restart of the SuperNode, and the method must be correct
+    without it.
+
+    Parameters
+    ----------
+    source : Source
+        The party's data.
+    context : Context
+        Flower's context of this node and run.
+    setup : Setup or None
+        What the parties agreed on; None during the schema exchange.
+
+    Attributes
+    ----------
+    discloses : tuple of Disclosure
+        Everything that may leave the party after the schema exchange. The arrays that :meth:`fit`
+        returns are named by the disclosures of the current phase, in their order.
+    sums : bool
+        Whether the schema exchange sends, for each numeric column, its sum and its sum of squared
+        deviations from the party's own mean (needed for centring and scaling).
+    """
+
+    discloses: ClassVar[tuple[Disclosure, ...]] = ()
+    sums: ClassVar[bool] = True
+
+    def __init__(self, source: Source, context: Context, setup: Setup | None = None) -> None:
+        self.source = source
+        self.context = context
+        self._setup = setup
+        self._next_memory: Memory | None = None
+
+    @property
+    def setup(self) -> Setup:
+        """What the parties agreed on."""
+        if self._setup is None:
+            raise FederationError(
+                "This party has no agreement with the others (it was restarted, or missed the "
+                "schema exchange). The server sends it again with the next attempt."
+            )
+        return self._setup
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        """What the symbols in the shapes of :attr:`discloses` stand for."""
+        return {"d": len(self.setup.names)}
+
+    def describe(self, policy: Policy) -> TableReport:
+        """Report the columns, row count and problems of this party's table."""
+        return describe(self.source.read(), policy=policy, sums=self.sums)
+
+    def rows(self) -> NDArray[np.float64]:
+        """Return the party's rows, shape (n_k, d), in the agreed columns and their order."""
+        return prepare(self.source.read(), self.setup.names, self.setup.policy)
+
+    def fit(
+        self, parameters: list[NDArray[Any]], config: dict[str, Scalar]
+    ) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
+        """Do the method's local step.
+
+        Parameters
+        ----------
+        parameters : list of ndarray
+            What the strategy broadcasts, in its order.
+        config : dict
+            Plain values of this round, among them ``round`` and ``phase``.
+
+        Returns
+        -------
+        arrays : list of ndarray
+            Named by the array disclosures of the phase, in their order.
+        weight : int
+            The weight of this reply in the mean over parties: 1, or the number of rows.
+        numbers : dict
+            Plain numbers, each declared as a disclosure.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has to implement fit().")
+
+    def answer(
+        self, parameters: list[NDArray[Any]], config: dict[str, Scalar]
+    ) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
+        """Answer a query after training; arguments and result as of :meth:`fit`."""
+        raise NotImplementedError(f"{type(self).__name__} answers no queries.")
+
+    def recall(self) -> Memory | None:
+        """Return what was remembered in an earlier message of this run, None if nothing was."""
+        state = self.context.state
+        if MEMORY not in state.array_records:
+            return None
+        arrays = {name: array.numpy() for name, array in state.array_records[MEMORY].items()}
+        return Memory(arrays, dict(state.config_records[MEMORY + "-numbers"]))
+
+    def remember(self, arrays: Arrays, **numbers: Number | str) -> None:
+        """Keep arrays and numbers for the next message; stored once the reply has been built.
+
+        A client that fails halfway through a message thus keeps the memory that it had before.
+        """
+        self._next_memory = Memory(arrays, numbers)
+
+    def commit(self) -> None:
+        """Store the setup and what :meth:`remember` collected. Called by the bridge, last."""
+        state = self.context.state
+        if self._setup is not None and SETUP not in state.config_records:
+            state[SETUP] = ConfigRecord(self._setup.to_config())
+        if self._next_memory is not None:
+            memory = self._next_memory
+            state[MEMORY + "-numbers"] = ConfigRecord(memory.numbers)
+            state[MEMORY] = ArrayRecord(
+                {name: Array(np.asarray(value)) for name, value in memory.arrays.items()}
+            )
+
+
+def reply_names(disclosures: tuple[Disclosure, ...], phase: str) -> tuple[str, ...]:
+    """Return the names of the arrays that leave in a phase, in the order of their declaration."""
+    return tuple(item.name for item in disclosures if item.phase == phase and item.shape)

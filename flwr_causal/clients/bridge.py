@@ -1,0 +1,133 @@
+"""From Flower's messages to a client's ``fit`` and back: the ClientApp of every method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from flwr_causal import wire
+from flwr_causal.clients.base import SETUP, CausalClient, Source, reply_names
+from flwr_causal.data.checks import Policy
+from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.setup_message import PREFIX, Setup
+from flwr_causal.threads import single_threaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flwr.app import Context
+
+    Clients = type[CausalClient] | Mapping[str, type[CausalClient]]
+
+
+def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientApp:
+    """Build the ClientApp that runs one method, or any of several.
+
+    Parameters
+    ----------
+    clients : type or mapping of str to type
+        A subclass of :class:`CausalClient`, or one for each method id: then the server's message
+        says which method runs.
+    source : callable
+        Finds a node's data from its context, which holds the node's configuration
+        (``data-path``, or ``partition-id`` in a simulation) and the run's.
+
+    Returns
+    -------
+    ClientApp
+        Handles ``train``, ``query`` and ``query.schema`` messages.
+    """
+    app = ClientApp()
+
+    @app.query("schema")
+    def schema(message: Message, context: Context) -> Message:
+        """Report the schema; a problem with the data is part of the report, not a failure."""
+        config = wire.config_of(message.content)
+        name = _fallback_name(context)
+        try:
+            party = source(context)
+            name = party.name
+            policy = Policy.from_dict(_policy(config))
+            client = _client_type(clients, config)(party, context)
+            with single_threaded():
+                report = client.describe(policy).to_dict()
+            content: dict[str, Any] = {"party": name, **report}
+        except CausalError as error:
+            content = {"party": name, "error": str(error)}
+        partition = context.node_config.get("partition-id", -1)
+        record = ConfigRecord({**content, "partition-id": partition})
+        return Message(RecordDict({wire.CONFIG: record}), reply_to=message)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        """Let the client do its local step."""
+        client, config = _open(clients, source, message, context)
+        return _step(client, client.fit, config, message)
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        """Let the client answer a query."""
+        client, config = _open(clients, source, message, context)
+        return _step(client, client.answer, config, message)
+
+    return app
+
+
+def _open(
+    clients: Clients, source: Callable[[Context], Source], message: Message, context: Context
+) -> tuple[CausalClient, dict[str, Any]]:
+    """Build the client of this message with the agreement from the message or from its state."""
+    config: dict[str, Any] = wire.config_of(message.content)
+    if f"{PREFIX}names" in config:
+        setup = Setup.from_config(config)
+        # A new agreement replaces the one in the state, which may come from a lost attempt.
+        context.state.pop(SETUP, None)
+    elif SETUP in context.state.config_records:
+        setup = Setup.from_config(context.state.config_records[SETUP])
+    else:
+        setup = None
+    client = _client_type(clients, config)(source(context), context, setup)
+    return client, {key: value for key, value in config.items() if not key.startswith(PREFIX)}
+
+
+def _step(
+    client: CausalClient, step: Callable[..., Any], config: dict[str, Any], message: Message
+) -> Message:
+    """Call ``fit`` or ``answer``, name what it returns, and let only declared things out."""
+    with single_threaded():
+        arrays, weight, numbers = step(list(wire.arrays_of(message.content).values()), config)
+    phase = str(config["phase"])
+    content = wire.outgoing(
+        [item for item in client.discloses if item.phase == phase],
+        dict(zip(reply_names(client.discloses, phase), arrays, strict=True)),
+        numbers,
+        weight=weight,
+        dimensions=client.dimensions,
+        precision=client.setup.precision,
+    )
+    reply = Message(content, reply_to=message)
+    client.commit()
+    return reply
+
+
+def _client_type(clients: Clients, config: Mapping[str, Any]) -> type[CausalClient]:
+    if isinstance(clients, type):
+        return clients
+    method = config.get("method", "")
+    if method not in clients:
+        raise ConfigError(
+            f"The server runs the method '{method}', which this node does not know; it knows "
+            f"{', '.join(sorted(clients))}. Install the same version of flwr-causal on both sides."
+        )
+    return clients[method]
+
+
+def _policy(config: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = "policy-"
+    return {k.removeprefix(prefix): v for k, v in config.items() if k.startswith(prefix)}
+
+
+def _fallback_name(context: Context) -> str:
+    return str(context.node_config.get("name", f"node {context.node_id}"))

@@ -1,0 +1,73 @@
+"""Every private or version-dependent import from flwr, in one place.
+
+A new Flower release that moves one of these names breaks this module and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flwr.common.constant import ErrorCode
+from flwr.supercore.logger import FLOWER_LOGGER
+from flwr.supercore.run import Run as FlowerRun
+from flwr.supercore.task_identity import TaskIdentity
+
+if TYPE_CHECKING:
+    from flwr.app import Message
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+
+__all__ = [
+    "CLIENT_RAISED",
+    "FLOWER_LOGGER",
+    "NODE_UNAVAILABLE",
+    "FlowerRun",
+    "empty_run",
+    "run_on_ray",
+    "set_message_id",
+    "set_task_identity",
+]
+
+CLIENT_RAISED: int = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+NODE_UNAVAILABLE: int = ErrorCode.NODE_UNAVAILABLE
+SERVER_NODE_ID = 1
+
+
+def set_task_identity(run_id: int) -> None:
+    """Say which run this process works for; ``flwr.app.Message`` refuses to be built without."""
+    TaskIdentity.task_id = 1
+    TaskIdentity.run_id = run_id
+    TaskIdentity.node_id = SERVER_NODE_ID
+
+
+def set_message_id(message: Message, message_id: str) -> None:
+    """Give a message the id that Flower's own engines would give it on its way."""
+    message.metadata.__dict__["_message_id"] = message_id
+
+
+def empty_run(run_id: int) -> FlowerRun:
+    """Return the run information that a ``Grid`` has to hold."""
+    return FlowerRun.create_empty(run_id)
+
+
+def run_on_ray(
+    server_app: ServerApp,
+    client_app: ClientApp,
+    num_supernodes: int,
+    backend_config: dict[str, Any] | None = None,
+) -> None:
+    """Run the two apps on Flower's Ray simulation engine in this process.
+
+    The public ``flwr.simulation.run_simulation`` does the same but announces its removal on every
+    call; ``flwr run`` needs an app directory, which objects in memory do not have.
+    """
+    from flwr.simulation.run_simulation import _run_simulation
+    from flwr.supercore.telemetry import EventType
+
+    _run_simulation(
+        num_supernodes=num_supernodes,
+        exit_event=EventType.PYTHON_API_RUN_SIMULATION_LEAVE,
+        client_app=client_app,
+        server_app=server_app,
+        backend_config=dict(backend_config or {}),
+    )

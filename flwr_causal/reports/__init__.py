@@ -1,0 +1,1 @@
+"""What people look at: saved runs, graph files, summaries."""

@@ -1,0 +1,153 @@
+"""A causal graph as files for other tools: GraphML, DOT, a table of edges, and its own JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from flwr_causal.core import equivalence
+from flwr_causal.reports.read_graph import read_edges
+
+if TYPE_CHECKING:
+    from flwr_causal.core.graph import CausalGraph
+
+__all__ = ["read_edges", "write_all", "write_dot", "write_edge_csv", "write_graphml"]
+
+POSITIVE, NEGATIVE, NEUTRAL = "#2b6cb0", "#c2571a", "#4a5568"
+
+
+def write_all(graph: CausalGraph, directory: str | Path) -> list[Path]:
+    """Write ``graph.json``, ``graph.graphml``, ``graph.dot`` and ``edges.csv``; return the paths.
+
+    The directory is made if it is not there.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = [directory / name for name in ("graph.json", "graph.graphml", "graph.dot", "edges.csv")]
+    graph.save(paths[0])
+    write_graphml(graph, paths[1])
+    write_dot(graph, paths[2])
+    write_edge_csv(graph, paths[3])
+    return paths
+
+
+def write_graphml(graph: CausalGraph, path: str | Path) -> None:
+    """Write GraphML as networkx, Gephi, Cytoscape and yEd read it.
+
+    Edges carry ``weight`` and ``lag`` and, where known, ``raw_weight``, ``confidence`` and
+    ``required``. An undirected edge of a CPDAG stands in both directions. A graph with lags is
+    unrolled: one node per variable and time slice, ``x0[t-1]`` and ``x0[t]``, and the edges into
+    the last slice.
+    """
+    nx.write_graphml(_unrolled(graph), path, named_key_ids=True)
+
+
+def _unrolled(graph: CausalGraph) -> nx.DiGraph[str]:
+    """Return the graph as networkx holds it, with a node per slice where there are lags."""
+    plain = graph.to_networkx()
+    if graph.lagged is None:
+        return plain
+    result: nx.DiGraph[str] = nx.DiGraph(kind=graph.kind, lags=len(graph.lagged))
+    for lag in range(len(graph.lagged), -1, -1):
+        for name in graph.names:
+            result.add_node(_at(name, lag), variable=name, lag=lag)
+    edge: dict[str, Any]
+    for cause, effect, edge in plain.edges(data=True):
+        result.add_edge(_at(cause, edge["lag"]), _at(effect, 0), **edge)
+    return result
+
+
+def _at(name: str, lag: int) -> str:
+    """Return the name of a variable in a time slice."""
+    return f"{name}[t-{lag}]" if lag else f"{name}[t]"
+
+
+def write_dot(graph: CausalGraph, path: str | Path) -> None:
+    """Write Graphviz DOT: edges labelled with their weights, coloured by sign.
+
+    An undirected edge of a CPDAG is one edge with ``dir=none``. Graphs with lags are unrolled as
+    in `write_graphml`, a column per time slice.
+    """
+    unrolled = _unrolled(graph)
+    lines = ["digraph causal_graph {", "  node [shape=box, style=rounded];"]
+    if graph.lagged is not None:
+        lines.append("  rankdir=LR;")
+    lines += [f"  {_quoted(node)} [label={_label(node)}];" for node in unrolled]
+    if graph.lagged is not None:
+        for lag in range(len(graph.lagged) + 1):
+            members = " ".join(f"{_quoted(_at(name, lag))};" for name in graph.names)
+            lines.append(f"  {{ rank=same; {members} }}")
+    undirected = equivalence.undirected_part(graph.adjacency) & (graph.kind == "cpdag")
+    index = {name: k for k, name in enumerate(graph.names)}
+    edge: dict[str, Any]
+    for start, end, edge in unrolled.edges(data=True):
+        i, j = index.get(start, -1), index.get(end, -1)
+        if graph.lagged is None and undirected[i, j]:
+            if i < j:
+                lines.append(f"  {_quoted(start)} -> {_quoted(end)} [dir=none];")
+            continue
+        lines.append(f"  {_quoted(start)} -> {_quoted(end)}{_attributes(graph, edge['weight'])};")
+    Path(path).write_text("\n".join([*lines, "}"]) + "\n", encoding="utf-8")
+
+
+def _attributes(graph: CausalGraph, weight: float) -> str:
+    """Return an edge's attributes in DOT; a CPDAG has marks, not weights."""
+    if graph.kind == "cpdag":
+        return ""
+    colour = POSITIVE if weight > 0 else NEGATIVE if weight < 0 else NEUTRAL
+    return f' [label="{weight:.3g}", color="{colour}"]'
+
+
+def _quoted(name: str) -> str:
+    """Return a DOT identifier; inside quotes only the quote needs a backslash to the lexer.
+
+    Backslashes are doubled nevertheless, since one at the end would escape the closing quote.
+    """
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _label(name: str) -> str:
+    """Return a DOT label, in which a doubled backslash prints as one."""
+    return _quoted(name).replace("\n", "\\n")
+
+
+def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
+    """Write one row per edge: source, target, lag, weight, raw_weight, confidence, required.
+
+    ``lag`` is 0 for instantaneous edges; what is not known is empty. A CPDAG has one more column,
+    ``undirected``, and its undirected edges stand in both directions. `read_edges` reads it back.
+    """
+    lagged_rows = [
+        {
+            "source": graph.names[i],
+            "target": graph.names[j],
+            "lag": int(lag) + 1,
+            "weight": graph.lagged[lag, i, j],
+            "raw_weight": None if graph.raw_lagged is None else graph.raw_lagged[lag, i, j],
+        }
+        for lag, i, j in (() if graph.lagged is None else np.argwhere(graph.lagged != 0))
+        if graph.lagged is not None
+    ]
+    rows = [
+        {
+            "source": graph.names[i],
+            "target": graph.names[j],
+            "lag": 0,
+            "weight": graph.weights[i, j],
+            "raw_weight": None if graph.raw_weights is None else graph.raw_weights[i, j],
+            "confidence": None if graph.confidence is None else graph.confidence[i, j],
+            "required": graph.required is not None and bool(graph.required[i, j]),
+            "undirected": bool(graph.adjacency[j, i]),
+        }
+        for i, j in np.argwhere(graph.adjacency)
+    ]
+    columns = ["source", "target", "lag", "weight", "raw_weight", "confidence", "required"]
+    if graph.kind == "cpdag":
+        columns.append("undirected")
+    table = pd.DataFrame(rows + lagged_rows, columns=columns)
+    table["required"] = table["required"].eq(True)
+    table.to_csv(path, index=False)

@@ -1,0 +1,209 @@
+"""Reading a graph, most often a known truth, from a table of edges, a matrix or a saved graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.matching import reordered
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+# What other tools call the ends of an edge.
+_ENDS = (("source", "target"), ("cause", "effect"), ("from", "to"))
+_MATRICES = ("weights", "adjacency", "W", "B")
+
+
+def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:
+    """Read a graph over the variables ``names``.
+
+    Parameters
+    ----------
+    path : str or Path
+        One of: a CSV with one row per edge and the columns ``source``, ``target`` (or ``cause``,
+        ``effect``; ``from``, ``to``) and optionally ``weight`` (default 1), ``lag`` (default 0);
+        a CSV with a ``(d, d)`` matrix, row causes column, with or without a header and row labels;
+        an NPZ with such a matrix under ``weights`` or ``adjacency``, or as the only square one, and
+        optionally ``names``; a JSON of ``CausalGraph.save``. A CSV may be compressed (``.csv.gz``).
+    names : sequence of str
+        The variables, in the order that the result shall have. A matrix without names is taken to
+        be in this order.
+
+    Returns
+    -------
+    CausalGraph
+        Over ``names``. Of kind ``"dag"``, unless the file says otherwise.
+
+    Raises
+    ------
+    DataError
+        If the file is missing or of another form, or names a variable that is not in ``names``.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"no graph at {path}: check the path, or give an absolute one")
+    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    if kind == "json":
+        return _over(CausalGraph.load(path), names, path)
+    if kind == "npz":
+        return _from_npz(path, names)
+    if kind in ("csv", "txt", "tsv"):
+        return _from_text(path, names, "\t" if kind == "tsv" else ",")
+    raise DataError(f"{path} is of no known type: give .csv, .csv.gz, .tsv, .json or .npz")
+
+
+def _over(graph: CausalGraph, names: Sequence[str], path: Path) -> CausalGraph:
+    """Bring a named graph into the order of ``names``; the error names the file."""
+    try:
+        return reordered(graph, names)
+    except DataError:
+        _check_known(graph.names, names, path)
+        missing = [name for name in names if name not in graph.names]
+        raise DataError(
+            f"{path} lacks the variable {missing[0]!r}: add it, or give a table of edges, which "
+            "need not mention every variable"
+        ) from None
+
+
+def _check_known(used: Sequence[str], names: Sequence[str], path: Path) -> None:
+    """Raise a DataError for a variable that the data do not have."""
+    for name in used:
+        if name not in names:
+            shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+            raise DataError(
+                f"{path} names the variable {name!r}, which is not among {shown}: rename it there "
+                "or in the data"
+            )
+
+
+def _from_npz(path: Path, names: Sequence[str]) -> CausalGraph:
+    """Read a matrix from an NPZ archive."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is not an NPZ archive of plain arrays ({error})") from None
+    square = [k for k, a in arrays.items() if a.ndim == 2 and a.shape[0] == a.shape[1]]
+    chosen = [key for key in _MATRICES if key in square] or (square if len(square) == 1 else [])
+    if not chosen:
+        raise DataError(
+            f"{path} holds {', '.join(arrays) or 'nothing'}: store the matrix as 'adjacency' or "
+            "'weights', shape (d, d)"
+        )
+    own = [str(name) for name in arrays["names"]] if "names" in arrays else None
+    return _from_matrix(arrays[chosen[0]], own, names, path)
+
+
+def _from_matrix(
+    matrix: NDArray[Any], own: Sequence[str] | None, names: Sequence[str], path: Path
+) -> CausalGraph:
+    """Make the graph of a matrix with or without names of its own."""
+    if own is None and len(matrix) != len(names):
+        raise DataError(
+            f"{path} holds a matrix of shape {matrix.shape} for {len(names)} variables: add their "
+            "names as a header, or leave no variable out"
+        )
+    try:
+        graph = CausalGraph.from_array(matrix, names if own is None else own)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    return _over(graph, names, path)
+
+
+def _from_text(path: Path, names: Sequence[str], separator: str) -> CausalGraph:
+    """Read a table of edges or a matrix."""
+    try:
+        cells = pd.read_csv(
+            path,
+            sep=separator,
+            header=None,
+            dtype=str,
+            keep_default_na=False,
+            skipinitialspace=True,
+            encoding="utf-8-sig",
+        )
+    except (ValueError, OSError, EOFError) as error:  # pandas' parser errors are ValueErrors
+        raise DataError(f"{path} cannot be read as a table ({error})") from None
+    header = [cell.strip() for cell in cells.iloc[0]]
+    for source, target in _ENDS:
+        if source in header and target in header:
+            table = cells.iloc[1:].set_axis(header, axis=1)
+            table = table.rename(columns={source: "source", target: "target"})
+            return _from_table(table, names, path)
+    return _from_cells(cells.to_numpy(dtype=str), names, path)
+
+
+def _from_cells(cells: NDArray[np.str_], names: Sequence[str], path: Path) -> CausalGraph:
+    """Read a matrix with an optional header and optional row labels."""
+    own: list[str] | None = None
+    labels: list[str] | None = None
+    if not _is_number(cells[0, -1]):
+        own, cells = [str(cell) for cell in cells[0]], cells[1:]
+        if cells.shape[1] == len(cells) + 1:
+            own, labels, cells = own[1:], [str(cell) for cell in cells[:, 0]], cells[:, 1:]
+    no_number = [str(cell) for cell in cells.ravel() if not _is_number(cell)]
+    if no_number or cells.shape[0] != cells.shape[1]:
+        found = repr(no_number[0]) if no_number else f"{cells.shape[0]} by {cells.shape[1]} numbers"
+        raise DataError(
+            f"{path} is neither a table of edges, with the columns source and target, nor a square "
+            f"matrix of numbers: found {found}"
+        )
+    if labels is not None and labels != own and not all(_is_number(label) for label in labels):
+        raise DataError(f"{path}: the row labels differ from the header: use one order")
+    return _from_matrix(cells.astype(np.float64), own, names, path)
+
+
+def _is_number(cell: str) -> bool:
+    """Whether a cell holds a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> CausalGraph:
+    """Make the graph of one row per edge."""
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+    graph.add_nodes_from(names)
+    if "undirected" in table.columns:
+        graph.graph["kind"] = "cpdag"
+    for line, row in enumerate(table.to_dict("records"), start=2):
+        source, target = str(row["source"]).strip(), str(row["target"]).strip()
+        where = f"{path}, line {line}"
+        _check_known((source, target), names, Path(where))
+        lag = _number(row.get("lag", ""), "lag", 0.0, where)
+        if source == target and lag == 0:
+            raise DataError(f"{where}: {source!r} causes itself without a lag: remove the row")
+        edge: dict[str, Any] = {
+            "lag": lag,
+            "weight": _number(row.get("weight", ""), "weight", 1.0, where),
+        }
+        if str(row.get("required", "")).strip().lower() == "true":
+            edge["required"] = True
+        if lag == 0 and str(row.get("confidence", "")).strip():
+            edge["confidence"] = _number(row["confidence"], "confidence", 0.0, where)
+        graph.add_edge(source, target, **edge)
+    try:
+        return CausalGraph.from_networkx(graph)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _number(cell: object, column: str, default: float, where: str) -> float:
+    """Return a cell's number; an empty cell has the default."""
+    text = str(cell).strip()
+    if not text:
+        return default
+    if not _is_number(text):
+        raise DataError(f"{where}: {column} is {text!r}, expected a number")
+    return float(text)

@@ -1,0 +1,159 @@
+"""What a run returns, and how it is kept in a directory and loaded again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.linear import LinearModel
+from flwr_causal.errors import DataError
+from flwr_causal.reports import export
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# The kinds of models that a directory may hold, by the name that is written beside them.
+MODELS: dict[str, Any] = {"LinearModel": LinearModel}
+VERSIONED = ("flwr-causal", "flwr", "numpy", "scipy", "networkx", "pandas")
+
+
+@dataclass
+class Run:
+    """The result of a run.
+
+    Parameters
+    ----------
+    graph : CausalGraph or None
+        None for methods that learn no graph.
+    history : list of dict
+        One record a round.
+    rounds : int
+        Exchanges after the schema exchange.
+    bytes_sent, bytes_received : int
+        Server to parties and back, all parties together, schema exchange excluded.
+    schema_bytes : int
+        Bytes of the schema exchange, both ways.
+    seconds : float
+        From the schema exchange to the graph.
+    stop_reason : str
+        Why the run ended.
+    metrics : dict
+        Comparison with the truth, where it is known: SHD, TPR, FDR and more; under ``alone`` and
+        ``pooled`` the same for what the parties find alone and for all rows together.
+    scores : ndarray of shape (d, d) or None
+        Strength of every edge before the threshold, for ranking.
+    config : dict
+        Method and options.
+    model : object or None
+        What the method fits beside the graph: a linear system, a Bayesian network, a circuit.
+    parties : dict of str to int
+        Name and number of rows of each party.
+    failures : list of dict
+        Parties that did not deliver in a round: ``round``, ``party``, ``reason``.
+    warnings : list of str
+        What the user should know.
+    error : str
+        Why the run failed; empty if it did not.
+    """
+
+    graph: CausalGraph | None
+    history: list[dict[str, Any]]
+    rounds: int
+    bytes_sent: int
+    bytes_received: int
+    schema_bytes: int
+    seconds: float
+    stop_reason: str
+    metrics: dict[str, Any] = field(default_factory=dict)
+    scores: NDArray[np.float64] | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    model: Any = None
+    parties: dict[str, int] = field(default_factory=dict)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    error: str = ""
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything but graph, model, scores and history as plain values."""
+        plain = (
+            "rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics config "
+            "parties failures warnings error"
+        )
+        status = "failed" if self.error else "completed"
+        return {"status": status, **{name: getattr(self, name) for name in plain.split()}}
+
+    def save(self, directory: str | Path) -> Path:
+        """Write the run into a directory, which is made where it does not exist.
+
+        ``graph.json`` (loads back), ``graph.graphml``, ``graph.dot``, ``edges.csv``,
+        ``history.jsonl`` (one line a round), ``run.json`` (status, metrics, configuration,
+        versions), ``scores.csv`` and ``model.json``, as far as the run has them.
+
+        Returns
+        -------
+        Path
+            The directory.
+        """
+        target = Path(directory)
+        target.mkdir(parents=True, exist_ok=True)
+        versions = {name: _version(name) for name in VERSIONED}
+        content = {**self.summary(), "versions": versions}
+        if self.model is not None and type(self.model).__name__ in MODELS:
+            content["model"] = type(self.model).__name__
+            self.model.save(target / "model.json")
+        _write(target / "run.json", json.dumps(content, indent=2))
+        lines = [json.dumps(record) for record in self.history]
+        _write(target / "history.jsonl", "".join(line + "\n" for line in lines))
+        if self.graph is not None:
+            export.write_all(self.graph, target)
+            if self.scores is not None:
+                names = list(self.graph.names)
+                pd.DataFrame(self.scores, names, names).to_csv(target / "scores.csv")
+        return target
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Run:
+        """Read a run that :meth:`save` wrote.
+
+        Raises
+        ------
+        DataError
+            If the directory holds no run.
+        """
+        source = Path(directory)
+        if not (source / "run.json").is_file():
+            raise DataError(f"{source} holds no run: there is no file run.json in it.")
+        content = json.loads((source / "run.json").read_text(encoding="utf-8"))
+        kind = content.pop("model", None)
+        model = MODELS[kind].load(source / "model.json") if kind else None
+        for name in ("status", "versions"):
+            content.pop(name)
+        history = [
+            json.loads(line)
+            for line in (source / "history.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
+        graph_file, scores_file = source / "graph.json", source / "scores.csv"
+        graph = CausalGraph.load(graph_file) if graph_file.is_file() else None
+        scores = None
+        if scores_file.is_file():
+            table = pd.read_csv(scores_file, index_col=0, float_precision="round_trip")
+            scores = table.to_numpy(dtype=np.float64)
+        return cls(graph=graph, history=history, model=model, scores=scores, **content)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

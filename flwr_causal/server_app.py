@@ -1,0 +1,5 @@
+"""The ServerApp that ``flwr run`` and a SuperLink load."""
+
+from flwr_causal.apps import server_app
+
+app = server_app()

@@ -1,0 +1,89 @@
+"""What all parties have agreed on before training, as it travels to each of them once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.data.checks import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.wire import Scalar, Value
+
+PREFIX = "setup-"
+_POLICY = PREFIX + "policy-"
+_OPTION = PREFIX + "option-"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The answer to the schema exchange: everything a party needs to prepare its own rows.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Agreed columns, in the order of the first party.
+    num_rows : int
+        Rows of all parties together (n).
+    num_clients : int
+        Number of parties (K).
+    mean, variance : ndarray of shape (d,)
+        Mean and variance (1/n) of every agreed column over the rows of all parties; empty where the
+        method does not ask for sums.
+    policy : Policy
+        How problems of the data are handled.
+    precision : str
+        How floating-point arrays travel, "float64" or "float32".
+    options : mapping of str to scalar
+        The method's own options that its clients need.
+    """
+
+    names: tuple[str, ...]
+    num_rows: int
+    num_clients: int
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    policy: Policy
+    precision: str = "float64"
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def to_config(self) -> dict[str, Value]:
+        """Return the setup as plain values whose keys start with ``setup-``."""
+        return {
+            f"{PREFIX}names": list(self.names),
+            f"{PREFIX}num-rows": self.num_rows,
+            f"{PREFIX}num-clients": self.num_clients,
+            f"{PREFIX}mean": self.mean.tolist(),
+            f"{PREFIX}variance": self.variance.tolist(),
+            f"{PREFIX}precision": self.precision,
+            **{_POLICY + name: value for name, value in self.policy.to_dict().items()},
+            **{_OPTION + name: value for name, value in self.options.items()},
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Setup:
+        """Rebuild the setup from a message's configuration."""
+
+        def part(prefix: str) -> dict[str, Any]:
+            return {
+                key.removeprefix(prefix): value
+                for key, value in config.items()
+                if key.startswith(prefix)
+            }
+
+        return cls(
+            names=tuple(config[f"{PREFIX}names"]),
+            num_rows=config[f"{PREFIX}num-rows"],
+            num_clients=config[f"{PREFIX}num-clients"],
+            mean=np.array(config[f"{PREFIX}mean"], dtype=np.float64),
+            variance=np.array(config[f"{PREFIX}variance"], dtype=np.float64),
+            policy=Policy.from_dict(part(_POLICY)),
+            precision=config[f"{PREFIX}precision"],
+            options=part(_OPTION),
+        )

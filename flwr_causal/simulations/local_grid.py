@@ -1,0 +1,138 @@
+"""A Flower Grid that calls the ClientApp in this process: no Ray, no network, no waiting."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.serverapp import Grid
+
+from flwr_causal.compat import (
+    CLIENT_RAISED,
+    FlowerRun,
+    empty_run,
+    set_message_id,
+    set_task_identity,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from flwr.clientapp import ClientApp
+
+
+class LocalGrid(Grid):
+    """Runs the same ServerApp and ClientApp as Flower's engines, one node after the other.
+
+    It costs about a millisecond for each node and round, so that tests, sweeps and notebooks need
+    no Ray. Each node has its own ``Context``, whose state lasts for the run; a client that raises
+    gives an error reply and keeps its state, as on the other engines.
+
+    Parameters
+    ----------
+    client_app : ClientApp
+        The app of all nodes.
+    num_nodes : int
+        How many nodes there are.
+    run_config : mapping, optional
+        The run's configuration, as ``flwr run -c`` gives it.
+    node_configs : sequence of mapping, optional
+        One configuration for each node; by default ``partition-id`` and ``num-partitions``, as in
+        Flower's simulation.
+
+    Examples
+    --------
+    >>> from flwr_causal.simulations import LocalGrid
+    >>> grid = LocalGrid(app, num_nodes=3)  # doctest: +SKIP
+    >>> result = NotearsADMM().start(grid=grid)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        client_app: ClientApp,
+        num_nodes: int,
+        run_config: Mapping[str, Any] | None = None,
+        node_configs: Iterable[Mapping[str, Any]] | None = None,
+    ) -> None:
+        self._client_app = client_app
+        self._run = empty_run(secrets.randbits(62))
+        configs = node_configs or (
+            {"partition-id": index, "num-partitions": num_nodes} for index in range(num_nodes)
+        )
+        self._contexts = {
+            # Node ids start at 2: Flower's server is node 1.
+            node_id: Context(
+                run_id=self._run.run_id,
+                node_id=node_id,
+                node_config=dict(config),
+                state=RecordDict(),
+                run_config=dict(run_config or {}),
+            )
+            for node_id, config in enumerate(configs, start=2)
+        }
+        self._replies: dict[str, Message] = {}
+        set_task_identity(self._run.run_id)
+
+    @property
+    def run(self) -> FlowerRun:
+        """Information on the run."""
+        return self._run
+
+    def set_run(self, run: FlowerRun) -> None:
+        """Set the run that this grid belongs to."""
+        self._run = run
+
+    def context(self, node_id: int) -> Context:
+        """Return a node's context, to look at its state in tests."""
+        return self._contexts[node_id]
+
+    def get_node_ids(self) -> list[int]:
+        """Return the ids of the nodes."""
+        return list(self._contexts)
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Build a message; Flower prefers ``flwr.app.Message`` itself."""
+        return Message(
+            content=content,
+            dst_node_id=dst_node_id,
+            message_type=message_type,
+            group_id=group_id,
+            ttl=ttl,
+        )
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        """Hand each message to its node and keep the reply until it is pulled."""
+        ids = []
+        for message in messages:
+            message_id = str(uuid4())
+            self._replies[message_id] = self._deliver(message, message_id)
+            ids.append(message_id)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """Return the replies to the given messages."""
+        return [self._replies.pop(key) for key in message_ids if key in self._replies]
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        """Hand each message to its node and return the replies, in their order."""
+        return self.pull_messages(self.push_messages(messages))
+
+    def _deliver(self, message: Message, message_id: str) -> Message:
+        set_message_id(message, message_id)
+        context = self._contexts[message.metadata.dst_node_id]
+        try:
+            return self._client_app(message, context)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)

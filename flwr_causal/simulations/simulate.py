@@ -1,0 +1,235 @@
+"""``simulate``: a whole federated run from Python, on tables in memory or in files."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from flwr.serverapp import ServerApp
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from flwr_causal import methods
+from flwr_causal.apps import execute
+from flwr_causal.clients import Source, client_app
+from flwr_causal.compat import FLOWER_LOGGER, run_on_ray
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.metrics import compare
+from flwr_causal.data.tables import read_table
+from flwr_causal.errors import CausalError, ConfigError, DataError
+from flwr_causal.simulations.local_grid import LocalGrid
+from flwr_causal.strategies import CausalStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pandas as pd
+    from flwr.app import Context
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.clients import CausalClient
+    from flwr_causal.reports.run import Run
+
+# One CPU for each simulated party, and no dashboard.
+RAY_BACKEND = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+
+
+def simulate(
+    method: str | CausalStrategy[Any],
+    parties: Sequence[Any],
+    *,
+    engine: Literal["local", "ray"] = "local",
+    seed: int = 0,
+    truth: CausalGraph | ArrayLike | None = None,
+    client: type[CausalClient] | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Run:
+    """Run a method over parties on this machine.
+
+    The same ServerApp and ClientApp run as on real nodes; only the Grid differs.
+
+    Parameters
+    ----------
+    method : str or CausalStrategy
+        A method id, or a ready strategy (then without ``options``).
+    parties : sequence
+        One entry for each party: an array of shape (n_k, d), a pandas DataFrame, or the path of a
+        CSV, Parquet or NPZ file. Arrays get the names ``x0, x1, ...``.
+    engine : {"local", "ray"}, default "local"
+        One node after the other in this process, or Flower's Ray engine.
+    seed : int, default 0
+        Fixes every random choice; the same on both engines. A ready strategy has its own.
+    truth : CausalGraph or array of shape (d, d), optional
+        Then ``run.metrics`` holds SHD, TPR, FDR and so on. An array's rows and columns are the
+        columns of the first party.
+    client : type, optional
+        The client of a strategy that is not in the table of methods.
+    progress : bool, default False
+        Show a progress bar and Flower's log.
+    **options
+        The method's options; see its strategy.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ConfigError
+        For an unknown method or option, or a wrong value; before anything runs.
+    DataError
+        If a party's data cannot be used.
+    FederationError
+        If the run failed.
+    """
+    if engine not in ("local", "ray"):
+        raise ConfigError(f"engine is {engine!r}; it must be 'local' or 'ray'.")
+    if len(parties) == 0:
+        raise DataError("There are no parties: 'parties' is empty. Give at least one table.")
+    strategy = _strategy(method, seed, len(parties), options)
+    client_type = client or methods.find(strategy.method).client
+    job = _Job(strategy, truth, len(parties), progress)
+    with _logging(progress):
+        if engine == "local":
+            tables = _InMemory(tuple(parties))
+            app = client_app(client_type, tables)
+            return job.run_on(LocalGrid(app, len(parties)))
+        with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
+            on_disk = _OnDisk(directory, tuple(parties))
+            return job.run_on_ray(client_app(client_type, on_disk))
+
+
+def _strategy(
+    method: str | CausalStrategy[Any], seed: int, num_parties: int, options: dict[str, Any]
+) -> CausalStrategy[Any]:
+    if isinstance(method, CausalStrategy):
+        if options:
+            raise ConfigError(
+                f"The strategy is ready; give {', '.join(sorted(options))} to "
+                f"{type(method).__name__}(...) instead."
+            )
+        return method
+    if not isinstance(method, str):
+        raise ConfigError(
+            f"method is {method!r}; it must be a method id ({', '.join(sorted(methods.METHODS))}) "
+            "or a CausalStrategy."
+        )
+    options = {"min_available_nodes": num_parties, **options}
+    return methods.build(method, {**options, "seed": seed})
+
+
+@dataclass
+class _Job:
+    """A run whose engine is still to be chosen."""
+
+    strategy: CausalStrategy[Any]
+    truth: Any
+    num_parties: int
+    progress: bool
+
+    def run_on(self, grid: Grid, settle: float = 0.0) -> Run:
+        with _progress_bar(self.progress, self.strategy.max_rounds) as on_round:
+            run = execute(self.strategy, grid, settle=settle, on_round=on_round)
+        if self.truth is not None and run.graph is not None:
+            truth = self.truth
+            if not isinstance(truth, CausalGraph):
+                truth = CausalGraph.from_array(np.asarray(truth), run.graph.names)
+            run.metrics = compare(truth, run.graph)
+        return run
+
+    def run_on_ray(self, app: ClientApp) -> Run:
+        results: list[Run] = []
+        errors: list[CausalError] = []
+        server = ServerApp()
+
+        @server.main()
+        def main(grid: Grid, context: Context) -> None:
+            try:
+                results.append(self.run_on(grid, settle=0.5))
+            except CausalError as error:
+                # Flower would wrap it; the caller is to see the error itself.
+                errors.append(error)
+
+        run_on_ray(server, app, self.num_parties, RAY_BACKEND)
+        if errors:
+            raise errors[0]
+        return results[0]
+
+
+class _InMemory:
+    """Finds a party's table in this process; reads files when first asked."""
+
+    def __init__(self, parties: tuple[Any, ...]) -> None:
+        self._read = lru_cache(maxsize=None)(lambda index: read_table(parties[index]))
+
+    def __call__(self, context: Context) -> Source:
+        index = int(context.node_config["partition-id"])
+        return Source(f"party {index}", lambda: self._read(index))
+
+
+class _OnDisk:
+    """Finds a party's table in a directory of this run, for the processes that Ray starts.
+
+    Tables in memory are written there once: Ray would otherwise ship all of them with each message.
+    """
+
+    def __init__(self, directory: str, parties: tuple[Any, ...]) -> None:
+        self._paths: dict[int, str] = {}
+        self._files: dict[int, str] = {}
+        for index, party in enumerate(parties):
+            if isinstance(party, str | Path):
+                self._files[index] = str(Path(party).absolute())
+                continue
+            path = Path(directory, f"party-{index}.pickle")
+            path.write_bytes(pickle.dumps(read_table(party)))
+            self._paths[index] = str(path)
+
+    def __call__(self, context: Context) -> Source:
+        index = int(context.node_config["partition-id"])
+        read: Callable[[], pd.DataFrame] = (
+            (lambda: read_table(self._files[index]))
+            if index in self._files
+            else (lambda: _unpickled(self._paths[index]))
+        )
+        return Source(f"party {index}", read)
+
+
+@lru_cache(maxsize=64)
+def _unpickled(path: str) -> pd.DataFrame:
+    frame: pd.DataFrame = pickle.loads(Path(path).read_bytes())
+    return frame
+
+
+@contextmanager
+def _logging(shown: bool) -> Iterator[None]:
+    """Let Flower's log through, or only its warnings."""
+    before = FLOWER_LOGGER.level
+    if not shown:
+        FLOWER_LOGGER.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        FLOWER_LOGGER.setLevel(before)
+
+
+@contextmanager
+def _progress_bar(
+    shown: bool, rounds: int | None
+) -> Iterator[Callable[[dict[str, Any]], None] | None]:
+    """Yield what to call after each round; None where no bar is wanted."""
+    if not shown:
+        yield None
+        return
+    columns = (TextColumn("rounds"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task("rounds", total=rounds)
+        yield lambda record: bar.update(task, advance=1)

@@ -1,0 +1,150 @@
+"""Where the rows of a node come from: its own file, or its share of a simulated federation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from flwr_causal.clients import Source
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.data.partition import split
+from flwr_causal.data.synthetic import federated_linear
+from flwr_causal.data.tables import read_table, read_table_cached
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.strategies.options import checked, option_types
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+    from flwr.app import Context
+
+TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".npz")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The run config's keys about the data of a simulated federation.
+
+    Parameters
+    ----------
+    data : str, default ""
+        Absolute path of a table whose rows are dealt to the parties, or of a directory with one
+        table for each party. Empty: a synthetic system.
+    partition : {"even", "uneven", "dirichlet", "column"}, default "even"
+        How a table's rows are dealt; see ``flwr_causal.data.partition.split``.
+    partition_column : str, default ""
+        The column for "dirichlet" and "column".
+    partition_concentration : float, default 1.0
+        Concentration of the Dirichlet distribution for "uneven" and "dirichlet".
+    variables, rows : int, default 20 and 256
+        Size of the synthetic system; the rows of all parties together.
+    graph : {"er", "sf"}, default "er"
+        Erdos-Renyi or scale-free (Ng & Zhang 2022, section 6: ER with as many edges as variables).
+    seed : int, default 0
+        Fixes the synthetic system and the dealing of the rows.
+    """
+
+    data: str = ""
+    partition: Literal["even", "uneven", "dirichlet", "column"] = "even"
+    partition_column: str = ""
+    partition_concentration: float = 1.0
+    variables: int = 20
+    rows: int = 256
+    graph: Literal["er", "sf"] = "er"
+    seed: int = 0
+
+    @classmethod
+    def from_run_config(cls, run_config: Mapping[str, Any]) -> DataConfig:
+        """Take the keys about the data out of a run config and check their types.
+
+        Raises
+        ------
+        ConfigError
+            If a value has the wrong type.
+        """
+        types = option_types(cls)
+        values = {}
+        for name in (field.name for field in fields(cls)):
+            key = name.replace("_", "-")
+            if key in run_config:
+                values[name] = checked(key, run_config[key], types[name])
+        return cls(**values)
+
+
+@lru_cache(maxsize=2)
+def simulated_parties(
+    config: DataConfig, num_parties: int
+) -> tuple[list[pd.DataFrame], CausalGraph | None]:
+    """Return the tables of all parties of a simulation, and the true graph where it is known.
+
+    Raises
+    ------
+    ConfigError, DataError
+        If the data cannot be read or dealt to so many parties.
+    """
+    if not config.data:
+        frames, weights = federated_linear(
+            config.variables, config.rows, num_parties, graph=config.graph, seed=config.seed
+        )
+        return frames, CausalGraph.from_array(weights, list(frames[0].columns))
+    path = Path(config.data)
+    if not path.is_absolute():
+        raise ConfigError(
+            f"data='{config.data}' is a relative path; Flower runs apps in a directory of its own. "
+            "Give the absolute path."
+        )
+    if path.is_dir():
+        return [read_table(file) for file in _tables_in(path, num_parties)], None
+    frames = split(
+        read_table(path),
+        num_parties,
+        config.partition,
+        column=config.partition_column or None,
+        concentration=config.partition_concentration,
+        seed=config.seed,
+    )
+    return frames, None
+
+
+def _tables_in(directory: Path, num_parties: int) -> list[Path]:
+    files = sorted(f for f in directory.iterdir() if f.name.endswith(TABLE_SUFFIXES))
+    if len(files) != num_parties:
+        raise DataError(
+            f"The directory {directory} holds {len(files)} tables, but the federation has "
+            f"{num_parties} parties: one table for each. Set --federation-config "
+            f'"num-supernodes={len(files)}".'
+        )
+    return files
+
+
+def source_of(context: Context) -> Source:
+    """Return a node's data: its partition in a simulation, its own file on a real node.
+
+    Parameters
+    ----------
+    context : Context
+        With ``partition-id`` and ``num-partitions`` in its node config (a simulation), or
+        ``data-path`` and perhaps ``name``.
+
+    Raises
+    ------
+    DataError
+        If the node config says neither.
+    """
+    node = context.node_config
+    if "partition-id" in node and "num-partitions" in node:
+        index, num = int(node["partition-id"]), int(node["num-partitions"])
+        config = DataConfig.from_run_config(context.run_config)
+        return Source(f"party {index}", lambda: simulated_parties(config, num)[0][index])
+    if "data-path" not in node:
+        raise DataError(
+            "This node's config does not say where its data is. Start its SuperNode with "
+            "--node-config \"data-path='/absolute/path/to/table.csv'\"."
+        )
+    path = str(node["data-path"])
+    # The file's name may say more about a party than it wants to: the name is its own choice.
+    name = str(node.get("name", f"node {context.node_id}"))
+    return Source(name, lambda: read_table_cached(path))

@@ -1,0 +1,129 @@
+"""What the linear methods share: centring, scaling, threshold, knowledge, and the final graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from flwr_causal.core.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.linear import LinearModel, fit
+from flwr_causal.core.metrics import varsortability
+from flwr_causal.core.moments import Moments
+from flwr_causal.data.checks import Agreement, pool
+from flwr_causal.strategies.base import CausalStrategy, StateT, require
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.data.checks import TableReport
+    from flwr_causal.wire import Scalar
+
+    FloatArray = NDArray[np.float64]
+
+# Above this varsortability the variances alone nearly give the order (0.5 is what chance gives).
+HIGH_VARSORTABILITY = 0.9
+
+
+@dataclass(kw_only=True, eq=False)
+class LinearStrategy(CausalStrategy[StateT]):
+    """Base of the methods whose model is a linear system over the agreed columns.
+
+    Parameters
+    ----------
+    standardize : bool, default False
+        Divide every column by its standard deviation over the rows of all parties. Raw units can
+        give the causal order away (varsortability), or hide it; the graph's weights are then in
+        standard deviations, ``run.model`` stays in the data's units.
+    center : {"global", "party"}, default "global"
+        Subtract the mean over the rows of all parties, or each party's own (the paper's). The
+        global one needs no further exchange and loses nothing where parties have few rows;
+        each party's own is right where parties differ in level.
+    threshold : float, default 0.3
+        Edges of absolute weight up to this are left out (Zheng et al. 2018, section 5).
+    knowledge : Knowledge, str or None
+        Required and forbidden edges and tiers, or the path of a TOML or JSON file with them.
+    """
+
+    standardize: bool = False
+    center: Literal["global", "party"] = "global"
+    threshold: float = 0.3
+    knowledge: Knowledge | str | None = None
+
+    def validate(self) -> None:
+        """Check the options' values, and read the file of background knowledge."""
+        super().validate()
+        require(self.threshold >= 0, "threshold", self.threshold, "0 or more")
+        if isinstance(self.knowledge, str):
+            self.knowledge = Knowledge.load(self.knowledge) if self.knowledge else None
+
+    @property
+    def client_options(self) -> dict[str, Scalar]:
+        """How the parties center and scale their rows."""
+        return {"center": self.center, "standardize": self.standardize}
+
+    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
+        """Agree on the columns; with ``center="party"`` the variance is that within the parties."""
+        agreement = super().agree(reports)
+        if self.center == "global":
+            return agreement
+        shares = np.array(list(agreement.rows.values())) / agreement.n
+        within = [pool({name: report}, agreement.names)[1] for name, report in reports.items()]
+        return replace(agreement, variance=shares @ np.array(within))
+
+    def masks(self, agreement: Agreement) -> EdgeMasks:
+        """Return the background knowledge as masks over the agreed columns."""
+        return (self.knowledge_or_none or Knowledge()).masks(agreement.names)
+
+    @property
+    def knowledge_or_none(self) -> Knowledge | None:
+        """The background knowledge, read from its file where a path was given."""
+        return None if isinstance(self.knowledge, str) else self.knowledge
+
+    def scale(self, agreement: Agreement) -> FloatArray:
+        """Return what the columns are divided by, shape (d,)."""
+        ones = np.ones(len(agreement.names))
+        return np.sqrt(agreement.variance) if self.standardize else ones
+
+    def noise_scale(self, agreement: Agreement) -> float:
+        """Return the unit of the squared loss: the harmonic mean of the columns' variances.
+
+        Penalties and sparsity are multiplied by it, so that data in other units give the same
+        graph. The harmonic mean stays near the variance of the noise where effects accumulate down
+        the graph and a plain mean would grow with them. It is 1 for standardised columns.
+        """
+        variance = agreement.variance / self.scale(agreement) ** 2
+        return float(1.0 / np.mean(1.0 / variance))
+
+    def fitted_system(
+        self, agreement: Agreement, moments: Moments, adjacency: NDArray[np.bool_]
+    ) -> LinearModel:
+        """Return the least-squares system of a graph in the units of the data.
+
+        Parameters
+        ----------
+        agreement : Agreement
+        moments : Moments
+            Centred and scaled as the optimiser saw them; only entries among a variable and its
+            parents are read.
+        adjacency : ndarray of bool, shape (d, d)
+        """
+        scale = self.scale(agreement)
+        second = moments.second * np.outer(scale, scale)
+        return fit(Moments(moments.n, agreement.mean, second, agreement.names), adjacency)
+
+    def order_warning(self, agreement: Agreement, adjacency: NDArray[np.bool_]) -> list[str]:
+        """Warn where the variances of the raw columns nearly sort the variables of the graph."""
+        if self.standardize or not adjacency.any():
+            return []
+        value = varsortability(adjacency, agreement.variance)
+        if not value > HIGH_VARSORTABILITY:
+            return []
+        return [
+            f"Varsortability is {value:.2f}: causes have smaller variances than their effects "
+            "almost everywhere in this graph, so the units of the data may have decided the "
+            "directions. Compare with standardize=True before you trust them."
+        ]

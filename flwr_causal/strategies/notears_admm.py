@@ -1,0 +1,270 @@
+"""NOTEARS-ADMM (Ng & Zhang, AISTATS 2022): the server's side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from flwr_causal.core import admm
+from flwr_causal.core.folds import num_held_out
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.linear import LinearModel, refit
+from flwr_causal.core.moments import Moments
+from flwr_causal.core.schedules import Schedule, fast_schedule, paper_schedule
+from flwr_causal.core.selection import held_out_error, score_graph_bic
+from flwr_causal.strategies.base import require
+from flwr_causal.strategies.linear import LinearStrategy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.knowledge import EdgeMasks
+    from flwr_causal.data.checks import Agreement
+    from flwr_causal.wire import Arrays, Scalar, Value
+
+    FloatArray = NDArray[np.float64]
+
+# Factors on the automatic sparsity that "bic" and "held-out" choose from.
+CANDIDATES = (0.5, 0.71, 1.0, 1.41, 2.0, 2.83)
+PAPER_ROUNDS = 200
+DEFAULT_ROUNDS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class AdmmRun:
+    """The state of a NOTEARS-ADMM run.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Columns, rows, means and variances.
+    masks : EdgeMasks
+        Background knowledge.
+    problem : ServerProblem
+        Schedule, threshold and masks of the iteration.
+    inner : State
+        The iteration's own state.
+    stopped : str or None
+        Why the iteration is over.
+    moments : ndarray of shape (folds, d, d) or None
+        What the last exchange returned: second moments among each variable and its parents.
+    """
+
+    agreement: Agreement
+    masks: EdgeMasks
+    problem: admm.ServerProblem
+    inner: admm.State
+    stopped: str | None = None
+    moments: FloatArray | None = None
+
+
+@dataclass(kw_only=True, eq=False)
+class NotearsADMM(LinearStrategy[AdmmRun]):
+    """Federated linear structure learning by consensus ADMM (Ng & Zhang, AISTATS 2022).
+
+    All parties solve one NOTEARS problem over their rows without sending them. In a round every
+    party receives W, solves its own least-squares problem in closed form (eq. 10) and sends one
+    d x d array, B_k + beta_k / rho_2; the server sees only the mean of these arrays and solves for
+    the next W (eq. 5), sparse and ever closer to acyclic.
+
+    **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
+    column, mean and sum of squared deviations; in every round the d x d array above; in the last
+    exchange (``refit``) the sums of products among each variable and its parents, no others.
+    From the first array alone a server can rebuild the party's second moments exactly: without
+    secure aggregation this method hides no more than :class:`Moments` does.
+
+    Parameters
+    ----------
+    max_rounds : int or None, default None
+        Exchanges after the schema exchange: None is 40 for the fast schedule and 200 for the
+        paper's. A schedule is made for the number given.
+    schedule : {"fast", "paper"}, default "fast"
+        "fast" lets the consensus penalty fall and scales both penalties and the sparsity by the
+        data's variance, dimension and rows: a third of the paper's errors in a fifth of its rounds
+        (docs/methods.md has the figures). "paper" is the paper's iteration: growing penalties from
+        1e-3 (factors 1.25 and 1.75), sparsity 0.01, 197 rounds.
+    sparsity : float or {"auto", "bic", "held-out"}, default "auto"
+        Weight lambda_1 of the L1 norm. "auto" is c sqrt(log d / n) times the mean variance for the
+        fast schedule and the paper's 0.01 for "paper". "bic" and "held-out" run several values side
+        by side in the same rounds (arrays that many times as large) and choose by the Gaussian BIC,
+        or by the error on a quarter of the rows that was held out; the parties return sums only.
+    refit : bool or None, default None
+        Use the last exchange to refit the weights of the final graph by least squares and to
+        estimate noise variances. None is True for "fast" and False for "paper", whose weights
+        are then those of the iteration and whose ``run.model`` is None. With required edges always.
+    early_stop : bool, default True
+        End once h is small, the parties agree and the graph has been stable; the paper's schedule
+        never does.
+    """
+
+    method: ClassVar[str] = "notears-admm"
+
+    max_rounds: int | None = None  # type: ignore[assignment]
+    schedule: Literal["fast", "paper"] = "fast"
+    sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
+    refit: bool | None = None
+    early_stop: bool = True
+
+    def validate(self) -> None:
+        """Check the options' values."""
+        if self.max_rounds is None:
+            self.max_rounds = PAPER_ROUNDS if self.schedule == "paper" else DEFAULT_ROUNDS
+        if self.schedule == "fast":
+            require(self.max_rounds >= 6, "max_rounds", self.max_rounds, "6 or more")
+        super().validate()
+        if isinstance(self.sparsity, float):
+            require(self.sparsity >= 0, "sparsity", self.sparsity, "0 or more")
+
+    @property
+    def client_options(self) -> dict[str, Scalar]:
+        """How the parties prepare their rows."""
+        held_out = self.sparsity == "held-out"
+        return {**super().client_options, "held-out": held_out, "seed": self.seed}
+
+    def init(self, agreement: Agreement) -> AdmmRun:
+        """Start from W = 0."""
+        masks = self.masks(agreement)
+        problem = admm.ServerProblem(
+            schedule=self._schedule(agreement, masks),
+            num_variables=len(agreement.names),
+            relative_sparsity=self._relative_sparsity(masks),
+            allowed=masks.allowed,
+            threshold=self.threshold,
+        )
+        return AdmmRun(agreement, masks, problem, admm.init(problem))
+
+    def finished(self, state: AdmmRun) -> str | None:
+        """Return why the run is over; the final sums come after the last round."""
+        due = self._refits(state.masks) and state.moments is None
+        return None if due else state.stopped
+
+    def _refits(self, masks: EdgeMasks) -> bool:
+        if self.refit is None:
+            return self.schedule == "fast" or self._selects or bool(masks.required.any())
+        return self.refit or self._selects or bool(masks.required.any())
+
+    @property
+    def _selects(self) -> bool:
+        return self.sparsity in ("bic", "held-out")
+
+    def _schedule(self, agreement: Agreement, masks: EdgeMasks) -> Schedule:
+        assert self.max_rounds is not None
+        if self.schedule == "paper":
+            schedule = paper_schedule(self.max_rounds)
+        else:
+            schedule = fast_schedule(
+                self.max_rounds - self._refits(masks),
+                num_clients=len(agreement.rows),
+                num_rows=agreement.n,
+                num_variables=len(agreement.names),
+                scale=self.noise_scale(agreement),
+            )
+        if isinstance(self.sparsity, float):
+            schedule = replace(schedule, sparsity=(self.sparsity,) * schedule.rounds)
+        return schedule if self.early_stop else replace(schedule, patience=0)
+
+    def _relative_sparsity(self, masks: EdgeMasks) -> FloatArray:
+        """Return the factors on the schedule's sparsity, shape (candidates, d, d)."""
+        factors = np.array(CANDIDATES if self._selects else (1.0,))
+        if self.sparsity == "held-out":
+            # The first half is trained without the held-out rows, the second on all rows.
+            factors = np.concatenate([factors, factors])
+        exempt = np.where(masks.required, 0.0, 1.0)
+        return factors[:, None, None] * exempt
+
+    def instructions(self, state: AdmmRun) -> dict[str, Value]:
+        """Say which penalty this round uses, or that the final sums are due."""
+        if state.stopped is not None:
+            return {"phase": "fit"}
+        return {"phase": "train", "penalty": state.problem.schedule.at(state.inner.round)[0]}
+
+    def broadcast(self, state: AdmmRun) -> Arrays:
+        """Return W, or the mask of the moments that the refit needs."""
+        if state.stopped is None:
+            return {"weights": state.inner.weights}
+        folds = 2 if self.sparsity == "held-out" else 1
+        return {"moments": np.stack([self._needed(state)] * folds)}
+
+    def server_step(
+        self, state: AdmmRun, mean: Arrays, replies: int
+    ) -> tuple[AdmmRun, dict[str, Any]]:
+        """Solve for the next W, or take in the final sums."""
+        if state.stopped is not None:
+            return replace(state, moments=mean["moments"]), {}
+        num_clients = len(state.agreement.rows)
+        inner, info = admm.server_step(state.inner, mean["weights"], state.problem, num_clients)
+        stopped = admm.finished(inner, info, state.problem)
+        return replace(state, inner=inner, stopped=stopped), info._asdict()
+
+    # What the run has come to.
+
+    def _graphs(self, state: AdmmRun) -> list[CausalGraph]:
+        """Return the graph of every candidate, with the weights of the iteration."""
+        names, required = state.agreement.names, state.masks.required
+        return [
+            CausalGraph(names, raw, raw_weights=raw, required=required).threshold(self.threshold)
+            for raw in state.inner.weights
+        ]
+
+    def _needed(self, state: AdmmRun) -> FloatArray:
+        """Mark the pairs of variables that share a family in some candidate's graph, (d, d)."""
+        needed = np.zeros((len(state.agreement.names),) * 2)
+        for graph in self._graphs(state):
+            family = graph.adjacency.astype(float) + np.eye(len(needed))
+            needed[family @ family.T > 0] = 1.0
+        return needed
+
+    def _folds(self, state: AdmmRun) -> list[Moments]:
+        """Return the moments of each fold; the sums came divided by all rows."""
+        assert state.moments is not None
+        rows = np.array(list(state.agreement.rows.values()))
+        held_out = int(num_held_out(rows).sum())
+        counts = [state.agreement.n]
+        if self.sparsity == "held-out":
+            counts = [state.agreement.n - held_out, held_out]
+        zeros, names = np.zeros(len(state.agreement.names)), state.agreement.names
+        return [
+            Moments(n, zeros, second * state.agreement.n / n, names)
+            for n, second in zip(counts, state.moments, strict=True)
+        ]
+
+    def _chosen(self, state: AdmmRun) -> int:
+        """Return the index of the candidate that the criterion prefers."""
+        graphs = self._graphs(state)
+        if state.moments is None or not self._selects:
+            # Before the sums are in, the automatic sparsity stands.
+            return len(graphs) - len(CANDIDATES) + CANDIDATES.index(1.0) if self._selects else 0
+        folds = self._folds(state)
+        if self.sparsity == "bic":
+            return int(np.argmin([score_graph_bic(folds[0], g.adjacency) for g in graphs]))
+        errors = [held_out_error(*folds, g.adjacency) for g in graphs[: len(CANDIDATES)]]
+        return len(CANDIDATES) + int(np.argmin(errors))
+
+    def _all_moments(self, state: AdmmRun) -> Moments:
+        assert state.moments is not None
+        zeros = np.zeros(len(state.agreement.names))
+        return Moments(state.agreement.n, zeros, state.moments.sum(axis=0), state.agreement.names)
+
+    def graph(self, state: AdmmRun) -> CausalGraph:
+        """Return the thresholded graph, a DAG, refitted once the final sums are in."""
+        graph = self._graphs(state)[self._chosen(state)]
+        if state.moments is None:
+            return graph
+        return replace(graph, weights=refit(self._all_moments(state), graph.adjacency))
+
+    def model(self, state: AdmmRun) -> LinearModel | None:
+        """Return the fitted linear system in the units of the data, None before the final sums."""
+        if state.moments is None:
+            return None
+        adjacency = self.graph(state).adjacency
+        return self.fitted_system(state.agreement, self._all_moments(state), adjacency)
+
+    def scores(self, state: AdmmRun) -> FloatArray:
+        """Return the absolute weights before the threshold."""
+        return np.abs(state.inner.weights[self._chosen(state)])
+
+    def warnings(self, state: AdmmRun) -> list[str]:
+        """Warn where the order of the variances may have decided the directions."""
+        return self.order_warning(state.agreement, self.graph(state).adjacency)

@@ -1,0 +1,89 @@
+"""Checking a strategy's options against the types of its fields."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import types
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def option_types(strategy: type) -> dict[str, Any]:
+    """Return the type of every option of a strategy class, by name."""
+    wanted = {field.name for field in fields(strategy) if field.init}
+    types_by_name: dict[str, Any] = {}
+    for base in reversed(strategy.__mro__):
+        # Only the options' own annotations: others may name classes that only a type checker sees.
+        annotations = {
+            k: v for k, v in vars(base).get("__annotations__", {}).items() if k in wanted
+        }
+        part = types.SimpleNamespace(__annotations__=annotations)
+        types_by_name |= get_type_hints(part, vars(sys.modules[base.__module__]))
+    return types_by_name
+
+
+def check_names(strategy: type, given: Mapping[str, object]) -> None:
+    """Raise a ConfigError for options that the strategy does not have, naming the near ones."""
+    known = option_types(strategy)
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise ConfigError(
+                f"{strategy.__name__} has no option '{name}'.{hint} It has: "
+                f"{', '.join(sorted(known))}."
+            )
+
+
+def check_options(strategy: Any) -> None:
+    """Check every field of a strategy against its type; whole numbers become floats where due.
+
+    Raises
+    ------
+    ConfigError
+        Naming the option, its value and the type.
+    """
+    for name, wanted in option_types(type(strategy)).items():
+        setattr(strategy, name, checked(name, getattr(strategy, name), wanted))
+
+
+def checked(name: str, value: Any, wanted: Any) -> Any:
+    """Return the value as the wanted type, or raise a ConfigError that names the option."""
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    alternatives = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
+    if float in alternatives and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if any(_fits(value, alternative) for alternative in alternatives):
+        return value
+    allowed = " or ".join(_describe(alternative) for alternative in alternatives)
+    raise ConfigError(f"The option '{name}' is {value!r}; it must be {allowed}.")
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if wanted is None or wanted is types.NoneType:
+        return value is None
+    if get_origin(wanted) is Literal:
+        return any(value == choice and type(value) is type(choice) for choice in get_args(wanted))
+    if isinstance(value, bool) and wanted in (int, float):
+        return False
+    return isinstance(value, get_origin(wanted) or wanted)
+
+
+def _describe(wanted: Any) -> str:
+    names = {
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        bool: "true or false",
+        types.NoneType: "left out",
+    }
+    if get_origin(wanted) is Literal:
+        return " or ".join(repr(choice) for choice in get_args(wanted))
+    return names.get(wanted, getattr(wanted, "__name__", str(wanted)))

@@ -1,0 +1,267 @@
+"""Graphs as files for other tools, and truths from files."""
+
+import gzip
+import re
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.errors import DataError
+from flwr_causal.reports.export import (
+    read_edges,
+    write_all,
+    write_dot,
+    write_edge_csv,
+    write_graphml,
+)
+
+NAMES = ("x2", 'say "hi"', "a,b & <c>\\")
+
+
+@pytest.fixture
+def graph():
+    weights = np.array([[0, -0.1 - 0.2, 0], [0, 0, 1 / 3], [0, 0, 0]])
+    return CausalGraph(
+        NAMES,
+        weights,
+        raw_weights=weights + 0.01,
+        confidence=np.full((3, 3), 0.5),
+        required=[[0, 0, 1], [0, 0, 0], [0, 0, 0]],
+    )
+
+
+@pytest.fixture
+def pattern():
+    return CausalGraph(
+        ("a", "b", "c", "d"),
+        np.array([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]], dtype=float),
+        kind="cpdag",
+    )
+
+
+@pytest.fixture
+def lagged_graph():
+    lagged = np.zeros((2, 2, 2))
+    lagged[0, 0, 0], lagged[1, 1, 0] = 0.5, -0.25
+    return CausalGraph(("a", "b"), [[0, 2], [0, 0]], lagged=lagged, raw_lagged=lagged * 2)
+
+
+# Writing
+
+
+def test_write_all_names_its_files(tmp_path, graph):
+    paths = write_all(graph, tmp_path / "new" / "folder")
+    assert [path.name for path in paths] == [
+        "graph.json",
+        "graph.graphml",
+        "graph.dot",
+        "edges.csv",
+    ]
+    assert all(path.is_file() for path in paths)
+    assert CausalGraph.load(paths[0]).equals(graph)
+
+
+def test_graphml_reads_back_with_names_weights_and_isolated_nodes(tmp_path, graph):
+    write_graphml(graph, tmp_path / "g.graphml")
+    back = nx.read_graphml(tmp_path / "g.graphml")
+    assert list(back) == list(NAMES)
+    again = CausalGraph.from_networkx(back)
+    np.testing.assert_array_equal(again.weights, graph.weights)
+    np.testing.assert_array_equal(again.required, graph.required)
+    assert back.edges[NAMES[0], NAMES[1]]["raw_weight"] == graph.raw_weights[0, 1]
+    assert back.edges[NAMES[0], NAMES[2]]["required"] is True
+
+
+def test_graphml_keeps_a_cpdag(tmp_path, pattern):
+    write_graphml(pattern, tmp_path / "g.graphml")
+    assert CausalGraph.from_networkx(nx.read_graphml(tmp_path / "g.graphml")).equals(pattern)
+
+
+def test_graphml_unrolls_lags(tmp_path, lagged_graph):
+    write_graphml(lagged_graph, tmp_path / "g.graphml")
+    back = nx.read_graphml(tmp_path / "g.graphml")
+    assert list(back) == ["a[t-2]", "b[t-2]", "a[t-1]", "b[t-1]", "a[t]", "b[t]"]
+    assert {(u, v): data["weight"] for u, v, data in back.edges(data=True)} == {
+        ("a[t]", "b[t]"): 2.0,
+        ("a[t-1]", "a[t]"): 0.5,
+        ("b[t-2]", "a[t]"): -0.25,
+    }
+    assert back.nodes["b[t-2]"] == {"variable": "b", "lag": 2}
+
+
+def dot_tokens(text):
+    """Identifiers inside quotes and everything else, as Graphviz' lexer cuts them."""
+    return re.findall(r'"(?:\\.|[^"\\])*"|->|[\w.=]+|[^\s\w"]', text)
+
+
+def test_dot_quotes_names_and_labels_edges(tmp_path, graph):
+    write_dot(graph, tmp_path / "g.dot")
+    text = (tmp_path / "g.dot").read_text(encoding="utf-8")
+    assert text.startswith("digraph causal_graph {\n")
+    assert text.endswith("}\n")
+    tokens = dot_tokens(text)
+    quoted = ['"x2"', '"say \\"hi\\""', '"a,b & <c>\\\\"']
+    for name in quoted:
+        assert name in tokens
+    assert tokens.count("->") == 3
+    k = tokens.index("->")
+    assert tokens[k - 1] == quoted[0]
+    assert tokens[k + 1] == quoted[1]
+    assert '"-0.3"' in tokens
+    assert '"0.333"' in tokens
+
+
+def test_dot_draws_an_undirected_edge_once_without_direction(tmp_path, pattern):
+    write_dot(pattern, tmp_path / "g.dot")
+    edges = [line.strip() for line in (tmp_path / "g.dot").read_text().splitlines() if "->" in line]
+    assert edges == ['"a" -> "b" [dir=none];', '"d" -> "c";']
+
+
+def test_dot_puts_time_slices_in_columns(tmp_path, lagged_graph):
+    write_dot(lagged_graph, tmp_path / "g.dot")
+    text = (tmp_path / "g.dot").read_text()
+    assert "rankdir=LR" in text
+    assert '{ rank=same; "a[t]"; "b[t]"; }' in text
+    assert text.count("rank=same") == 3
+    assert '"b[t-2]" -> "a[t]" [label="-0.25"' in text
+
+
+def test_edge_table_columns_and_round_trip(tmp_path, graph, lagged_graph, pattern):
+    write_edge_csv(graph, tmp_path / "e.csv")
+    table = pd.read_csv(tmp_path / "e.csv")
+    assert list(table.columns) == [
+        "source",
+        "target",
+        "lag",
+        "weight",
+        "raw_weight",
+        "confidence",
+        "required",
+    ]
+    assert table["required"].tolist() == [False, True, False]
+    assert table["raw_weight"].tolist() == [
+        graph.raw_weights[i, j] for i, j in [(0, 1), (0, 2), (1, 2)]
+    ]
+    back = read_edges(tmp_path / "e.csv", NAMES)
+    np.testing.assert_array_equal(back.weights, graph.weights)
+    np.testing.assert_array_equal(back.required, graph.required)
+
+    write_edge_csv(lagged_graph, tmp_path / "l.csv")
+    back = read_edges(tmp_path / "l.csv", ("a", "b"))
+    np.testing.assert_array_equal(back.lagged, lagged_graph.lagged)
+    np.testing.assert_array_equal(back.weights, lagged_graph.weights)
+
+    write_edge_csv(pattern, tmp_path / "p.csv")
+    assert "undirected" in pd.read_csv(tmp_path / "p.csv").columns
+    back = read_edges(tmp_path / "p.csv", pattern.names)
+    assert back.kind == "cpdag"
+    np.testing.assert_array_equal(back.weights, pattern.weights)
+
+
+def test_a_graph_without_edges_still_has_its_table(tmp_path):
+    empty = CausalGraph.from_array(np.zeros((2, 2)))
+    write_edge_csv(empty, tmp_path / "e.csv")
+    assert len(pd.read_csv(tmp_path / "e.csv")) == 0
+    assert read_edges(tmp_path / "e.csv", empty.names).num_edges == 0
+
+
+# Reading
+
+
+@pytest.mark.parametrize("header", ["source,target", "cause, effect", "from,to"])
+def test_edges_by_name_in_the_order_of_the_data(tmp_path, header):
+    path = tmp_path / "edges.csv"
+    path.write_text(f"{header}\nraf,mek\nmek, erk\n")
+    graph = read_edges(path, ("erk", "alone", "raf", "mek"))
+    assert graph.names == ("erk", "alone", "raf", "mek")
+    assert graph.edges() == [("raf", "mek", 1.0), ("mek", "erk", 1.0)]
+
+
+def test_edges_with_weights_and_lags_compressed(tmp_path):
+    path = tmp_path / "edges.csv.gz"
+    with gzip.open(path, "wt") as file:
+        file.write("target,weight,source,lag\nb,-2.5,a,0\na,,a,2\n")
+    graph = read_edges(path, ("a", "b"))
+    assert graph.edges() == [("a", "b", -2.5)]
+    assert graph.lagged_edges() == [("a", "a", 2, 1.0)]
+
+
+def test_names_that_look_like_missing_values_or_numbers(tmp_path):
+    path = tmp_path / "edges.csv"
+    path.write_text("source,target\nNA,007\nnull,NA\n")
+    assert read_edges(path, ("NA", "007", "null")).edges() == [
+        ("NA", "007", 1.0),
+        ("null", "NA", 1.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0,1,0\n0,0,-2\n0,0,0\n",
+        "a,b,c\n0,1,0\n0,0,-2\n0,0,0\n",
+        ",a,b,c\na,0,1,0\nb,0,0,-2\nc,0,0,0\n",
+        ",c,a,b\nc,0,0,0\na,0,0,1\nb,-2,0,0\n",
+        ",a,b,c\n0,0,1,0\n1,0,0,-2\n2,0,0,0\n",
+    ],
+)
+def test_matrices_with_and_without_names(tmp_path, text):
+    path = tmp_path / "truth.csv"
+    path.write_text(text)
+    assert read_edges(path, ("a", "b", "c")).edges() == [("a", "b", 1.0), ("b", "c", -2.0)]
+
+
+def test_archives_and_saved_graphs(tmp_path):
+    adjacency = np.array([[0, 1], [0, 0]], dtype=np.int8)
+    np.savez(tmp_path / "a.npz", series=np.zeros((2, 5, 5)), adjacency=adjacency)
+    assert read_edges(tmp_path / "a.npz", ("p", "q")).edges() == [("p", "q", 1.0)]
+    np.savez(tmp_path / "b.npz", truth=adjacency, X=np.zeros((7, 2)), names=np.array(["q", "p"]))
+    assert read_edges(tmp_path / "b.npz", ("p", "q")).edges() == [("q", "p", 1.0)]
+    CausalGraph(("q", "p"), adjacency).to_cpdag().save(tmp_path / "c.json")
+    loaded = read_edges(tmp_path / "c.json", ("p", "q"))
+    assert loaded.names == ("p", "q")
+    assert loaded.kind == "cpdag"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "parts"),
+    [
+        ("absent.csv", None, ["no graph at", "absolute"]),
+        ("t.xlsx", "x", ["no known type", ".csv"]),
+        ("t.csv", "", ["cannot be read"]),
+        ("t.csv", "source,target\na,zz\n", ["line 2", "'zz'", "not among a, b", "rename"]),
+        ("t.csv", "source,target\na,a\n", ["line 2", "'a' causes itself"]),
+        ("t.csv", "source,target,weight\na,b,heavy\n", ["line 2", "weight", "'heavy'"]),
+        ("t.csv", "source,target,weight\na,b,nan\n", ["not finite", "a -> b"]),
+        ("t.csv", "source,target,weight\na,b,0\n", ["a -> b has weight 0"]),
+        ("t.csv", "source,target,lag\na,b,-1\n", ["lag -1"]),
+        ("t.csv", "source,target\na,b\na,b\n", ["a -> b stands twice"]),
+        ("t.csv", "sauce,target\na,b\n", ["source and target"]),
+        ("t.csv", "0,1,0\n0,0,1\n0,0,0\n", ["(3, 3)", "2 variables"]),
+        ("t.csv", "a,z\n0,1\n0,0\n", ["'z'", "not among a, b"]),
+        ("t.csv", "a\n0\n", ["lacks the variable 'b'"]),
+        ("t.csv", "a,b\n0,x\n0,0\n", ["'x'", "numbers"]),
+        ("t.csv", "a,b\n0,1\n0,0\n1,0\n1,0\n", ["4 by 2 numbers", "square"]),
+        ("t.csv", "a,b\n0,inf\n0,0\n", ["not finite", "a -> b"]),
+        ("t.csv", ",a,b\nb,0,1\na,0,0\n", ["row labels"]),
+        ("t.npz", "no archive", ["not an NPZ"]),
+        ("t.json", "{}", ["not a graph saved by"]),
+    ],
+)
+def test_bad_truths_name_file_thing_and_remedy(tmp_path, name, text, parts):
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_edges(path, ("a", "b"))
+    for part in [*parts, name]:
+        assert part in str(caught.value)
+
+
+def test_an_archive_without_a_matrix_lists_what_it_holds(tmp_path):
+    np.savez(tmp_path / "a.npz", one=np.zeros((2, 2)), two=np.zeros((3, 3)))
+    with pytest.raises(DataError, match=r"holds one, two.*'adjacency'"):
+        read_edges(tmp_path / "a.npz", ("a", "b"))

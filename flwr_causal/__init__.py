@@ -1,1 +1,42 @@
-"""Federated causal discovery for Flower."""
+"""Federated causal discovery for Flower: several parties, one graph, no pooled data."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flwr_causal.core.graph import CausalGraph
+    from flwr_causal.core.knowledge import Knowledge
+    from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
+    from flwr_causal.reports.run import Run
+    from flwr_causal.simulations import LocalGrid, simulate
+
+__all__ = [
+    "CausalError",
+    "CausalGraph",
+    "ConfigError",
+    "DataError",
+    "FederationError",
+    "Knowledge",
+    "LocalGrid",
+    "Run",
+    "simulate",
+]
+
+# Loaded when first used: a SuperNode starts a process for each message, which needs few of them.
+_HOMES = {
+    "CausalGraph": "flwr_causal.core.graph",
+    "Knowledge": "flwr_causal.core.knowledge",
+    "CausalError": "flwr_causal.errors",
+    "ConfigError": "flwr_causal.errors",
+    "DataError": "flwr_causal.errors",
+    "FederationError": "flwr_causal.errors",
+    "Run": "flwr_causal.reports.run",
+    "LocalGrid": "flwr_causal.simulations",
+    "simulate": "flwr_causal.simulations",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -42,10 +42,11 @@ class NotearsADMMClient(LinearClient):
         (received,) = parameters
         if config["phase"] == "fit":
             return self._moments(received)
-        return self._round(received, float(config["penalty"]), int(config["round"]))
+        penalty, relaxation = float(config["penalty"]), float(config["relaxation"])
+        return self._round(received, penalty, relaxation, int(config["round"]))
 
     def _round(
-        self, weights: FloatArray, penalty: float, server_round: int
+        self, weights: FloatArray, penalty: float, relaxation: float, server_round: int
     ) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
         memory = self.recall()
         state = None
@@ -68,7 +69,9 @@ class NotearsADMMClient(LinearClient):
         for index, problem in enumerate(problems):
             part = slice(index * share, (index + 1) * share)
             before = None if state is None else state._replace(sent=state.sent[part])
-            step = admm.client_step(problem, before, weights[part], penalty, server_round)
+            step = admm.client_step(
+                problem, before, weights[part], penalty, server_round, relaxation
+            )
             parts.append(step.sent)
         sent = np.concatenate(parts)
         self.remember({"sent": sent}, penalty=penalty, round=server_round)

@@ -321,6 +321,7 @@ def server_step(
             allowed=problem.allowed,
             max_iterations=problem.schedule.max_iterations,
             tolerance=problem.schedule.tolerance,
+            resolution=problem.schedule.resolution,
         )
         for i in range(len(mean))
     ]

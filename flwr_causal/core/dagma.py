@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from flwr_causal.core.graph import CausalGraph
     from flwr_causal.core.knowledge import EdgeMasks, Knowledge
 
-# (mu, s, L-BFGS-B iterations) of each stage. mu and s are those of Bello 2022, section 4, and of
+# (mu, s, L-BFGS-B iterations, active-set passes) of each stage. mu and s are those of Bello 2022, section 4, and of
 # its public code; the iterations are this module's, which does not use Adam.
 CENTRAL_PATH = (
-    (1.0, 1.0, 300),
-    (1e-1, 0.9, 300),
-    (1e-2, 0.8, 300),
-    (1e-3, 0.7, 300),
-    (1e-4, 0.6, 600),
+    (1.0, 1.0, 300, 2),
+    (1e-1, 0.9, 300, 2),
+    (1e-2, 0.8, 300, 2),
+    (1e-3, 0.7, 300, 2),
+    (1e-4, 0.6, 600, 10),
 )
 
 
@@ -91,13 +91,12 @@ def dagma(
         moments.d <= ALL_EDGES_LIMIT if all_edges is None else all_edges,
     )
     weights = np.zeros((moments.d, moments.d))
-    for stage, (mu, s, iterations) in enumerate(CENTRAL_PATH):
-        last = stage == len(CENTRAL_PATH) - 1
+    for mu, s, iterations, passes in CENTRAL_PATH:
         weights = problem.minimize(
             weights,
             logdet_measure(s),
             lambda h: (h, 1.0),
-            passes=10 if last else 2,
+            passes=passes,
             loss_weight=mu,
             max_iterations=iterations,
             relative_decrease=tolerance,

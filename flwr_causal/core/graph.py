@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
-from flwr_causal.core import acyclicity, drawing, equivalence, graph_formats
+from flwr_causal.core import acyclicity, equivalence, graph_formats
 from flwr_causal.core.checked_arrays import distinct_names, frozen_booleans, frozen_numbers
 from flwr_causal.errors import ConfigError, DataError
 
@@ -312,6 +312,8 @@ class CausalGraph:
 
         See `flwr_causal.core.drawing.draw` for the options.
         """
+        from flwr_causal.core import drawing
+
         return drawing.draw(self, ax, **options)
 
     def equals(self, other: object) -> bool:

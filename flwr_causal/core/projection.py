@@ -22,6 +22,7 @@ components. Early rounds have one large component; once a graph emerges there ar
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +85,7 @@ def project(
     allowed: BoolArray | None = None,
     max_iterations: int = 1000,
     tolerance: float = 1e-8,
+    resolution: float = 0.0,
 ) -> Projection:
     """Solve the server's problem for one mean.
 
@@ -108,6 +110,12 @@ def project(
     tolerance
         The optimisation ends once every entry of the projected gradient, divided by ``kappa`` so
         that it is in units of the weights, is at most this.
+    resolution
+        Round the problem's numbers to this precision before it is solved: the bound R absolutely,
+        ``alpha / kappa`` and ``rho_1 / kappa`` relatively. An optimisation that ends early turns
+        differences in the sixteenth digit (other units, another order of summation, another
+        machine) into ones in the third; problems that are rounded first are the same problem.
+        Default: no rounding.
 
     Raises
     ------
@@ -126,6 +134,11 @@ def project(
     if allowed is not None:
         bound[~allowed] = 0.0
     np.fill_diagonal(bound[:d], 0.0)
+    # dividing by kappa makes the problem, and so the tolerance, independent of the data's units
+    multiplier, penalty = multiplier / curvature, penalty / curvature
+    if resolution:
+        bound = np.round(bound / resolution) * resolution
+        multiplier, penalty = _rounded(multiplier, resolution), _rounded(penalty, resolution)
 
     blocks = _inner_blocks(bound[:d])
     radius = bound.copy()
@@ -137,26 +150,38 @@ def project(
             np.minimum(_gather(start_radius, blocks), upper),
             upper,
             blocks,
-            # dividing by kappa makes tolerances independent of the units of the data
-            multiplier / curvature,
-            penalty / curvature,
+            multiplier,
+            penalty,
             max_iterations,
             tolerance,
         )
         for block in blocks:
             radius[np.ix_(block.nodes, block.nodes)] = block.matrix(inner)
-    return Projection(np.sign(mean) * radius, h, iterations)
+    weights = np.sign(mean) * radius + 0.0  # no negative zeros
+    return Projection(weights, h, iterations)
 
 
 def _inner_blocks(bound: FloatArray) -> list[_Block]:
-    """List the components of the bound's support that hold a cycle, with the entries inside."""
+    """List the components of the bound's support that hold a cycle, with the entries inside.
+
+    Nodes and components are put in an order that depends on the bound alone, so that permuting the
+    variables changes not even the rounding errors of the optimisation.
+    """
+    key = np.sort(bound, axis=1).sum(axis=1)
+    components = [nodes[np.argsort(key[nodes])] for nodes in cyclic_components(bound)]
     blocks = []
     offset = 0
-    for nodes in cyclic_components(bound):
+    for nodes in sorted(components, key=lambda nodes: float(key[nodes[-1]])):
         rows, columns = np.nonzero(bound[np.ix_(nodes, nodes)])
         blocks.append(_Block(nodes, rows, columns, slice(offset, offset + len(rows))))
         offset += len(rows)
     return blocks
+
+
+def _rounded(number: float, resolution: float) -> float:
+    """Round to a relative precision."""
+    mantissa, exponent = math.frexp(number)
+    return math.ldexp(round(mantissa / resolution) * resolution, exponent)
 
 
 def _gather(matrix: FloatArray, blocks: list[_Block]) -> FloatArray:

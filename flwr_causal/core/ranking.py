@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import rankdata
 
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.matching import aligned, reordered
@@ -49,6 +48,8 @@ def auroc(scores: GraphLike, truth: GraphLike) -> float:
     num_false = len(edges) - num_true
     if not num_true or not num_false:
         return float("nan")
+    from scipy.stats import rankdata  # takes longer to import than all the rest together
+
     # Mann and Whitney: the mean rank of the true edges, less what they have among themselves.
     ranks_of_true = float(rankdata(strengths)[edges].sum())
     return (ranks_of_true - num_true * (num_true + 1) / 2) / (num_true * num_false)

@@ -42,7 +42,7 @@ class Schedule:
         One number a round: ``rho_2``, ``rho_1`` and ``lambda_1``, all positive (sparsity may be 0).
     relaxation
         Over-relaxation of the clients' solutions, in (0, 2); 1 is the paper's iteration.
-    max_iterations, tolerance
+    max_iterations, tolerance, resolution
         For the server's problem, see :func:`flwr_causal.core.projection.project`.
     patience
         Rounds for which the thresholded graph must have stayed the same before the run may end
@@ -55,6 +55,7 @@ class Schedule:
     relaxation: float = 1.0
     max_iterations: int = 1000
     tolerance: float = 1e-8
+    resolution: float = 0.0
     patience: int = 0
 
     def __post_init__(self) -> None:
@@ -220,6 +221,7 @@ def fast_schedule(
         relaxation=tuned.relaxation,
         max_iterations=16,
         tolerance=1e-5,
+        resolution=2.0**-24,
         patience=10,
     )
 

@@ -14,7 +14,7 @@ import pandas as pd
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.linear import LinearModel
 from flwr_causal.errors import DataError
-from flwr_causal.reports import export
+from flwr_causal.reports.export import write_all
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -112,7 +112,7 @@ class Run:
         lines = [json.dumps(record) for record in self.history]
         _write(target / "history.jsonl", "".join(line + "\n" for line in lines))
         if self.graph is not None:
-            export.write_all(self.graph, target)
+            write_all(self.graph, target)
             if self.scores is not None:
                 names = list(self.graph.names)
                 pd.DataFrame(self.scores, names, names).to_csv(target / "scores.csv")

@@ -418,7 +418,8 @@ class ExchangeStrategy(CausalStrategy[StateT]):
             state = self.fold(
                 state, Reply(party, wire.arrays_of(content), wire.numbers_of(content))
             )
-        return self.close_round(state)
+        closed: tuple[StateT, dict[str, Any]] = self.close_round(state)
+        return closed
 
 
 def require(holds: bool, name: str, value: object, allowed: str) -> None:

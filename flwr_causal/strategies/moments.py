@@ -11,7 +11,12 @@ from flwr_causal.core import moments as core
 from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.notears import dagma, notears
 from flwr_causal.core.polish import polish_graph
-from flwr_causal.core.selection import default_sparsity, select_by_bic, select_by_held_out
+from flwr_causal.core.selection import (
+    default_sparsity,
+    select_by_bic,
+    select_by_held_out,
+    typical_variance,
+)
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.base import require
 from flwr_causal.strategies.linear import LinearStrategy
@@ -26,9 +31,6 @@ if TYPE_CHECKING:
     from flwr_causal.wire import Arrays, Scalar
 
     FloatArray = NDArray[np.float64]
-
-# Factors on the automatic sparsity that "bic" and "held-out" choose from.
-CANDIDATES = (0.25, 0.5, 0.71, 1.0, 1.41, 2.0, 4.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,20 +153,18 @@ class Moments(LinearStrategy[MomentsRun]):
         """Return the weight of the L1 norm that the option asks for."""
         if isinstance(self.sparsity, float):
             return self.sparsity
-        auto = default_sparsity(pooled.n, pooled.d, self.noise_scale(agreement))
         if self.sparsity == "auto":
-            return auto
-        grid = [factor * auto for factor in CANDIDATES]
+            return default_sparsity(pooled.n, pooled.d, typical_variance(pooled))
 
         def solve(moments: core.Moments, sparsity: float) -> CausalGraph:
             return self._solve(moments, sparsity, masks)
 
         if self.sparsity == "bic":
-            return select_by_bic(pooled, grid, solve).chosen
+            return select_by_bic(pooled, None, solve).chosen
         held_out = int(num_held_out(np.array(list(agreement.rows.values()))).sum())
         train = self._moments(agreement, agreement.n - held_out, folds[0])
         validation = self._moments(agreement, held_out, folds[1])
-        return select_by_held_out(train, validation, grid, solve).chosen
+        return select_by_held_out(train, validation, None, solve).chosen
 
     def finished(self, state: MomentsRun) -> str | None:
         """Return why the run is over: one exchange is all."""

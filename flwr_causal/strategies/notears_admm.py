@@ -175,10 +175,15 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         return factors[:, None, None] * exempt
 
     def instructions(self, state: AdmmRun) -> dict[str, Value]:
-        """Say which penalty this round uses, or that the final sums are due."""
+        """Say which penalty and relaxation this round uses, or that the final sums are due."""
         if state.stopped is not None:
             return {"phase": "fit"}
-        return {"phase": "train", "penalty": state.problem.schedule.at(state.inner.round)[0]}
+        settings = state.problem.schedule.at(state.inner.round)
+        return {
+            "phase": "train",
+            "penalty": settings.consensus_penalty,
+            "relaxation": settings.relaxation,
+        }
 
     def broadcast(self, state: AdmmRun) -> Arrays:
         """Return W, or the mask of the moments that the refit needs."""
@@ -239,7 +244,10 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         folds = self._folds(state)
         if self.sparsity == "bic":
             return int(np.argmin([score_graph_bic(folds[0], g.adjacency) for g in graphs]))
-        errors = [held_out_error(*folds, g.adjacency) for g in graphs[: len(CANDIDATES)]]
+        train, validation = folds
+        errors = [
+            held_out_error(train, validation, g.adjacency) for g in graphs[: len(CANDIDATES)]
+        ]
         return len(CANDIDATES) + int(np.argmin(errors))
 
     def _all_moments(self, state: AdmmRun) -> Moments:
@@ -263,7 +271,8 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
 
     def scores(self, state: AdmmRun) -> FloatArray:
         """Return the absolute weights before the threshold."""
-        return np.abs(state.inner.weights[self._chosen(state)])
+        strengths: FloatArray = np.abs(state.inner.weights[self._chosen(state)])
+        return strengths
 
     def warnings(self, state: AdmmRun) -> list[str]:
         """Warn where the order of the variances may have decided the directions."""

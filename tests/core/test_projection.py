@@ -4,11 +4,12 @@ import numpy as np
 import paper_admm
 import pytest
 import scipy.optimize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from flwr_causal.core import projection
 from flwr_causal.core.acyclicity import h_exponential
 from flwr_causal.core.projection import project
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 def objective(W, M, sparsity, curvature, multiplier, penalty):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.errors import ConfigError, FederationError
 
@@ -106,6 +106,8 @@ def outgoing(
                 f"{sorted(declared) or 'nothing'}. Declare it as a Disclosure of the client."
             )
         _check_shape(declared[name], np.shape(value), dimensions)
+    for name, value in numbers.items():
+        _check_finite(name, value)
     metrics = MetricRecord({name: _plain(value) for name, value in numbers.items()})
     metrics[WEIGHT] = float(weight)
     content = RecordDict({METRICS: metrics})
@@ -125,6 +127,14 @@ def _check_shape(item: Disclosure, shape: tuple[int, ...], dimensions: Mapping[s
         raise FederationError(
             f"'{item.name}' of shape {shape} may not leave a party: it is declared with the shape "
             f"{item.shape}, here {wanted}."
+        )
+
+
+def _check_finite(name: str, values: ArrayLike) -> None:
+    if not np.isfinite(values).all():
+        raise FederationError(
+            f"'{name}' has values that are not finite and was not sent. The data may be scaled so "
+            "badly that sums overflow: standardize them."
         )
 
 
@@ -148,12 +158,9 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]], precision: str = "float64") 
     for name, array in arrays.items():
         values = np.asarray(array)
         if values.dtype.kind == "f":
-            if not np.isfinite(values).all():
-                raise FederationError(
-                    f"The array '{name}' has values that are not finite and was not sent. The data "
-                    "may be scaled so badly that sums overflow: standardize them."
-                )
-            values = values.astype(precision)
+            with np.errstate(over="ignore"):
+                values = values.astype(precision)
+            _check_finite(name, values)
         record[name] = Array(np.ascontiguousarray(values))
     return ArrayRecord(record)
 
@@ -169,7 +176,8 @@ def unpack_arrays(record: ArrayRecord) -> Arrays:
 
 def arrays_of(content: RecordDict) -> Arrays:
     """Return the arrays of a message's content, an empty dict where it has none."""
-    return unpack_arrays(content.array_records[ARRAYS]) if ARRAYS in content else {}
+    record = content.get(ARRAYS)
+    return unpack_arrays(record) if isinstance(record, ArrayRecord) else {}
 
 
 def numbers_of(content: RecordDict) -> dict[str, Number]:
@@ -180,16 +188,20 @@ def numbers_of(content: RecordDict) -> dict[str, Number]:
 
 def config_of(content: RecordDict) -> dict[str, Value]:
     """Return the configuration that a message carries as a plain dict."""
-    return dict(content.config_records[CONFIG]) if CONFIG in content else {}
+    # content.config_records would copy all records of that type, on every access.
+    record = content.get(CONFIG)
+    return dict(record) if isinstance(record, ConfigRecord) else {}
 
 
 def num_bytes(content: RecordDict) -> int:
     """Return the size of a message's content: array buffers, and names and values of the rest."""
     size = 0
-    for record in content.array_records.values():
-        size += sum(len(name) + len(array.data) for name, array in record.items())
-    size += sum(values_bytes(record) for record in content.config_records.values())
-    return size + sum(values_bytes(record) for record in content.metric_records.values())
+    for record in content.values():
+        if isinstance(record, ArrayRecord):
+            size += sum(len(name) + len(array.data) for name, array in record.items())
+        elif isinstance(record, ConfigRecord | MetricRecord):
+            size += values_bytes(record)
+    return size
 
 
 def values_bytes(values: Mapping[str, object]) -> int:
@@ -210,11 +222,7 @@ def reply_bytes(message: Message) -> int:
     return num_bytes(message.content) if message.has_content() else 0
 
 
-def instruction(
-    arrays: ArrayRecord | None,
-    config: Mapping[str, Value],
-    extra: Mapping[str, Value] | None = None,
-) -> RecordDict:
+def instruction(arrays: ArrayRecord | None, config: Mapping[str, Value]) -> RecordDict:
     """Build the content of a message to a party.
 
     Parameters
@@ -223,10 +231,8 @@ def instruction(
         What the server broadcasts.
     config : mapping
         Plain values; one ``ConfigRecord``, because Flower's client mods expect exactly one.
-    extra : mapping, optional
-        Further values for this party alone.
     """
-    content = RecordDict({CONFIG: ConfigRecord({**config, **(extra or {})})})
+    content = RecordDict({CONFIG: ConfigRecord(dict(config))})
     if arrays is not None:
         content[ARRAYS] = arrays
     return content

@@ -148,10 +148,10 @@ class CausalClient(NumPyClient):
     def recall(self) -> Memory | None:
         """Return what was remembered in an earlier message of this run, None if nothing was."""
         state = self.context.state
-        if MEMORY not in state.array_records:
+        arrays, numbers = state.get(MEMORY), state.get(MEMORY + "-numbers")
+        if not (isinstance(arrays, ArrayRecord) and isinstance(numbers, ConfigRecord)):
             return None
-        arrays = {name: array.numpy() for name, array in state.array_records[MEMORY].items()}
-        return Memory(arrays, dict(state.config_records[MEMORY + "-numbers"]))
+        return Memory({name: array.numpy() for name, array in arrays.items()}, dict(numbers))
 
     def remember(self, arrays: Arrays, **numbers: Number | str) -> None:
         """Keep arrays and numbers for the next message; stored once the reply has been built.
@@ -163,7 +163,7 @@ class CausalClient(NumPyClient):
     def commit(self) -> None:
         """Store the setup and what :meth:`remember` collected. Called by the bridge, last."""
         state = self.context.state
-        if self._setup is not None and SETUP not in state.config_records:
+        if self._setup is not None and SETUP not in state:
             state[SETUP] = ConfigRecord(self._setup.to_config())
         if self._next_memory is not None:
             memory = self._next_memory

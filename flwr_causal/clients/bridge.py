@@ -81,13 +81,12 @@ def _open(
     """Build the client of this message with the agreement from the message or from its state."""
     config: dict[str, Any] = wire.config_of(message.content)
     if f"{PREFIX}names" in config:
-        setup = Setup.from_config(config)
         # A new agreement replaces the one in the state, which may come from a lost attempt.
         context.state.pop(SETUP, None)
-    elif SETUP in context.state.config_records:
-        setup = Setup.from_config(context.state.config_records[SETUP])
+        setup: Setup | None = Setup.from_config(config)
     else:
-        setup = None
+        known = context.state.get(SETUP)
+        setup = Setup.from_config(known) if isinstance(known, ConfigRecord) else None
     client = _client_type(clients, config)(source(context), context, setup)
     return client, {key: value for key, value in config.items() if not key.startswith(PREFIX)}
 

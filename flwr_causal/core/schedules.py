@@ -138,7 +138,7 @@ def paper_schedule(
     return Schedule(tuple(rhos_2), tuple(rhos_1), (sparsity,) * len(rhos_1))
 
 
-class _Tuned(NamedTuple):
+class Tuning(NamedTuple):
     """Numbers of a schedule for data of unit scale; pairs are those of the first and last round."""
 
     consensus: tuple[float, float]  # K rho_2
@@ -150,9 +150,11 @@ class _Tuned(NamedTuple):
 
 
 # Found by benchmarks/tune_schedules.py; keys are numbers of rounds.
-_TUNED = {
-    19: _Tuned((0.501, 0.438), (0.436, 5.79e4), (0.113, 0.158), 0.757, 1.46, 0.088),
-    39: _Tuned((0.896, 0.424), (1.75e-3, 4.99e8), (0.085, 0.276), 1.43, 1.36, 0.228),
+TUNED = {
+    5: Tuning((0.36, 0.36), (8.3, 310.0), (0.035, 0.185), 0.73, 1.68, 0.08),
+    9: Tuning((0.434, 0.416), (6.8, 964.0), (0.059, 0.192), 0.74, 1.73, 0.02),
+    19: Tuning((0.501, 0.438), (0.436, 5.79e4), (0.113, 0.158), 0.757, 1.46, 0.088),
+    39: Tuning((0.896, 0.424), (1.75e-3, 4.99e8), (0.085, 0.276), 1.43, 1.36, 0.228),
 }
 
 
@@ -207,17 +209,30 @@ def fast_schedule(
         If an argument is out of its range.
     """
     _check_rounds(max_rounds, 5)
+    return tuned_schedule(
+        _interpolated(max_rounds), max_rounds, num_clients, num_rows, num_variables, scale
+    )
+
+
+def tuned_schedule(
+    tuned: Tuning,
+    rounds: int,
+    num_clients: int,
+    num_rows: int,
+    num_variables: int,
+    scale: float = 1.0,
+) -> Schedule:
+    """Return the schedule that a tuning means for given data; arguments as fast_schedule's."""
     if num_clients < 1 or num_rows < 1 or num_variables < 1:
         raise ConfigError("num_clients, num_rows and num_variables must be at least 1")
     if not (np.isfinite(scale) and scale > 0):
         raise ConfigError(f"scale must be the positive variance of the data, not {scale}")
-    tuned = _interpolated(max_rounds)
     thinness = max(1.0, num_variables * num_clients / num_rows) ** tuned.thin
     noise = np.sqrt(np.log(max(num_variables, 2)) / num_rows)
     return Schedule(
-        consensus_penalty=_path(tuned.consensus, max_rounds, scale * thinness / num_clients),
-        acyclicity_penalty=_path(tuned.acyclicity, max_rounds, scale, tuned.bend),
-        sparsity=_path(tuned.sparsity, max_rounds, scale * noise),
+        consensus_penalty=_path(tuned.consensus, rounds, scale * thinness / num_clients),
+        acyclicity_penalty=_path(tuned.acyclicity, rounds, scale, tuned.bend),
+        sparsity=_path(tuned.sparsity, rounds, scale * noise),
         relaxation=tuned.relaxation,
         max_iterations=16,
         tolerance=1e-5,
@@ -235,13 +250,13 @@ def _path(
     return tuple(values.tolist())
 
 
-def _interpolated(rounds: int) -> _Tuned:
+def _interpolated(rounds: int) -> Tuning:
     """Interpolate the logarithms of the tuned numbers linearly in the logarithm of the rounds."""
-    known = sorted(_TUNED)
-    table = np.log([np.hstack(_TUNED[r]) for r in known])
+    known = sorted(TUNED)
+    table = np.log([np.hstack(TUNED[r]) for r in known])
     values = [float(np.exp(np.interp(np.log(rounds), np.log(known), c))) for c in table.T]
     c_first, c_last, a_first, a_last, s_first, s_last, *rest = values
-    return _Tuned((c_first, c_last), (a_first, a_last), (s_first, s_last), *rest)
+    return Tuning((c_first, c_last), (a_first, a_last), (s_first, s_last), *rest)
 
 
 def _check_rounds(max_rounds: int, at_least: int) -> None:

@@ -75,8 +75,6 @@ def read_delimited(path: Path, separator: str) -> pd.DataFrame:
             f"{path} is not a table that can be read: {str(error).strip()}; "
             "every row needs one field for each name in the header"
         ) from error
-    except pd.errors.EmptyDataError as error:
-        raise DataError(_empty(path)) from error
     frame.columns = pd.Index(header)
     return frame
 
@@ -95,16 +93,14 @@ def _text(path: Path) -> Iterator[TextIO]:
             yield handle
 
 
-def _empty(path: Path) -> str:
-    return f"{path} is empty: a table needs a header line with the names of the variables"
-
-
 def _header(path: Path, separator: str) -> list[str]:
     with _text(path) as handle:
         rows = csv.reader(handle, delimiter=separator)
         first = next((row for row in rows if not _is_blank(row)), None)
     if first is None:
-        raise DataError(_empty(path))
+        raise DataError(
+            f"{path} is empty: a table needs a header line with the names of the variables"
+        )
     header = [name.strip() for name in first]
     for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
         if len(header) == 1 and other != separator and other in header[0]:

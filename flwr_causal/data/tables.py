@@ -47,7 +47,8 @@ def read_table(
     ----------
     source : str, Path, numpy array or DataFrame
         A path: ``.csv``, ``.tsv`` (both also with ``.gz``), ``.parquet`` / ``.pq``, or ``.npz``
-        with an array ``X`` (or one two-dimensional array only) and optionally ``names``.
+        with an array ``X`` (or else one array of two dimensions and none of more) and optionally
+        ``names``.
         Delimited files need a header line; blanks around the names in it are dropped.
         An array has shape (n, d) and its variables are called ``x0``, ``x1``, ...
         A DataFrame is copied shallowly; its index is dropped.
@@ -171,11 +172,13 @@ def _read_npz(path: Path) -> pd.DataFrame:
         chosen = "X"
     else:
         tables = [key for key, array in arrays.items() if array.ndim == 2]
-        if len(tables) != 1:
-            found = f"several two-dimensional arrays ({', '.join(tables)})" if tables else "none"
+        # Beside a stack of tables, a lone matrix is more likely a graph than the samples.
+        stacks = [key for key, array in arrays.items() if array.ndim > 2]
+        if len(tables) != 1 or stacks:
+            found = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
             raise DataError(
-                f"{path} should hold one two-dimensional array and has {found}: "
-                "call the table of samples X"
+                f"{path} holds {found or 'nothing'}, and which of these is the table of samples is "
+                "not clear: save it as a two-dimensional array called X"
             )
         chosen = tables[0]
     return _from_array(arrays[chosen], names, f"array {chosen!r} of {path}")

@@ -288,23 +288,25 @@ class CausalStrategy(FedAvg, Generic[StateT]):
             **self.instructions(state),
         }
         own = self.requests(state, parties)
-        contents = (
-            [(arrays, plain)] * len(parties)
-            if own is None
-            else [
-                (wire.pack_arrays(request.arrays, self.precision), {**plain, **request.config})
+        if own is None:
+            # One content for all: building it anew for each would cost more than the round.
+            contents = [wire.instruction(arrays, plain)] * len(parties)
+        else:
+            contents = [
+                wire.instruction(
+                    wire.pack_arrays(request.arrays, self.precision), {**plain, **request.config}
+                )
                 for request in own
             ]
-        )
         return [
             Message(
-                content=wire.instruction(record, values, federation.first_contact(party)),
+                content=federation.introduce(party, content),
                 dst_node_id=party.node_id,
                 message_type=MessageType.TRAIN,
                 ttl=self.round_timeout,
                 group_id=str(server_round),
             )
-            for party, (record, values) in zip(parties, contents, strict=True)
+            for party, content in zip(parties, contents, strict=True)
         ]
 
     def configure_evaluate(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from logging import WARNING
 from typing import TYPE_CHECKING
 
-from flwr.app import Message
+from flwr.app import ArrayRecord, Message
 from flwr.supercore import log
 
 from flwr_causal import wire
@@ -116,9 +116,14 @@ class Federation:
         chosen = random.Random(f"{seed}-{server_round}").sample(range(len(able)), size)
         return [able[index] for index in sorted(chosen)]
 
-    def first_contact(self, party: Party) -> dict[str, wire.Value]:
-        """Return the setup for a party that has not had it yet, nothing for the others."""
-        return {} if party.node_id in self._informed else self.setup.to_config()
+    def introduce(self, party: Party, content: RecordDict) -> RecordDict:
+        """Return the content with the setup, for a party that has not had it yet."""
+        return content if party.node_id in self._informed else self._with_setup(content)
+
+    def _with_setup(self, content: RecordDict) -> RecordDict:
+        arrays = content.get(wire.ARRAYS)
+        record = arrays if isinstance(arrays, ArrayRecord) else None
+        return wire.instruction(record, {**wire.config_of(content), **self.setup.to_config()})
 
     def exchange(
         self,
@@ -189,9 +194,8 @@ class Federation:
         server_round: int,
         timeout: float,
     ) -> Message:
-        arrays = content.array_records.get(wire.ARRAYS)
         return Message(
-            content=wire.instruction(arrays, wire.config_of(content), self.setup.to_config()),
+            content=self._with_setup(content),
             dst_node_id=node_id,
             message_type=message_type,
             ttl=timeout,

@@ -245,9 +245,7 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         if self.sparsity == "bic":
             return int(np.argmin([score_graph_bic(folds[0], g.adjacency) for g in graphs]))
         train, validation = folds
-        errors = [
-            held_out_error(train, validation, g.adjacency) for g in graphs[: len(CANDIDATES)]
-        ]
+        errors = [held_out_error(train, validation, g.adjacency) for g in graphs[: len(CANDIDATES)]]
         return len(CANDIDATES) + int(np.argmin(errors))
 
     def _all_moments(self, state: AdmmRun) -> Moments:

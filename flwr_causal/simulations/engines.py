@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import pickle
 import tempfile
@@ -117,7 +118,10 @@ def _strategy(
                 f"The strategy is ready; give {', '.join(sorted(options))} to "
                 f"{type(method).__name__}(...) instead."
             )
-        return method
+        strategy = copy.copy(method)
+        # All parties are here, however few: there is nothing to wait for.
+        strategy.min_available_nodes = num_parties
+        return strategy
     if not isinstance(method, str):
         raise ConfigError(
             f"method is {method!r}; it must be a method id ({', '.join(sorted(methods.METHODS))}) "

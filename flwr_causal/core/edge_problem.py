@@ -176,22 +176,26 @@ class EdgeProblem:
         m = len(self.rows)
         if m == 0:
             return np.zeros(0)
-        penalty = loss_weight * self.sparsity
+        # in units of the causes' deviations the loss has a unit diagonal, which L-BFGS needs
+        deviations = np.sqrt(np.diagonal(self.second))[self.rows]
+        units = 1.0 / np.where(deviations > 0, deviations, 1.0)
+        penalty = loss_weight * self.sparsity * units
 
         def objective(parts: FloatArray) -> tuple[float, FloatArray]:
-            values = parts[:m] - parts[m:]
+            values = (parts[:m] - parts[m:]) * units
             h, h_gradient = self.acyclicity(values, measure)
             if h_gradient is None or not np.isfinite(h):
                 return INFEASIBLE, np.zeros(2 * m)
             cost, slope = barrier(h)
             loss, gradient = self.loss(values)
-            smooth = loss_weight * gradient + slope * h_gradient
+            smooth = (loss_weight * gradient + slope * h_gradient) * units
             value = loss_weight * loss + cost + float(penalty @ (parts[:m] + parts[m:]))
             return value, np.concatenate([smooth + penalty, penalty - smooth])
 
+        scaled_start = start / units
         solution = minimize(
             objective,
-            np.concatenate([np.maximum(start, 0.0), np.maximum(-start, 0.0)]),
+            np.concatenate([np.maximum(scaled_start, 0.0), np.maximum(-scaled_start, 0.0)]),
             jac=True,
             method="L-BFGS-B",
             bounds=Bounds(np.zeros(2 * m), np.full(2 * m, np.inf)),
@@ -202,4 +206,4 @@ class EdgeProblem:
                 "gtol": gradient_tolerance,
             },
         )
-        return np.asarray(solution.x[:m] - solution.x[m:], dtype=np.float64)
+        return np.asarray((solution.x[:m] - solution.x[m:]) * units, dtype=np.float64)

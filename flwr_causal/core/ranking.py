@@ -8,7 +8,7 @@ Reisach, Seiler & Weichwald (2021). Beware of the simulated DAG! NeurIPS.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -70,7 +70,9 @@ def auprc(scores: GraphLike, truth: GraphLike) -> float:
     return float(np.mean(true_among_them / at_least_as_high))
 
 
-def _ranks(values: NDArray[np.float64], method: str = "average") -> NDArray[np.float64]:
+def _ranks(
+    values: NDArray[np.float64], method: Literal["average", "max"] = "average"
+) -> NDArray[np.float64]:
     """Rank values from 1 up by scipy, whose statistics take a second to import."""
     from scipy import stats
 

@@ -11,6 +11,7 @@ from flwr_causal.core.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear import LinearModel, fit
 from flwr_causal.core.metrics import varsortability
 from flwr_causal.core.moments import Moments
+from flwr_causal.core.schedules import data_scale
 from flwr_causal.data.checks import Agreement, pool
 from flwr_causal.strategies.base import CausalStrategy, StateT, require
 
@@ -89,14 +90,8 @@ class LinearStrategy(CausalStrategy[StateT]):
         return np.sqrt(agreement.variance) if self.standardize else ones
 
     def noise_scale(self, agreement: Agreement) -> float:
-        """Return the unit of the squared loss: the harmonic mean of the columns' variances.
-
-        Penalties and sparsity are multiplied by it, so that data in other units give the same
-        graph. The harmonic mean stays near the variance of the noise where effects accumulate down
-        the graph and a plain mean would grow with them. It is 1 for standardised columns.
-        """
-        variance = agreement.variance / self.scale(agreement) ** 2
-        return float(1.0 / np.mean(1.0 / variance))
+        """Return the unit of the squared loss in which penalties and sparsity are measured."""
+        return data_scale(agreement.variance / self.scale(agreement) ** 2)
 
     def fitted_system(
         self, agreement: Agreement, moments: Moments, adjacency: NDArray[np.bool_]

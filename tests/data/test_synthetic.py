@@ -77,9 +77,9 @@ def test_coefficients_and_noise_are_in_their_bounds():
     assert (system.weights > 0).sum() == pytest.approx(100, abs=25)
     assert not np.signbit(system.weights[~adjacency]).any()
     np.testing.assert_array_equal(system.noise_scale, 1.0)
-    unequal = linear_system(
-        adjacency, 1, low=1.0, high=1.0, noise_scale=(0.5, 3.0), names=range(30)
-    )
+    names = [f"v{j}" for j in range(30)]
+    unequal = linear_system(adjacency, 1, low=1.0, high=1.0, noise_scale=(0.5, 3.0), names=names)
+    assert unequal.names == tuple(names)
     assert set(np.abs(unequal.weights[adjacency])) == {1.0}
     assert unequal.noise_scale.min() < 1.0
     assert unequal.noise_scale.max() > 2.0

@@ -1,0 +1,38 @@
+"""Fixtures of the tests of the protocol."""
+
+import logging
+
+import pytest
+from federations import make_federation
+
+from flwr_causal.compat import FLOWER_LOGGER
+from flwr_causal.simulations import simulate
+
+
+@pytest.fixture(scope="session")
+def federation():
+    """Three parties with 80 rows each of one system of five variables."""
+    return make_federation()
+
+
+@pytest.fixture(scope="session")
+def admm_run(federation):
+    """A finished run of NOTEARS-ADMM over it; read only."""
+    return simulate("notears-admm", federation.tables, max_rounds=20, truth=federation.truth)
+
+
+@pytest.fixture(scope="session")
+def moments_run(federation):
+    """A finished run of the moments method over it; read only."""
+    return simulate("moments", federation.tables, truth=federation.truth)
+
+
+@pytest.fixture
+def flower_log(caplog):
+    """What is said through Flower's logger, which does not hand its records on."""
+    FLOWER_LOGGER.addHandler(caplog.handler)
+    level = FLOWER_LOGGER.level
+    FLOWER_LOGGER.setLevel(logging.INFO)
+    yield caplog
+    FLOWER_LOGGER.setLevel(level)
+    FLOWER_LOGGER.removeHandler(caplog.handler)

@@ -1,0 +1,152 @@
+"""What the tests of the protocol share: small federations, and grids that watch or disturb them."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from flwr.app import Message
+
+from flwr_causal import wire
+from flwr_causal.clients import Source, client_app
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.data.checks import Policy
+from flwr_causal.data.synthetic import federated_linear
+from flwr_causal.methods import CLIENTS
+from flwr_causal.setup_message import Setup
+from flwr_causal.simulations import LocalGrid
+
+VARSORTABLE = "Varsortability"
+
+
+class Federation(NamedTuple):
+    """Tables of the parties and the weights that made them."""
+
+    tables: list[pd.DataFrame]
+    weights: np.ndarray
+
+    @property
+    def truth(self) -> CausalGraph:
+        return CausalGraph.from_array(self.weights, list(self.tables[0].columns))
+
+    @property
+    def pooled(self) -> np.ndarray:
+        return np.concatenate([table.to_numpy() for table in self.tables])
+
+
+def make_federation(d=5, n=240, parties=3, seed=0, **options) -> Federation:
+    """A system whose graph is found without error by both methods (for the seeds used here)."""
+    return Federation(*federated_linear(d, n, parties, seed=seed, **options))
+
+
+def app_of(tables, clients=CLIENTS):
+    """The ClientApp of tables in memory; node by node, by ``partition-id``."""
+
+    def source(context):
+        index = int(context.node_config["partition-id"])
+        return Source(f"party {index}", lambda: tables[index])
+
+    return client_app(clients, source)
+
+
+class SpyGrid(LocalGrid):
+    """Keeps every message that was sent and every reply that came."""
+
+    def __init__(self, app, num_nodes, **options) -> None:
+        super().__init__(app, num_nodes, **options)
+        self.sent: list[Message] = []
+        self.replies: list[Message] = []
+
+    def push_messages(self, messages):
+        messages = list(messages)
+        self.sent += messages
+        return super().push_messages(messages)
+
+    def pull_messages(self, message_ids):
+        replies = super().pull_messages(message_ids)
+        self.replies += replies
+        return replies
+
+    def of_phase(self, phase: str) -> list[Message]:
+        """The sent messages of a phase."""
+        return [m for m in self.sent if wire.config_of(m.content).get("phase") == phase]
+
+    @property
+    def training_messages(self) -> list[Message]:
+        return [m for m in self.sent if m.metadata.message_type == "train"]
+
+
+class ShufflingGrid(LocalGrid):
+    """Returns the replies in another order each time, as networks do."""
+
+    def __init__(self, app, num_nodes, seed=0) -> None:
+        super().__init__(app, num_nodes)
+        self._rng = np.random.default_rng(seed)
+
+    def get_node_ids(self):
+        return [int(i) for i in self._rng.permutation(super().get_node_ids())]
+
+    def pull_messages(self, message_ids):
+        replies = super().pull_messages(message_ids)
+        return [replies[i] for i in self._rng.permutation(len(replies))]
+
+
+def spy(tables, clients=CLIENTS, **options) -> SpyGrid:
+    """A watched grid over tables."""
+    return SpyGrid(app_of(tables, clients), len(tables), **options)
+
+
+def disturbed(tables, fault, clients=CLIENTS) -> SpyGrid:
+    """A watched grid whose nodes call ``fault(partition, config, context)`` before they work."""
+    app = app_of(tables, clients)
+
+    def faulty(message, context):
+        if message.metadata.message_type == "train":
+            fault(context.node_config["partition-id"], wire.config_of(message.content), context)
+        return app(message, context)
+
+    return SpyGrid(faulty, len(tables))
+
+
+def raising(party: int, rounds, attempts: int = 1):
+    """A fault: the party raises in the given rounds, so many times in each."""
+    seen: dict[int, int] = {}
+
+    def fault(partition: int, config: dict[str, Any], context: Any) -> None:
+        round_ = config["round"]
+        if partition == party and round_ in rounds and seen.get(round_, 0) < attempts:
+            seen[round_] = seen.get(round_, 0) + 1
+            raise RuntimeError(f"party {party} tripped over round {round_}")
+
+    return fault
+
+
+def adjacency_of(graph: CausalGraph, names) -> np.ndarray:
+    """The adjacency with rows and columns in the given order of names."""
+    order = [graph.names.index(name) for name in names]
+    return graph.adjacency[np.ix_(order, order)]
+
+
+def ask(grid, node_id, arrays, message_type="train", *, setup=None, **config) -> Message:
+    """Send one node one message, as a strategy would, and return the reply."""
+    values = {"phase": "train", "method": "notears-admm", **config}
+    if setup is not None:
+        values |= setup.to_config()
+    content = wire.instruction(wire.pack_arrays(arrays), values)
+    message = Message(content, dst_node_id=node_id, message_type=message_type, ttl=60.0)
+    (reply,) = grid.send_and_receive([message])
+    return reply
+
+
+def setup_for(tables, **changes) -> Setup:
+    """The agreement of the linear methods over tables, with their default options."""
+    pooled = np.concatenate([table.to_numpy() for table in tables])
+    values = {
+        "names": tuple(tables[0].columns),
+        "num_rows": len(pooled),
+        "num_clients": len(tables),
+        "mean": pooled.mean(axis=0),
+        "variance": pooled.var(axis=0),
+        "policy": Policy(),
+        "options": {"center": "global", "standardize": False, "held-out": False, "seed": 0},
+    }
+    return Setup(**{**values, **changes})

@@ -1,0 +1,48 @@
+"""What the parties agreed on survives its way as plain values."""
+
+from dataclasses import fields
+
+import numpy as np
+from flwr.app import ConfigRecord
+
+from flwr_causal.data.checks import Policy
+from flwr_causal.setup_message import PREFIX, Setup
+
+
+def make_setup(**changes):
+    values = {
+        "names": ("x10", "x2", "ä"),
+        "num_rows": 70,
+        "num_clients": 4,
+        "mean": np.array([1 / 3, -1e300, 5e-324]),
+        "variance": np.array([0.1, 2.0, 1e-12]),
+        "policy": Policy(missing_values="drop", constant_columns="drop", min_rows=3),
+        "precision": "float32",
+        "options": {"standardize": True, "center": "party", "seed": 3, "rate": 0.1},
+    }
+    return Setup(**{**values, **changes})
+
+
+def same(one, two):
+    return all(np.array_equal(getattr(one, f.name), getattr(two, f.name)) for f in fields(Setup))
+
+
+def test_round_trip_through_flowers_record():
+    setup = make_setup()
+    record = ConfigRecord({"round": 1, "phase": "train", **setup.to_config()})
+    received = Setup.from_config(record)
+    assert same(received, setup)
+    assert received.names == setup.names
+    assert type(received.options["standardize"]) is bool
+    assert received.mean.dtype == np.float64
+
+
+def test_every_key_can_be_told_from_the_rounds_own():
+    assert all(key.startswith(PREFIX) for key in make_setup().to_config())
+
+
+def test_without_sums_and_options():
+    setup = make_setup(mean=np.zeros(0), variance=np.zeros(0), options={})
+    received = Setup.from_config(ConfigRecord(setup.to_config()))
+    assert same(received, setup)
+    assert received.mean.shape == (0,)

@@ -42,6 +42,9 @@ class Setup:
         How floating-point arrays travel, "float64" or "float32".
     options : mapping of str to scalar
         The method's own options that its clients need.
+    exchange : str
+        Tells this schema exchange from others over the same nodes: a ServerApp may run several
+        methods one after the other, and what a client kept for an earlier one is void then.
     """
 
     names: tuple[str, ...]
@@ -52,6 +55,7 @@ class Setup:
     policy: Policy
     precision: str = "float64"
     options: Mapping[str, Scalar] = field(default_factory=dict)
+    exchange: str = ""
 
     def to_config(self) -> dict[str, Value]:
         """Return the setup as plain values whose keys start with ``setup-``."""
@@ -62,6 +66,7 @@ class Setup:
             f"{PREFIX}mean": self.mean.tolist(),
             f"{PREFIX}variance": self.variance.tolist(),
             f"{PREFIX}precision": self.precision,
+            f"{PREFIX}exchange": self.exchange,
             **{_POLICY + name: value for name, value in self.policy.to_dict().items()},
             **{_OPTION + name: value for name, value in self.options.items()},
         }
@@ -85,5 +90,6 @@ class Setup:
             variance=np.array(config[f"{PREFIX}variance"], dtype=np.float64),
             policy=Policy.from_dict(part(_POLICY)),
             precision=config[f"{PREFIX}precision"],
+            exchange=config[f"{PREFIX}exchange"],
             options=part(_OPTION),
         )

@@ -80,13 +80,14 @@ def _open(
 ) -> tuple[CausalClient, dict[str, Any]]:
     """Build the client of this message with the agreement from the message or from its state."""
     config: dict[str, Any] = wire.config_of(message.content)
+    record = context.state.get(SETUP)
+    setup = Setup.from_config(record) if isinstance(record, ConfigRecord) else None
     if f"{PREFIX}names" in config:
-        # A new agreement replaces the one in the state, which may come from a lost attempt.
-        context.state.pop(SETUP, None)
-        setup: Setup | None = Setup.from_config(config)
-    else:
-        known = context.state.get(SETUP)
-        setup = Setup.from_config(known) if isinstance(known, ConfigRecord) else None
+        sent = Setup.from_config(config)
+        if setup is not None and sent.exchange != setup.exchange:
+            # Another run over the same nodes: what was remembered belongs to the one before.
+            context.state.clear()
+        setup = sent
     client = _client_type(clients, config)(source(context), context, setup)
     return client, {key: value for key, value in config.items() if not key.startswith(PREFIX)}
 

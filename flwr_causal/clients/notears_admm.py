@@ -79,7 +79,7 @@ class NotearsADMMClient(LinearClient):
 
     def _problems(self) -> list[admm.LocalProblem]:
         """Return the local problem of all rows, before it that without the held-out ones."""
-        return cached(self.context, "problems", self._decompose)
+        return cached(self.context, f"problems {self.setup.exchange}", self._decompose)
 
     def _decompose(self) -> list[admm.LocalProblem]:
         design, setup = self.design(), self.setup

@@ -75,7 +75,7 @@ def simulate(
     client : type, optional
         The client of a strategy that is not in the table of methods.
     progress : bool, default False
-        Show a progress bar and Flower's log.
+        Show a progress bar.
     **options
         The method's options; see its strategy.
 
@@ -99,7 +99,7 @@ def simulate(
     strategy = _strategy(method, seed, len(parties), options)
     client_type = client or methods.find(strategy.method).client
     job = _Job(strategy, truth, len(parties), progress)
-    with _logging(progress):
+    with _only_warnings():
         if engine == "local":
             tables = _InMemory(tuple(parties))
             app = client_app(client_type, tables)
@@ -214,11 +214,10 @@ def _unpickled(path: str) -> pd.DataFrame:
 
 
 @contextmanager
-def _logging(shown: bool) -> Iterator[None]:
-    """Let Flower's log through, or only its warnings."""
+def _only_warnings() -> Iterator[None]:
+    """Silence what Flower logs of every round; warnings come through."""
     before = FLOWER_LOGGER.level
-    if not shown:
-        FLOWER_LOGGER.setLevel(logging.ERROR)
+    FLOWER_LOGGER.setLevel(logging.WARNING)
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import replace
 from logging import INFO, WARNING
@@ -97,6 +98,7 @@ def exchange_schema(
         policy=method.policy,
         precision=method.precision,
         options=method.client_options,
+        exchange=secrets.token_hex(8),
     )
     log(
         INFO,

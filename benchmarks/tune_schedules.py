@@ -35,7 +35,7 @@ CASES = {
     (10, 256, 16): 4.0,
 }
 # Standard deviations of a trial's coordinates (see `coordinates`).
-SPREAD = np.array([0.3, 0.4, 0.8, 1.0, 0.5, 0.12, 0.2, 0.3, 0.15])
+SPREAD = np.array([0.3, 0.4, 0.8, 1.0, 0.5, 0.12, 0.2, 0.3])
 MAX_RELAXATION = 1.9
 
 
@@ -108,7 +108,7 @@ def coordinates(tuning):
     """Map a tuning to unconstrained coordinates: logarithms, logit of the relaxation."""
     logs = np.log(np.hstack([*tuning[:3], tuning.bend]))
     logit = np.log(tuning.relaxation / (MAX_RELAXATION - tuning.relaxation))
-    return np.array([*logs, logit, tuning.thin])
+    return np.array([*logs, logit])
 
 
 def from_coordinates(x):
@@ -116,10 +116,10 @@ def from_coordinates(x):
     pairs = np.exp(x[:6]).reshape(3, 2)
     relaxation = MAX_RELAXATION / (1 + np.exp(-x[7]))
     ends = [(float(first), float(last)) for first, last in pairs]
-    return Tuning(*ends, float(np.exp(x[6])), float(relaxation), max(0.0, float(x[8])))
+    return Tuning(*ends, float(np.exp(x[6])), float(relaxation))
 
 
-def search(start, rounds, minutes, seeds, seed=0, trials=9, parents=3):
+def search(start, rounds, minutes, seeds, seed=0, trials=8, parents=3):
     """Evolve a tuning; returns the last centre."""
     rng = np.random.default_rng(seed)
     centre, spread = coordinates(start), 1.0
@@ -127,9 +127,8 @@ def search(start, rounds, minutes, seeds, seed=0, trials=9, parents=3):
     clock = time.monotonic()
     generation = 0
     while time.monotonic() - clock < 60 * minutes:
-        draws = [centre]
-        draws += [centre + spread * SPREAD * rng.standard_normal(len(centre)) for _ in range(8)]
-        draws = draws[:trials] + ([best] if best is not None else [])
+        steps = spread * SPREAD * rng.standard_normal((trials, len(centre)))
+        draws = [centre, *(centre + steps)] + ([] if best is None else [best])
         results = []
         for x in draws:
             limit = (

@@ -1,11 +1,8 @@
 """Fixtures of the tests of the protocol."""
 
-import logging
-
 import pytest
 from federations import make_federation
 
-from flwr_causal.compat import FLOWER_LOGGER
 from flwr_causal.simulations import simulate
 
 
@@ -25,14 +22,3 @@ def admm_run(federation):
 def moments_run(federation):
     """A finished run of the moments method over it; read only."""
     return simulate("moments", federation.tables, truth=federation.truth)
-
-
-@pytest.fixture
-def flower_log(caplog):
-    """What is said through Flower's logger, which does not hand its records on."""
-    FLOWER_LOGGER.addHandler(caplog.handler)
-    level = FLOWER_LOGGER.level
-    FLOWER_LOGGER.setLevel(logging.INFO)
-    yield caplog
-    FLOWER_LOGGER.setLevel(level)
-    FLOWER_LOGGER.removeHandler(caplog.handler)

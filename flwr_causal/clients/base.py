@@ -163,7 +163,7 @@ class CausalClient(NumPyClient):
     def commit(self) -> None:
         """Store the setup and what :meth:`remember` collected. Called by the bridge, last."""
         state = self.context.state
-        if self._setup is not None:
+        if self._setup is not None and SETUP not in state:
             state[SETUP] = ConfigRecord(self._setup.to_config())
         if self._next_memory is not None:
             memory = self._next_memory

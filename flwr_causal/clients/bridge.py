@@ -87,6 +87,8 @@ def _open(
         if setup is not None and sent.exchange != setup.exchange:
             # Another run over the same nodes: what was remembered belongs to the one before.
             context.state.clear()
+        # A new agreement replaces the one in the state, which may come from a lost attempt.
+        context.state.pop(SETUP, None)
         setup = sent
     client = _client_type(clients, config)(source(context), context, setup)
     return client, {key: value for key, value in config.items() if not key.startswith(PREFIX)}

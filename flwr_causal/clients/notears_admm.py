@@ -22,7 +22,8 @@ class NotearsADMMClient(LinearClient):
     **What leaves the party**
 
     - ``weights`` in every round: Z_k = B_k + beta_k / rho_2 (eqs. 7 and 10; B_k over-relaxed by the
-      fast schedule), d x d, to be averaged with weight 1. The first one determines the party's second moments.
+      fast schedule), d x d, to be averaged with weight 1. The first one determines the party's
+      second moments.
     - ``moments`` in the last exchange, if the strategy refits: X_k^T X_k / n_k among each variable
       and its parents in the final graph and zero elsewhere, d x d, with the weight n_k.
 

@@ -240,8 +240,8 @@ def finished(
     info: Info,
     problem: ServerProblem,
     *,
-    h_tolerance: float = 1e-6,
-    consensus_tolerance: float = 1e-2,
+    h_tolerance: float = 1e-5,
+    consensus_tolerance: float = 3e-2,
 ) -> str | None:
     """Say why the run should end after this round, or None.
 
@@ -252,7 +252,7 @@ def finished(
     problem
         The run's fixed settings.
     h_tolerance
-        h must be at most this for an early end.
+        h must be at most this times d for an early end.
     consensus_tolerance
         ``||mean_k B_k - W||_F`` must be at most this times ``max(1, ||W||_F)`` for an early end.
     """
@@ -263,7 +263,7 @@ def finished(
     if (
         patience
         and state.stable_rounds >= patience
-        and info.h <= h_tolerance
+        and info.h <= h_tolerance * problem.num_variables
         and info.consensus <= consensus_tolerance * norm
     ):
         return (

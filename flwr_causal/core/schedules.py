@@ -146,15 +146,14 @@ class Tuning(NamedTuple):
     sparsity: tuple[float, float]  # lambda_1 in units of sqrt(log d / n)
     bend: float  # the growth of log rho_1 over the rounds follows this power; 1 is geometric
     relaxation: float
-    thin: float  # K rho_2 grows with this power of d K / n where parties have fewer rows than d
 
 
 # Found by benchmarks/tune_schedules.py; keys are numbers of rounds.
 TUNED = {
-    5: Tuning((0.36, 0.36), (8.3, 310.0), (0.035, 0.185), 0.73, 1.68, 0.08),
-    9: Tuning((0.434, 0.416), (6.8, 964.0), (0.059, 0.192), 0.74, 1.73, 0.02),
-    19: Tuning((0.501, 0.438), (0.436, 5.79e4), (0.113, 0.158), 0.757, 1.46, 0.088),
-    39: Tuning((0.896, 0.424), (1.75e-3, 4.99e8), (0.085, 0.276), 1.43, 1.36, 0.228),
+    5: Tuning((0.36, 0.36), (8.3, 310.0), (0.035, 0.185), 0.73, 1.68),
+    9: Tuning((0.434, 0.416), (6.8, 964.0), (0.059, 0.192), 0.74, 1.73),
+    19: Tuning((0.51, 0.45), (0.436, 5.79e4), (0.113, 0.19), 0.757, 1.46),
+    39: Tuning((1.03, 0.49), (1.75e-3, 4.99e8), (0.085, 0.276), 1.43, 1.36),
 }
 
 
@@ -227,17 +226,17 @@ def tuned_schedule(
         raise ConfigError("num_clients, num_rows and num_variables must be at least 1")
     if not (np.isfinite(scale) and scale > 0):
         raise ConfigError(f"scale must be the positive variance of the data, not {scale}")
-    thinness = max(1.0, num_variables * num_clients / num_rows) ** tuned.thin
     noise = np.sqrt(np.log(max(num_variables, 2)) / num_rows)
     return Schedule(
-        consensus_penalty=_path(tuned.consensus, rounds, scale * thinness / num_clients),
+        consensus_penalty=_path(tuned.consensus, rounds, scale / num_clients),
         acyclicity_penalty=_path(tuned.acyclicity, rounds, scale, tuned.bend),
         sparsity=_path(tuned.sparsity, rounds, scale * noise),
         relaxation=tuned.relaxation,
         max_iterations=16,
         tolerance=1e-5,
         resolution=2.0**-24,
-        patience=10,
+        # a graph may pause on the way: wait longer where there is more time
+        patience=max(8, rounds // 5),
     )
 
 

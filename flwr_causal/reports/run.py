@@ -143,7 +143,8 @@ class Run:
         graph = CausalGraph.load(graph_file) if graph_file.is_file() else None
         scores = None
         if scores_file.is_file():
-            table = pd.read_csv(scores_file, index_col=0, float_precision="round_trip")
+            # As text first: Python then reads the digits, which is exact whatever the pandas.
+            table = pd.read_csv(scores_file, index_col=0, dtype=str, keep_default_na=False)
             scores = table.to_numpy(dtype=np.float64)
         return cls(graph=graph, history=history, model=model, scores=scores, **content)
 

@@ -12,6 +12,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr_causal import wire
 from flwr_causal.data.checks import Agreement, Policy, TableReport, agree
 from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.strategies.options import check_options, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,25 +25,10 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graph import CausalGraph
     from flwr_causal.strategies.federation import Federation, Party
-    from flwr_causal.wire import Arrays, Number, Scalar
+    from flwr_causal.wire import Arrays, Scalar
 
 StateT = TypeVar("StateT")
 OnProblem = Literal["fail", "drop"]
-
-
-class Reply(NamedTuple):
-    """What one party sent in a round.
-
-    Parameters
-    ----------
-    party : Party
-    arrays : dict of str to ndarray
-    numbers : dict of str to number
-    """
-
-    party: Party
-    arrays: Arrays
-    numbers: dict[str, Number]
 
 
 class Request(NamedTuple):
@@ -80,8 +66,8 @@ class CausalStrategy(FedAvg, Generic[StateT]):
     min_available_nodes : int, default 2
         How many nodes must be connected before the schema exchange begins.
     quorum : float, default 0.5
-        The share of the invited parties that must reply in a round; with fewer the run ends with an
-        error, and what was done so far is kept.
+        The share of the parties (of those sampled for a round) that must reply; with fewer the run
+        ends with an error, and what was done so far is kept.
     round_timeout : float, default 3600.0
         Seconds to wait for the replies of a round.
     precision : {"float64", "float32"}, default "float64"
@@ -116,8 +102,6 @@ class CausalStrategy(FedAvg, Generic[StateT]):
     state: StateT | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        from flwr_causal.strategies.options import check_options
-
         check_options(self)
         self.validate()
         super().__init__(
@@ -281,8 +265,8 @@ class CausalStrategy(FedAvg, Generic[StateT]):
             return []
         parties = federation.sample(server_round, self.fraction_train, self.seed)
         plain: dict[str, wire.Value] = {
-            "phase": "train",
             **dict(config),
+            "phase": "train",
             "method": self.method,
             "round": server_round,
             **self.instructions(state),
@@ -369,62 +353,3 @@ class CausalStrategy(FedAvg, Generic[StateT]):
             self.round_timeout = timeout
         self.validate()
         return start(self, grid, train_config=train_config, evaluate_fn=evaluate_fn)
-
-
-@dataclass(kw_only=True, eq=False)
-class ExchangeStrategy(CausalStrategy[StateT]):
-    """Base of the methods that do not average: graphs, counts, circuits.
-
-    Instead of :meth:`broadcast` and :meth:`server_step` a subclass implements :meth:`requests`
-    (what each party is sent), :meth:`fold` (one reply into the state, as they come in the parties'
-    order) and :meth:`close_round`.
-    """
-
-    def broadcast(self, state: StateT) -> Arrays:
-        """Return nothing: :meth:`requests` says what each party is sent."""
-        return {}
-
-    @abstractmethod
-    def requests(self, state: StateT, parties: Sequence[Party]) -> list[Request]:
-        """Return what each of the parties is sent."""
-
-    @abstractmethod
-    def fold(self, state: StateT, reply: Reply) -> StateT:
-        """Return the state with one party's reply taken in."""
-
-    @abstractmethod
-    def close_round(self, state: StateT) -> tuple[StateT, dict[str, Any]]:
-        """Return the state after the round's last reply, and diagnostics for the history."""
-
-    def server_step(
-        self, state: StateT, mean: Arrays, replies: int
-    ) -> tuple[StateT, dict[str, Any]]:
-        """Refuse: there is no mean."""
-        raise FederationError(f"{type(self).__name__} does not average.")
-
-    def absorb(
-        self, strategy: Any, server_round: int, messages: Sequence[Message]
-    ) -> tuple[StateT, dict[str, Any]]:
-        """Fold the replies into the state, one after the other."""
-        if strategy is not self:
-            raise ConfigError(
-                f"{type(strategy).__name__} adds noise to a mean, but {type(self).__name__} "
-                "exchanges other things than arrays to be averaged. Run it without the wrapper."
-            )
-        if self.federation is None:
-            raise FederationError(f"{type(self).__name__} has not been started.")
-        state = self._running
-        for message in messages:
-            party = self.federation.party(message.metadata.src_node_id)
-            content = message.content
-            state = self.fold(
-                state, Reply(party, wire.arrays_of(content), wire.numbers_of(content))
-            )
-        closed: tuple[StateT, dict[str, Any]] = self.close_round(state)
-        return closed
-
-
-def require(holds: bool, name: str, value: object, allowed: str) -> None:
-    """Raise a ConfigError that names the option, its value and what is allowed."""
-    if not holds:
-        raise ConfigError(f"The option '{name}' is {value!r}; it must be {allowed}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, field
 from logging import WARNING
@@ -116,6 +117,10 @@ class Federation:
         chosen = random.Random(f"{seed}-{server_round}").sample(range(len(able)), size)
         return [able[index] for index in sorted(chosen)]
 
+    def needed(self, fraction: float, quorum: float) -> int:
+        """Return how many parties must reply in a round, of all that agreed at the start."""
+        return max(1, math.ceil(quorum * max(1, round(fraction * len(self.parties)))))
+
     def introduce(self, party: Party, content: RecordDict) -> RecordDict:
         """Return the content with the setup, for a party that has not had it yet."""
         return content if party.node_id in self._informed else self._with_setup(content)
@@ -132,7 +137,7 @@ class Federation:
         *,
         server_round: int,
         timeout: float,
-        quorum: float,
+        needed: int,
     ) -> Exchange:
         """Send the messages of a round, ask failing parties once more, and sort the replies.
 
@@ -142,7 +147,7 @@ class Federation:
         Raises
         ------
         FederationError
-            If fewer than ``quorum`` of the invited parties replied.
+            If fewer than ``needed`` parties replied.
         """
         sent = list(messages)
         result = Exchange(bytes_sent=sum(wire.num_bytes(m.content) for m in sent))
@@ -161,11 +166,12 @@ class Federation:
             result.setup_bytes += sum(_setup_bytes(m) for m in again)
             reasons |= self._collect(grid, again, timeout, result)
         self._judge(invited, result, reasons, server_round)
-        if len(result.replies) < quorum * len(invited):
+        if len(result.replies) < needed:
+            latest = {failure.party: failure.reason for failure in self.failures}
             raise FederationError(
-                f"Round {server_round}: only {len(result.replies)} of {len(invited)} parties "
-                f"replied, the quorum is {quorum:.0%}. "
-                + "; ".join(f"{f.party}: {f.reason}" for f in self.failures[-3:])
+                f"Round {server_round}: only {len(result.replies)} parties replied, the option "
+                f"'quorum' asks for {needed}. "
+                + "; ".join(f"{party}: {reason}" for party, reason in list(latest.items())[-3:])
             )
         return result
 

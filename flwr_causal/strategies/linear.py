@@ -13,7 +13,8 @@ from flwr_causal.core.metrics import varsortability
 from flwr_causal.core.moments import Moments
 from flwr_causal.core.schedules import data_scale
 from flwr_causal.data.checks import Agreement, pool
-from flwr_causal.strategies.base import CausalStrategy, StateT, require
+from flwr_causal.strategies.base import CausalStrategy, StateT
+from flwr_causal.strategies.options import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

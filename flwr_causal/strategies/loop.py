@@ -162,7 +162,7 @@ def _rounds(
             messages,
             server_round=server_round,
             timeout=method.round_timeout,
-            quorum=method.quorum,
+            needed=federation.needed(method.fraction_train, method.quorum),
         )
         with single_threaded():
             method.state, info = method.absorb(strategy, server_round, exchange.replies)

@@ -18,8 +18,8 @@ from flwr_causal.core.selection import (
     typical_variance,
 )
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies.base import require
 from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.options import require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,8 +14,8 @@ from flwr_causal.core.linear import LinearModel, refit
 from flwr_causal.core.moments import Moments
 from flwr_causal.core.schedules import Schedule, fast_schedule, paper_schedule
 from flwr_causal.core.selection import held_out_error, score_graph_bic
-from flwr_causal.strategies.base import require
 from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.options import require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -87,3 +87,9 @@ def _describe(wanted: Any) -> str:
     if get_origin(wanted) is Literal:
         return " or ".join(repr(choice) for choice in get_args(wanted))
     return names.get(wanted, getattr(wanted, "__name__", str(wanted)))
+
+
+def require(holds: bool, name: str, value: object, allowed: str) -> None:
+    """Raise a ConfigError that names the option, its value and what is allowed."""
+    if not holds:
+        raise ConfigError(f"The option '{name}' is {value!r}; it must be {allowed}.")

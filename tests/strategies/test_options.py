@@ -1,0 +1,145 @@
+"""Options are checked when a strategy is built: names, types, values."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.errors import ConfigError
+from flwr_causal.methods import METHODS, build
+from flwr_causal.strategies import Moments, NotearsADMM
+from flwr_causal.strategies.options import check_names, checked, option_types
+
+BOTH = [NotearsADMM, Moments]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "good", "bad"),
+    [
+        (int, [0, -3], [1.0, True, "1", None]),
+        (float, [0.5, 2], [True, "0.5", None]),
+        (bool, [True, False], [1, 0, "true"]),
+        (str, ["", "a"], [1, None]),
+        (int | None, [None, 4], [4.5, "x", False]),
+        (float | Literal["auto"], [0.1, 3, "auto"], ["best", None, True]),
+        (Literal["a", "b"], ["a"], ["c", 1]),
+        (Literal[1, 2], [1], [True, 1.0, 3]),
+        (Knowledge | str | None, [Knowledge(), "k.toml", None], [3, ["a"]]),
+    ],
+)
+def test_types(wanted, good, bad):
+    for value in good:
+        result = checked("rate", value, wanted)
+        assert result == value
+    for value in bad:
+        with pytest.raises(ConfigError, match=r"The option 'rate' is .*; it must be"):
+            checked("rate", value, wanted)
+
+
+def test_whole_numbers_become_floats_where_those_are_wanted():
+    assert type(checked("rate", 3, float)) is float
+    assert type(checked("rate", 3, float | Literal["auto"])) is float
+    assert type(checked("rate", 3, int)) is int
+    assert type(NotearsADMM(threshold=0).threshold) is float
+
+
+def test_types_are_found_in_all_bases():
+    types = option_types(NotearsADMM)
+    assert types["max_rounds"] == int | None
+    assert types["standardize"] is bool
+    assert types["seed"] is int
+    assert not {"federation", "state", "method"} & set(types)
+
+
+def test_options_that_do_not_exist():
+    with pytest.raises(ConfigError, match=r"no option 'sparcity'. Did you mean 'sparsity'\?"):
+        check_names(Moments, {"sparcity": 0.1})
+    with pytest.raises(ConfigError) as caught:
+        build("moments", {"zzz": 1})
+    assert "Did you mean" not in str(caught.value)
+    assert "max_rounds" in str(caught.value)
+    # Options of one method are not those of another.
+    with pytest.raises(ConfigError, match="Moments has no option 'early_stop'"):
+        build("moments", {"early_stop": True})
+
+
+WRONG = [
+    ({"threshold": -0.1}, "threshold", "0 or more"),
+    ({"threshold": "0.3"}, "threshold", "a number"),
+    ({"max_rounds": 0}, "max_rounds", ""),
+    ({"max_rounds": 12.0}, "max_rounds", "whole number"),
+    ({"quorum": 2.0}, "quorum", r"in \(0, 1\]"),
+    ({"quorum": 0}, "quorum", r"in \(0, 1\]"),
+    ({"fraction_train": 0.0}, "fraction_train", r"in \(0, 1\]"),
+    ({"fraction_train": 1.5}, "fraction_train", r"in \(0, 1\]"),
+    ({"round_timeout": 0}, "round_timeout", "above 0"),
+    ({"min_available_nodes": 0}, "min_available_nodes", ">= 1"),
+    ({"precision": "float16"}, "precision", "'float64' or 'float32'"),
+    ({"center": "client"}, "center", "'global' or 'party'"),
+    ({"standardize": 1}, "standardize", "true or false"),
+    ({"missing_values": "impute"}, "missing_values", "'fail' or 'drop'"),
+    ({"sparsity": -1.0}, "sparsity", "0 or more"),
+    ({"sparsity": "best"}, "sparsity", "'auto'"),
+    ({"seed": "zero"}, "seed", "whole number"),
+    ({"seed": True}, "seed", "whole number"),
+    ({"knowledge": 7}, "knowledge", ""),
+    ({"threshold": math.nan}, "threshold", ""),
+    ({"sparsity": math.inf}, "sparsity", ""),
+]
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+@pytest.mark.parametrize(("options", "name", "allowed"), WRONG, ids=str)
+def test_wrong_values(strategy, options, name, allowed):
+    with pytest.raises(ConfigError, match=rf"'{name}' is .*must be.*{allowed}|'{name}' is .*"):
+        strategy(**options)
+    with pytest.raises(ConfigError, match=allowed if "max_rounds" not in options else name):
+        strategy(**options)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "name"),
+    [
+        (NotearsADMM, {"schedule": "slow"}, "schedule"),
+        (NotearsADMM, {"max_rounds": 5}, "max_rounds"),
+        (NotearsADMM, {"refit": "yes"}, "refit"),
+        (NotearsADMM, {"early_stop": None}, "early_stop"),
+        (Moments, {"max_rounds": 2}, "max_rounds"),
+        (Moments, {"solver": "ges"}, "solver"),
+        (Moments, {"score": "aic"}, "score"),
+        (Moments, {"polish": 1}, "polish"),
+    ],
+)
+def test_wrong_values_of_one_method(strategy, options, name):
+    with pytest.raises(ConfigError, match=f"'{name}'"):
+        strategy(**options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_options_round_trip_as_plain_values(method):
+    strategy = METHODS[method].strategy()
+    again = METHODS[method].strategy(**strategy.options)
+    assert again.options == strategy.options
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(ConfigError, match=r"nowhere\.toml"):
+        NotearsADMM(knowledge="/nowhere.toml")
+
+
+def test_an_empty_text_means_no_knowledge():
+    assert NotearsADMM(knowledge="").knowledge is None
+
+
+def test_a_strangers_strategy_is_checked_alike():
+    @dataclass(kw_only=True, eq=False)
+    class Mine(Moments):
+        """A method of a user's."""
+
+        depth: int = 3
+
+    assert Mine(depth=4).depth == 4
+    with pytest.raises(ConfigError, match="'depth'"):
+        Mine(depth=0.5)

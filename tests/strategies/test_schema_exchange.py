@@ -1,0 +1,194 @@
+"""The exchange before training: who is there and what all agree on."""
+
+import numpy as np
+import pytest
+from federations import ShufflingGrid, SpyGrid, app_of, make_federation, spy
+from flwr.app import Message
+
+from flwr_causal import wire
+from flwr_causal.clients import NotearsADMMClient, Source, client_app
+from flwr_causal.errors import DataError, FederationError
+from flwr_causal.simulations import LocalGrid
+from flwr_causal.strategies import Moments, NotearsADMM, schema
+from flwr_causal.strategies.schema import exchange_schema
+
+TABLES = make_federation(d=12, n=60, parties=3).tables
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch):
+    monkeypatch.setattr(schema, "POLL_SECONDS", 0.01)
+
+
+def method(**options):
+    return NotearsADMM(**{"round_timeout": 5.0, **options})
+
+
+def test_the_agreement_is_that_of_the_pooled_rows():
+    sizes = [TABLES[0].iloc[:7], TABLES[1], TABLES[2].iloc[:11]]
+    federation, agreement, _ = exchange_schema(method(), spy(sizes))
+    rows = np.concatenate([table.to_numpy() for table in sizes])
+    assert agreement.n == len(rows) == federation.setup.num_rows
+    np.testing.assert_allclose(agreement.mean, rows.mean(axis=0), atol=1e-14)
+    np.testing.assert_allclose(agreement.variance, rows.var(axis=0), rtol=1e-13)
+    assert np.array_equal(federation.setup.mean, agreement.mean)
+    assert np.array_equal(federation.setup.variance, agreement.variance)
+    assert [party.num_rows for party in federation.parties] == [7, 20, 11]
+    assert federation.setup.num_clients == 3
+
+
+def test_columns_keep_the_order_of_the_first_party_and_are_never_sorted():
+    names = [f"x{i}" for i in range(12)]
+    _, agreement, _ = exchange_schema(method(), spy(TABLES))
+    assert list(agreement.names) == names
+    turned = [TABLES[0].iloc[:, ::-1], *TABLES[1:]]
+    _, agreement, _ = exchange_schema(method(), spy(turned))
+    assert list(agreement.names) == names[::-1]
+    rows = np.concatenate([table.to_numpy() for table in TABLES])
+    np.testing.assert_allclose(agreement.mean, rows.mean(axis=0)[::-1], atol=1e-14)
+
+
+def test_parties_have_a_fixed_order_whoever_answers_first():
+    for seed in range(4):
+        federation, *_ = exchange_schema(method(), ShufflingGrid(app_of(TABLES), 3, seed))
+        assert [p.name for p in federation.parties] == ["party 0", "party 1", "party 2"]
+
+
+def real_nodes(names):
+    """A grid of nodes without partitions, ordered by the names that they give themselves."""
+
+    def source(context):
+        name = str(context.node_config["name"])
+        return Source(name, lambda: TABLES[0])
+
+    configs = [{"name": name, "data-path": "/a.csv"} for name in names]
+    return LocalGrid(client_app(NotearsADMMClient, source), len(names), node_configs=configs)
+
+
+def test_real_nodes_are_ordered_by_name():
+    federation, *_ = exchange_schema(method(), real_nodes(["oslo", "bern", "rome"]))
+    assert [p.name for p in federation.parties] == ["bern", "oslo", "rome"]
+    assert {p.partition_id for p in federation.parties} == {-1}
+
+
+def test_names_that_several_nodes_chose_are_told_apart():
+    federation, *_ = exchange_schema(method(), real_nodes(["bern", "lab", "lab"]))
+    assert [p.name for p in federation.parties] == ["bern", "lab (3)", "lab (4)"]
+
+
+def test_the_question_carries_the_policy():
+    grid = spy(TABLES)
+    exchange_schema(method(missing_values="drop", text_columns="drop"), grid)
+    for message in grid.sent:
+        values = wire.config_of(message.content)
+        assert message.metadata.message_type == "query.schema"
+        assert values["policy-missing_values"] == values["policy-text_columns"] == "drop"
+        assert values["policy-constant_columns"] == "fail"
+
+
+def test_dropped_rows_do_not_count():
+    tables = [table.copy() for table in TABLES]
+    tables[1].iloc[:4, 2] = np.nan
+    tables[2].iloc[0, 0] = np.inf
+    federation, agreement, _ = exchange_schema(method(missing_values="drop"), spy(tables))
+    assert agreement.rows == {"party 0": 20, "party 1": 16, "party 2": 19}
+    kept = np.concatenate(
+        [tables[0].to_numpy(), tables[1].to_numpy()[4:], tables[2].to_numpy()[1:]]
+    )
+    np.testing.assert_allclose(federation.setup.variance, kept.var(axis=0), rtol=1e-12)
+    assert any("4 of 20 rows" in warning for warning in agreement.warnings)
+
+
+def test_centring_by_party_scales_by_the_variance_within():
+    tables = [table + 10.0 * index for index, table in enumerate(TABLES)]
+    _, agreement, _ = exchange_schema(method(center="party"), spy(tables))
+    within = np.mean([table.to_numpy().var(axis=0) for table in TABLES], axis=0)
+    np.testing.assert_allclose(agreement.variance, within, rtol=1e-10)
+
+
+def test_a_large_offset_costs_no_digits():
+    tables = [table + 1e8 for table in TABLES]
+    _, agreement, _ = exchange_schema(method(), spy(tables))
+    rows = np.concatenate([(table - 1e8).to_numpy() for table in tables])
+    np.testing.assert_allclose(agreement.variance, rows.var(axis=0), rtol=1e-9)
+
+
+def test_too_few_nodes():
+    with pytest.raises(FederationError, match=r"Only 3 of the 5 .*min_available_nodes.*0\.05 s"):
+        exchange_schema(method(min_available_nodes=5, round_timeout=0.05), spy(TABLES))
+
+
+class LateGrid(LocalGrid):
+    """Nodes connect one after the other."""
+
+    calls = 0
+
+    def get_node_ids(self):
+        self.calls += 1
+        return super().get_node_ids()[: self.calls]
+
+
+def test_nodes_that_connect_late_are_waited_for():
+    late = LateGrid(app_of(TABLES), 3)
+    federation, *_ = exchange_schema(method(min_available_nodes=3), late)
+    assert len(federation.parties) == 3
+    # With only a minimum known, the number of nodes has to settle.
+    late = LateGrid(app_of(TABLES), 3)
+    federation, *_ = exchange_schema(method(min_available_nodes=1), late, settle=0.2)
+    assert len(federation.parties) == 3
+
+
+class Mute(SpyGrid):
+    def pull_messages(self, message_ids):
+        return super().pull_messages(message_ids)[:-1]
+
+
+def test_a_node_that_does_not_answer_is_named():
+    with pytest.raises(FederationError, match="schema exchange failed.*node 4: no answer"):
+        exchange_schema(method(), Mute(app_of(TABLES), 3))
+
+
+def test_a_node_that_raises_is_named():
+    def app(message, context):
+        if context.node_id == 3:
+            raise OSError("disk is full")
+        return app_of(TABLES)(message, context)
+
+    with pytest.raises(FederationError, match="node 3: OSError: disk is full"):
+        exchange_schema(method(), LocalGrid(app, 3))
+
+
+def test_all_problems_are_said_at_once():
+    tables = [table.copy() for table in TABLES]
+    tables[0].iloc[3, 1] = np.nan
+    tables[2]["x5"] = "high"
+    with pytest.raises(DataError) as caught:
+        exchange_schema(method(), spy(tables))
+    text = str(caught.value)
+    assert "party 'party 0', column 'x1': 1 missing value" in text
+    assert "party 'party 2', column 'x5': holds text" in text
+
+
+def test_every_source_that_cannot_be_read_is_named():
+    def source(context):
+        index = context.node_config["partition-id"]
+
+        def read():
+            if index:
+                raise DataError(f"/data/{index}.csv does not exist")
+            return TABLES[0]
+
+        return Source(f"clinic {index}", read)
+
+    with pytest.raises(DataError) as caught:
+        exchange_schema(Moments(), LocalGrid(client_app(NotearsADMMClient, source), 3))
+    assert "clinic 1: /data/1.csv does not exist" in str(caught.value)
+    assert "clinic 2: /data/2.csv does not exist" in str(caught.value)
+    assert "clinic 0" not in str(caught.value)
+
+
+def test_the_exchange_changes_nothing_at_the_nodes():
+    grid = spy(TABLES)
+    exchange_schema(method(), grid)
+    assert all(not grid.context(node_id).state for node_id in grid.get_node_ids())
+    assert all(isinstance(message, Message) for message in grid.replies)

@@ -1,9 +1,15 @@
 """Fixtures of the tests of the protocol."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from federations import make_federation
 
 from flwr_causal.simulations import simulate
+
+# The plain iteration of the paper lies with the tests of the mathematics.
+sys.path.append(str(Path(__file__).parent / "core"))
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,11 @@ ALL_EDGES_LIMIT = 60
 ADDITIONS_PER_EFFECT = 25
 # An edge is added when its gradient exceeds its sparsity by this share of it.
 VIOLATION_TOLERANCE = 1e-3
+# Both numbers of a problem are rounded to this precision, for variables of about unit variance. An
+# optimisation ends where its progress falls below a tolerance, which turns a difference in the
+# sixteenth digit (parties summed in another order, other units) into one in the third; problems
+# that are rounded first are the same problem.
+RESOLUTION = 2.0**-34
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +46,8 @@ class SparseProblem:
         Penalty of the absolute weights, in the units of ``second``.
     all_edges
         Take all allowed edges for candidates, instead of an active set.
+
+    ``second`` and ``sparsity`` are rounded to ``RESOLUTION``.
     """
 
     second: FloatArray
@@ -48,6 +55,11 @@ class SparseProblem:
     required: BoolArray
     sparsity: float
     all_edges: bool
+
+    def __post_init__(self) -> None:
+        for name in ("second", "sparsity"):
+            rounded = np.round(getattr(self, name) / RESOLUTION) * RESOLUTION
+            object.__setattr__(self, name, rounded)
 
     def violations(self, weights: FloatArray) -> FloatArray:
         """By how much each edge of zero weight breaks its optimality condition, ``(d, d)``.

@@ -151,11 +151,13 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
 
     def _schedule(self, agreement: Agreement, masks: EdgeMasks) -> Schedule:
         assert self.max_rounds is not None
+        # The last exchange is the refit's.
+        rounds = self.max_rounds - self._refits(masks)
         if self.schedule == "paper":
-            schedule = paper_schedule(self.max_rounds)
+            schedule = paper_schedule(rounds)
         else:
             schedule = fast_schedule(
-                self.max_rounds - self._refits(masks),
+                rounds,
                 num_clients=len(agreement.rows),
                 num_rows=agreement.n,
                 num_variables=len(agreement.names),

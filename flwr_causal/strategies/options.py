@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import sys
 import types
 from dataclasses import fields
@@ -73,13 +74,15 @@ def _fits(value: Any, wanted: Any) -> bool:
         return any(value == choice and type(value) is type(choice) for choice in get_args(wanted))
     if isinstance(value, bool) and wanted in (int, float):
         return False
+    if wanted is float and isinstance(value, float):
+        return math.isfinite(value)
     return isinstance(value, get_origin(wanted) or wanted)
 
 
 def _describe(wanted: Any) -> str:
     names = {
         int: "a whole number",
-        float: "a number",
+        float: "a finite number",
         str: "a text",
         bool: "true or false",
         types.NoneType: "left out",

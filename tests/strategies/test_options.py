@@ -67,8 +67,8 @@ def test_options_that_do_not_exist():
 
 WRONG = [
     ({"threshold": -0.1}, "threshold", "0 or more"),
-    ({"threshold": "0.3"}, "threshold", "a number"),
-    ({"max_rounds": 0}, "max_rounds", ""),
+    ({"threshold": "0.3"}, "threshold", "a finite number"),
+    ({"max_rounds": 0}, "max_rounds", "max_rounds"),
     ({"max_rounds": 12.0}, "max_rounds", "whole number"),
     ({"quorum": 2.0}, "quorum", r"in \(0, 1\]"),
     ({"quorum": 0}, "quorum", r"in \(0, 1\]"),
@@ -84,19 +84,18 @@ WRONG = [
     ({"sparsity": "best"}, "sparsity", "'auto'"),
     ({"seed": "zero"}, "seed", "whole number"),
     ({"seed": True}, "seed", "whole number"),
-    ({"knowledge": 7}, "knowledge", ""),
-    ({"threshold": math.nan}, "threshold", ""),
-    ({"sparsity": math.inf}, "sparsity", ""),
+    ({"knowledge": 7}, "knowledge", "a text"),
+    ({"threshold": math.nan}, "threshold", "finite"),
+    ({"sparsity": math.inf}, "sparsity", "finite"),
 ]
 
 
 @pytest.mark.parametrize("strategy", BOTH)
 @pytest.mark.parametrize(("options", "name", "allowed"), WRONG, ids=str)
 def test_wrong_values(strategy, options, name, allowed):
-    with pytest.raises(ConfigError, match=rf"'{name}' is .*must be.*{allowed}|'{name}' is .*"):
+    with pytest.raises(ConfigError, match=allowed) as caught:
         strategy(**options)
-    with pytest.raises(ConfigError, match=allowed if "max_rounds" not in options else name):
-        strategy(**options)
+    assert f"'{name}' is {options[name]!r}" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ class Mute(SpyGrid):
 
 
 def test_a_node_that_does_not_answer_is_named():
-    with pytest.raises(FederationError, match="schema exchange failed.*node 4: no answer"):
+    with pytest.raises(FederationError, match=r"schema exchange failed.*node 4: no answer"):
         exchange_schema(method(), Mute(app_of(TABLES), 3))
 
 

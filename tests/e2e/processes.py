@@ -1,0 +1,213 @@
+"""Flower's command line and long-running programs, as the end-to-end tests use them."""
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+EXAMPLE = REPOSITORY / "examples" / "three-nodes"
+APP = EXAMPLE / "app"
+# Generous: a loaded machine starts a SuperLink in half a minute.
+START_SECONDS = 90.0
+RUN_SECONDS = 300.0
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Flower:
+    """Flower's programs with a home directory of their own.
+
+    All of them, and whatever they start in turn, carry FLWR_HOME in their environment: that is how
+    they are found again at the end, also the daemon that ``flwr run`` leaves behind.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.home = directory / "flower-home"
+        self.home.mkdir()
+        self.environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "FLWR_HOME": str(self.home),
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(free_port()),
+            "FLWR_LOCAL_CONTROL_API_PORT": str(free_port()),
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+
+    def start(self, name: str, *command: object, **environment: str) -> int:
+        """Start a program in the background, its output in ``name.log``; return its process id."""
+        with (self.directory / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**self.environment, **environment},
+                cwd=self.directory,
+                start_new_session=True,
+            )
+        # Reaped by stop(); without this its destructor would warn that it still runs.
+        process.returncode = 0
+        return process.pid
+
+    def call(self, *command: object) -> str:
+        """Run a program to its end and return what it printed."""
+        return subprocess.run(
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self.environment,
+            cwd=self.directory,
+            timeout=RUN_SECONDS,
+            check=False,
+            text=True,
+        ).stdout
+
+    def log(self, name: str) -> str:
+        """Return what a program has printed so far."""
+        return (self.directory / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def run(self, app: Path, superlink: str = "", config: str = "", *options: str) -> str:
+        """Do ``flwr run APP SUPERLINK --stream -c CONFIG`` and return the log."""
+        where = [superlink] if superlink else []
+        return self.call("flwr", "run", app, *where, "--stream", "-c", config, *options)
+
+    def statuses(self, superlink: str = "", at_least: int = 1) -> list[str]:
+        """Return the status of every run, the latest first, once ``at_least`` have finished."""
+        command = ["flwr", "list", *([superlink] if superlink else []), "--format", "json"]
+
+        def finished() -> list[str]:
+            runs = json.loads(self.call(*command))["runs"]
+            found = [run["status"] for run in runs]
+            done = sum(status.startswith("finished") for status in found)
+            return found if done >= at_least else []
+
+        return wait_for(finished, 60.0, "the runs have finished")
+
+    def pids(self, marker: str = "") -> list[int]:
+        """Return the processes that have this home (and the marker) in their environment."""
+        wanted = {f"FLWR_HOME={self.home}".encode(), *([marker.encode()] if marker else [])}
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                environment = set((entry / "environ").read_bytes().split(b"\0"))
+            except OSError:
+                continue  # it has ended meanwhile, or is somebody else's
+            if wanted <= environment:
+                found.append(int(entry.name))
+        return found
+
+    def kill(self, marker: str = "") -> None:
+        """Kill processes with signal 9, until no more of them appear."""
+        while pids := self.pids(marker):
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                except (ProcessLookupError, ChildProcessError):
+                    pass  # it has ended, or is a child of a child
+            time.sleep(0.1)
+
+
+def wait_for(condition, seconds: float, what: str):
+    """Call the condition until it returns something, and return that."""
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"after {seconds:g} s it is still not true that {what}"
+        time.sleep(0.3)
+    return result
+
+
+class Deployment:
+    """A SuperLink, and the SuperNodes that are started one by one."""
+
+    def __init__(self, flower: Flower, certificates: Path | None = None) -> None:
+        self.flower = flower
+        self.certificates = certificates
+        self.port = free_port()
+        files = {}
+        if certificates is not None:
+            files = {
+                "--ssl-ca-certfile": certificates / "ca.crt",
+                "--ssl-certfile": certificates / "server.crt",
+                "--ssl-keyfile": certificates / "server.key",
+            }
+        transport = [part for item in files.items() for part in item] or ["--insecure"]
+        flower.start(
+            "superlink",
+            *("flower-superlink", *transport, "--host", "127.0.0.1", "--port", self.port),
+            *(["--enable-supernode-auth"] if certificates is not None else []),
+            *("--disable-runtime-dependency-installation", "--database", "superlink.db"),
+        )
+        how = (
+            "insecure = true"
+            if certificates is None
+            else f'root-certificates = "{certificates / "ca.crt"}"'
+        )
+        (flower.home / "config.toml").write_text(
+            f'[superlink]\ndefault = "clinic"\n\n[superlink.clinic]\n'
+            f'address = "127.0.0.1:{self.port}"\n{how}\n'
+        )
+        wait_for(self._healthy, START_SECONDS, "the SuperLink answers")
+
+    def _healthy(self) -> bool:
+        context = None
+        if self.certificates is not None:
+            context = ssl.create_default_context(cafile=str(self.certificates / "ca.crt"))
+        url = f"http{'' if context is None else 's'}://127.0.0.1:{self.port}/health"
+        try:
+            with urllib.request.urlopen(url, timeout=5, context=context) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    def add_node(self, name: str, table: Path, key: Path | None = None) -> None:
+        """Start a SuperNode; with a key it is registered first and proves who it is."""
+        transport: list[object] = ["--insecure"]
+        if self.certificates is not None:
+            transport = ["--root-certificates", self.certificates / "ca.crt"]
+        if key is not None:
+            self.flower.call("flwr", "supernode", "register", f"{key}.pub", "clinic")
+            transport += ["--auth-supernode-private-key", key]
+        self.flower.start(
+            name,
+            *("flower-supernode", *transport, "--superlink", f"127.0.0.1:{self.port}"),
+            *("--host", "127.0.0.1", "--port", free_port()),
+            *("--node-config", f"name='{name}' data-path='{table}'"),
+            TEST_NODE=name,
+        )
+
+    def kill_node(self, name: str) -> None:
+        """Kill a SuperNode and everything that it has started, without a word to the others."""
+        self.flower.kill(f"TEST_NODE={name}")
+
+
+@contextmanager
+def flower_programs(directory: Path):
+    """Yield a ``Flower`` whose processes are gone afterwards, come what may."""
+    flower = Flower(directory)
+    try:
+        yield flower
+    finally:
+        flower.kill()

@@ -1,0 +1,37 @@
+"""``flwr run`` in the repository: Flower's simulation, and how a failed run looks."""
+
+import pytest
+from processes import REPOSITORY
+
+from flwr_causal.reports.run import Run
+
+pytestmark = pytest.mark.e2e
+
+THREE_NODES = ("--federation-config", "num-supernodes=3")
+
+
+def test_simulation_and_failed_runs(flower, tmp_path):
+    # One test, because all runs share the SuperLink that the first call starts.
+    results = tmp_path / "results"
+    output = flower.run(
+        REPOSITORY, "", f"variables=5 rows=240 max-rounds=6 output-dir='{results}'", *THREE_NODES
+    )
+    assert flower.statuses()[0] == "finished:completed", output
+    run = Run.load(results)
+    assert run.rounds <= 6
+    assert list(run.parties.values()) == [80, 80, 80]
+    assert {"shd", "pooled", "alone"} <= set(run.metrics)
+    assert '{"flwr-causal": {"status": "completed"' in output
+    assert (results / "graph.json").exists()
+
+    missing = tmp_path / "no-such-table.csv"
+    failures = {
+        "threshold='abc'": "'threshold' is 'abc'",
+        "method='nonsense'": "There is no method 'nonsense'",
+        f"data='{missing}'": str(missing),
+    }
+    for number, (config, message) in enumerate(failures.items(), start=2):
+        output = flower.run(REPOSITORY, "", config, *THREE_NODES)
+        assert flower.statuses(at_least=number)[0].startswith("finished:failed"), output
+        assert message in output, output
+        assert '{"flwr-causal": {"status": "failed"' in output

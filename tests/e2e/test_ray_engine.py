@@ -1,0 +1,43 @@
+"""``simulate(engine="ray")`` runs the same apps on Flower's Ray engine, with the same result."""
+
+import numpy as np
+import pytest
+from federations import make_federation
+
+from flwr_causal.errors import DataError
+from flwr_causal.simulations import simulate
+
+pytestmark = [
+    pytest.mark.ray,
+    # Ray announces a change of its GPU handling, and leaves sockets and files to its end.
+    pytest.mark.filterwarnings("ignore::FutureWarning:ray", "ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.mark.parametrize(("method", "options"), [("notears-admm", {"max_rounds": 8}), ("moments", {})])
+def test_both_engines_give_the_same_run(method, options):
+    federation = make_federation()
+    runs = [
+        simulate(
+            method, federation.tables, engine=engine, seed=3, truth=federation.truth, **options
+        )
+        for engine in ("local", "ray")
+    ]
+    local, ray = runs
+    assert local.graph.num_edges > 0
+    np.testing.assert_array_equal(local.graph.weights, ray.graph.weights)
+    np.testing.assert_array_equal(local.scores, ray.scores)
+    assert local.metrics == ray.metrics
+    assert (local.rounds, local.bytes_sent, local.bytes_received) == (
+        ray.rounds,
+        ray.bytes_sent,
+        ray.bytes_received,
+    )
+
+
+def test_a_problem_with_the_data_comes_back_as_data_error():
+    tables = make_federation().tables
+    tables[1] = tables[1].assign(x0=np.nan)
+    with pytest.raises(DataError, match="party 1"):
+        simulate("moments", tables, engine="ray")

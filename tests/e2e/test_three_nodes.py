@@ -1,0 +1,95 @@
+"""The app of examples/three-nodes on a SuperLink and three SuperNodes, each a process of its own."""
+
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from processes import APP, EXAMPLE, Deployment, wait_for
+
+from flwr_causal.reports.run import Run
+from flwr_causal.simulations import simulate
+
+pytestmark = pytest.mark.e2e
+
+
+def compact_line(output: str) -> dict:
+    """The line of a log that is meant for programs."""
+    (line,) = [line for line in output.splitlines() if '{"flwr-causal":' in line]
+    return json.loads(line[line.index("{") :])["flwr-causal"]
+
+
+def test_three_nodes_find_the_graph_of_a_local_run(flower, tables, tmp_path):
+    deployment = Deployment(flower)
+    for name, table in tables.items():
+        deployment.add_node(name, table)
+    results = tmp_path / "results"
+    truth = tables["north"].parent / "true.csv"
+
+    output = flower.run(APP, "clinic", f"output-dir='{results}' truth='{truth}'")
+
+    assert flower.statuses("clinic") == ["finished:completed"], output
+    expected = simulate("moments", list(tables.values()))
+    found = Run.load(results)
+    assert found.graph.names == expected.graph.names
+    np.testing.assert_array_equal(found.graph.adjacency, expected.graph.adjacency)
+    np.testing.assert_allclose(found.graph.weights, expected.graph.weights, rtol=0, atol=1e-10)
+    sizes = {name: len(table.read_text().splitlines()) - 1 for name, table in tables.items()}
+    assert found.parties == sizes
+    assert list(json.loads((results / "run.json").read_text())["parties"]) == list(tables)
+    assert found.failures == []
+    assert found.metrics["shd"] == compact_line(output)["shd"] < expected.graph.num_edges
+    assert compact_line(output)["status"] == "completed"
+
+
+def test_run_survives_a_node_that_is_killed(flower, tables, tmp_path):
+    deployment = Deployment(flower)
+    for name, table in tables.items():
+        deployment.add_node(name, table)
+    results = tmp_path / "results"
+    config = f"method='notears-admm' max-rounds=6 round-timeout=25.0 output-dir='{results}'"
+    command = ("flwr", "run", APP, "clinic", "--stream", "-c", config)
+    flower.start("run", *command)
+    wait_for(lambda: "Round 2 of" in flower.log("run"), 200, "two rounds are done")
+
+    deployment.kill_node("south")
+
+    wait_for(lambda: '{"flwr-causal":' in flower.log("run"), 240, "the run has ended")
+    output = flower.log("run")
+    assert compact_line(output)["status"] == "completed", output
+    assert flower.statuses("clinic") == ["finished:completed"]
+    run = Run.load(results)
+    assert run.rounds == 6
+    assert {failure["party"] for failure in run.failures} == {"south"}
+    # Three rounds without it, then it is asked no more.
+    assert len(run.failures) == 3
+    assert [record["parties"] for record in run.history][:2] == [3, 3]
+    assert run.history[-1]["parties"] == 2
+    assert "south is left out" in output
+    assert run.graph.num_edges > 0
+
+
+@pytest.mark.skipif(
+    shutil.which("openssl") is None or shutil.which("ssh-keygen") is None,
+    reason="the example's scripts call openssl and ssh-keygen",
+)
+def test_tls_and_node_authentication(flower, tables, tmp_path):
+    certificates, keys = tmp_path / "certificates", tmp_path / "keys"
+    for script, directory, *names in (
+        ("make_certificates.sh", certificates, "127.0.0.1"),
+        ("make_keys.sh", keys, *tables),
+    ):
+        command = ["sh", EXAMPLE / script, directory, *names]
+        subprocess.run([str(part) for part in command], check=True, capture_output=True)
+    deployment = Deployment(flower, certificates)
+    for name, table in tables.items():
+        deployment.add_node(name, table, keys / name)
+
+    output = flower.run(APP, "clinic", f"output-dir='{tmp_path / 'results'}'")
+
+    assert flower.statuses("clinic") == ["finished:completed"], output
+    run = Run.load(tmp_path / "results")
+    assert list(run.parties) == list(tables)
+    # Nobody gets in without TLS.
+    assert "Traceback" not in output

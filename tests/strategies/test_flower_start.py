@@ -1,0 +1,185 @@
+"""Flower's own way in: ``start`` and privacy wrappers."""
+
+import numpy as np
+import pytest
+from federations import app_of, make_federation, spy
+from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    Result,
+    Strategy,
+)
+
+from flwr_causal import wire
+from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.simulations import LocalGrid
+from flwr_causal.strategies import Moments, NotearsADMM, result, run
+
+FED = make_federation(d=5, n=240, parties=3)
+TABLES = FED.tables
+TRUE = FED.weights != 0
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch):
+    monkeypatch.setattr(result, "SETTLE_SECONDS", 0.0)
+
+
+def admm(**options):
+    return NotearsADMM(**{"max_rounds": 20, **options})
+
+
+def test_methods_are_flower_strategies():
+    for method in (admm(), Moments()):
+        assert isinstance(method, Strategy)
+        assert isinstance(method, FedAvg)
+    # Flower's accountant of differential privacy asks for FedAvg's own mean.
+    assert NotearsADMM.aggregate_train is FedAvg.aggregate_train
+    assert Moments.aggregate_train is FedAvg.aggregate_train
+
+
+def test_start_returns_flowers_result():
+    outcome = run(admm(), spy(TABLES))
+    started = admm().start(grid=spy(TABLES))
+    assert isinstance(started, Result)
+    np.testing.assert_array_equal(
+        wire.unpack_arrays(started.arrays)["weights"], outcome.graph.weights
+    )
+    assert sorted(started.train_metrics_clientapp) == list(range(1, 21))
+    metrics = started.train_metrics_clientapp[3]
+    assert isinstance(metrics, MetricRecord)
+    assert metrics["h"] == outcome.history[2]["h"]
+    assert started.outcome.graph.equals(outcome.graph)
+
+
+def test_start_inside_a_users_own_app():
+    kept = []
+    app = ServerApp()
+
+    @app.main()
+    def main(grid, context):
+        methods = (admm(), Moments(), admm(standardize=True))
+        kept.extend(method.start(grid=grid) for method in methods)
+
+    grid = LocalGrid(app_of(TABLES), 3)
+    app(grid, Context(1, 1, {}, RecordDict(), {}))
+    assert [np.array_equal(k.outcome.graph.adjacency, TRUE) for k in kept[:2]] == [True, True]
+    fresh = run(admm(standardize=True), spy(TABLES))
+    assert kept[2].outcome.graph.equals(fresh.graph)
+
+
+def test_num_rounds_and_timeout_replace_the_options():
+    grid = spy(TABLES)
+    started = admm().start(grid=grid, num_rounds=8, timeout=55.0)
+    assert started.outcome.rounds == 8
+    assert {message.metadata.ttl for message in grid.sent} == {55.0}
+    with pytest.raises(ConfigError, match="max_rounds"):
+        admm().start(grid=spy(TABLES), num_rounds=2)
+    with pytest.raises(ConfigError, match="exactly one exchange"):
+        Moments().start(grid=spy(TABLES), num_rounds=3)
+
+
+def test_train_config_reaches_the_clients():
+    grid = spy(TABLES)
+    admm().start(grid=grid, train_config=ConfigRecord({"site": "A"}))
+    assert {wire.config_of(m.content)["site"] for m in grid.training_messages} == {"A"}
+
+
+def test_evaluate_fn_sees_every_round():
+    seen = []
+
+    def evaluate(server_round, arrays):
+        assert isinstance(arrays, ArrayRecord)
+        seen.append((server_round, list(arrays)))
+        return MetricRecord({"round": server_round}) if server_round % 2 else None
+
+    started = admm().start(grid=spy(TABLES), evaluate_fn=evaluate)
+    assert [server_round for server_round, _ in seen] == list(range(1, 21))
+    assert seen[0][1] == ["weights"]
+    assert sorted(started.evaluate_metrics_serverapp) == list(range(1, 21, 2))
+    assert started.evaluate_metrics_serverapp[3]["round"] == 3
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"initial_arrays": ArrayRecord()}, {"evaluate_config": ConfigRecord()}]
+)
+def test_what_has_no_meaning_is_refused(arguments):
+    (name,) = arguments
+    with pytest.raises(ConfigError, match=f"{name}=.*no meaning for NotearsADMM"):
+        admm().start(grid=spy(TABLES), **arguments)
+
+
+def test_a_strategy_that_was_not_started_says_so():
+    with pytest.raises(FederationError, match="has not been started"):
+        admm().configure_train(1, ArrayRecord(), ConfigRecord(), spy(TABLES))
+
+
+def test_flowers_own_loop_ends_cheaply_once_finished():
+    method = admm()
+    messages = []
+
+    def after(record):
+        if record["phase"] == "fit":
+            more = method.configure_train(21, ArrayRecord(), ConfigRecord(), None)
+            messages.append(list(more))
+
+    run(method, spy(TABLES), on_round=after)
+    assert messages == [[]]
+    assert list(method.configure_evaluate(1, ArrayRecord(), ConfigRecord(), None)) == []
+
+
+# Differential privacy.
+
+
+def wrapped(method, noise=1e-12, clipping=1e6):
+    return DifferentialPrivacyServerSideFixedClipping(method, noise, clipping, 3)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", [{}, {"refit": False}, {"schedule": "paper"}])
+def test_a_privacy_wrapper_with_next_to_no_noise_changes_nothing(options):
+    plain = run(admm(**options), spy(TABLES))
+    method = admm(**options)
+    private = run(method, spy(TABLES), strategy=wrapped(method))
+    assert private.rounds == plain.rounds
+    assert np.array_equal(private.graph.adjacency, plain.graph.adjacency)
+    np.testing.assert_allclose(private.scores, plain.scores, atol=1e-3)
+
+
+def test_the_noise_comes_before_the_server_step():
+    """The graph is a DAG however large the noise; noise after the step would spoil that."""
+    method = admm(refit=False)
+    private = run(method, spy(TABLES), strategy=wrapped(method, noise=3.0, clipping=1.0))
+    assert private.graph.is_acyclic()
+    assert not np.array_equal(private.scores, run(admm(refit=False), spy(TABLES)).scores)
+
+
+def test_clipping_bounds_what_a_party_adds():
+    method = admm(refit=False, max_rounds=6)
+    outcome = run(method, spy(TABLES), strategy=wrapped(method, noise=0.0, clipping=1e-6))
+    assert np.abs(outcome.state.inner.weights).max() < 1e-4
+
+
+def test_a_method_that_sends_nothing_to_clip_against_is_refused():
+    method, grid = Moments(), spy(TABLES)
+    with pytest.raises(ConfigError, match=r"FixedClipping .* Moments sends none"):
+        run(method, grid, strategy=wrapped(method))
+    assert not grid.training_messages
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        lambda m: DifferentialPrivacyServerSideAdaptiveClipping(m, 1e-9, 3),
+        lambda m: DifferentialPrivacyClientSideFixedClipping(m, 1e-9, 1e6, 3),
+    ],
+)
+def test_other_wrappers_run(wrapper):
+    method = admm(refit=False, max_rounds=6)
+    outcome = run(method, spy(TABLES), strategy=wrapper(method))
+    assert outcome.rounds == 6
+    assert outcome.graph.is_acyclic()

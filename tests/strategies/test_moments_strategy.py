@@ -1,0 +1,235 @@
+"""The moments method: exactly the pooled answer, in one exchange."""
+
+import numpy as np
+import pytest
+from federations import VARSORTABLE, make_federation, spy
+
+from flwr_causal.core.gaussian_scores import gaussian_bic
+from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.core.moments import Moments as PooledMoments
+from flwr_causal.core.notears import dagma, notears
+from flwr_causal.core.polish import polish_graph
+from flwr_causal.data.partition import split
+from flwr_causal.simulations import simulate
+from flwr_causal.strategies import Moments, run
+
+FED = make_federation(d=6, n=211, parties=3, seed=1)
+TABLES = FED.tables
+NAMES = tuple(TABLES[0].columns)
+POOLED = PooledMoments.from_rows(FED.pooled, NAMES)
+
+
+def second_of(tables, **options):
+    return run(Moments(**options), spy(tables)).state.moments.second
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_the_pooled_moments_are_those_of_the_pooled_rows(offset):
+    tables = [table + offset for table in TABLES]
+    rows = np.concatenate([table.to_numpy() for table in tables])
+    expected = np.cov(rows, rowvar=False, bias=True)
+    np.testing.assert_allclose(second_of(tables), expected, rtol=0, atol=1e-12 * expected.max())
+    scale = rows.std(axis=0)
+    correlations = second_of(tables, standardize=True)
+    np.testing.assert_allclose(correlations, expected / np.outer(scale, scale), atol=1e-12)
+    np.testing.assert_allclose(np.diag(correlations), 1.0, atol=1e-12)
+
+
+def test_centring_by_party_pools_what_varies_within():
+    tables = [table + 5.0 * index for index, table in enumerate(TABLES)]
+    within = np.concatenate([(table - table.mean()).to_numpy() for table in TABLES])
+    expected = within.T @ within / len(within)
+    np.testing.assert_allclose(second_of(tables, center="party"), expected, atol=1e-12)
+    scaled = second_of(tables, center="party", standardize=True)
+    np.testing.assert_allclose(np.diag(scaled), 1.0, atol=1e-12)
+    assert np.abs(second_of(tables) - expected).max() > 1.0
+
+
+@pytest.mark.parametrize("solve", [dagma, notears])
+@pytest.mark.parametrize("refit", [True, False])
+def test_the_answer_is_that_of_the_centralised_solver(solve, refit):
+    options = {"sparsity": 0.05, "threshold": 0.25, "refit": refit}
+    federated = run(Moments(solver=solve.__name__, **options), spy(TABLES)).graph
+    central = solve(POOLED, **options)
+    assert np.array_equal(federated.adjacency, central.adjacency)
+    np.testing.assert_allclose(federated.weights, central.weights, atol=1e-6)
+    np.testing.assert_allclose(federated.raw_weights, central.raw_weights, atol=1e-6)
+
+
+def test_any_split_of_the_rows_gives_the_same_answer():
+    whole = make_federation(d=6, n=211, parties=1, seed=1).tables[0]
+    parties = [[whole], TABLES, split(whole, 7, "uneven", seed=2), split(whole, 40)]
+    one, *others = [simulate("moments", tables) for tables in parties]
+    for other in others:
+        assert np.array_equal(one.graph.adjacency, other.graph.adjacency)
+        np.testing.assert_allclose(one.graph.weights, other.graph.weights, atol=1e-9)
+        np.testing.assert_allclose(one.model.noise_variances, other.model.noise_variances)
+
+
+def test_one_exchange_and_no_more():
+    grid = spy(TABLES)
+    outcome = run(Moments(), grid)
+    assert outcome.rounds == 1
+    assert len(grid.training_messages) == 3
+    assert outcome.bytes_received < 3 * (8 * 36 + 300)
+
+
+def test_the_sparsity_is_reported_and_can_be_given():
+    assert run(Moments(sparsity=0.123), spy(TABLES)).history[0]["sparsity"] == 0.123
+    auto = run(Moments(), spy(TABLES))
+    assert 0.001 < auto.history[0]["sparsity"] < 1.0
+    assert run(Moments(sparsity=50.0), spy(TABLES)).graph.num_edges == 0
+
+
+@pytest.mark.parametrize("factor", [1000.0, 2.0**-20])
+def test_units_do_not_matter(factor):
+    one = run(Moments(), spy(TABLES)).graph
+    other = run(Moments(), spy([factor * table for table in TABLES])).graph
+    assert np.array_equal(one.adjacency, other.adjacency)
+    np.testing.assert_allclose(one.weights, other.weights, atol=1e-6)
+
+
+def test_standardised_columns_forget_their_own_units():
+    units = np.array([1.0, 10.0, 0.1, 1e3, 1e-3, 7.0])
+    one = run(Moments(standardize=True), spy(TABLES)).graph
+    other = run(Moments(standardize=True), spy([units * table for table in TABLES])).graph
+    assert np.array_equal(one.adjacency, other.adjacency)
+    np.testing.assert_allclose(one.weights, other.weights, atol=1e-6)
+
+
+def bic_of(graph):
+    return gaussian_bic(POOLED, graph.adjacency)
+
+
+def test_the_sparsity_is_chosen_by_the_bic():
+    tables = make_federation(d=6, n=60, parties=3, seed=4).tables
+    pooled = PooledMoments.from_rows(np.concatenate([t.to_numpy() for t in tables]), NAMES)
+    outcome = run(Moments(sparsity="bic"), spy(tables))
+    chosen = gaussian_bic(pooled, outcome.graph.adjacency)
+    auto = run(Moments(), spy(tables)).history[0]["sparsity"]
+    for factor in (0.25, 0.5, 1.0, 2.0, 3.0):
+        rival = run(Moments(sparsity=factor * auto), spy(tables)).graph
+        assert chosen <= gaussian_bic(pooled, rival.adjacency) + 1e-9
+    assert outcome.history[0]["sparsity"] > 0
+
+
+def test_the_sparsity_is_chosen_by_held_out_rows():
+    grid = spy(TABLES)
+    outcome = run(Moments(sparsity="held-out", seed=3), grid)
+    # The two folds' sums are those of all rows.
+    np.testing.assert_allclose(
+        outcome.state.moments.second, np.cov(FED.pooled, rowvar=False, bias=True), atol=1e-12
+    )
+    assert np.array_equal(outcome.graph.adjacency, FED.weights != 0)
+    again = run(Moments(sparsity="held-out", seed=3), spy(TABLES))
+    assert again.graph.equals(outcome.graph)
+    # The final graph is that of all rows with the sparsity chosen.
+    plain = run(Moments(sparsity=outcome.history[0]["sparsity"]), spy(TABLES))
+    np.testing.assert_allclose(plain.graph.weights, outcome.graph.weights, atol=1e-9)
+
+
+@pytest.mark.parametrize("score", ["bic", "equal-variance"])
+def test_the_polish_is_that_of_the_core(score):
+    plain = run(Moments(sparsity=0.4), spy(TABLES))
+    polished = run(Moments(sparsity=0.4, polish=True, score=score), spy(TABLES)).graph
+    expected = polish_graph(POOLED, plain.graph, score=score)
+    assert np.array_equal(polished.adjacency, expected.adjacency)
+    assert polished.is_acyclic()
+
+
+def test_the_polish_improves_what_it_scores():
+    plain = run(Moments(sparsity=0.6), spy(TABLES)).graph
+    polished = run(Moments(sparsity=0.6, polish=True), spy(TABLES)).graph
+    assert bic_of(polished) < bic_of(plain)
+
+
+def test_the_threshold_decides_on_the_solvers_weights():
+    graphs = [run(Moments(threshold=t), spy(TABLES)).graph for t in (0.0, 0.3, 1.0)]
+    assert graphs[0].num_edges >= graphs[1].num_edges > graphs[2].num_edges
+    for graph, threshold in zip(graphs, (0.0, 0.3, 1.0), strict=True):
+        assert graph.is_acyclic()
+        assert (np.abs(graph.raw_weights[graph.adjacency]) > threshold).all()
+    assert np.array_equal(graphs[0].threshold(1.0).adjacency, graphs[2].adjacency)
+
+
+# The model.
+
+
+def least_squares(rows, adjacency):
+    """Weights, intercepts and noise variances by lstsq, variable by variable."""
+    d = rows.shape[1]
+    weights, intercepts, variances = np.zeros((d, d)), np.zeros(d), np.zeros(d)
+    for j in range(d):
+        parents = np.flatnonzero(adjacency[:, j])
+        design = np.column_stack([rows[:, parents], np.ones(len(rows))])
+        solution, *_ = np.linalg.lstsq(design, rows[:, j], rcond=None)
+        weights[parents, j], intercepts[j] = solution[:-1], solution[-1]
+        variances[j] = np.mean((rows[:, j] - design @ solution) ** 2)
+    return weights, intercepts, variances
+
+
+@pytest.mark.parametrize("method", ["moments", "notears-admm"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_the_model_is_the_least_squares_system_in_the_units_of_the_data(method, standardize):
+    units = np.array([1.0, 1.5, 0.7, 1.0, 1.2, 0.9]) * (1000.0 if standardize else 1.0)
+    shift = np.array([50.0, -300.0, 0.0, 1e4, 7.0, -1e3])
+    tables = [units * table + shift for table in TABLES]
+    result = simulate(method, tables, standardize=standardize)
+    rows = np.concatenate([table.to_numpy() for table in tables])
+    assert result.graph.num_edges > 0
+    weights, intercepts, variances = least_squares(rows, result.graph.adjacency)
+    np.testing.assert_allclose(result.model.weights, weights, atol=1e-7)
+    np.testing.assert_allclose(result.model.intercepts, intercepts, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(result.model.noise_variances, variances, rtol=1e-6)
+    if not standardize:
+        np.testing.assert_allclose(result.graph.weights, weights, atol=1e-7)
+        predicted = result.model.predict(tables[0], "x0")
+        assert predicted.shape == (len(tables[0]),)
+
+
+def test_the_model_within_parties():
+    tables = [table + 30.0 * index for index, table in enumerate(TABLES)]
+    result = simulate("moments", tables, center="party")
+    within = np.concatenate([(table - table.mean()).to_numpy() for table in tables])
+    weights, _, variances = least_squares(within, result.graph.adjacency)
+    np.testing.assert_allclose(result.model.weights, weights, atol=1e-9)
+    np.testing.assert_allclose(result.model.noise_variances, variances, rtol=1e-9)
+
+
+def test_scores_rank_the_edges():
+    result = simulate("moments", TABLES)
+    assert np.array_equal(result.scores, np.abs(result.graph.raw_weights))
+    assert result.scores[FED.weights != 0].min() > result.scores[FED.weights == 0].max()
+
+
+# What the user should know.
+
+
+def test_raw_units_that_sort_the_variables_are_warned_of():
+    raw = run(Moments(), spy(TABLES))
+    assert [w for w in raw.warnings if VARSORTABLE in w and "standardize" in w]
+    assert not run(Moments(standardize=True), spy(TABLES)).warnings
+    even = [table / FED.pooled.std(axis=0) for table in TABLES]
+    assert not run(Moments(), spy(even)).warnings
+
+
+# Background knowledge.
+
+
+def test_knowledge_is_honoured():
+    causes, effects = np.nonzero(FED.weights)
+    present = (NAMES[causes[0]], NAMES[effects[0]])
+    reach = np.linalg.matrix_power(np.eye(6) + (FED.weights != 0), 6) > 0
+    absent = next(
+        (NAMES[i], NAMES[j])
+        for i in range(6)
+        for j in range(6)
+        if not reach[i, j] and not reach[j, i]
+    )
+    for options in ({}, {"polish": True}, {"solver": "notears"}, {"refit": False}):
+        knowledge = Knowledge(required=(absent,), forbidden=(present, present[::-1]))
+        graph = run(Moments(knowledge=knowledge, **options), spy(TABLES)).graph
+        mark = dict.fromkeys([absent], True) | dict.fromkeys([present, present[::-1]], False)
+        for (cause, effect), expected in mark.items():
+            assert graph.adjacency[NAMES.index(cause), NAMES.index(effect)] == expected, options
+        assert graph.is_acyclic()

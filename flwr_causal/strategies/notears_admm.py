@@ -86,10 +86,11 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         (docs/methods.md has the figures). "paper" is the paper's iteration: growing penalties from
         1e-3 (factors 1.25 and 1.75), sparsity 0.01, 197 rounds.
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
-        Weight lambda_1 of the L1 norm. "auto" is c sqrt(log d / n) times the mean variance for the
-        fast schedule and the paper's 0.01 for "paper". "bic" and "held-out" run several values side
-        by side in the same rounds (arrays that many times as large) and choose by the Gaussian BIC,
-        or by the error on a quarter of the rows that was held out; the parties return sums only.
+        Weight lambda_1 of the L1 norm. "auto" is c sqrt(log d / n) times the harmonic mean of the
+        variances for the fast schedule and the paper's 0.01 for "paper". "bic" and "held-out" run
+        several values side by side in the same rounds (arrays that many times as large) and choose
+        by the Gaussian BIC, or by the error on a quarter of the rows that was held out; the parties
+        return sums only.
     refit : bool or None, default None
         Use the last exchange to refit the weights of the final graph by least squares and to
         estimate noise variances. None is True for "fast" and False for "paper", whose weights

@@ -148,7 +148,7 @@ def test_score_falls_and_ends_in_a_local_optimum(score):
     for seed in range(10):
         moments, _ = sampled(seed, 6, 7, 50)
         start = random_dag(np.random.default_rng(seed), 6, 8)
-        result = polish(moments, start, score=score)
+        result = polish(moments, start, score=score, gamma=0.5)
         path = [score_graph(moments, start, score, 0.5), *(move.score for move in result.moves)]
         assert all(later < earlier for earlier, later in itertools.pairwise(path))
         assert result.score == pytest.approx(path[-1], rel=1e-10)

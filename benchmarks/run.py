@@ -17,7 +17,7 @@ from pathlib import Path
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
-SUITES = ("rounds", "moments", "time", "memory", "wire", "sachs")
+SUITES = ("rounds", "variants", "moments", "time", "memory", "wire", "sachs")
 
 
 def read_seeds(text):
@@ -34,8 +34,12 @@ def main():
     parser.add_argument("--suite", choices=(*SUITES, "all"), default="all")
     parser.add_argument("--seeds", type=read_seeds, default="0-4", help="e.g. 0-4,3000-3004")
     parser.add_argument("--quick", action="store_true", help="small settings only")
-    parser.add_argument("--sachs", type=Path, help="folder with sachs_observational_853.csv and "
-                        "edges_dag_17.csv; the suite sachs is skipped without it")
+    parser.add_argument(
+        "--sachs",
+        type=Path,
+        help="folder with sachs_observational_853.csv and "
+        "edges_dag_17.csv; the suite sachs is skipped without it",
+    )
     arguments = parser.parse_args()
     describe_machine()
     for name in SUITES if arguments.suite == "all" else (arguments.suite,):
@@ -51,6 +55,10 @@ def measure(name, arguments):
         import rounds
 
         rounds.main(seeds, quick)
+    elif name == "variants":
+        import rounds
+
+        rounds.variants(seeds, quick)
     elif name == "moments":
         import pooled
 

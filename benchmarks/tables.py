@@ -7,8 +7,10 @@ def print_table(title, header, rows):
     """Print a table at once, so that a long run shows what it has."""
     cells = [[str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
-             for row in cells]
+    lines = [
+        "| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
+        for row in cells
+    ]
     rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
     print(f"\n### {title}\n", lines[0], rule, *lines[1:], sep="\n", flush=True)
 

@@ -16,7 +16,7 @@ from flwr_causal import methods
 from flwr_causal.core import baselines
 from flwr_causal.core.metrics import compare
 from flwr_causal.core.moments import Moments
-from flwr_causal.data.checks import prepare
+from flwr_causal.data.checks import Policy, prepare
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.reports.read_graph import read_edges
 from flwr_causal.reports.run import Run
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 # Nodes of a simulation register one after the other, within milliseconds.
 SETTLE_SECONDS = 1.0
 METRICS = ("shd", "tpr", "fdr")
+POLICIES = {field.name for field in fields(Policy)}
 
 
 def execute(
@@ -163,6 +164,11 @@ def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, C
                 f"{_key(name)}='{value}' is a relative path; Flower runs apps in a directory of "
                 "its own. Give the absolute path."
             )
+    if job.truth and not Path(job.truth).is_file():
+        raise ConfigError(
+            f"There is no file '{job.truth}', which the option 'truth' names. Check the path, or "
+            "leave the option out."
+        )
     known = {_key(f.name) for f in (*fields(JobConfig), *fields(DataConfig))} - {"seed"}
     options = {}
     for key, value in run_config.items():
@@ -196,7 +202,12 @@ def server_app() -> ServerApp:
                 settle=SETTLE_SECONDS,
                 on_round=lambda record: log(INFO, _round_line(record, method)),
             )
-            _compare(run, job, data)
+            try:
+                _compare(run, job, data)
+            except CausalError as error:
+                run.error = str(error)
+                error.outcome = run
+                raise
         except CausalError as error:
             if isinstance(error.outcome, Run) and job is not None and job.output_dir:
                 error.outcome.save(job.output_dir)
@@ -261,7 +272,8 @@ def compare_baselines(
 
     Only a simulation can do this: the rows of all parties are in one place there.
     """
-    policy = methods.build(config["method"], {}).policy
+    options = {name: value for name, value in config.items() if name in POLICIES}
+    policy = methods.build(config["method"], options).policy
     tables = [prepare(frame, names, policy) for frame in frames]
     if config.get("standardize"):
         scale = np.concatenate(tables).std(axis=0)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg.lapack import dgetrf, dgetri
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
@@ -91,15 +92,20 @@ def logdet_block(squares: FloatArray, s: float) -> tuple[float, FloatArray | Non
     inverse having a negative entry.
     """
     k = len(squares)
-    matrix = s * np.eye(k) - squares
-    sign, log_determinant = np.linalg.slogdet(matrix)
-    if sign <= 0 or not np.isfinite(log_determinant):
+    # one factorisation serves determinant and inverse, which matters in the innermost loop
+    factors, pivots, info = dgetrf(s * np.eye(k) - squares)
+    if info != 0 or not np.isfinite(factors).all():
         return np.inf, None
-    inverse: FloatArray = np.linalg.inv(matrix).astype(np.float64, copy=False)
+    diagonal = np.diagonal(factors)
+    exchanges = np.count_nonzero(pivots != np.arange(k))
+    if (np.count_nonzero(diagonal < 0) + exchanges) % 2:
+        return np.inf, None
+    log_determinant = float(np.log(np.abs(diagonal)).sum())
+    inverse: FloatArray = dgetri(factors, pivots, overwrite_lu=True)[0]
     # rounding leaves entries that are exactly zero in theory a little below it
     if inverse.min() < -1e-12 * inverse.max():
         return np.inf, None
-    return k * float(np.log(s)) - float(log_determinant), inverse
+    return k * float(np.log(s)) - log_determinant, inverse
 
 
 def strong_components(adjacency: ArrayLike) -> IntArray:

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 # The kinds of models that a directory may hold, by the name that is written beside them.
 MODELS: dict[str, Any] = {"LinearModel": LinearModel}
+OPTIONAL_FILES = (
+    "graph.json",
+    "graph.graphml",
+    "graph.dot",
+    "edges.csv",
+    "scores.csv",
+    "model.json",
+)
 VERSIONED = ("flwr-causal", "flwr", "numpy", "scipy", "networkx", "pandas")
 
 
@@ -90,7 +98,7 @@ class Run:
         return {"status": status, **{name: getattr(self, name) for name in plain.split()}}
 
     def save(self, directory: str | Path) -> Path:
-        """Write the run into a directory, which is made where it does not exist.
+        """Write the run into a directory, made where it does not exist, in place of an earlier run.
 
         ``graph.json`` (loads back), ``graph.graphml``, ``graph.dot``, ``edges.csv``,
         ``history.jsonl`` (one line a round), ``run.json`` (status, metrics, configuration,
@@ -103,6 +111,9 @@ class Run:
         """
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
+        for name in OPTIONAL_FILES:
+            # What an earlier run left here must not pass for a part of this one.
+            (target / name).unlink(missing_ok=True)
         versions = {name: _version(name) for name in VERSIONED}
         content = {**self.summary(), "versions": versions}
         if self.model is not None and type(self.model).__name__ in MODELS:

@@ -97,6 +97,8 @@ def simulate(
     if len(parties) == 0:
         raise DataError("There are no parties: 'parties' is empty. Give at least one table.")
     strategy = _strategy(method, seed, len(parties), options)
+    if truth is not None and not isinstance(truth, CausalGraph):
+        truth = _named_truth(truth, parties[0])
     client_type = client or methods.find(strategy.method).client
     job = _Job(strategy, truth, len(parties), progress)
     with _only_warnings():
@@ -131,12 +133,31 @@ def _strategy(
     return methods.build(method, {**options, "seed": seed})
 
 
+def _named_truth(truth: ArrayLike, first_party: Any) -> CausalGraph:
+    """Give the rows and columns of a true graph the names of the first party's columns."""
+    matrix, names = np.asarray(truth), tuple(read_table(first_party).columns)
+    if matrix.shape != (len(names), len(names)):
+        raise DataError(
+            f"truth has the shape {matrix.shape}, but the first party has {len(names)} columns: "
+            f"give an array of shape {(len(names), len(names))}, or a CausalGraph with names."
+        )
+    return CausalGraph.from_array(matrix, names)
+
+
+def _without_dropped(truth: CausalGraph, names: tuple[str, ...]) -> CausalGraph:
+    """Return the truth over the agreed columns, where the options let others be dropped."""
+    if not set(names) < set(truth.names):
+        return truth
+    order = [truth.names.index(name) for name in names]
+    return CausalGraph.from_array(truth.weights[np.ix_(order, order)], names, kind=truth.kind)
+
+
 @dataclass
 class _Job:
     """A run whose engine is still to be chosen."""
 
     strategy: CausalStrategy[Any]
-    truth: Any
+    truth: CausalGraph | None
     num_parties: int
     progress: bool
 
@@ -144,10 +165,7 @@ class _Job:
         with _progress_bar(self.progress, self.strategy.max_rounds) as on_round:
             run = execute(self.strategy, grid, settle=settle, on_round=on_round)
         if self.truth is not None and run.graph is not None:
-            truth = self.truth
-            if not isinstance(truth, CausalGraph):
-                truth = CausalGraph.from_array(np.asarray(truth), run.graph.names)
-            run.metrics = compare(truth, run.graph)
+            run.metrics = compare(_without_dropped(self.truth, run.graph.names), run.graph)
         return run
 
     def run_on_ray(self, app: ClientApp) -> Run:

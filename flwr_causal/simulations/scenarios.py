@@ -84,9 +84,7 @@ def linear_data(setting: Setting, seed: int) -> tuple[list[pd.DataFrame], FloatA
     DataError
         If there are fewer rows than parties.
     """
-    return federated_linear(
-        setting.num_variables, setting.num_rows, setting.num_parties, seed=seed
-    )
+    return federated_linear(setting.num_variables, setting.num_rows, setting.num_parties, seed=seed)
 
 
 def real_data(

@@ -1,7 +1,7 @@
 """One Flower Strategy for each method, their bases, and the loop that runs them."""
 
-from flwr_causal.strategies.base import CausalStrategy, Request
-from flwr_causal.strategies.exchange import ExchangeStrategy, Reply
+from flwr_causal.strategies.base import CausalStrategy
+from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.loop import Outcome, run
 from flwr_causal.strategies.moments import Moments

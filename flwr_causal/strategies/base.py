@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType
 from flwr.serverapp.strategy import FedAvg
@@ -24,24 +24,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.graph import CausalGraph
+    from flwr_causal.strategies.exchange import Request
     from flwr_causal.strategies.federation import Federation, Party
     from flwr_causal.wire import Arrays, Scalar
 
 StateT = TypeVar("StateT")
 OnProblem = Literal["fail", "drop"]
-
-
-class Request(NamedTuple):
-    """What one party is sent in a round.
-
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-    config : dict of str to plain value
-    """
-
-    arrays: Arrays
-    config: dict[str, wire.Value]
 
 
 @dataclass(kw_only=True, eq=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flwr_causal import wire
 from flwr_causal.errors import ConfigError, FederationError
-from flwr_causal.strategies.base import CausalStrategy, Request, StateT
+from flwr_causal.strategies.base import CausalStrategy, StateT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,19 @@ class Reply(NamedTuple):
     party: Party
     arrays: Arrays
     numbers: dict[str, Number]
+
+
+class Request(NamedTuple):
+    """What one party is sent in a round.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
+    config : dict of str to plain value
+    """
+
+    arrays: Arrays
+    config: dict[str, wire.Value]
 
 
 @dataclass(kw_only=True, eq=False)

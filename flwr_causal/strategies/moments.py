@@ -72,10 +72,10 @@ class Moments(LinearStrategy[MomentsRun]):
         "dagma" is the log-determinant central path (Bello et al. 2022), also for hundreds of
         variables; "notears" the trace exponential and augmented Lagrangian (Zheng et al. 2018).
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
-        Weight of the L1 norm. "auto" is c sqrt(log d / n) times the geometric mean of the variances, see
-        ``flwr_causal.core.selection.default_sparsity``; "bic" chooses among multiples of it by the
-        Gaussian BIC; "held-out" by the error on a quarter of the rows of every party, whose sums
-        then travel apart.
+        Weight of the L1 norm. "auto" is c sqrt(log d / n) times the geometric mean of the variances
+        (``flwr_causal.core.selection.default_sparsity``); "bic" chooses among multiples of it by
+        the Gaussian BIC; "held-out" by the error on a quarter of the rows of every party, whose
+        sums then travel apart.
     polish : bool, default False
         Go on from the solver's graph by adding, dropping and reversing single edges as long as
         ``score`` improves, on the same moments.

@@ -15,7 +15,9 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(("method", "options"), [("notears-admm", {"max_rounds": 8}), ("moments", {})])
+@pytest.mark.parametrize(
+    ("method", "options"), [("notears-admm", {"max_rounds": 8}), ("moments", {})]
+)
 def test_both_engines_give_the_same_run(method, options):
     federation = make_federation()
     runs = [

@@ -116,7 +116,7 @@ def failing_from(server_round, parties):
 
 def test_below_the_quorum_the_run_ends_and_keeps_what_it_has():
     grid = disturbed(TABLES, failing_from(7, {0, 1, 3}))
-    with pytest.raises(FederationError, match=r"Round 7: only 1 of 4.*quorum is 50%") as caught:
+    with pytest.raises(FederationError, match=r"Round 7: only 1 .*'quorum' asks for 2") as caught:
         run(admm(), grid)
     assert "party 3: RuntimeError: disk 3 is full" in str(caught.value)
     outcome = caught.value.outcome
@@ -132,8 +132,24 @@ def test_the_quorum_is_an_option():
     failing = failing_from(7, {0, 1, 3})
     assert run(admm(quorum=0.25), disturbed(TABLES, failing)).rounds == ROUNDS
     one_missing = failing_from(2, {0})
-    with pytest.raises(FederationError, match=r"only 3 of 4 .* 100%"):
+    with pytest.raises(FederationError, match=r"only 3 parties .* asks for 4"):
         run(admm(quorum=1.0), disturbed(TABLES, one_missing))
+
+
+def test_the_quorum_is_of_all_parties_not_of_those_that_are_left():
+    def one_after_the_other(partition, config, context):
+        if config["round"] >= 3 * partition > 0:
+            raise RuntimeError("left")
+
+    with pytest.raises(FederationError, match=r"Round 9: only 1 parties .* asks for 2"):
+        run(admm(), disturbed(TABLES, one_after_the_other))
+
+
+@pytest.mark.parametrize(
+    ("fraction", "quorum", "needed"), [(1.0, 0.5, 5), (1.0, 0.01, 1), (0.3, 1.0, 3), (0.3, 0.5, 2)]
+)
+def test_how_many_are_needed(fraction, quorum, needed):
+    assert federation(10).needed(fraction, quorum) == needed
 
 
 def test_simulate_hands_over_the_broken_run(monkeypatch, tmp_path):

@@ -1,0 +1,111 @@
+"""A run survives its way through a directory."""
+
+import json
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.errors import DataError
+from flwr_causal.reports.run import Run
+
+BARE = {
+    "graph": None,
+    "history": [],
+    "rounds": 0,
+    "bytes_sent": 0,
+    "bytes_received": 0,
+    "schema_bytes": 0,
+    "seconds": 0.0,
+    "stop_reason": "",
+}
+
+
+def same(one, two):
+    for field in fields(Run):
+        first, second = getattr(one, field.name), getattr(two, field.name)
+        if field.name == "graph":
+            assert first is second or first.equals(second)
+        elif field.name == "scores":
+            assert first is second or np.array_equal(first, second)
+        elif field.name == "model":
+            assert type(first) is type(second)
+            for part in () if first is None else ("weights", "intercepts", "noise_variances"):
+                assert np.array_equal(getattr(first, part), getattr(second, part))
+        else:
+            assert first == second, field.name
+
+
+@pytest.mark.parametrize("fixture", ["admm_run", "moments_run"])
+def test_round_trip(fixture, request, tmp_path):
+    run = request.getfixturevalue(fixture)
+    directory = run.save(tmp_path / "deep" / "out")
+    same(run, Run.load(directory))
+    same(run, Run.load(str(directory)))
+
+
+def test_numbers_keep_all_their_digits(tmp_path):
+    rng = np.random.default_rng(0)
+    scores = np.abs(rng.normal(size=(3, 3))) * 10.0 ** rng.integers(-300, 300, (3, 3))
+    names = ("NA", "a,b", 'c"d')
+    graph = CausalGraph(names, np.triu(rng.normal(size=(3, 3)), 1))
+    history = [{"round": 1, "h": 1 / 3, "phase": "train", "consensus": 5e-324}]
+    run = Run(**{**BARE, "graph": graph, "history": history}, scores=scores)
+    same(run, Run.load(run.save(tmp_path)))
+
+
+def test_a_run_without_a_graph(tmp_path):
+    run = Run(**BARE, error="no quorum", failures=[{"round": 1, "party": "a", "reason": "b"}])
+    same(run, Run.load(run.save(tmp_path)))
+    assert run.summary()["status"] == "failed"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["history.jsonl", "run.json"]
+
+
+def test_the_files(admm_run, tmp_path):
+    admm_run.save(tmp_path)
+    content = json.loads((tmp_path / "run.json").read_text())
+    assert content["status"] == "completed"
+    assert content["config"]["method"] == "notears-admm"
+    assert {"flwr-causal", "flwr", "numpy"} <= set(content["versions"])
+    assert content["versions"]["numpy"] == np.__version__
+    lines = (tmp_path / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == list(range(1, admm_run.rounds + 1))
+    edges = pd.read_csv(tmp_path / "edges.csv")
+    assert len(edges) == admm_run.graph.num_edges
+    scores = pd.read_csv(tmp_path / "scores.csv", index_col=0)
+    assert list(scores.columns) == list(scores.index) == list(admm_run.graph.names)
+
+
+def test_saving_again_replaces_what_was_there(admm_run, moments_run, tmp_path):
+    """No file of an earlier run may pass for one of the later run."""
+    admm_run.save(tmp_path)
+    same(moments_run, Run.load(moments_run.save(tmp_path)))
+    failed = Run(**BARE, error="no quorum")
+    same(failed, Run.load(failed.save(tmp_path)))
+
+
+def test_a_directory_without_a_run(tmp_path):
+    with pytest.raises(DataError, match=r"holds no run.*run\.json"):
+        Run.load(tmp_path)
+    with pytest.raises(DataError, match="holds no run"):
+        Run.load(tmp_path / "nowhere")
+
+
+def test_a_graph_can_be_thresholded_after_loading(admm_run, tmp_path):
+    graph = Run.load(admm_run.save(tmp_path)).graph
+    assert graph.threshold(0.9).equals(admm_run.graph.threshold(0.9))
+
+
+def test_the_model_samples_scores_and_predicts(moments_run, federation):
+    sample = moments_run.model.sample(4000, seed=0)
+    pooled = federation.pooled
+    spread = np.sqrt(pooled.var(axis=0))
+    np.testing.assert_allclose(sample.mean(axis=0), pooled.mean(axis=0), atol=0.15 * spread.max())
+    likelihood = moments_run.model.log_likelihood(federation.tables[0])
+    assert likelihood.shape == (80,)
+    effect = federation.tables[0].columns[np.flatnonzero(federation.weights.any(axis=0))[0]]
+    predicted = moments_run.model.predict(federation.tables[0], effect)
+    actual = federation.tables[0][effect]
+    assert np.corrcoef(predicted, actual)[0, 1] > 0.5

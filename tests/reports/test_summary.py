@@ -1,0 +1,57 @@
+"""A run in words."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.reports.summary import MOST_EDGES, describe_graph, describe_run
+
+
+def test_the_main_facts_are_said(admm_run):
+    run = replace(
+        admm_run,
+        failures=[{"round": 3, "party": "oslo", "reason": "disk full"}],
+        warnings=["Varsortability is high"],
+        metrics={
+            **admm_run.metrics,
+            "pooled": {"shd": 1, "tpr": 0.9, "fdr": 0.1},
+            "alone": {"shd": 7.5, "tpr": 0.4, "fdr": 0.3},
+        },
+    )
+    text = "\n".join(describe_run(run))
+    assert f"notears-admm: {run.stop_reason}" in text
+    assert f"{run.graph.num_edges} edges over 5 variables" in text
+    assert "3 parties, 240 rows" in text
+    assert f"{run.bytes_sent // 3:,}" in text
+    assert f"{run.bytes_received // 3:,}" in text
+    assert "Left out in round 3: oslo (disk full)" in text
+    assert "Note: Varsortability is high" in text
+    rows = [line.split() for line in describe_run(run) if "party alone" in line]
+    assert rows[0][-3:] == ["7.5", "0.40", "0.30"]
+
+
+def test_without_truth_and_without_graph(moments_run):
+    text = "\n".join(describe_run(replace(moments_run, metrics={}, graph=None)))
+    assert "truth" not in text
+    assert "edges" not in text
+    assert "Rounds 1" in text
+
+
+def test_edges_are_listed_strongest_first():
+    weights = np.array([[0, 0.5, -2.0], [0, 0, 1.0], [0, 0, 0]])
+    lines = describe_graph(CausalGraph(("a", "b", "long"), weights))
+    assert lines[0] == "3 edges over 3 variables"
+    assert [line.split() for line in lines[1:]] == [
+        ["a", "->", "long", "-2.000"],
+        ["b", "->", "long", "+1.000"],
+        ["a", "->", "b", "+0.500"],
+    ]
+
+
+def test_long_lists_are_cut():
+    d = 15
+    graph = CausalGraph.from_array(np.triu(np.ones((d, d)), 1))
+    lines = describe_graph(graph)
+    assert len(lines) == MOST_EDGES + 2
+    assert f"and {d * (d - 1) // 2 - MOST_EDGES} more" in lines[-1]

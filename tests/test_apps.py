@@ -1,0 +1,261 @@
+"""The job of ``flwr run``: from the run config to the results, without Flower's processes."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from federations import SpyGrid, make_federation
+from flwr.app import Context, RecordDict
+
+from flwr_causal import apps
+from flwr_causal.apps import JobConfig, execute, read_config, server_app
+from flwr_causal.client_app import app as nodes
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
+from flwr_causal.reports.run import Run
+from flwr_causal.sources import DataConfig
+from flwr_causal.strategies import Moments, NotearsADMM
+
+SMALL = {"variables": 5, "rows": 150, "seed": 1, "max-rounds": 10}
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch):
+    monkeypatch.setattr(apps, "SETTLE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def job(caplog):
+    """Run the app over nodes; return the grid and what the last line of the log says."""
+
+    def start(config, num_nodes=3, node_configs=None):
+        grid = SpyGrid(nodes, num_nodes, run_config=config, node_configs=node_configs)
+        start.grid = grid
+        caplog.set_level("INFO", logger="flwr")
+        server_app()(grid, Context(grid.run.run_id, 1, {}, RecordDict(), dict(config)))
+        return grid
+
+    start.lines = lambda: [record.getMessage() for record in caplog.records]
+    start.result = lambda: json.loads(start.lines()[-1])["flwr-causal"]
+    return start
+
+
+def files_of(directory):
+    return {path.name for path in directory.iterdir()}
+
+
+def test_the_main_job(job, tmp_path):
+    job({**SMALL, "output-dir": str(tmp_path / "out")})
+    result = job.result()
+    assert result["status"] == "completed"
+    assert result["rounds"] == 10
+    assert {"shd", "tpr", "fdr", "edges", "seconds", "stop_reason"} <= set(result)
+    assert {"bytes_sent", "bytes_received"} <= set(result)
+    text = "\n".join(job.lines())
+    for words in ("together, federated", "all rows pooled", "each party alone", "Bytes to each"):
+        assert words in text
+    assert "Round 10 of at most 10" in text
+    assert "num-supernodes" not in text
+    run = Run.load(tmp_path / "out")
+    assert run.metrics["shd"] == result["shd"]
+    assert set(run.metrics["pooled"]) == set(run.metrics["alone"]) == {"shd", "tpr", "fdr"}
+    assert run.config["variables"] == 5
+    assert run.config["method"] == "notears-admm"
+    assert files_of(tmp_path / "out") >= {
+        "graph.json",
+        "graph.graphml",
+        "graph.dot",
+        "edges.csv",
+        "history.jsonl",
+        "run.json",
+        "scores.csv",
+        "model.json",
+    }
+    assert len((tmp_path / "out" / "history.jsonl").read_text().splitlines()) == 10
+
+
+def test_federation_beats_being_alone(job, tmp_path):
+    config = {"variables": 5, "rows": 60, "seed": 3, "method": "moments"}
+    job({**config, "output-dir": str(tmp_path)}, num_nodes=6)
+    metrics = Run.load(tmp_path).metrics
+    assert metrics["shd"] < metrics["alone"]["shd"]
+
+
+def test_flowers_two_nodes_are_told_how_to_be_more(job):
+    job({**SMALL, "method": "moments", "max-rounds": "", "compare": False}, num_nodes=2)
+    assert any('--federation-config "num-supernodes=10"' in line for line in job.lines())
+    assert not any("each party alone" in line for line in job.lines())
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A table with a few missing values, and a file with its true edges."""
+    federation = make_federation(d=5, n=300, parties=1)
+    table = federation.tables[0].copy()
+    table.iloc[::50, 2] = np.nan
+    table.to_csv(tmp_path / "study.csv", index=False)
+    edges = [(c, e) for c, e, _ in federation.truth.edges()]
+    pd.DataFrame(edges, columns=["source", "target"]).to_csv(tmp_path / "truth.csv", index=False)
+    return {
+        "data": str(tmp_path / "study.csv"),
+        "truth": str(tmp_path / "truth.csv"),
+        "missing-values": "drop",
+        "output-dir": str(tmp_path / "out"),
+        "method": "moments",
+    }
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_a_table_with_a_known_truth(job, study, tmp_path, standardize):
+    job({**study, "standardize": standardize})
+    assert job.result()["status"] == "completed"
+    run = Run.load(tmp_path / "out")
+    assert sum(run.parties.values()) == 294
+    assert run.metrics["pooled"]["shd"] >= 0
+    assert standardize or run.metrics["shd"] == 0
+    assert run.config["standardize"] is standardize
+
+
+def test_a_truth_that_is_not_there_is_found_before_training(job, study):
+    with pytest.raises(ConfigError, match=r"no file '/nowhere\.csv'.*'truth'"):
+        job({**study, "truth": "/nowhere.csv"})
+    assert not job.grid.sent
+    assert job.result()["status"] == "failed"
+
+
+def test_a_truth_that_does_not_fit_does_not_cost_the_run(job, study, tmp_path):
+    (tmp_path / "truth.csv").write_text("source,target\nx0,age\n")
+    with pytest.raises(DataError, match="age"):
+        job(study)
+    assert job.result() == {"status": "failed", "error": Run.load(tmp_path / "out").error}
+    assert Run.load(tmp_path / "out").graph.num_edges > 0
+
+
+def test_real_nodes_with_their_own_files(job, tmp_path):
+    federation = make_federation()
+    configs = []
+    for index, table in enumerate(federation.tables):
+        path = tmp_path / f"{index}.csv"
+        table.to_csv(path, index=False)
+        configs.append({"data-path": str(path), "name": f"clinic-{index}"})
+    federation.truth.save(tmp_path / "truth.json")
+    config = {"method": "moments", "output-dir": str(tmp_path / "out")}
+    job(config, node_configs=configs)
+    run = Run.load(tmp_path / "out")
+    assert list(run.parties) == ["clinic-0", "clinic-1", "clinic-2"]
+    assert run.metrics == {}
+    assert run.config["simulated"] is False
+    assert "shd" not in job.result()
+    job({**config, "truth": str(tmp_path / "truth.json")}, node_configs=configs)
+    run = Run.load(tmp_path / "out")
+    assert run.metrics["shd"] == 0
+    assert "alone" not in run.metrics
+
+
+def test_a_failed_run_says_so_and_keeps_what_it_has(job, tmp_path):
+    configs = [{"data-path": "/nowhere.csv", "name": "oslo"}, {"name": "bern"}]
+    with pytest.raises(DataError, match="oslo"):
+        job({"output-dir": str(tmp_path / "out")}, 2, configs)
+    result = job.result()
+    assert result["status"] == "failed"
+    assert "oslo" in result["error"]
+    assert "bern" in result["error"]
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "failed"
+
+
+def test_wrong_configs_fail_before_anything_is_sent(job):
+    for config, word in (({"rows": "many"}, "'rows'"), ({"threshhold": 1.0}, "Did you mean")):
+        with pytest.raises(ConfigError, match=word):
+            job(config)
+        assert not job.grid.sent
+        assert job.result()["status"] == "failed"
+
+
+# The run config.
+
+
+def test_keys_are_the_options_in_kebab_case():
+    job, data, method = read_config(
+        {
+            "method": "moments",
+            "rows": 99,
+            "seed": 5,
+            "threshold": 0.2,
+            "missing-values": "drop",
+            "max-rounds": "",
+            "knowledge": "",
+            "moments.solver": "notears",
+            "notears-admm.schedule": "paper",
+        }
+    )
+    assert job == JobConfig(method="moments")
+    assert data == DataConfig(rows=99, seed=5)
+    assert isinstance(method, Moments)
+    assert (method.seed, method.threshold, method.solver) == (5, 0.2, "notears")
+    assert method.missing_values == "drop"
+    assert method.max_rounds == 1
+
+
+def test_options_of_other_methods_are_checked_for_their_names_only():
+    *_, method = read_config({"moments.polish": True, "notears-admm.early-stop": False})
+    assert isinstance(method, NotearsADMM)
+    assert method.early_stop is False
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"method": "ges"}, ["ges", "moments, notears-admm"]),
+        ({"method": 3}, ["method", "a text"]),
+        ({"sparcity": 1.0}, ["sparcity", "sparsity"]),
+        ({"ges.sparsity": 1.0}, ["ges", "moments"]),
+        ({"moments.early-stop": True}, ["early_stop", "Moments"]),
+        ({"threshold": "0.3"}, ["threshold", "finite number"]),
+        ({"standardize": 1}, ["standardize", "true or false"]),
+        ({"max-rounds": 20.5}, ["max_rounds", "whole number"]),
+        ({"compare": "yes"}, ["compare", "true or false"]),
+        ({"output-dir": "results"}, ["output-dir", "absolute path"]),
+        ({"truth": "edges.csv"}, ["truth", "absolute path"]),
+        ({"knowledge": "/nowhere.toml"}, ["/nowhere.toml"]),
+        ({"notears-admm.schedule": "quick"}, ["schedule", "'fast' or 'paper'"]),
+    ],
+)
+def test_wrong_values_are_clear_errors(config, words):
+    with pytest.raises(ConfigError) as caught:
+        read_config(config)
+    for word in words:
+        assert word in str(caught.value)
+
+
+# The job from Python.
+
+
+def test_execute_returns_a_run(federation):
+    from federations import spy
+
+    seen = []
+    run = execute(Moments(), spy(federation.tables), config={"study": "A"}, on_round=seen.append)
+    assert isinstance(run, Run)
+    assert isinstance(run.graph, CausalGraph)
+    assert run.config["study"] == "A"
+    assert run.config["simulated"] is True
+    assert seen == run.history
+
+
+def test_execute_hands_over_what_was_done(federation):
+    from federations import disturbed
+
+    def fault(partition, config, context):
+        if config["round"] == 3:
+            raise OSError("power cut")
+
+    with pytest.raises(FederationError) as caught:
+        execute(NotearsADMM(max_rounds=8), disturbed(federation.tables, fault))
+    assert isinstance(caught.value, CausalError)
+    assert caught.value.outcome.rounds == 2
+    assert {failure["party"] for failure in caught.value.outcome.failures} == {
+        "party 0",
+        "party 1",
+        "party 2",
+    }

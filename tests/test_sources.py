@@ -1,0 +1,137 @@
+"""Where a node's rows come from."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from flwr.app import Context, RecordDict
+
+from flwr_causal.data.synthetic import federated_linear
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.sources import DataConfig, simulated_parties, source_of
+
+
+def node(run_config=None, **node_config):
+    config = {key.replace("_", "-"): value for key, value in node_config.items()}
+    return Context(1, 77, config, RecordDict(), dict(run_config or {}))
+
+
+@pytest.fixture
+def table(tmp_path):
+    frame = pd.DataFrame(np.arange(36.0).reshape(12, 3) ** 1.5, columns=["a", "b", "c"])
+    frame["site"] = ["u", "v", "w"] * 4
+    path = tmp_path / "all.csv"
+    frame.to_csv(path, index=False)
+    return path, frame
+
+
+def test_without_data_a_synthetic_system_is_dealt_out():
+    config = {"variables": 6, "rows": 90, "graph": "sf", "seed": 4}
+    frames, weights = federated_linear(6, 90, 3, graph="sf", seed=4)
+    for index in range(3):
+        source = source_of(node(config, partition_id=index, num_partitions=3))
+        assert source.name == f"party {index}"
+        pd.testing.assert_frame_equal(source.read(), frames[index])
+    _, truth = simulated_parties(DataConfig(variables=6, rows=90, graph="sf", seed=4), 3)
+    assert np.array_equal(truth.weights, weights)
+    assert truth.names == tuple(frames[0].columns)
+
+
+def test_a_table_is_dealt_out(table):
+    path, frame = table
+    frames, truth = simulated_parties(DataConfig(data=str(path)), 4)
+    assert truth is None
+    assert [len(f) for f in frames] == [3, 3, 3, 3]
+    together = pd.concat(frames).sort_values("a", ignore_index=True)
+    pd.testing.assert_frame_equal(together, frame)
+
+
+def test_a_table_is_dealt_out_by_a_column(table):
+    path, _ = table
+    config = DataConfig(data=str(path), partition="column", partition_column="site")
+    frames, _ = simulated_parties(config, 3)
+    assert sorted(len(set(f["a"])) for f in frames) == [4, 4, 4]
+    with pytest.raises((ConfigError, DataError), match=r"site|3"):
+        simulated_parties(config, 2)
+
+
+def test_the_seed_decides_who_gets_what(table):
+    path, _ = table
+    one, two, other = (
+        simulated_parties(DataConfig(data=str(path), partition="uneven", seed=s), 3)[0]
+        for s in (1, 1, 2)
+    )
+    assert all(a.equals(b) for a, b in zip(one, two, strict=True))
+    assert not all(a.equals(b) for a, b in zip(one, other, strict=True))
+
+
+def test_a_directory_holds_a_table_for_each_party(table, tmp_path):
+    _, frame = table
+    directory = tmp_path / "parties"
+    directory.mkdir()
+    frame.iloc[:5].to_csv(directory / "b.csv", index=False)
+    frame.iloc[5:].to_parquet(directory / "a.parquet")
+    (directory / "readme.txt").write_text("no table")
+    frames, _ = simulated_parties(DataConfig(data=str(directory)), 2)
+    assert [len(f) for f in frames] == [7, 5]
+    with pytest.raises(DataError, match=r"holds 2 tables.*3 parties.*num-supernodes=2"):
+        simulated_parties(DataConfig(data=str(directory)), 3)
+
+
+def test_paths_must_be_absolute():
+    with pytest.raises(ConfigError, match=r"'data/all.csv' is a relative path"):
+        simulated_parties(DataConfig(data="data/all.csv"), 2)
+    with pytest.raises(DataError, match="does not exist"):
+        simulated_parties(DataConfig(data="/nowhere/all.csv"), 2)
+
+
+def test_a_real_node_reads_its_own_file_and_says_nothing_of_its_path(table):
+    path, frame = table
+    source = source_of(node(data_path=str(path)))
+    pd.testing.assert_frame_equal(source.read(), frame)
+    assert source.name == "node 77"
+    assert source_of(node(data_path=str(path), name="oslo")).name == "oslo"
+    # Read once while the file stays as it is.
+    assert source.read() is source.read()
+
+
+def test_a_file_that_changes_is_read_again(table):
+    import os
+
+    path, frame = table
+    source = source_of(node(data_path=str(path)))
+    assert len(source.read()) == 12
+    frame.iloc[:4].to_csv(path, index=False)
+    os.utime(path, (1, 1))
+    assert len(source.read()) == 4
+
+
+def test_a_node_without_data_is_told_what_to_do():
+    with pytest.raises(DataError, match=r"--node-config .*data-path"):
+        source_of(node())
+
+
+def test_a_missing_file_is_found_when_read():
+    source = source_of(node(data_path="/nowhere.csv"))
+    with pytest.raises(DataError, match=r"/nowhere\.csv does not exist"):
+        source.read()
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"rows": "many"}, "rows"),
+        ({"partition": "odd"}, "partition"),
+        ({"partition-concentration": "x"}, "partition-concentration"),
+        ({"variables": 2.5}, "variables"),
+        ({"graph": "ba"}, "graph"),
+        ({"seed": True}, "seed"),
+    ],
+)
+def test_ill_typed_values(values, name):
+    with pytest.raises(ConfigError, match=f"'{name}' is"):
+        DataConfig.from_run_config(values)
+
+
+def test_other_keys_are_left_to_others():
+    config = DataConfig.from_run_config({"method": "moments", "rows": 30, "partition-column": "s"})
+    assert config == DataConfig(rows=30, partition_column="s")

@@ -74,6 +74,7 @@ def status_megabytes(field):
 
 def run_and_report(num_parties):
     from cases import linear_case, split
+
     from flwr_causal.simulations import simulate
 
     rows, truth = linear_case(NUM_VARIABLES, ROWS_EACH * num_parties, 0)

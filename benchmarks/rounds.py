@@ -1,13 +1,13 @@
 """NOTEARS-ADMM on the paper's 22 settings: accuracy against the public code in fewer rounds."""
 
 import numpy as np
-
 import public_code
 from cases import SETTINGS, linear_case, split
-from flwr_causal.data.partition import split_uneven
-from flwr_causal.simulations import simulate
-from flwr_causal.data.tables import read_table
 from tables import mean_and_error, print_table, verdict, with_error
+
+from flwr_causal.data.partition import split_uneven
+from flwr_causal.data.tables import read_table
+from flwr_causal.simulations import simulate
 
 # Goals: share of the public code's summed SHD, by exchanges.
 GOALS = {40: 0.35, 20: 0.65}

@@ -5,13 +5,13 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
-
 import public_code
 from cases import SETTINGS, linear_case, split
 from core_loop import notears_admm
+from tables import print_table, verdict
+
 from flwr_causal.core.metrics import structural_hamming_distance
 from flwr_causal.simulations import simulate
-from tables import print_table, verdict
 
 GOAL_RATIO = 100
 GOAL_ENGINE_MILLISECONDS = 1.0

@@ -1,10 +1,10 @@
 """Bytes on the wire: one d x d array a party and round each way, and nothing else that grows."""
 
 import numpy as np
-
 from cases import linear_case, split
-from flwr_causal.simulations import simulate
 from tables import print_table
+
+from flwr_causal.simulations import simulate
 
 # (d, n, K): d, rows and parties vary one at a time.
 SETTINGS = ((10, 100, 5), (50, 100, 5), (100, 100, 5), (50, 1000, 5), (50, 100, 20))

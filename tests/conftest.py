@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 from federations import make_federation
+from threadpoolctl import threadpool_limits
 
 from flwr_causal.simulations import simulate
+
+# Threads cost more than they bring on matrices of this size; on a busy machine they cost minutes.
+threadpool_limits(limits=1, user_api="blas")
 
 # The plain iteration of the paper lies with the tests of the mathematics.
 sys.path.append(str(Path(__file__).parent / "core"))

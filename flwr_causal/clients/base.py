@@ -13,7 +13,7 @@ from flwr_causal.data.checks import Policy, TableReport, describe, prepare
 from flwr_causal.errors import FederationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
     from flwr.app import Context
@@ -160,8 +160,15 @@ class CausalClient(NumPyClient):
         """
         self._next_memory = Memory(arrays, numbers)
 
-    def commit(self) -> None:
-        """Store the setup and what :meth:`remember` collected. Called by the bridge, last."""
+    def commit(self, sent: Sequence[tuple[NDArray[Any], Array]] = ()) -> None:
+        """Store the setup and what :meth:`remember` collected. Called by the bridge, last.
+
+        Parameters
+        ----------
+        sent : sequence of (ndarray, Array)
+            What :meth:`fit` returned, as it was and as it leaves. An array that is remembered as it
+            was sent is kept in the form that it left in, not packed a second time.
+        """
         state = self.context.state
         if self._setup is not None and SETUP not in state:
             state[SETUP] = ConfigRecord(self._setup.to_config())
@@ -169,8 +176,15 @@ class CausalClient(NumPyClient):
             memory = self._next_memory
             state[MEMORY + "-numbers"] = ConfigRecord(memory.numbers)
             state[MEMORY] = ArrayRecord(
-                {name: Array(np.asarray(value)) for name, value in memory.arrays.items()}
+                {name: _packed(np.asarray(value), sent) for name, value in memory.arrays.items()}
             )
+
+
+def _packed(values: NDArray[Any], sent: Sequence[tuple[NDArray[Any], Array]]) -> Array:
+    for array, packed in sent:
+        if array is values and packed.dtype == str(values.dtype):
+            return packed
+    return Array(values)
 
 
 def reply_names(disclosures: tuple[Disclosure, ...], phase: str) -> tuple[str, ...]:

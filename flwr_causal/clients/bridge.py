@@ -101,16 +101,18 @@ def _step(
     with single_threaded():
         arrays, weight, numbers = step(list(wire.arrays_of(message.content).values()), config)
     phase = str(config["phase"])
+    named = dict(zip(reply_names(client.discloses, phase), arrays, strict=True))
     content = wire.outgoing(
         [item for item in client.discloses if item.phase == phase],
-        dict(zip(reply_names(client.discloses, phase), arrays, strict=True)),
+        named,
         numbers,
         weight=weight,
         dimensions=client.dimensions,
         precision=client.setup.precision,
     )
     reply = Message(content, reply_to=message)
-    client.commit()
+    packed = content.get(wire.ARRAYS, {})
+    client.commit([(array, packed[name]) for name, array in named.items()])
     return reply
 
 

@@ -18,6 +18,7 @@ from flwr_causal.core.dagma import dagma
 from flwr_causal.core.edge_problem import exponential_block
 from flwr_causal.core.moments import as_moments
 from flwr_causal.core.solution import check_at_least_zero, edge_masks, finish
+from flwr_causal.threads import single_threaded
 
 if TYPE_CHECKING:
     from flwr_causal.core.edge_problem import Barrier
@@ -33,13 +34,14 @@ PENALTY_LIMIT = 1e16
 MAX_DUAL_STEPS = 100
 
 
+@single_threaded()
 def notears(
     moments_or_data: Any,
     *,
     sparsity: float = 0.1,
     threshold: float = 0.3,
     knowledge: Knowledge | EdgeMasks | None = None,
-    refit: bool = False,
+    refit: bool = True,
     tolerance: float = 1e-8,
     all_edges: bool | None = None,
 ) -> CausalGraph:

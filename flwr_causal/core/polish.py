@@ -25,6 +25,7 @@ from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.linear import refit
 from flwr_causal.core.solution import edge_masks
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.threads import single_threaded
 
 if TYPE_CHECKING:
     from flwr_causal.core.knowledge import EdgeMasks, Knowledge
@@ -60,6 +61,7 @@ class Polished(NamedTuple):
     moves: tuple[Move, ...]
 
 
+@single_threaded()
 def polish(
     moments: Moments,
     adjacency: ArrayLike,

@@ -29,6 +29,9 @@ Solver = Callable[["Moments", float], "CausalGraph"]
 # at 0.25. The geometric mean of the variances is the better unit than their mean (12.5 at its best
 # constant), median (11.1) or a constant (11.4): a few large variances do not drag it along.
 SPARSITY_FACTOR = 0.16
+# Beyond this many variables the default grows with sqrt(d / 100) on top: fewer small weights are
+# left to optimise, and the graphs are as good.
+SPARSITY_GROWS_FROM = 100
 # Multiples of the default that are tried when the data choose.
 GRID_MULTIPLES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 

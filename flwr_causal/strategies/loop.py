@@ -154,39 +154,51 @@ def _rounds(
     """Exchange and step until the method has finished."""
     assert method.state is not None
     while (reason := method.finished(method.state)) is None:
-        started = time.perf_counter()
-        server_round = outcome.rounds + 1
-        arrays = wire.pack_arrays(method.broadcast(method.state), method.precision)
-        if strategy is not method and not arrays:
-            raise ConfigError(
-                f"{type(strategy).__name__} clips what a party changes in the arrays that it was "
-                f"sent, but {type(method).__name__} sends none. Run it without the wrapper."
-            )
-        phase = method.instructions(method.state).get("phase", "train")
-        messages = strategy.configure_train(server_round, arrays, ConfigRecord({**config}), grid)
-        exchange = federation.exchange(
-            grid,
-            messages,
-            server_round=server_round,
-            timeout=method.round_timeout,
-            needed=federation.needed(method.fraction_train, method.quorum),
-        )
-        with single_threaded():
-            method.state, info = method.absorb(strategy, server_round, exchange.replies)
-        outcome.schema_bytes += exchange.setup_bytes
-        record = {
-            "round": server_round,
-            "phase": phase,
-            **info,
-            "parties": len(exchange.replies),
-            "seconds": time.perf_counter() - started,
-            "bytes_sent": exchange.bytes_sent - exchange.setup_bytes,
-            "bytes_received": exchange.bytes_received,
-        }
+        record = _one_round(method, strategy, grid, federation, outcome, config)
         outcome.history.append(record)
         if on_round is not None:
             on_round(record)
     outcome.stop_reason = reason
+
+
+def _one_round(
+    method: CausalStrategy[StateT],
+    strategy: Strategy,
+    grid: Grid,
+    federation: Federation,
+    outcome: Outcome[StateT],
+    config: dict[str, wire.Value],
+) -> Record:
+    """Exchange and step once; return the record of the round.
+
+    A function of its own: the replies of a large federation weigh more than everything else, and
+    are gone from memory before those of the next round arrive.
+    """
+    assert method.state is not None
+    started = time.perf_counter()
+    server_round = outcome.rounds + 1
+    arrays = wire.pack_arrays(method.broadcast(method.state), method.precision)
+    phase = method.instructions(method.state).get("phase", "train")
+    messages = strategy.configure_train(server_round, arrays, ConfigRecord({**config}), grid)
+    exchange = federation.exchange(
+        grid,
+        messages,
+        server_round=server_round,
+        timeout=method.round_timeout,
+        needed=federation.needed(method.fraction_train, method.quorum),
+    )
+    with single_threaded():
+        method.state, info = method.absorb(strategy, server_round, exchange.replies)
+    outcome.schema_bytes += exchange.setup_bytes
+    return {
+        "round": server_round,
+        "phase": phase,
+        **info,
+        "parties": len(exchange.replies),
+        "seconds": time.perf_counter() - started,
+        "bytes_sent": exchange.bytes_sent - exchange.setup_bytes,
+        "bytes_received": exchange.bytes_received,
+    }
 
 
 def _conclude(method: CausalStrategy[StateT], outcome: Outcome[StateT], seconds: float) -> None:

@@ -47,7 +47,6 @@ class Flower:
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(free_port()),
             "FLWR_LOCAL_CONTROL_API_PORT": str(free_port()),
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
@@ -182,13 +181,16 @@ class Deployment:
         except OSError:
             return False
 
+    def register(self, key: Path) -> None:
+        """Admit the SuperNode that has the key."""
+        self.flower.call("flwr", "supernode", "register", f"{key}.pub", "clinic")
+
     def add_node(self, name: str, table: Path, key: Path | None = None) -> None:
-        """Start a SuperNode; with a key it is registered first and proves who it is."""
+        """Start a SuperNode; with a key it proves who it is."""
         transport: list[object] = ["--insecure"]
         if self.certificates is not None:
             transport = ["--root-certificates", self.certificates / "ca.crt"]
         if key is not None:
-            self.flower.call("flwr", "supernode", "register", f"{key}.pub", "clinic")
             transport += ["--auth-supernode-private-key", key]
         self.flower.start(
             name,

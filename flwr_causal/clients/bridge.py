@@ -111,7 +111,7 @@ def _step(
         precision=client.setup.precision,
     )
     reply = Message(content, reply_to=message)
-    packed = content.get(wire.ARRAYS, {})
+    packed = content.array_records[wire.ARRAYS] if named else {}
     client.commit([(array, packed[name]) for name, array in named.items()])
     return reply
 

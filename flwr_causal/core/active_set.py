@@ -92,7 +92,7 @@ class SparseProblem:
                 candidates = self.allowed
             else:
                 kept = (weights != 0) | self.required
-                additions = self._additions(weights) & ~kept
+                additions = self._additions(weights)
                 if step > 0 and not additions.any():
                     break
                 candidates = kept | additions
@@ -105,6 +105,7 @@ class SparseProblem:
                 max_iterations=max_iterations,
                 relative_decrease=relative_decrease,
                 gradient_tolerance=gradient_tolerance,
+                both_signs=self.all_edges,
             )
             weights = problem.matrix(values)
         return weights

@@ -155,6 +155,7 @@ class EdgeProblem:
         max_iterations: int = 15_000,
         relative_decrease: float = 2.2e-9,
         gradient_tolerance: float = 1e-5,
+        both_signs: bool = True,
     ) -> FloatArray:
         """Local minimum by L-BFGS-B on positive and negative parts, as Zheng (2018) does.
 
@@ -168,6 +169,9 @@ class EdgeProblem:
             Factor of loss and sparsity.
         max_iterations, relative_decrease, gradient_tolerance
             L-BFGS-B's ``maxiter``, ``ftol`` and ``gtol``; the defaults are SciPy's.
+        both_signs
+            With False a weight keeps the sign that it starts with, or in which it lowers the loss
+            if it starts at zero: half as many unknowns, for callers that check the signs after.
 
         Returns
         -------
@@ -180,25 +184,32 @@ class EdgeProblem:
         deviations = np.sqrt(np.diagonal(self.second))[self.rows]
         units = 1.0 / np.where(deviations > 0, deviations, 1.0)
         penalty = loss_weight * self.sparsity * units
+        if both_signs:
+            signs = np.outer([1.0, -1.0], np.ones(m))
+        else:
+            downhill = np.where(self.loss(start)[1] > 0, -1.0, 1.0)
+            signs = np.where(start != 0, np.sign(start), downhill)[None, :]
+
+        def weights(parts: FloatArray) -> FloatArray:
+            return np.asarray((signs * parts.reshape(signs.shape)).sum(axis=0) * units)
 
         def objective(parts: FloatArray) -> tuple[float, FloatArray]:
-            values = (parts[:m] - parts[m:]) * units
+            values = weights(parts)
             h, h_gradient = self.acyclicity(values, measure)
             if h_gradient is None or not np.isfinite(h):
-                return INFEASIBLE, np.zeros(2 * m)
+                return INFEASIBLE, np.zeros(signs.size)
             cost, slope = barrier(h)
             loss, gradient = self.loss(values)
             smooth = (loss_weight * gradient + slope * h_gradient) * units
-            value = loss_weight * loss + cost + float(penalty @ (parts[:m] + parts[m:]))
-            return value, np.concatenate([smooth + penalty, penalty - smooth])
+            price = float((parts.reshape(signs.shape) @ penalty).sum())
+            return loss_weight * loss + cost + price, (signs * smooth + penalty).ravel()
 
-        scaled_start = start / units
         solution = minimize(
             objective,
-            np.concatenate([np.maximum(scaled_start, 0.0), np.maximum(-scaled_start, 0.0)]),
+            np.maximum(signs * (start / units), 0.0).ravel(),
             jac=True,
             method="L-BFGS-B",
-            bounds=Bounds(np.zeros(2 * m), np.full(2 * m, np.inf)),
+            bounds=Bounds(np.zeros(signs.size), np.full(signs.size, np.inf)),
             options={
                 "maxiter": max_iterations,
                 "maxfun": 4 * max_iterations,
@@ -206,4 +217,4 @@ class EdgeProblem:
                 "gtol": gradient_tolerance,
             },
         )
-        return np.asarray((solution.x[:m] - solution.x[m:]) * units, dtype=np.float64)
+        return weights(solution.x)

@@ -162,6 +162,10 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         """Return the plain values that go with them; ``phase`` says which disclosures are due."""
         return {}
 
+    def message_type(self, state: StateT) -> str:
+        """Return which of the clients' methods a round calls: "train" for fit, "query" for answer."""
+        return MessageType.TRAIN
+
     @abstractmethod
     def server_step(
         self, state: StateT, mean: Arrays, replies: int
@@ -274,7 +278,7 @@ class CausalStrategy(FedAvg, Generic[StateT]):
             Message(
                 content=federation.introduce(party, content),
                 dst_node_id=party.node_id,
-                message_type=MessageType.TRAIN,
+                message_type=self.message_type(state),
                 ttl=self.round_timeout,
                 group_id=str(server_round),
             )

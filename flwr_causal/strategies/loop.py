@@ -178,6 +178,11 @@ def _one_round(
     started = time.perf_counter()
     server_round = outcome.rounds + 1
     arrays = wire.pack_arrays(method.broadcast(method.state), method.precision)
+    if strategy is not method and not arrays:
+        raise ConfigError(
+            f"{type(strategy).__name__} clips what a party changes in the arrays that it was "
+            f"sent, but {type(method).__name__} sends none. Run it without the wrapper."
+        )
     phase = method.instructions(method.state).get("phase", "train")
     messages = strategy.configure_train(server_round, arrays, ConfigRecord({**config}), grid)
     exchange = federation.exchange(

@@ -69,6 +69,7 @@ class RingState:
     order: tuple[str, ...] = ()
     added: int | None = None
     counts: np.ndarray | None = None
+    shares: dict[str, float] | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -207,6 +208,36 @@ def test_the_nodes_answer_queries_after_the_run():
         shares = wire.arrays_of(reply.content)["shares"]
         expected = [(table["level"] == value).mean() for value in ("none", "high")]
         np.testing.assert_allclose(shares, expected)
+
+
+@dataclass(kw_only=True, eq=False)
+class AskingRing(Ring):
+    """Asks the nodes for shares in a last round of queries."""
+
+    def instructions(self, state):
+        asked = state.counts is not None
+        return {"phase": "query", "asked": ["low"]} if asked else super().instructions(state)
+
+    def message_type(self, state):
+        return "train" if state.counts is None else "query"
+
+    def fold(self, state, reply):
+        if "shares" not in reply.arrays:
+            return super().fold(state, reply)
+        shares = {**(state.shares or {}), reply.party.name: float(reply.arrays["shares"][0])}
+        return replace(state, shares=shares)
+
+    def finished(self, state):
+        return None if state.shares is None else "all have answered"
+
+
+def test_a_round_may_ask_queries():
+    outcome = run(AskingRing(), spy(TABLES, RingClient))
+    assert outcome.history[-1]["phase"] == "query"
+    assert outcome.state.shares == {
+        f"party {index}": pytest.approx((table["level"] == "low").mean())
+        for index, table in enumerate(TABLES)
+    }
 
 
 def test_only_what_is_declared_leaves_here_too():

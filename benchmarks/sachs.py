@@ -6,6 +6,7 @@ The data are not part of this package: give the folder that holds ``sachs_observ
 
 import numpy as np
 import pandas as pd
+from tables import print_table
 
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.metrics import compare, varsortability
@@ -13,7 +14,6 @@ from flwr_causal.data.partition import split_even
 from flwr_causal.reports.read_graph import read_edges
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.scenarios import SACHS_ROWS, real_data
-from tables import print_table
 
 PARTIES = (4, 16)
 METHODS = {

@@ -163,7 +163,7 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         return {}
 
     def message_type(self, state: StateT) -> str:
-        """Return which of the clients' methods a round calls: "train" for fit, "query" for answer."""
+        """Return which message a round sends: "train" (calls fit) or "query" (calls answer)."""
         return MessageType.TRAIN
 
     @abstractmethod

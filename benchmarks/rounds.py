@@ -107,7 +107,7 @@ def goals(by_rounds):
         rows += [
             (f"max_rounds={limit}: exchanges, at most", most, limit, verdict(most <= limit)),
             (
-                f"max_rounds={limit}: {total:.1f} / {public_total:.1f} over {len(measured)} settings",
+                f"max_rounds={limit}: {total:.1f} / {public_total:.1f}, {len(measured)} settings",
                 f"{total / public_total:.3f}",
                 GOALS[limit],
                 verdict(total / public_total <= GOALS[limit]),

@@ -20,11 +20,11 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 # Up to this many variables all allowed edges are candidates from the start.
-ALL_EDGES_LIMIT = 60
+ALL_EDGES_LIMIT = 40
 # At most this many candidates of one effect are added at a time, those that gain most.
 ADDITIONS_PER_EFFECT = 25
 # An edge is added when its gradient exceeds its sparsity by this share of it.
-VIOLATION_TOLERANCE = 1e-3
+VIOLATION_TOLERANCE = 1e-2
 # Both numbers of a problem are rounded to this precision, for variables of about unit variance. An
 # optimisation ends where its progress falls below a tolerance, which turns a difference in the
 # sixteenth digit (parties summed in another order, other units) into one in the third; problems

@@ -13,27 +13,41 @@ import numpy as np
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.metrics import structural_hamming_distance
 from flwr_causal.core.moments import Moments, merge
-from flwr_causal.core.notears import notears
+from flwr_causal.core.notears import dagma, notears
+from flwr_causal.core.selection import default_sparsity, typical_variance
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    Solver = Callable[[Moments], CausalGraph]
 
 # Zheng et al. (2018) and the paper's public code.
 SPARSITY = 0.1
 THRESHOLD = 0.3
 
 
-def all_data(parties: Sequence[Moments]) -> CausalGraph:
-    """Return NOTEARS' graph on the rows of all parties together (NOTEARS-AllData)."""
-    return notears(merge(parties), sparsity=SPARSITY, threshold=THRESHOLD)
+def paper_solver(moments: Moments) -> CausalGraph:
+    """Return NOTEARS' graph as the paper's baselines use it."""
+    return notears(moments, sparsity=SPARSITY, threshold=THRESHOLD)
 
 
-def alone(parties: Sequence[Moments]) -> list[CausalGraph]:
-    """Return NOTEARS' graph on each party's own rows.
+def quick_solver(moments: Moments) -> CausalGraph:
+    """Return the graph of the moments method's defaults: DAGMA with the automatic sparsity."""
+    sparsity = default_sparsity(moments.n, moments.d, typical_variance(moments))
+    return dagma(moments, sparsity=sparsity, threshold=THRESHOLD)
+
+
+def all_data(parties: Sequence[Moments], solve: Solver = paper_solver) -> CausalGraph:
+    """Return the graph of the rows of all parties together (NOTEARS-AllData)."""
+    return solve(merge(parties))
+
+
+def alone(parties: Sequence[Moments], solve: Solver = paper_solver) -> list[CausalGraph]:
+    """Return the graph of each party's own rows.
 
     A column that is constant at a party stays without edges there.
     """
-    return [_on_own_rows(moments) for moments in parties]
+    return [_on_own_rows(moments, solve) for moments in parties]
 
 
 def voting(graphs: Sequence[CausalGraph]) -> CausalGraph:
@@ -64,12 +78,12 @@ def best(graphs: Sequence[CausalGraph], truth: CausalGraph) -> CausalGraph:
     return min(graphs, key=lambda graph: structural_hamming_distance(truth, graph))
 
 
-def _on_own_rows(moments: Moments) -> CausalGraph:
+def _on_own_rows(moments: Moments, solve: Solver) -> CausalGraph:
     constant = set(moments.constant_columns())
     varying = [index for index in range(moments.d) if index not in constant]
     weights, raw = np.zeros((moments.d, moments.d)), np.zeros((moments.d, moments.d))
     if len(varying) > 1 and moments.n > 1:
-        found = notears(moments.subset(varying), sparsity=SPARSITY, threshold=THRESHOLD)
+        found = solve(moments.subset(varying))
         grid = np.ix_(varying, varying)
         weights[grid] = found.weights
         raw[grid] = found.weights if found.raw_weights is None else found.raw_weights

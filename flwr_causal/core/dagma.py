@@ -35,13 +35,15 @@ CENTRAL_PATH = (
     (3e-3, 0.75),
     (1e-3, 0.7),
 )
-# L-BFGS-B iterations of a stage: 300 up to 200 variables (with 100 the same summed SHD is 8.6),
+# L-BFGS-B iterations of a stage: 300 up to 166 variables (with 100 the same summed SHD is 8.6),
 # fewer beyond, where they are what costs time.
 MOST_ITERATIONS = 300
 LEAST_ITERATIONS = 100
-ITERATIONS_TIMES_VARIABLES = 60_000
-# Passes of the active set at the end of the path; the stages before have one each.
+ITERATIONS_TIMES_VARIABLES = 50_000
+# Passes of the active set at the end of the path, up to 166 variables and beyond; the stages
+# before have one each.
 LAST_PASSES = 5
+LAST_PASSES_LARGE = 2
 
 
 @single_threaded()
@@ -105,13 +107,14 @@ def dagma(
     )
     iterations = ITERATIONS_TIMES_VARIABLES // max(moments.d, 1)
     iterations = min(max(iterations, LEAST_ITERATIONS), MOST_ITERATIONS)
+    last_passes = LAST_PASSES if iterations == MOST_ITERATIONS else LAST_PASSES_LARGE
     weights = np.zeros((moments.d, moments.d))
     for mu, s in CENTRAL_PATH:
         weights = problem.minimize(
             weights,
             logdet_measure(s),
             lambda h: (h, 1.0),
-            passes=LAST_PASSES if (mu, s) == CENTRAL_PATH[-1] else 1,
+            passes=last_passes if (mu, s) == CENTRAL_PATH[-1] else 1,
             loss_weight=mu,
             max_iterations=iterations,
             relative_decrease=tolerance,

@@ -39,7 +39,7 @@ INFEASIBLE = 1e12
 # Up to this many variables a dense product costs less than the handling of a sparse one.
 DENSE_PRODUCT_LIMIT = 64
 # Above this share of nonzero weights a dense product is the faster one for any d.
-DENSE_PRODUCT_FILL = 0.1
+DENSE_PRODUCT_FILL = 0.05
 
 
 def exponential_block(weights: FloatArray) -> tuple[float, FloatArray | None]:
@@ -132,10 +132,12 @@ class EdgeProblem:
         _, labels = connected_components(graph, directed=True, connection="strong")
         inner = np.flatnonzero(labels[i] == labels[j])
         total = 0.0
-        for label in np.unique(labels[i[inner]]):
+        position = np.zeros(d, dtype=np.intp)
+        for label in np.flatnonzero(np.bincount(labels[i[inner]])):
             edges = inner[labels[i[inner]] == label]
             nodes = np.flatnonzero(labels == label)
-            row, column = np.searchsorted(nodes, i[edges]), np.searchsorted(nodes, j[edges])
+            position[nodes] = np.arange(len(nodes))
+            row, column = position[i[edges]], position[j[edges]]
             block = np.zeros((len(nodes), len(nodes)))
             block[row, column] = values[nonzero[edges]]
             value, block_gradient = measure(block)

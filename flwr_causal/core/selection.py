@@ -45,6 +45,8 @@ def typical_variance(moments: Moments) -> float:
 def default_sparsity(n: int, d: int, scale: float = 1.0) -> float:
     """Sparsity ``0.16 sqrt(log d / n) scale``, the rate at which noise in S falls.
 
+    Beyond 100 variables it is ``sqrt(d / 100)`` times that, see ``SPARSITY_GROWS_FROM``.
+
     Parameters
     ----------
     n, d
@@ -53,7 +55,8 @@ def default_sparsity(n: int, d: int, scale: float = 1.0) -> float:
         Unit of the variables' variance, best :func:`typical_variance`: then the chosen graph does
         not change with the units.
     """
-    return SPARSITY_FACTOR * float(np.sqrt(np.log(max(d, 2)) / n)) * scale
+    factor = SPARSITY_FACTOR * max(1.0, float(np.sqrt(d / SPARSITY_GROWS_FROM)))
+    return factor * float(np.sqrt(np.log(max(d, 2)) / n)) * scale
 
 
 def default_grid(moments: Moments) -> tuple[float, ...]:

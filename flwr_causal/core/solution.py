@@ -47,6 +47,22 @@ def refit_required(
     return result
 
 
+def refit_support(
+    moments: Moments, adjacency: BoolArray, threshold: float, required: BoolArray
+) -> FloatArray:
+    """Least-squares weights of a graph without the edges whose own weight is too small then.
+
+    An edge may exceed the threshold in the penalised solution only because it stands in for
+    another one; with its least-squares weight it does not. Removing edges never closes a cycle.
+    """
+    while True:
+        weights = least_squares_weights(moments, adjacency)
+        kept = adjacency & ((np.abs(weights) > threshold) | required)
+        if np.array_equal(kept, adjacency):
+            return weights
+        adjacency = kept
+
+
 def finish(
     moments: Moments,
     raw_weights: FloatArray,
@@ -76,7 +92,7 @@ def finish(
     weights = break_cycles(np.where(np.abs(raw) > threshold, raw, 0.0), required)
     adjacency = (weights != 0) | required
     if refit:
-        weights = least_squares_weights(moments, adjacency)
+        weights = refit_support(moments, adjacency, threshold, required)
     else:
         weights = refit_required(moments, weights, adjacency, required)
     return CausalGraph(names=moments.names, weights=weights, raw_weights=raw, required=required)

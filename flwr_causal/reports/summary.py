@@ -49,7 +49,7 @@ def _comparison(metrics: dict[str, Any]) -> list[str]:
         return []
     rows = {"together, federated": metrics}
     if "pooled" in metrics:
-        rows["all rows pooled (NOTEARS)"] = metrics["pooled"]
+        rows["all rows pooled (DAGMA)"] = metrics["pooled"]
     if "alone" in metrics:
         rows["each party alone (mean)"] = metrics["alone"]
     lines = ["Against the truth                SHD    TPR    FDR"]

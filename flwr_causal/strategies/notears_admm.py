@@ -10,10 +10,10 @@ import numpy as np
 from flwr_causal.core import admm
 from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.linear import LinearModel, refit
 from flwr_causal.core.moments import Moments
 from flwr_causal.core.schedules import Schedule, fast_schedule, paper_schedule
 from flwr_causal.core.selection import held_out_error, score_graph_bic
+from flwr_causal.core.solution import refit_support
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import require
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.knowledge import EdgeMasks
+    from flwr_causal.core.linear import LinearModel
     from flwr_causal.data.checks import Agreement
     from flwr_causal.wire import Arrays, Scalar, Value
 
@@ -261,7 +262,10 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         graph = self._graphs(state)[self._chosen(state)]
         if state.moments is None:
             return graph
-        return replace(graph, weights=refit(self._all_moments(state), graph.adjacency))
+        weights = refit_support(
+            self._all_moments(state), graph.adjacency, self.threshold, state.masks.required
+        )
+        return replace(graph, weights=weights)
 
     def model(self, state: AdmmRun) -> LinearModel | None:
         """Return the fitted linear system in the units of the data, None before the final sums."""

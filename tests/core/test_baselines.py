@@ -51,7 +51,7 @@ def test_votes_may_end_in_a_cycle_and_the_cycle_stays():
     ]
     found = baselines.voting(graphs)
     assert found.num_edges == 3
-    assert not found.is_acyclic
+    assert not found.is_acyclic()
 
 
 def test_the_average_is_that_of_the_weights_before_the_threshold():

@@ -86,17 +86,16 @@ def test_all_rows_are_dealt_out_where_no_number_is_given(table):
 
 
 def test_drawing_more_rows_than_there_are_names_both_numbers(table):
-    with pytest.raises(DataError, match="512 rows .* of 100"):
+    with pytest.raises(DataError, match=r"512 rows .* of 100"):
         scenarios.real_data(table, 2, seed=0)
 
 
-def test_the_pooled_rows_beat_what_small_parties_find_alone():
-    parties, truth = scenarios.linear_data(Setting(8, 160, 16), seed=2)
+def test_the_pooled_rows_show_what_parties_of_four_rows_cannot():
+    parties, truth = scenarios.linear_data(Setting(5, 48, 12), seed=2)
     metrics = scenarios.compare_baselines(parties, truth)
     assert list(metrics) == ["AllData", "Voting", "Avg", "Best"]
-    assert metrics["AllData"]["shd"] <= 1
-    assert metrics["AllData"]["shd"] < min(m["shd"] for n, m in metrics.items() if n != "AllData")
-    assert {m["num_true"] for m in metrics.values()} == {8}
+    assert metrics["AllData"]["shd"] < min(metrics["Voting"]["shd"], metrics["Best"]["shd"])
+    assert {m["num_true"] for m in metrics.values()} == {5}
 
 
 def test_with_one_party_all_baselines_are_the_same():

@@ -48,9 +48,11 @@ def h_exponential(weights: FloatArray) -> tuple[float, FloatArray]:
     for block in cyclic_components(weights):
         inner = np.ix_(block, block)
         w = weights[inner]
-        exponential = scipy.linalg.expm(w * w)
-        value += float(np.trace(exponential)) - len(block)
-        gradient[inner] = 2.0 * exponential.T * w
+        with np.errstate(over="ignore", invalid="ignore"):
+            exponential = scipy.linalg.expm(w * w)
+            trace = float(np.trace(exponential))
+            gradient[inner] = 2.0 * exponential.T * w
+        value += (trace if np.isfinite(trace) else np.inf) - len(block)
     return value, gradient
 
 

@@ -44,8 +44,12 @@ DENSE_PRODUCT_FILL = 0.05
 
 def exponential_block(weights: FloatArray) -> tuple[float, FloatArray | None]:
     """Trace-exponential measure of one block (see ``acyclicity.h_exponential``)."""
-    exponential = scipy.linalg.expm(weights * weights)
-    return float(np.trace(exponential)) - len(weights), 2.0 * exponential.T * weights
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponential = scipy.linalg.expm(weights * weights)
+        value, gradient = float(np.trace(exponential)) - len(weights), exponential.T * weights
+    if not (np.isfinite(value) and np.isfinite(gradient).all()):
+        return np.inf, None
+    return value, 2.0 * gradient
 
 
 def logdet_measure(s: float) -> BlockMeasure:

@@ -85,7 +85,8 @@ def finish(
         Required edges survive threshold and the removal of cycles, and a variable with a required
         parent gets the least-squares weights of all its parents in the final graph.
     refit
-        Give every variable its least-squares weights.
+        Give every variable its least-squares weights, and drop the edges that do not exceed the
+        threshold with them (see :func:`refit_support`).
     """
     raw = np.where(masks.allowed, raw_weights, 0.0)
     required = np.asarray(masks.required, dtype=bool)

@@ -1,0 +1,116 @@
+"""DAGMA on moments: units, large problems, and the accuracy of the default sparsity."""
+
+import numpy as np
+import pytest
+
+from flwr_causal.core.active_set import SparseProblem
+from flwr_causal.core.acyclicity import h_logdet, is_acyclic
+from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.core.moments import Moments
+from flwr_causal.core.notears import dagma
+from flwr_causal.core.polish import polish
+from flwr_causal.core.selection import default_sparsity, typical_variance
+
+
+def simulated(seed, d, n):
+    """Erdos-Renyi graph of d edges, coefficients of size 0.5 to 2, unit noise."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.triu_indices(d, 1)
+    pick = rng.choice(len(rows), size=d, replace=False)
+    order = rng.permutation(d)
+    weights = np.zeros((d, d))
+    sizes = rng.uniform(0.5, 2.0, d) * rng.choice([-1.0, 1.0], d)
+    weights[order[rows[pick]], order[columns[pick]]] = sizes
+    X = np.linalg.solve((np.eye(d) - weights).T, rng.standard_normal((n, d)).T).T
+    return Moments.from_rows(X), weights
+
+
+def by_default(moments):
+    return default_sparsity(moments.n, moments.d, typical_variance(moments))
+
+
+def distance(one, two):
+    """Structural Hamming distance, a reversed edge counted once."""
+    differs = (one != 0) != (two != 0)
+    return int(np.triu(differs | differs.T).sum())
+
+
+@pytest.mark.parametrize("unit", [0.25, 1000.0, 3.7])
+def test_the_unit_of_all_variables_does_not_matter(unit):
+    for seed in range(3):
+        moments, _ = simulated(seed, 12, 40)
+        other = moments.scaled(unit)
+        graph = dagma(moments, sparsity=by_default(moments))
+        again = dagma(other, sparsity=by_default(other))
+        np.testing.assert_array_equal(again.adjacency, graph.adjacency)
+        np.testing.assert_allclose(again.weights, graph.weights, atol=1e-9)
+
+
+def test_order_of_the_variables_does_not_matter():
+    moments, _ = simulated(1, 45, 150)  # above the limit: the active set
+    order = np.random.default_rng(0).permutation(45)
+    graph = dagma(moments, sparsity=by_default(moments))
+    permuted = dagma(moments.subset(order), sparsity=by_default(moments))
+    np.testing.assert_array_equal(permuted.adjacency, graph.adjacency[np.ix_(order, order)])
+    assert permuted.names == tuple(moments.names[j] for j in order)
+
+
+def test_default_sparsity_recovers_the_simulations_of_the_papers():
+    total = 0
+    for seed in range(300, 305):
+        moments, truth = simulated(seed, 20, 256)
+        total += distance(dagma(moments, sparsity=by_default(moments)).weights, truth)
+    assert total <= 6
+
+
+def test_polish_with_the_right_score_recovers_them_almost_exactly():
+    total = 0
+    for seed in range(300, 305):
+        moments, truth = simulated(seed, 20, 256)
+        start = dagma(moments, sparsity=by_default(moments)).adjacency
+        total += distance(polish(moments, start, score="equal-variance").adjacency, truth)
+    assert total <= 2
+
+
+def test_active_set_is_stationary_and_as_good_as_all_edges():
+    moments, truth = simulated(7, 45, 150)
+    sparsity = by_default(moments)
+    active = dagma(moments, sparsity=sparsity, all_edges=False, refit=False)
+    dense = dagma(moments, sparsity=sparsity, all_edges=True, refit=False)
+    allowed = ~np.eye(45, dtype=bool)
+    problem = SparseProblem(moments.second, allowed, ~allowed & False, sparsity, False)
+
+    def objective(graph):
+        residual = np.eye(45) - graph.raw_weights
+        loss = 0.5 * np.trace(residual.T @ moments.second @ residual)
+        return loss + sparsity * np.abs(graph.raw_weights).sum()
+
+    # no edge left at zero wants to be used: the condition of the problem over all edges
+    assert problem.violations(active.raw_weights).max() <= 0.05 * sparsity
+    assert objective(active) == pytest.approx(objective(dense), rel=1e-2)
+    for graph in (active, dense):
+        assert h_logdet(graph.raw_weights, 0.7)[0] < 1e-2
+        assert is_acyclic(graph.weights)
+    # two minima of about the same depth may differ in a few edges
+    assert distance(active.weights, truth) <= distance(dense.weights, truth) + 2
+
+
+def test_knowledge_in_the_active_set():
+    moments, truth = simulated(3, 45, 150)
+    names = moments.names
+    (i, j), (k, m) = np.argwhere(truth)[:2]
+    knowledge = Knowledge(required=((names[j], names[i]),), forbidden=((names[k], names[m]),))
+    graph = dagma(moments, sparsity=by_default(moments), knowledge=knowledge)
+    assert graph.adjacency[j, i]
+    assert not graph.adjacency[k, m]
+    assert graph.raw_weights[k, m] == 0
+    assert is_acyclic(graph.adjacency)
+
+
+def test_tiny_problems():
+    one = dagma(np.arange(5.0)[:, None])
+    assert one.num_edges == 0
+    constant = dagma(np.ones((4, 3)))
+    assert constant.num_edges == 0
+    single_row = dagma(np.array([[1.0, 2.0]]))
+    assert single_row.num_edges == 0

@@ -7,9 +7,9 @@ import numpy as np
 
 from flwr_causal.core import admm
 from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.linear import refit
 from flwr_causal.core.moments import Moments, merge
 from flwr_causal.core.schedules import data_scale, fast_schedule
+from flwr_causal.core.solution import refit_support
 
 THRESHOLD = 0.3
 
@@ -43,5 +43,6 @@ def notears_admm(parties, max_rounds=40):
     raw = state.weights[0]
     graph = CausalGraph(names, raw, raw_weights=raw).threshold(THRESHOLD)
     pooled = merge(Moments.from_rows(rows, names, center=False) for rows in parties)
-    weights = refit(pooled, graph.adjacency)
+    no_edge = np.zeros((d, d), dtype=bool)
+    weights = refit_support(pooled, graph.adjacency, THRESHOLD, required=no_edge)
     return CausalGraph(names, weights, raw_weights=raw), state.round + 1

@@ -71,11 +71,11 @@ def main(seeds, quick):
             cpu[name][d, n] = np.mean([pair[1] for pair in pairs])
             cells.append(with_error(*mean_and_error(shd[name][d, n])))
         figure = public_code.POOLED_NOTEARS[d, n]
-        rows.append([*cells, f"{figure.shd:.1f} ({figure.num_seeds} seeds)"])
+        rows.append([*cells, f"{figure.shd:.1f} (from {figure.num_seeds})"])
     print_table(
         f"One exchange of sums ({NUM_PARTIES} parties), mean SHD ± standard error, "
         f"seeds {list(seeds)}",
-        ("d", "n", *methods, "public NOTEARS .1, pooled, seeds 0-4"),
+        ("d", "n", *methods, "public NOTEARS .1, pooled (from so many seeds)"),
         rows,
     )
     print_table(

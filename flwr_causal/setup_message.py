@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.data.checks import Policy
+from flwr_causal.data.report import States, pack_states, unpack_states
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 PREFIX = "setup-"
 _POLICY = PREFIX + "policy-"
 _OPTION = PREFIX + "option-"
+_STATES = PREFIX + "states"
+_NUM_STATES = PREFIX + "num-states"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,9 @@ class Setup:
     exchange : str
         Tells this schema exchange from others over the same nodes: a ServerApp may run several
         methods one after the other, and what a client kept for an earlier one is void then.
+    states : tuple of tuple of str
+        For methods on categories: the agreed states of every column, empty for one that is to be
+        discretised. ``()`` for the others.
     """
 
     names: tuple[str, ...]
@@ -56,6 +62,15 @@ class Setup:
     precision: str = "float64"
     options: Mapping[str, Scalar] = field(default_factory=dict)
     exchange: str = ""
+    states: States = ()
+
+    @property
+    def continuous(self) -> tuple[str, ...]:
+        """The columns that are to be discretised; none without states."""
+        if not self.states:
+            return ()
+        pairs = zip(self.names, self.states, strict=True)
+        return tuple(name for name, states in pairs if not states)
 
     def to_config(self) -> dict[str, Value]:
         """Return the setup as plain values whose keys start with ``setup-``."""
@@ -67,9 +82,16 @@ class Setup:
             f"{PREFIX}variance": self.variance.tolist(),
             f"{PREFIX}precision": self.precision,
             f"{PREFIX}exchange": self.exchange,
+            **self._states_config(),
             **{_POLICY + name: value for name, value in self.policy.to_dict().items()},
             **{_OPTION + name: value for name, value in self.options.items()},
         }
+
+    def _states_config(self) -> dict[str, Value]:
+        if not self.states:
+            return {}
+        texts, counts = pack_states(self.states)
+        return {_STATES: texts, _NUM_STATES: counts}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Setup:
@@ -92,4 +114,5 @@ class Setup:
             precision=config[f"{PREFIX}precision"],
             exchange=config[f"{PREFIX}exchange"],
             options=part(_OPTION),
+            states=unpack_states(config.get(_STATES, []), config.get(_NUM_STATES, [])),
         )

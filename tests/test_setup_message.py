@@ -24,7 +24,11 @@ def make_setup(**changes):
 
 
 def same(one, two):
-    return all(np.array_equal(getattr(one, f.name), getattr(two, f.name)) for f in fields(Setup))
+    pairs = [(getattr(one, f.name), getattr(two, f.name)) for f in fields(Setup)]
+    return all(
+        np.array_equal(a, b) if isinstance(a, np.ndarray) else type(a) is type(b) and a == b
+        for a, b in pairs
+    )
 
 
 def test_round_trip_through_flowers_record():
@@ -46,3 +50,19 @@ def test_without_sums_and_options():
     received = Setup.from_config(ConfigRecord(setup.to_config()))
     assert same(received, setup)
     assert received.mean.shape == (0,)
+
+
+def test_states_travel_only_where_there_are_some():
+    assert not any(key.endswith("-states") for key in make_setup().to_config())
+    assert make_setup().continuous == ()
+    states = (("1", "10"), (), ("", "a", "ü"))
+    setup = make_setup(states=states)
+    received = Setup.from_config(ConfigRecord(setup.to_config()))
+    assert same(received, setup)
+    assert received.states == states
+    assert received.continuous == ("x2",)
+
+
+def test_states_of_one_column_are_not_taken_for_anothers():
+    config = make_setup(states=(("a", "b"), ("c",), ())).to_config()
+    assert Setup.from_config(ConfigRecord(config)).states == (("a", "b"), ("c",), ())

@@ -28,13 +28,14 @@ LANE = 0.05
 
 
 class Edge(NamedTuple):
-    """An edge to draw: its ends by index, the points it passes, its weight, its head."""
+    """An edge to draw: its ends by index, the points it passes, its weight, its head, its label."""
 
     start: int
     end: int
     waypoints: FloatArray
     weight: float
     directed: bool
+    label: str
 
 
 def draw(
@@ -62,7 +63,8 @@ def draw(
     labels : mapping of str to str, optional
         What to write instead of some names.
     edge_labels : bool, default False
-        Whether to write the weights beside the edges.
+        Whether to write the weights beside the edges; the confidence beside those of a CPDAG, where
+        it is known.
     font_size : float, default 10.0
         Size of the letters in points.
 
@@ -124,7 +126,8 @@ def _in_layers(
             waypoints = routes[j, i][::-1] if (j, i) in routes else np.zeros((0, 2))
         if adjacency[j, i] and not undirected[i, j] and i != j:
             waypoints = _bowed(positions[i], positions[j], BOW)
-        edges.append(Edge(int(i), int(j), waypoints, weight, not undirected[i, j]))
+        label = _confidence(graph, i, j) if graph.kind == "cpdag" else _number(weight)
+        edges.append(Edge(int(i), int(j), waypoints, weight, not undirected[i, j], label))
     return positions, edges
 
 
@@ -161,15 +164,31 @@ def _in_slices(
         start, end = int((num_lags - 1 - lag) * size + i), int(now + j)
         between = np.arange(num_lags - lag, num_lags) * size
         waypoints = _through_gaps(positions, widths, start, end, between, lanes)
-        edges.append(Edge(start, end, waypoints, float(graph.lagged[lag, i, j]), True))
+        weight = float(graph.lagged[lag, i, j])
+        edges.append(Edge(start, end, waypoints, weight, True, _number(weight)))
     for i, j in np.argwhere(graph.adjacency):
         start, end = int(now + i), int(now + j)
         distance = abs(int(rank[i]) - int(rank[j]))
         waypoints = _bowed(positions[start], positions[end], BOW if graph.adjacency[j, i] else 0.0)
         if distance > 1:  # pass to the right of the boxes between
             waypoints[0, 0] = right + 0.18 * distance
-        edges.append(Edge(start, end, waypoints, float(graph.weights[i, j]), True))
+        weight = float(graph.weights[i, j])
+        edges.append(Edge(start, end, waypoints, weight, True, _number(weight)))
     return positions, edges
+
+
+def _number(weight: float) -> str:
+    """Return a weight's label; a required edge without a weight has none."""
+    return f"{weight:.2g}" if weight else ""
+
+
+def _confidence(graph: CausalGraph, i: int, j: int) -> str:
+    """Return the label of an edge of a CPDAG; undirected ones take the higher."""
+    if graph.confidence is None:
+        return ""
+    both_ways = graph.adjacency[j, i]
+    value = max(graph.confidence[i, j], graph.confidence[j, i] if both_ways else 0.0)
+    return f"{value:.2g}"
 
 
 def _through_gaps(

@@ -10,6 +10,8 @@ Conventions, since papers disagree among themselves:
   in Zheng et al. (2018): it is a true positive if any edge joins the pair in the other graph. It
   counts once. Only graphs of kind ``"cpdag"`` have undirected edges; elsewhere two opposite edges
   are two edges.
+- Adjacency and arrowhead rates compare skeletons, and the directed edges of CPDAGs: two DAGs of one
+  equivalence class are not told apart by them.
 - The moral distance (SMHD) counts the pairs in which the two moral graphs differ.
 
 Every function takes a `CausalGraph` or a ``(d, d)`` matrix (row causes column, non-zero is an
@@ -20,6 +22,8 @@ References
 Zheng, Aragam, Ravikumar & Xing (2018). DAGs with NO TEARS. NeurIPS.
 Tsamardinos, Brown & Aliferis (2006). The max-min hill-climbing Bayesian network structure
 learning algorithm. Machine Learning 65.
+Ramsey, Glymour, Sanchez-Romero & Glymour (2017). A million variables and more. International
+Journal of Data Science and Analytics 3.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from flwr_causal.core import equivalence
+from flwr_causal.core.equivalence_metrics import compare_classes, pair_distance
 from flwr_causal.core.intervention_distance import sid
 from flwr_causal.core.matching import aligned
 from flwr_causal.core.ranking import auprc, auroc, varsortability
@@ -81,9 +86,8 @@ def structural_hamming_distance(
 
 def _distance(true: NDArray[np.bool_], found: NDArray[np.bool_], reversed_counts: int) -> int:
     """Return the structural Hamming distance of two boolean matrices."""
-    differs = (true != found) | (true != found).T
     num_reversed = int((equivalence.directed_part(true) & equivalence.directed_part(found).T).sum())
-    return int(np.triu(differs).sum()) + (reversed_counts - 1) * num_reversed
+    return pair_distance(true, found) + (reversed_counts - 1) * num_reversed
 
 
 def moral_hamming_distance(truth: GraphLike, estimate: GraphLike) -> int:
@@ -119,6 +123,15 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
         of pairs without a true edge, as in Zheng et al. (2018), which may exceed 1 since
         reversed edges are counted; ``f1``; ``num_edges``, ``num_true``: edges of the estimate and
         of the truth; ``acyclic``: whether the estimate has no directed cycle.
+        Up to Markov equivalence: ``smhd``: pairs in which the moral graphs differ;
+        ``adjacency_precision``, ``adjacency_recall``: share of the estimate's joined pairs that
+        the truth joins, and of the truth's that the estimate joins, whatever the direction (1 if
+        there are none). Unless a graph has a directed cycle or lags, and so no CPDAG:
+        ``cpdag_shd``: structural Hamming distance of the two CPDAGs; ``arrowhead_precision``,
+        ``arrowhead_recall``: share of the directed edges of the estimate's CPDAG that the truth's
+        directs the same way, and of the truth's that the estimate's does, as Ramsey et al. (2017)
+        count (an edge that only one of them directs is an error, whether or not the other has
+        it undirected; 1 if there are none).
         Where both graphs have lags also ``lagged_shd``, ``lagged_tpr``, ``lagged_fdr`` over the
         lagged edges, each lag apart.
 
@@ -161,6 +174,7 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
         "num_edges": num_edges,
         "num_true": num_true,
         "acyclic": found.is_acyclic(),
+        **compare_classes(true, found),
     }
     if true.lagged is not None and found.lagged is not None:
         result |= _compare_lagged(true.lagged != 0, found.lagged != 0)

@@ -133,13 +133,13 @@ def draw_edges(
                 zorder=2,
             )
         )
-        if edge_labels and edge.weight:
+        if edge_labels and edge.label:
             # The middle point, or the mean of the two middle ones.
             x, y = points[(len(points) - 1) // 2 : len(points) // 2 + 1].mean(axis=0)
             ax.text(
                 x,
                 y,
-                f"{edge.weight:.2g}",
+                edge.label,
                 size=max(7.5 * scale, SMALLEST_LETTERS),
                 color=colour,
                 ha="center",

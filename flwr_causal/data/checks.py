@@ -1,4 +1,4 @@
-"""What the federation makes of all parties' reports: the agreed columns and their pooled moments.
+"""What the federation makes of all parties' reports: agreed columns, pooled moments, states.
 
 Parties are matched by column *name*, never by position. Everything that is wrong is said at once,
 with party, column and remedy, before anything is trained.
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.data.describe import FloatArray, complete_rows, describe, kind_of, prepare
+from flwr_causal.data.categories import prepare_states
+from flwr_causal.data.columns import FloatArray, kind_of
+from flwr_causal.data.describe import complete_rows, describe, prepare
 from flwr_causal.data.findings import (
     Findings,
     check_duplicate_names,
@@ -22,8 +24,9 @@ from flwr_causal.data.findings import (
     columns_of,
 )
 from flwr_causal.data.policy import Policy
-from flwr_causal.data.report import ColumnReport, Kind, TableReport
-from flwr_causal.data.variation import check_constant, check_copies
+from flwr_causal.data.report import ColumnReport, Kind, States, TableReport
+from flwr_causal.data.states import check_states
+from flwr_causal.data.variation import check_constant, check_copies, warn_of_single_states
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ __all__ = [
     "kind_of",
     "pool",
     "prepare",
+    "prepare_states",
 ]
 
 LONGEST_LIST = 20
@@ -66,6 +70,14 @@ class Agreement:
         Column to the reason why it is not used.
     warnings : tuple of str
         What a user should hear although nothing failed.
+    states : tuple of tuple of str
+        For methods on categories: the states of each column, over all parties, in the order in
+        which they are coded; empty for a column that is yet to be discretised. ``()`` where the
+        reports have no states.
+    continuous : tuple of str
+        The columns that are to be discretised, in the order of ``names``.
+    whole : tuple of str
+        Those of them that hold whole numbers only.
     """
 
     names: tuple[str, ...]
@@ -75,6 +87,9 @@ class Agreement:
     variance: FloatArray
     dropped: Mapping[str, str]
     warnings: tuple[str, ...]
+    states: States = ()
+    continuous: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -109,6 +124,7 @@ def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> A
         raise DataError(_listed(findings.problems))
     names = findings.names
     mean, variance = pool(reports, names)
+    has_states = _have_states(reports)
     return Agreement(
         names=names,
         kinds=tuple(_kind(reports, name) for name in names),
@@ -117,6 +133,9 @@ def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> A
         variance=variance,
         dropped=dict(findings.dropped),
         warnings=_warnings(findings),
+        states=tuple(findings.states.get(name, ()) for name in names) if has_states else (),
+        continuous=tuple(name for name in names if name in findings.continuous),
+        whole=tuple(name for name in names if findings.continuous.get(name, False)),
     )
 
 
@@ -136,6 +155,7 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     """
     found = Findings()
     columns = columns_of(reports)
+    has_states = _have_states(reports)
     check_rows(reports, policy, found)
     check_duplicate_names(reports, found)
     check_shared(reports, columns, policy, found)
@@ -155,10 +175,15 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
             check_kinds(name, filled, policy, found)
         if name not in found.dropped:
             check_values(name, holders, policy, found)
-        if name in shared and name not in found.dropped:
+        if has_states and name not in found.dropped:
+            check_states(name, holders, reports, policy, found)
+        elif name in shared and name not in found.dropped:
             check_constant(name, holders, reports, policy, found)
     check_copies(reports, shared, policy, found)
     found.names = tuple(name for name in shared if name not in found.dropped)
+    if has_states:
+        used = {name: found.states[name] for name in found.names if name in found.states}
+        warn_of_single_states(columns, used, found)
     if not found.names and not found.problems:
         found.problems.append(
             "no column is left to train on: "
@@ -224,6 +249,10 @@ def _kind(reports: Mapping[str, TableReport], name: str) -> Kind:
     if not kinds or "numeric" in kinds:
         return "numeric"
     return kinds[0]
+
+
+def _have_states(reports: Mapping[str, TableReport]) -> bool:
+    return all(report.has_states for report in reports.values())
 
 
 def _listed(problems: Sequence[str]) -> str:

@@ -9,6 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from flwr_causal.data.columns import (
+    PLAIN,
+    all_columns,
+    as_numbers,
+    distinct_values,
+    find_columns,
+    find_numbers,
+    kind_of,
+    named_states,
+)
 from flwr_causal.data.policy import Policy
 from flwr_causal.data.report import NUMBERS, ColumnReport, Kind, TableReport
 from flwr_causal.errors import DataError
@@ -16,30 +26,10 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["complete_rows", "describe", "kind_of", "prepare"]
+__all__ = ["complete_rows", "describe", "prepare"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-
-
-def kind_of(column: pd.Series) -> Kind:
-    """Say what a column holds; missing values are passed over."""
-    dtype = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        return "category"
-    if pd.api.types.is_bool_dtype(dtype):
-        return "boolean"
-    if pd.api.types.is_complex_dtype(dtype):
-        return "other"
-    if pd.api.types.is_numeric_dtype(dtype):
-        return "numeric"
-    if pd.api.types.is_object_dtype(dtype):
-        inferred = pd.api.types.infer_dtype(column, skipna=True)
-        if inferred in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
-            return "numeric"
-        by_inference: dict[str, Kind] = {"boolean": "boolean", "string": "category"}
-        return by_inference.get(inferred, "other")
-    return "category" if pd.api.types.is_string_dtype(dtype) else "other"
 
 
 def complete_rows(frame: pd.DataFrame, policy: Policy | None = None) -> BoolArray:
@@ -69,7 +59,11 @@ def complete_rows(frame: pd.DataFrame, policy: Policy | None = None) -> BoolArra
 
 
 def describe(
-    frame: pd.DataFrame, policy: Policy | None = None, *, sums: bool = False
+    frame: pd.DataFrame,
+    policy: Policy | None = None,
+    *,
+    sums: bool = False,
+    states: bool = False,
 ) -> TableReport:
     """Report on a party's table.
 
@@ -81,26 +75,40 @@ def describe(
         The federation's policy: it decides which rows are kept. Default: all must be fine.
     sums : bool
         Compute the sums that centring and scaling need; they then leave the party.
+    states : bool
+        Name the different values of each column, as far as :class:`Policy` lets them be named;
+        they then leave the party. For methods on categories.
 
     Returns
     -------
     TableReport
+
+    Raises
+    ------
+    DataError
+        With ``states``, for a category that is no text, number or boolean.
     """
+    policy = policy or Policy()
     kept = complete_rows(frame, policy)
     kinds = _kinds(frame)
     numbers = iter(_describe_numbers(_number_block(frame, kinds), kept, sums=sums))
     first_with: dict[bytes, int] = {}
     columns = []
-    for position, (name, kind) in enumerate(zip(frame.columns, kinds, strict=True)):
+    every = bool(kept.all())
+    for position, (column, kind) in enumerate(zip(all_columns(frame), kinds, strict=True)):
+        name = str(column.name)
+        rows = column if every else column[kept]
         if kind in NUMBERS:
             facts, digest = next(numbers)
         else:
-            facts, digest = _describe_text(frame.iloc[:, position], kept)
+            facts, digest = _describe_text(column, rows)
         first = first_with.setdefault(digest, position)
         copy_of = None if first == position else first
+        if states and kind != "other":
+            facts |= _states(rows, name, kind, policy)
         columns.append(ColumnReport(name, kind, copy_of=copy_of, **facts))
-    rows = int(kept.sum())
-    return TableReport(rows, len(frame) - rows, tuple(columns), sums)
+    count = int(kept.sum())
+    return TableReport(count, len(frame) - count, tuple(columns), sums, states)
 
 
 def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = None) -> FloatArray:
@@ -138,47 +146,37 @@ def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = N
 
 def _columns(frame: pd.DataFrame, names: Sequence[str]) -> FloatArray:
     """Return the named columns, shape (n, len(names)), C-contiguous; each must be there once."""
-    available = list(frame.columns)
-    if list(names) == available and (frame.dtypes == np.float64).all() and frame.columns.is_unique:
+    if list(names) == list(frame.columns) and frame.columns.is_unique and _is_plain(frame):
         # One block: taking single columns leaves notes in the table, more than small tables weigh.
-        return np.array(frame.to_numpy(), order="C")
+        return np.array(frame.to_numpy(dtype=np.float64), order="C")
     rows = np.empty((len(frame), len(names)))
-    for position, name in enumerate(names):
-        count = available.count(name)
-        if count != 1:
-            there = f"there {count} times" if count else "missing"
-            raise DataError(
-                f"column {name!r} is {there} in the table, which has {', '.join(available)}: "
-                "give the column this name, once"
-            )
-        column = frame[name]
-        if kind_of(column) not in NUMBERS:
-            raise DataError(
-                f"column {name!r} is not numeric ({column.dtype}): convert it to numbers, or leave "
-                "such columns out with text-columns='drop'"
-            )
-        rows[:, position] = _numbers(column)
+    for position, column in enumerate(find_columns(frame, names)):
+        rows[:, position] = find_numbers(column)
     return rows
 
 
-def _numbers(column: pd.Series) -> FloatArray:
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+def _is_plain(frame: pd.DataFrame) -> bool:
+    """Say whether all columns have one numpy type of numbers."""
+    first = frame.dtypes.iloc[0] if frame.shape[1] else None
+    plain = isinstance(first, np.dtype) and first.kind in PLAIN
+    return plain and bool((frame.dtypes == first).all())
 
 
 def _kinds(frame: pd.DataFrame) -> list[Kind]:
-    if (frame.dtypes == np.float64).all():
-        return ["numeric"] * frame.shape[1]
-    return [kind_of(frame.iloc[:, position]) for position in range(frame.shape[1])]
+    if _is_plain(frame):
+        return [kind_of(frame.iloc[:, 0])] * frame.shape[1]
+    return [kind_of(column) for column in all_columns(frame)]
 
 
 def _number_block(frame: pd.DataFrame, kinds: Sequence[Kind]) -> FloatArray:
     """Return the numeric columns only, in order, shape (n, number of them)."""
-    if (frame.dtypes == np.float64).all():
+    if _is_plain(frame):
         return frame.to_numpy(dtype=np.float64)
-    chosen = [position for position, kind in enumerate(kinds) if kind in NUMBERS]
+    pairs = zip(kinds, all_columns(frame), strict=True)
+    chosen = [column for kind, column in pairs if kind in NUMBERS]
     block = np.empty((len(frame), len(chosen)), order="F")
-    for place, position in enumerate(chosen):
-        block[:, place] = _numbers(frame.iloc[:, position])
+    for place, column in enumerate(chosen):
+        block[:, place] = as_numbers(column)
     return block
 
 
@@ -203,10 +201,31 @@ def _describe_numbers(
     ]
 
 
-def _describe_text(column: pd.Series, kept: BoolArray) -> tuple[dict[str, Any], bytes]:
-    texts = column[kept].astype(str)
-    facts = {"missing": int(column.isna().sum()), "distinct_one": texts.nunique() == 1}
-    return facts, _digest(pd.util.hash_pandas_object(texts, index=False).to_numpy())
+def _describe_text(column: pd.Series, rows: pd.Series) -> tuple[dict[str, Any], bytes]:
+    """Return the facts of a column that is not numeric, and a digest of its kept rows."""
+    missing = int(column.isna().sum())
+    try:
+        codes, values = pd.factorize(rows)
+    except TypeError:  # lists and the like, which can only be told apart by their text
+        codes, values = pd.factorize(rows.astype(str))
+    # Rows are equal if the values, in the order in which they occur, and their places are.
+    content = "\0".join([str(value) for value in values]).encode()
+    facts = {"missing": missing, "distinct_one": len(values) == 1 and bool((codes == 0).all())}
+    return facts, _digest(codes) + hashlib.blake2b(content, digest_size=16).digest()
+
+
+def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str, Any]:
+    """Return the number of different values, whether they are whole, and the states if few."""
+    values, _ = distinct_values(rows, kind)
+    whole = kind == "numeric" and bool((values == np.floor(values)).all())
+    few = policy.max_states
+    if policy.discretize and kind == "numeric" and not whole:
+        # The column will be discretised: what it measures need not be told.
+        few = min(few, policy.discretize)
+    if len(values) > few:
+        return {"distinct": len(values), "whole": whole}
+    _, states = named_states(values, name)
+    return {"distinct": len(states), "whole": whole, "states": states}
 
 
 def _digest(values: npt.NDArray[Any]) -> bytes:

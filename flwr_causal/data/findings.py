@@ -22,6 +22,7 @@ __all__ = [
     "check_shared",
     "check_values",
     "columns_of",
+    "problem_line",
     "some_parties",
 ]
 
@@ -49,6 +50,10 @@ class Findings:
         What is unusual but allowed.
     dropped : dict of str to str
         Column to the reason why it is left out.
+    states : dict of str to tuple of str
+        With states only: column to its states over all parties.
+    continuous : dict of str to bool
+        Columns to discretise, to whether they hold whole numbers only.
     names : tuple of str
         The agreed columns; meaningful if there are no problems.
     """
@@ -56,6 +61,8 @@ class Findings:
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     dropped: dict[str, str] = field(default_factory=dict)
+    states: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    continuous: dict[str, bool] = field(default_factory=dict)
     names: tuple[str, ...] = ()
 
 
@@ -68,7 +75,8 @@ def columns_of(reports: Mapping[str, TableReport]) -> dict[str, Holders]:
     return columns
 
 
-def _line(party: str, name: str, problem: str, remedy: str) -> str:
+def problem_line(party: str, name: str, problem: str, remedy: str) -> str:
+    """Return a problem of one column at one party, in the words of all of them."""
     return f"party {party!r}, column {name!r}: {problem}; {remedy}"
 
 
@@ -95,7 +103,7 @@ def check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findin
         if report.dropped_rows:
             worst = max(report.columns, key=lambda column: column.missing + column.infinite)
             found.problems.append(
-                _line(
+                problem_line(
                     party,
                     worst.name,
                     f"{count} left after dropping {incomplete} with missing or infinite values, "
@@ -116,7 +124,7 @@ def check_duplicate_names(reports: Mapping[str, TableReport], found: Findings) -
         for name in report.duplicate_names:
             count = report.names.count(name)
             found.problems.append(
-                _line(
+                problem_line(
                     party, name, f"{count} columns have this name", "rename or remove all but one"
                 )
             )
@@ -142,13 +150,13 @@ def check_shared(
                 similar = _similar(name, reports[party], columns, len(reports))
                 hint = f"rename its column {similar!r}" if similar else "add it"
                 problem = f"missing, but there at {some_parties(holders)}"
-                found.problems.append(_line(party, name, problem, f"{hint}, {remedy}"))
+                found.problems.append(problem_line(party, name, problem, f"{hint}, {remedy}"))
         else:
             for party in holders:
                 similar = _similar(name, reports[lacking[0]], columns, len(reports))
                 hint = f"rename it to {similar!r}" if similar else "remove it here or add it there"
                 problem = f"not in the table of {some_parties(lacking)}"
-                found.problems.append(_line(party, name, problem, f"{hint}, {remedy}"))
+                found.problems.append(problem_line(party, name, problem, f"{hint}, {remedy}"))
 
 
 def _similar(
@@ -173,7 +181,7 @@ def check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) -> 
         for party in texts:
             problem = f"holds {WORDS[filled[party].kind]}, but numbers at {some_parties(numbers)}"
             remedy = "make it the same everywhere (a stray word makes text of a column of numbers)"
-            found.problems.append(_line(party, name, problem, remedy))
+            found.problems.append(problem_line(party, name, problem, remedy))
     elif not texts:
         return
     elif policy.text_columns == "drop":
@@ -182,7 +190,7 @@ def check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) -> 
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
             remedy = "convert it to numbers, or leave such columns out with text-columns='drop'"
-            found.problems.append(_line(party, name, problem, remedy))
+            found.problems.append(problem_line(party, name, problem, remedy))
     else:
         first = filled[texts[0]].kind
         for party in texts:
@@ -190,7 +198,9 @@ def check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) -> 
                 problem = (
                     f"holds {WORDS[filled[party].kind]}, but {WORDS[first]} at party {texts[0]!r}"
                 )
-                found.problems.append(_line(party, name, problem, "make it the same everywhere"))
+                found.problems.append(
+                    problem_line(party, name, problem, "make it the same everywhere")
+                )
 
 
 def check_values(name: str, holders: Holders, policy: Policy, found: Findings) -> None:
@@ -200,7 +210,9 @@ def check_values(name: str, holders: Holders, policy: Policy, found: Findings) -
             if count and policy.missing_values == "fail":
                 problem = f"{count} {word} value{'s' * (count > 1)}"
                 remedy = "fill in or correct, or leave those rows out with missing-values='drop'"
-                found.problems.append(_line(party, name, problem, remedy))
+                found.problems.append(problem_line(party, name, problem, remedy))
         if np.isinf(column.squares):
             problem = "values so large that their squares overflow"
-            found.problems.append(_line(party, name, problem, "give the column a larger unit"))
+            found.problems.append(
+                problem_line(party, name, problem, "give the column a larger unit")
+            )

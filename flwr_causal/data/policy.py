@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from flwr_causal.core.discrete import MAX_STATES
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,6 +37,14 @@ class Policy:
         (Two columns of one *name* are always an error: names are how parties find each other.)
     min_rows : int
         Fewest rows a party may have. Default 2: one centred row is zero.
+    max_states : int
+        For methods on categories: most states of a column, 2 to 256; a party names its states only
+        if they are no more. Default 64: the common benchmark networks have up to 63.
+    discretize : int
+        For methods on categories: 0, or into how many intervals of about equally many rows to cut
+        the columns of numbers that are no categories: those with more different values than
+        ``max_states``, or with more than this and not whole. At most ``max_states``. Default 0:
+        a column with more than ``max_states`` values is a problem.
 
     Raises
     ------
@@ -49,20 +58,32 @@ class Policy:
     unshared_columns: FailDropKeep = "fail"
     duplicate_columns: FailDropKeep = "fail"
     min_rows: int = 2
+    max_states: int = 64
+    discretize: int = 0
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():
             option = name.replace("_", "-")
-            if name == "min_rows":
+            if name in ("min_rows", "max_states", "discretize"):
                 if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                     raise ConfigError(f"{option} is {value!r}: give a whole number, 0 or more")
                 continue
             known = ("fail", "drop") if name == "missing_values" else ("fail", "drop", "keep")
             if value not in known:
                 raise ConfigError(f"{option} is {value!r}: choose one of {', '.join(known)}")
+        if not 2 <= self.max_states <= MAX_STATES:
+            raise ConfigError(
+                f"max-states is {self.max_states}: give 2 to {MAX_STATES} (a column with more "
+                "different values is no category; numbers can be discretised)"
+            )
+        if self.discretize == 1 or self.discretize > self.max_states:
+            raise ConfigError(
+                f"discretize is {self.discretize}: give 2 to {self.max_states} intervals "
+                "(max-states), or 0 to leave columns as they are"
+            )
 
     def to_dict(self) -> dict[str, str | int]:
-        """Return the fields as plain strings and one int (a policy travels to the parties)."""
+        """Return the fields as plain strings and ints (a policy travels to the parties)."""
         return asdict(self)
 
     @classmethod

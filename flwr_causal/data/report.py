@@ -1,7 +1,9 @@
 """What one party says about its table before training.
 
 A report holds names, types, counts and flags, and where the method centres or scales, three sums
-a column. It never holds a category, a minimum, a maximum or a row.
+a column. Only where the method asks for states (those on categories do, the others never) it also
+holds the different values of each column that has few of them, without saying how often or in which
+rows they occur. It never holds the values of a column that has many, nor a row.
 """
 
 from __future__ import annotations
@@ -13,11 +15,22 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["NUMBERS", "ColumnReport", "Kind", "TableReport"]
+__all__ = [
+    "NUMBERS",
+    "ColumnReport",
+    "Kind",
+    "States",
+    "TableReport",
+    "pack_states",
+    "unpack_states",
+]
 
 Kind = Literal["numeric", "boolean", "category", "other"]
+
+#: The states of each of several columns.
+States = tuple[tuple[str, ...], ...]
 
 #: The kinds that the linear methods can use.
 NUMBERS: tuple[Kind, ...] = ("numeric", "boolean")
@@ -43,6 +56,13 @@ class ColumnReport:
         With sums only, over the kept rows: the mean as a float64; the sum of the deviations from
         that number (not quite zero, since a mean near 1e8 is itself rounded by 1e-8); the sum of
         their squares (infinite where float64 cannot hold it). Else 0.
+    distinct : int
+        With states only: the number of different values in the kept rows. Else 0.
+    whole : bool
+        With states only: whether it is numeric and all its values are whole numbers.
+    states : tuple of str
+        With states only: the different values in the kept rows as texts, sorted; empty where the
+        policy does not let so many be named.
     """
 
     name: str
@@ -54,11 +74,19 @@ class ColumnReport:
     mean: float = 0.0
     remainder: float = 0.0
     squares: float = 0.0
+    distinct: int = 0
+    whole: bool = False
+    states: tuple[str, ...] = ()
 
     @property
     def is_number(self) -> bool:
         """Whether the linear methods can use the column."""
         return self.kind in NUMBERS
+
+    @property
+    def hides_states(self) -> bool:
+        """Whether it has more different values than may be named."""
+        return self.distinct > len(self.states)
 
 
 @dataclass(frozen=True)
@@ -75,12 +103,15 @@ class TableReport:
         In the table's order.
     has_sums : bool
         Whether the columns' ``mean``, ``remainder`` and ``squares`` were computed.
+    has_states : bool
+        Whether the columns' ``distinct``, ``whole`` and ``states`` were.
     """
 
     rows: int
     dropped_rows: int
     columns: tuple[ColumnReport, ...]
     has_sums: bool
+    has_states: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,7 +131,7 @@ class TableReport:
         """Return plain ints and lists of one type each, fit for a Flower ConfigRecord."""
         columns = self.columns
         sums = columns if self.has_sums else ()
-        return {
+        values: dict[str, int | list[str] | list[int] | list[float]] = {
             "rows": self.rows,
             "dropped-rows": self.dropped_rows,
             "has-sums": int(self.has_sums),
@@ -114,6 +145,12 @@ class TableReport:
             "remainders": [column.remainder for column in sums],
             "squares": [column.squares for column in sums],
         }
+        if self.has_states:
+            values["distinct"] = [column.distinct for column in columns]
+            values["whole"] = [int(column.whole) for column in columns]
+            texts, counts = pack_states([column.states for column in columns])
+            values |= {"states": texts, "num-states": counts}
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableReport:
@@ -125,40 +162,55 @@ class TableReport:
             The values are not those of a report.
         """
         try:
-            has_sums = bool(values["has-sums"])
-            lists = [values[key] for key in ("names", "kinds", "missing", "infinite")]
-            lists += [values[key] for key in ("distinct-one", "copy-of")]
+            has_sums, has_states = bool(values["has-sums"]), "states" in values
             if not set(values["kinds"]) <= set(get_args(Kind)):
                 raise ValueError(f"unknown kinds in {values['kinds']}")
-            sums = [values[key] for key in ("means", "remainders", "squares")]
-            lists += sums if has_sums else [[0.0] * len(values["names"])] * len(sums)
+            number = len(values["names"])
+            facts: dict[str, Sequence[Any]] = {
+                "name": [str(name) for name in values["names"]],
+                "kind": values["kinds"],
+                "missing": [int(count) for count in values["missing"]],
+                "infinite": [int(count) for count in values["infinite"]],
+                "distinct_one": [bool(flag) for flag in values["distinct-one"]],
+                "copy_of": [None if k < 0 else int(k) for k in values["copy-of"]],
+            }
+            if has_sums:
+                facts["mean"] = [float(value) for value in values["means"]]
+                facts["remainder"] = [float(value) for value in values["remainders"]]
+                facts["squares"] = [float(value) for value in values["squares"]]
+            if has_states:
+                facts["distinct"] = [int(count) for count in values["distinct"]]
+                facts["whole"] = [bool(flag) for flag in values["whole"]]
+                facts["states"] = unpack_states(values["states"], values["num-states"])
+            if any(len(column) != number for column in facts.values()):
+                raise ValueError(f"{number} columns, but not as many of each fact")
             columns = tuple(
-                ColumnReport(
-                    name=str(name),
-                    kind=kind,
-                    missing=int(missing),
-                    infinite=int(infinite),
-                    distinct_one=bool(distinct_one),
-                    copy_of=None if copy_of < 0 else int(copy_of),
-                    mean=float(mean),
-                    remainder=float(remainder),
-                    squares=float(squares),
-                )
-                for (
-                    name,
-                    kind,
-                    missing,
-                    infinite,
-                    distinct_one,
-                    copy_of,
-                    mean,
-                    remainder,
-                    squares,
-                ) in zip(*lists, strict=True)
+                ColumnReport(**{fact: column[k] for fact, column in facts.items()})
+                for k in range(number)
             )
-            return cls(int(values["rows"]), int(values["dropped-rows"]), columns, has_sums)
+            rows, dropped = int(values["rows"]), int(values["dropped-rows"])
+            return cls(rows, dropped, columns, has_sums, has_states)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"a party's report of its table is malformed ({error!r}): "
                 "do all parties run the same version of flwr-causal?"
             ) from error
+
+
+def pack_states(states: Sequence[Sequence[str]]) -> tuple[list[str], list[int]]:
+    """Return all states in one list, and how many of them belong to each column."""
+    return [state for column in states for state in column], [len(column) for column in states]
+
+
+def unpack_states(texts: Sequence[str], counts: Sequence[int]) -> States:
+    """Undo :func:`pack_states`.
+
+    Raises
+    ------
+    ValueError
+        The counts are not those of these texts.
+    """
+    if sum(counts) != len(texts) or any(count < 0 for count in counts):
+        raise ValueError(f"{len(texts)} states, but {sum(counts)} are expected")
+    rest = iter(texts)
+    return tuple(tuple(str(next(rest)) for _ in range(count)) for count in counts)

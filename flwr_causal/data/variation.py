@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from flwr_causal.data.policy import Policy
     from flwr_causal.data.report import TableReport
 
-__all__ = ["check_constant", "check_copies"]
+NAMED_COLUMNS = 5
+
+__all__ = ["check_constant", "check_copies", "warn_of_single_states"]
 
 
 def check_constant(
@@ -60,6 +62,54 @@ def check_constant(
             f"all parties, column {name!r}: constant, one value in all rows; remove it, or leave "
             "such columns out with constant-columns='drop'"
         )
+
+
+def warn_of_single_states(
+    holders_of: Mapping[str, Holders], states: Mapping[str, tuple[str, ...]], found: Findings
+) -> None:
+    """Say in a line each which columns have one state at all parties, at each, and at some.
+
+    Parameters
+    ----------
+    holders_of : mapping of str to Holders
+        The columns that are used.
+    states : mapping of str to tuple of str
+        The states of each over all parties; columns to be discretised are not among them.
+    found : Findings
+        Gets at most one warning of each sort, since such columns come by the dozen.
+    """
+    lone, told_apart, at_some = [], [], []
+    for name, together in states.items():
+        numbers = [column.distinct for column in holders_of[name].values() if column.distinct]
+        if len(together) == 1:
+            lone.append(name)
+        elif numbers and max(numbers) == 1:
+            told_apart.append(name)
+        elif 1 in numbers:
+            at_some.append(name)
+    if lone:
+        found.warnings.append(
+            f"{_these(lone, 'has', 'have')} one state only at all parties: "
+            f"{'it stays as an isolated node' if len(lone) == 1 else 'they stay as isolated nodes'}"
+            "; constant-columns='fail' makes this an error"
+        )
+    if told_apart:
+        found.warnings.append(
+            f"{_these(told_apart, 'has', 'have')} one state only at every party, and not the same "
+            "one: such a column tells the parties apart and varies within none"
+        )
+    if at_some:
+        found.warnings.append(
+            f"{_these(at_some, 'varies, but has', 'vary, but have')} one state only at some parties"
+        )
+
+
+def _these(names: list[str], one: str, many: str) -> str:
+    if len(names) == 1:
+        return f"column {names[0]!r} {one}"
+    listed = ", ".join(repr(name) for name in names[:NAMED_COLUMNS])
+    rest = len(names) - NAMED_COLUMNS
+    return f"{len(names)} columns ({listed}{f' and {rest} more' if rest > 0 else ''}) {many}"
 
 
 def check_copies(

@@ -9,7 +9,6 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from flwr_causal.core import equivalence
 from flwr_causal.reports.read_graph import read_edges
 
 if TYPE_CHECKING:
@@ -69,7 +68,8 @@ def _at(name: str, lag: int) -> str:
 def write_dot(graph: CausalGraph, path: str | Path) -> None:
     """Write Graphviz DOT: edges labelled with their weights, coloured by sign.
 
-    An undirected edge of a CPDAG is one edge with ``dir=none``. Graphs with lags are unrolled as
+    An undirected edge of a CPDAG is one edge with ``dir=none``; the edges of a CPDAG are labelled
+    with their confidence, where it is known. Graphs with lags are unrolled as
     in `write_graphml`, a column per time slice.
     """
     unrolled = _unrolled(graph)
@@ -77,29 +77,38 @@ def write_dot(graph: CausalGraph, path: str | Path) -> None:
     if graph.lagged is not None:
         lines.append("  rankdir=LR;")
     lines += [f"  {_quoted(node)} [label={_label(node)}];" for node in unrolled]
+    position = {node: place for place, node in enumerate(unrolled)}
     if graph.lagged is not None:
         for lag in range(len(graph.lagged) + 1):
             members = " ".join(f"{_quoted(_at(name, lag))};" for name in graph.names)
             lines.append(f"  {{ rank=same; {members} }}")
-    undirected = equivalence.undirected_part(graph.adjacency) & (graph.kind == "cpdag")
-    index = {name: k for k, name in enumerate(graph.names)}
     edge: dict[str, Any]
     for start, end, edge in unrolled.edges(data=True):
-        i, j = index.get(start, -1), index.get(end, -1)
-        if graph.lagged is None and undirected[i, j]:
-            if i < j:
-                lines.append(f"  {_quoted(start)} -> {_quoted(end)} [dir=none];")
+        if graph.kind != "cpdag":
+            attributes = _attributes(edge["weight"])
+        elif (opposite := unrolled.get_edge_data(end, start)) is None:
+            attributes = _marks(edge)
+        elif position[start] < position[end]:
+            attributes = _marks(edge, opposite)
+        else:
             continue
-        lines.append(f"  {_quoted(start)} -> {_quoted(end)}{_attributes(graph, edge['weight'])};")
+        lines.append(f"  {_quoted(start)} -> {_quoted(end)}{attributes};")
     Path(path).write_text("\n".join([*lines, "}"]) + "\n", encoding="utf-8")
 
 
-def _attributes(graph: CausalGraph, weight: float) -> str:
-    """Return an edge's attributes in DOT; a CPDAG has marks, not weights."""
-    if graph.kind == "cpdag":
-        return ""
+def _attributes(weight: float) -> str:
+    """Return the attributes in DOT of an edge with a weight."""
     colour = POSITIVE if weight > 0 else NEGATIVE if weight < 0 else NEUTRAL
     return f' [label="{weight:.3g}", color="{colour}"]'
+
+
+def _marks(edge: dict[str, Any], opposite: dict[str, Any] | None = None) -> str:
+    """Return the attributes in DOT of a CPDAG's edge, undirected if there is an opposite one."""
+    parts = [] if opposite is None else ["dir=none"]
+    if "confidence" in edge:
+        both = (edge, {} if opposite is None else opposite)
+        parts.append(f'label="{max(one.get("confidence", 0.0) for one in both):.3g}"')
+    return f" [{', '.join(parts)}]" if parts else ""
 
 
 def _quoted(name: str) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.matching import reordered
+from flwr_causal.data.networks import read_bif
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:
         ``effect``; ``from``, ``to``) and optionally ``weight`` (default 1), ``lag`` (default 0);
         a CSV with a ``(d, d)`` matrix, row causes column, with or without a header and row labels;
         an NPZ with such a matrix under ``weights`` or ``adjacency``, or as the only square one, and
-        optionally ``names``; a JSON of ``CausalGraph.save``. A CSV may be compressed (``.csv.gz``).
+        optionally ``names``; a JSON of ``CausalGraph.save``; a Bayesian network in BIF. CSV and BIF
+        may be compressed (``.csv.gz``). A table of edges with a column ``undirected`` is a CPDAG:
+        where that says true, one row or two opposite ones stand for the edge.
     names : sequence of str
         The variables, in the order that the result shall have. A matrix without names is taken to
         be in this order.
@@ -54,11 +57,13 @@ def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if kind == "json":
         return _over(CausalGraph.load(path), names, path)
+    if kind == "bif":
+        return _over(read_bif(path).graph, names, path)
     if kind == "npz":
         return _from_npz(path, names)
     if kind in ("csv", "txt", "tsv"):
         return _from_text(path, names, "\t" if kind == "tsv" else ",")
-    raise DataError(f"{path} is of no known type: give .csv, .csv.gz, .tsv, .json or .npz")
+    raise DataError(f"{path} is of no known type: give .csv, .csv.gz, .tsv, .json, .npz, .bif")
 
 
 def _over(graph: CausalGraph, names: Sequence[str], path: Path) -> CausalGraph:
@@ -177,6 +182,7 @@ def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> Causal
     graph.add_nodes_from(names)
     if "undirected" in table.columns:
         graph.graph["kind"] = "cpdag"
+    undirected: list[tuple[str, str, dict[str, Any]]] = []
     for line, row in enumerate(table.to_dict("records"), start=2):
         source, target = str(row["source"]).strip(), str(row["target"]).strip()
         where = f"{path}, line {line}"
@@ -193,6 +199,11 @@ def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> Causal
         if lag == 0 and str(row.get("confidence", "")).strip():
             edge["confidence"] = _number(row["confidence"], "confidence", 0.0, where)
         graph.add_edge(source, target, **edge)
+        if lag == 0 and str(row.get("undirected", "")).strip().lower() == "true":
+            undirected.append((source, target, edge))
+    for source, target, edge in undirected:
+        if not graph.has_edge(target, source):
+            graph.add_edge(target, source, **edge)
     try:
         return CausalGraph.from_networkx(graph)
     except DataError as error:

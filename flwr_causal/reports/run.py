@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from flwr_causal.core.bayesian_network import BayesianNetwork
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.linear import LinearModel
+from flwr_causal.data.networks import write_bif
 from flwr_causal.errors import DataError
 from flwr_causal.reports.export import write_all
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # The kinds of models that a directory may hold, by the name that is written beside them.
-MODELS: dict[str, Any] = {"LinearModel": LinearModel}
+MODELS: dict[str, Any] = {"LinearModel": LinearModel, "BayesianNetwork": BayesianNetwork}
 OPTIONAL_FILES = (
     "graph.json",
     "graph.graphml",
@@ -28,6 +30,7 @@ OPTIONAL_FILES = (
     "edges.csv",
     "scores.csv",
     "model.json",
+    "model.bif",
 )
 VERSIONED = ("flwr-causal", "flwr", "numpy", "scipy", "networkx", "pandas")
 
@@ -102,7 +105,8 @@ class Run:
 
         ``graph.json`` (loads back), ``graph.graphml``, ``graph.dot``, ``edges.csv``,
         ``history.jsonl`` (one line a round), ``run.json`` (status, metrics, configuration,
-        versions), ``scores.csv`` and ``model.json``, as far as the run has them.
+        versions), ``scores.csv`` and ``model.json``, as far as the run has them; ``model.bif`` too
+        where the model is a Bayesian network.
 
         Returns
         -------
@@ -119,6 +123,8 @@ class Run:
         if self.model is not None and type(self.model).__name__ in MODELS:
             content["model"] = type(self.model).__name__
             self.model.save(target / "model.json")
+        if isinstance(self.model, BayesianNetwork):
+            write_bif(self.model, target / "model.bif")
         _write(target / "run.json", json.dumps(content, indent=2))
         lines = [json.dumps(record) for record in self.history]
         _write(target / "history.jsonl", "".join(line + "\n" for line in lines))

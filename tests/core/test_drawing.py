@@ -4,6 +4,7 @@ import builtins
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import matplotlib as mpl
 
@@ -97,6 +98,21 @@ def test_undirected_edges_are_one_line_without_a_head():
     assert heads(pattern.draw()) == ["CurveFilledB"] * 3
     chain = CausalGraph.from_array(CHAIN).to_cpdag()
     assert heads(chain.draw()) == ["Curve"] * 2
+
+
+def test_the_edges_of_a_class_are_labelled_with_their_confidence():
+    chain = CausalGraph(
+        ("a", "b", "c", "d"), matrix(4, (0, 1), (1, 0), (1, 2), (3, 2)), kind="cpdag"
+    )
+    confidence = np.zeros((4, 4))
+    confidence[0, 1], confidence[1, 0], confidence[1, 2], confidence[3, 2] = 0.25, 0.5, 1, 0.125
+    confidence[2, 1] = 0.75  # of an edge that is not there
+    texts = {
+        text.get_text()
+        for text in replace(chain, confidence=confidence).draw(edge_labels=True).texts
+    }
+    assert texts == {"a", "b", "c", "d", "0.5", "1", "0.12"}
+    assert len(chain.draw(edge_labels=True).texts) == 4
 
 
 def test_cyclic_graphs_loops_and_required_edges_can_be_drawn():

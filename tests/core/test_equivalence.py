@@ -111,6 +111,20 @@ def test_larger_classes_survive_the_way_there_and_back(dag):
     assert (marks | ~dag).all()
 
 
+@settings(max_examples=100, deadline=None)
+@given(dags(9))
+def test_the_cpdag_is_the_v_structures_closed_under_the_rules(dag):
+    marks = equivalence.skeleton(dag)
+    for i, k, j in equivalence.v_structures(dag):
+        marks[k, i] = marks[k, j] = False
+    np.testing.assert_array_equal(equivalence.cpdag(dag), equivalence.meek(marks))
+
+
+def test_a_cyclic_graph_has_no_cpdag():
+    with pytest.raises(ValueError, match="cycle"):
+        equivalence.cpdag(matrix(3, (0, 1), (1, 2), (2, 0)))
+
+
 @settings(max_examples=40, deadline=None)
 @given(dags(6), st.permutations(range(6)))
 def test_the_cpdag_does_not_depend_on_the_order_of_the_variables(dag, order):

@@ -1,5 +1,7 @@
 """Distances and rates on hand-made cases and against the public code's definition."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -83,7 +85,86 @@ def test_compare_by_hand():
         "num_edges": 3,
         "num_true": 4,
         "acyclic": True,
+        # Moral graphs: 0-1, 1-2, 2-3, 0-3 and the married 0-2, against 0-1, 1-2, 0-2.
+        "smhd": 2,
+        "adjacency_precision": 2 / 3,
+        "adjacency_recall": 2 / 4,
+        # CPDAGs: 2 -> 3 <- 0 with 0 - 1 - 2, against a triangle without directions.
+        "cpdag_shd": 3,
+        "arrowhead_precision": 1,
+        "arrowhead_recall": 0,
     }
+
+
+def test_arrowheads_by_hand():
+    collider = matrix(4, (0, 1), (2, 1), (1, 3))  # all three directed in the CPDAG
+    result = compare(collider, matrix(4, (0, 1), (2, 1), (3, 1)))  # 1 -> 3 the wrong way
+    assert result["arrowhead_precision"] == result["arrowhead_recall"] == pytest.approx(2 / 3)
+    assert (result["adjacency_precision"], result["adjacency_recall"]) == (1, 1)
+    assert result["cpdag_shd"] == 1
+    chain = matrix(4, (0, 1), (1, 2), (1, 3))  # nothing directed
+    result = compare(collider, chain)
+    assert (result["arrowhead_precision"], result["arrowhead_recall"]) == (1, 0)
+    result = compare(chain, collider)
+    assert (result["arrowhead_precision"], result["arrowhead_recall"]) == (0, 1)
+    result = compare(collider, matrix(4, (0, 1), (2, 1)))
+    assert (result["arrowhead_precision"], result["arrowhead_recall"]) == (1, pytest.approx(2 / 3))
+    assert (result["adjacency_precision"], result["adjacency_recall"]) == (1, pytest.approx(2 / 3))
+
+
+UP_TO_EQUIVALENCE = {
+    "smhd",
+    "cpdag_shd",
+    "adjacency_precision",
+    "adjacency_recall",
+    "arrowhead_precision",
+    "arrowhead_recall",
+}
+
+
+@settings(max_examples=80, deadline=None)
+@given(dags(6), dags(6))
+def test_equivalent_graphs_are_told_apart_by_nothing_up_to_equivalence(true, found):
+    one, two = CausalGraph.from_array(true), CausalGraph.from_array(found)
+    result = compare(one, two)
+    for a, b in [(one.to_cpdag(), two), (one, two.to_cpdag()), (one, two.to_cpdag().to_dag())]:
+        other = compare(a, b)
+        assert {key: other[key] for key in UP_TO_EQUIVALENCE} == {
+            key: result[key] for key in UP_TO_EQUIVALENCE
+        }
+    assert result["smhd"] == moral_hamming_distance(one, two)
+    assert result["cpdag_shd"] == structural_hamming_distance(one.to_cpdag(), two.to_cpdag())
+    assert result["cpdag_shd"] >= result["missing"] + result["extra"]
+    swapped = compare(two, one)
+    for what in ("adjacency", "arrowhead"):
+        assert swapped[f"{what}_precision"] == result[f"{what}_recall"]
+    same = {key: compare(one, one)[key] for key in UP_TO_EQUIVALENCE}
+    assert same == {key: 0 if key in ("smhd", "cpdag_shd") else 1 for key in UP_TO_EQUIVALENCE}
+
+
+def test_graphs_without_a_cpdag_lack_its_keys():
+    cycle = matrix(3, (0, 1), (1, 2), (2, 0))
+    without = {"cpdag_shd", "arrowhead_precision", "arrowhead_recall"}
+    lagged = CausalGraph.from_array(CHAIN, lagged=np.ones((1, 3, 3)))
+    summary = CausalGraph.from_array(CHAIN, kind="summary")
+    for other in (cycle, lagged, summary):
+        for result in (compare(CHAIN, other), compare(other, CHAIN)):
+            assert without.isdisjoint(result)
+            assert set(result) >= UP_TO_EQUIVALENCE - without
+    assert compare(CHAIN, cycle)["adjacency_precision"] == pytest.approx(2 / 3)
+    assert compare(CHAIN, cycle)["smhd"] == 1
+
+
+def test_a_thousand_variables_are_compared_in_no_time():
+    """A collider at the head of a long chain: closing under Meek's rules takes 997 sweeps."""
+    chain = matrix(1000, (0, 2), *((k, k + 1) for k in range(1, 999)))
+    start = time.perf_counter()
+    result = compare(chain, chain)
+    assert time.perf_counter() - start < 5
+    assert result["arrowhead_recall"] == 1
+    assert (
+        CausalGraph.from_array(chain).to_cpdag().equals(CausalGraph.from_array(chain, kind="cpdag"))
+    )
 
 
 def test_an_undirected_edge_agrees_with_either_direction_and_counts_once():

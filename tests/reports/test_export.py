@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -9,6 +10,8 @@ import pandas as pd
 import pytest
 
 from flwr_causal.core.graph import CausalGraph
+from flwr_causal.data.networks import write_bif
+from flwr_causal.data.random_networks import random_network
 from flwr_causal.errors import DataError
 from flwr_causal.reports.export import (
     read_edges,
@@ -120,6 +123,41 @@ def test_dot_draws_an_undirected_edge_once_without_direction(tmp_path, pattern):
     assert edges == ['"a" -> "b" [dir=none];', '"d" -> "c";']
 
 
+def test_dot_labels_a_cpdag_with_its_confidence(tmp_path, pattern):
+    confidence = np.zeros((4, 4))
+    confidence[0, 1], confidence[1, 0], confidence[3, 2] = 0.4, 0.6, 0.25
+    write_dot(replace(pattern, confidence=confidence), tmp_path / "g.dot")
+    edges = [line.strip() for line in (tmp_path / "g.dot").read_text().splitlines() if "->" in line]
+    assert edges == ['"a" -> "b" [dir=none, label="0.6"];', '"d" -> "c" [label="0.25"];']
+
+
+def test_a_cpdag_with_confidence_survives_every_format(tmp_path):
+    pattern = random_network(12, seed=1).graph.to_cpdag()
+    undirected = pattern.adjacency & pattern.adjacency.T
+    assert undirected.any()
+    assert (pattern.adjacency & ~undirected).any()
+    confidence = np.where(pattern.adjacency, np.random.default_rng(0).random((12, 12)), 0.0)
+    pattern = replace(pattern, confidence=confidence)
+    json_file, graphml, _, table = write_all(pattern, tmp_path)
+    assert CausalGraph.load(json_file).equals(pattern)
+    assert CausalGraph.from_networkx(nx.read_graphml(graphml)).equals(pattern)
+    assert CausalGraph.from_networkx(pattern.to_networkx()).equals(pattern)
+    assert read_edges(table, pattern.names).equals(pattern)
+    assert read_edges(json_file, pattern.names).equals(pattern)
+    # In another order of the variables, as the data may have them.
+    turned = read_edges(table, pattern.names[::-1])
+    assert turned.kind == "cpdag"
+    np.testing.assert_array_equal(turned.confidence, confidence[::-1, ::-1])
+    np.testing.assert_array_equal(turned.moral(), pattern.moral()[::-1, ::-1])
+
+
+def test_a_class_without_edges_stays_a_class(tmp_path):
+    empty = CausalGraph.from_array(np.zeros((3, 3)), kind="cpdag")
+    _, graphml, _, table = write_all(empty, tmp_path)
+    assert read_edges(table, empty.names).equals(empty)
+    assert CausalGraph.from_networkx(nx.read_graphml(graphml)).equals(empty)
+
+
 def test_dot_puts_time_slices_in_columns(tmp_path, lagged_graph):
     write_dot(lagged_graph, tmp_path / "g.dot")
     text = (tmp_path / "g.dot").read_text()
@@ -214,6 +252,32 @@ def test_matrices_with_and_without_names(tmp_path, text):
     assert read_edges(path, ("a", "b", "c")).edges() == [("a", "b", 1.0), ("b", "c", -2.0)]
 
 
+def test_an_undirected_edge_may_stand_in_one_row_or_two(tmp_path):
+    path = tmp_path / "edges.csv"
+    path.write_text("source,target,undirected\na,b,true\nc,b,False\nd,c,TRUE\nc,d,TRUE\n")
+    graph = read_edges(path, ("a", "b", "c", "d"))
+    assert graph.kind == "cpdag"
+    assert [edge[:2] for edge in graph.edges()] == [
+        ("a", "b"),
+        ("b", "a"),
+        ("c", "b"),
+        ("c", "d"),
+        ("d", "c"),
+    ]
+    assert graph.num_edges == 3
+
+
+@pytest.mark.parametrize("name", ["truth.bif", "truth.bif.gz"])
+def test_the_graph_of_a_network_file(tmp_path, name):
+    network = random_network(6, seed=0)
+    write_bif(network, tmp_path / name)
+    assert read_edges(tmp_path / name, network.names).equals(network.graph)
+    turned = read_edges(tmp_path / name, network.names[::-1])
+    np.testing.assert_array_equal(turned.weights, network.graph.weights[::-1, ::-1])
+    with pytest.raises(DataError, match=rf"{name} names the variable 'x5'"):
+        read_edges(tmp_path / name, network.names[:5])
+
+
 def test_archives_and_saved_graphs(tmp_path):
     adjacency = np.array([[0, 1], [0, 0]], dtype=np.int8)
     np.savez(tmp_path / "a.npz", series=np.zeros((2, 5, 5)), adjacency=adjacency)
@@ -249,6 +313,7 @@ def test_archives_and_saved_graphs(tmp_path):
         ("t.csv", ",a,b\nb,0,1\na,0,0\n", ["row labels"]),
         ("t.npz", "no archive", ["not an NPZ"]),
         ("t.json", "{}", ["not a graph saved by"]),
+        ("t.bif", "source,target\na,b\n", ["not a BIF file"]),
     ],
 )
 def test_bad_truths_name_file_thing_and_remedy(tmp_path, name, text, parts):

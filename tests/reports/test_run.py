@@ -7,7 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from flwr_causal.core.bayesian_network import BayesianNetwork
 from flwr_causal.core.graph import CausalGraph
+from flwr_causal.data.networks import read_bif
+from flwr_causal.data.random_networks import random_network
 from flwr_causal.errors import DataError
 from flwr_causal.reports.run import Run
 
@@ -32,8 +35,14 @@ def same(one, two):
             assert first is second or np.array_equal(first, second)
         elif field.name == "model":
             assert type(first) is type(second)
-            for part in () if first is None else ("weights", "intercepts", "noise_variances"):
-                assert np.array_equal(getattr(first, part), getattr(second, part))
+            if isinstance(first, BayesianNetwork):
+                for part in ("names", "states", "parents"):
+                    assert getattr(first, part) == getattr(second, part)
+                for one_table, two_table in zip(first.tables, second.tables, strict=True):
+                    assert np.array_equal(one_table, two_table)
+            elif first is not None:
+                for part in ("weights", "intercepts", "noise_variances"):
+                    assert np.array_equal(getattr(first, part), getattr(second, part))
         else:
             assert first == second, field.name
 
@@ -84,6 +93,28 @@ def test_saving_again_replaces_what_was_there(admm_run, moments_run, tmp_path):
     same(moments_run, Run.load(moments_run.save(tmp_path)))
     failed = Run(**BARE, error="no quorum")
     same(failed, Run.load(failed.save(tmp_path)))
+
+
+def test_a_network_is_kept_exactly_and_for_other_programs(admm_run, tmp_path):
+    network = random_network(5, seed=0)
+    pattern = network.graph.to_cpdag()
+    run = Run(**{**BARE, "graph": pattern}, model=network, scores=pattern.weights)
+    loaded = Run.load(run.save(tmp_path))
+    same(run, loaded)
+    assert loaded.graph.kind == "cpdag"
+    same(
+        run,
+        Run(
+            **{**BARE, "graph": run.graph},
+            model=read_bif(tmp_path / "model.bif"),
+            scores=run.scores,
+        ),
+    )
+    frame = network.sample(20, 0)
+    assert np.array_equal(loaded.model.log_likelihood(frame), network.log_likelihood(frame))
+    # The network of an earlier run must not pass for a part of this one.
+    admm_run.save(tmp_path)
+    assert not (tmp_path / "model.bif").exists()
 
 
 def test_a_directory_without_a_run(tmp_path):

@@ -1,0 +1,150 @@
+"""A table of families and of what each further parent would gain: the memory of a search.
+
+A *family* is a variable y with a set S of parents. Its row holds, for every other variable x,
+the gain of adding x, ``s(y | S + x) - s(y | S)``, NaN where it is not known yet. For the scores of
+this package ``s(y | S) = F(S + y) - F(S)`` for one function F of sets, so that the gain
+is the same number for (y, S, x) and (x, S, y).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Ints = NDArray[np.int64]
+Members = NDArray[np.int32]
+Floats = NDArray[np.float64]
+
+FULL = -2
+
+
+class Families(NamedTuple):
+    """Rows of families, found by a hash table.
+
+    Attributes
+    ----------
+    owners : ndarray of int32, shape (R,)
+        y of each row.
+    sizes : ndarray of int32, shape (R,)
+        Size of S.
+    members : ndarray of int32, shape (R, W)
+        S in ascending order, then anything.
+    gains : ndarray of float64, shape (R, d)
+        What adding each variable gains; NaN: not known.
+    slots : ndarray of int64, shape (H,)
+        The hash table: a row's number + 1, or 0.
+    used : ndarray of int64, shape (1,)
+        Number of rows in use.
+    """
+
+    owners: Members
+    sizes: Members
+    members: Members
+    gains: Floats
+    slots: Ints
+    used: Ints
+
+
+def empty_families(num_variables: int, rows: int = 256, width: int = 8) -> Families:
+    """Return a table without families."""
+    return Families(
+        np.zeros(rows, dtype=np.int32),
+        np.zeros(rows, dtype=np.int32),
+        np.zeros((rows, width), dtype=np.int32),
+        np.full((rows, num_variables), np.nan),
+        np.zeros(4 * rows, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )
+
+
+def enlarged(families: Families, width: int = 0) -> Families:
+    """Return the table with room for twice as many families, or for larger ones."""
+    used = int(families.used[0])
+    rows = len(families.owners) if width else 2 * len(families.owners)
+    width = max(width, families.members.shape[1])
+    larger = empty_families(families.gains.shape[1], rows, width)
+    larger.owners[:used] = families.owners[:used]
+    larger.sizes[:used] = families.sizes[:used]
+    larger.members[:used, : families.members.shape[1]] = families.members[:used]
+    larger.gains[:used] = families.gains[:used]
+    larger.used[0] = used
+    _rehash(larger)
+    return larger
+
+
+def row_of(
+    families: Families, owner: int, members: Sequence[int] | Members
+) -> tuple[Families, int]:
+    """Return the row of a family, entered where it is new, and the table that may have grown."""
+    ordered = np.sort(np.asarray(members, dtype=np.int32))
+    if len(ordered) > families.members.shape[1]:
+        families = enlarged(families, 2 * len(ordered))
+    row = enter(families, owner, ordered, len(ordered))
+    if row == FULL:
+        families = enlarged(families)
+        row = enter(families, owner, ordered, len(ordered))
+    return families, int(row)
+
+
+@njit(cache=True)
+def _hash(owner: int, members: Members, size: int) -> int:
+    value = np.uint64(owner) * np.uint64(0x9E3779B97F4A7C15)
+    for k in range(size):
+        value ^= np.uint64(members[k]) + np.uint64(0x7F4A7C15)
+        value *= np.uint64(0xBF58476D1CE4E5B9)
+        value ^= value >> np.uint64(29)
+    return np.int64(value >> np.uint64(1))  # type: ignore[return-value]
+
+
+@njit(cache=True)
+def find(families: Families, owner: int, members: Members, size: int) -> int:
+    """Return the row of a family (``members`` ascending), -slot - 1 where it would be new."""
+    owners, sizes, rows, _, slots, _ = families
+    slot = _hash(owner, members, size) % len(slots)
+    while slots[slot] != 0:
+        row = slots[slot] - 1
+        if owners[row] == owner and sizes[row] == size:
+            same = True
+            for k in range(size):
+                if rows[row, k] != members[k]:
+                    same = False
+                    break
+            if same:
+                return row
+        slot = (slot + 1) % len(slots)
+    return -slot - 1
+
+
+@njit(cache=True)
+def enter(families: Families, owner: int, members: Members, size: int) -> int:
+    """Return the row of a family, new where there was none; FULL where there is no room for it.
+
+    ``members`` is ascending; a caller that gets FULL enlarges the table and asks again.
+    """
+    found = find(families, owner, members, size)
+    if found >= 0:
+        return found
+    owners, sizes, rows, _, slots, used = families
+    row = used[0]
+    if row == len(owners) or size > rows.shape[1]:
+        return FULL
+    owners[row] = owner
+    sizes[row] = size
+    rows[row, :size] = members[:size]
+    slots[-found - 1] = row + 1
+    used[0] += 1
+    return row
+
+
+@njit(cache=True)
+def _rehash(families: Families) -> None:
+    slots = families.slots
+    for row in range(families.used[0]):
+        slot = -find(families, families.owners[row], families.members[row], families.sizes[row]) - 1
+        slots[slot] = row + 1

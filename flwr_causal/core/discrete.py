@@ -6,6 +6,7 @@ parties become ``"1"``, ``"1"`` and ``"True"``), so that parties, files and mode
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,10 @@ class DiscreteTable:
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
-        codes = np.ascontiguousarray(self.codes, dtype=np.uint8)
+        given = np.asarray(self.codes)
+        codes = np.ascontiguousarray(given, dtype=np.uint8)
+        if not np.array_equal(codes, given):
+            raise DataError(f"codes must be whole numbers from 0 to {MAX_STATES - 1}")
         if codes.ndim != 2 or codes.shape[0] != len(names) or len(self.states) != len(names):
             raise DataError(
                 f"{len(names)} names, {len(self.states)} lists of states and codes of shape "
@@ -162,9 +166,11 @@ def sorted_states(states: Iterable[str]) -> tuple[str, ...]:
 
     def key(state: str) -> tuple[int, float, str]:
         try:
-            return 0, float(state), state
+            number = float(state)
         except ValueError:
-            return 1, 0.0, state
+            number = math.nan
+        # "nan" is a text: as a number it has no place in any order.
+        return (1, 0.0, state) if math.isnan(number) else (0, number, state)
 
     return tuple(sorted(set(states), key=key))
 

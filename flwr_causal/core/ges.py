@@ -209,7 +209,8 @@ def check_rows(table: DiscreteTable) -> None:
 
 def check_limit(name: str, value: int | None) -> None:
     """Raise a ConfigError for a limit that is no whole number from 1 up."""
-    if value is not None and (isinstance(value, bool) or int(value) != value or value < 1):
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if value is not None and not (whole and value >= 1):
         raise ConfigError(f"{name} is {value!r}: give a whole number from 1 up, or None")
 
 

@@ -22,6 +22,7 @@ from flwr_causal.core import delete_kernels as deletes
 from flwr_causal.core import equivalence
 from flwr_causal.core import insert_kernels as inserts
 from flwr_causal.core import search_state as states
+from flwr_causal.core import turning as turns
 from flwr_causal.core.class_kernels import class_of, member_of
 from flwr_causal.core.families import FULL, Families, enlarged
 
@@ -40,7 +41,7 @@ class GainSource(Protocol):
     def fill(self, families: Families, rows: Ints, wanted: BoolMatrix) -> None:
         """Write the wanted gains, shape (m, d), of some families, shape (m,), into the table."""
 
-    def enough(self) -> bool:
+    def enough(self, num_operators: int) -> bool:
         """Whether the search should stop here, before its next operator."""
 
 
@@ -82,10 +83,23 @@ class Search:
     def run(self, max_edges: int | None = None, *, turn: bool = False) -> None:
         """Insert at most ``max_edges`` edges while that improves the score, then delete edges.
 
-        With ``turn`` also turn edges, and go through the phases again until none does anything.
+        With ``turn`` also turn edges, and go through the phases again until none does anything;
+        ``max_edges`` limits the inserted edges of all of them together.
         """
-        self.forward(max_edges)
-        self.backward()
+        # A score never leads back to a class that it left for a better one; estimates of it can.
+        seen: set[bytes] = set()
+        left = max_edges
+        while True:
+            inserted = self.forward(left)
+            self.backward()
+            if not turn:
+                return
+            self.turning()
+            reached = self.graph.marks.tobytes()
+            if reached in seen:
+                return
+            seen.add(reached)
+            left = None if left is None else left - inserted
 
     @property
     def marks(self) -> BoolMatrix:
@@ -110,7 +124,7 @@ class Search:
         count = 0
         while max_edges is None or count < max_edges:
             self._know_inserts(nodes)
-            if self.source.enough():
+            if self.source.enough(self.num_operators):
                 break
             self._best_inserts(nodes, banned, best, afresh=True)
             y, best = self._choose_insert(banned, best)
@@ -135,7 +149,7 @@ class Search:
         count = 0
         while True:
             self._know_deletes(nodes)
-            if self.source.enough():
+            if self.source.enough(self.num_operators):
                 break
             deletes.best_deletes(self.graph, self.families, nodes, self._removable, banned, best)
             y = int(deletes.next_delete(best))
@@ -152,6 +166,38 @@ class Search:
             banned = _nothing_banned()
             count += 1
         return count
+
+    def turning(self) -> int:
+        """Apply the best Turn until none improves the score; return how many were applied."""
+        count = 0
+        seen = {self.graph.marks.tobytes()}
+        while True:
+            found, self.families = turns.possible_turns(self.graph, self.families, self._limit)
+            rows, wanted = turns.unknown_gains(self.families, found)
+            if len(rows):
+                self.source.fill(self.families, rows, wanted)
+            if self.source.enough(self.num_operators):
+                break
+            improved, gain = self._best_turn(found)
+            if improved is None or improved.marks.tobytes() in seen:
+                break
+            self.graph = improved
+            seen.add(improved.marks.tobytes())
+            self.num_operators += 1
+            self.gain += gain
+            count += 1
+        return count
+
+    def _best_turn(self, found: list[turns.Turn]) -> tuple[states.Graph | None, float]:
+        """Return the class after the best operator, None if none improves, and what it gains."""
+        best, largest = None, 0.0
+        for turn, gain in zip(found, turns.turn_gains(self.families, found), strict=True):
+            if not gain > largest + states.TOLERANCE or not turns.is_valid(self.graph, turn):
+                continue
+            trial = turns.turned(self.graph, turn)
+            if self.masks is None or knowing_member(trial.marks, self.masks) is not None:
+                best, largest = trial, float(gain)
+        return best, largest
 
     def _advance(self, best: states.Best, x: int, y: int, banned: Ints) -> Ints:
         """Count an operator; return the nodes to look at again."""

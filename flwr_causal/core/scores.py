@@ -31,6 +31,9 @@ KINDS: dict[str, int] = {
     "qnml": score_terms.QNML,
 }
 
+#: Cells are counted in 32 bits.
+MOST_ROWS = 2**31 - 1
+
 
 def check_score(score: str, equivalent_sample_size: float) -> None:
     """Raise a ConfigError for an unknown score or an impossible sample size."""
@@ -56,12 +59,19 @@ class TableGains:
     ------
     ConfigError
         For an unknown score or an impossible sample size.
+    DataError
+        For more rows than cells can count.
     """
 
     def __init__(
         self, table: DiscreteTable, score: str = "bdeu", equivalent_sample_size: float = 1.0
     ) -> None:
         check_score(score, equivalent_sample_size)
+        if table.num_rows > MOST_ROWS:
+            raise DataError(
+                f"the table has {table.num_rows} rows, repeated ones counted: at most {MOST_ROWS} "
+                "can be counted"
+            )
         compressed = table.compressed()
         self.rows = rows_of(compressed)
         self.terms = score_terms.terms_of(KINDS[score], equivalent_sample_size, table.num_rows)
@@ -71,7 +81,7 @@ class TableGains:
         """Memory of rows and bits."""
         return self.rows.codes.nbytes + self.rows.bits.nbytes + self.terms.tables.nbytes
 
-    def enough(self) -> bool:
+    def enough(self, num_operators: int) -> bool:
         """Return False: rows answer everything."""
         return False
 
@@ -106,9 +116,12 @@ class MomentGains:
 
     def __init__(self, moments: Moments) -> None:
         self.n = moments.n
-        self.covariance = moments.second
+        # Correlations: what counts as linearly dependent must not depend on the units.
+        spread = np.sqrt(np.diag(moments.second))
+        spread[spread == 0.0] = 1.0
+        self.correlation = moments.second / np.outer(spread, spread)
 
-    def enough(self) -> bool:
+    def enough(self, num_operators: int) -> bool:
         """Return False: moments answer everything."""
         return False
 
@@ -121,7 +134,7 @@ class MomentGains:
 
     def _gains(self, y: int, given: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the gain of every variable as a further parent of y, shape (d,)."""
-        C = self.covariance
+        C = self.correlation
         if len(given):
             # lstsq, since parents may be linearly dependent.
             coefficients = np.linalg.lstsq(C[np.ix_(given, given)], C[given], rcond=None)[0]

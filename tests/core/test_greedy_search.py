@@ -1,0 +1,327 @@
+"""The operators against all members of the class, and the search against the plain definitions."""
+
+import numpy as np
+import pytest
+from reference_search import (
+    SlowScore,
+    all_classes,
+    all_dags,
+    changed,
+    plain_search,
+    random_classes,
+    random_dag,
+    random_table,
+    sampled_table,
+    search_on,
+)
+
+from flwr_causal.core import delete_kernels, equivalence, insert_kernels
+from flwr_causal.core.acyclicity import is_acyclic
+from flwr_causal.core.families import empty_families
+from flwr_causal.core.greedy_search import Search, knowing_member
+from flwr_causal.core.knowledge import EdgeMasks
+from flwr_causal.core.scores import TableGains
+from flwr_causal.core.search_state import Graph, graph_of, nothing_best
+
+
+def copied(graph):
+    return Graph(*(array.copy() for array in graph))
+
+
+def everything(d):
+    return np.ones((d, d), dtype=bool)
+
+
+def wanted_operators(kernel, graph, families, *options):
+    """Which (row, x) a kernel lists for all nodes."""
+    d = len(graph.degrees)
+    rows, wanted = np.zeros(4096, dtype=np.int64), np.zeros((4096, d), dtype=bool)
+    count = kernel(graph, families, np.arange(d), everything(d), *options, rows, wanted)
+    assert count >= 0
+    for row, mask in zip(rows[:count], wanted[:count], strict=True):
+        yield from ((int(row), int(x)) for x in np.flatnonzero(mask))
+
+
+def valid_inserts(marks, max_parents=99):
+    """Yield (y, given, x, class) of every Insert that the kernels call valid."""
+    graph, families = graph_of(marks), empty_families(len(marks), 1024)
+    for row, x in wanted_operators(insert_kernels.missing_inserts, graph, families, max_parents):
+        y = int(families.owners[row])
+        best = nothing_best(len(marks))
+        best.gains[y], best.others[y], best.rows[y] = 1.0, x, row
+        chosen, status = insert_kernels.next_insert(graph, families, best)
+        assert chosen == y
+        if status == insert_kernels.VALID:
+            after = copied(graph)
+            assert insert_kernels.apply_insert(after, families, x, y, row)
+            yield y, families.members[row, : families.sizes[row]].tolist(), x, after
+
+
+def valid_deletes(marks):
+    """Yield (y, given, x, class) of every Delete."""
+    graph, families = graph_of(marks), empty_families(len(marks), 1024)
+    for row, x in wanted_operators(delete_kernels.missing_deletes, graph, families):
+        y, after = int(families.owners[row]), copied(graph)
+        assert delete_kernels.apply_delete(after, families, x, y, row)
+        yield y, families.members[row, : families.sizes[row]].tolist(), x, after
+
+
+def check_state(graph):
+    """The lists, the member and the marks say the same."""
+    np.testing.assert_array_equal(equivalence.cpdag(graph.dag), graph.marks)
+    for node, degree in enumerate(graph.degrees):
+        beside = np.flatnonzero(graph.marks[node] | graph.marks[:, node])
+        np.testing.assert_array_equal(graph.lists[node, :degree], beside)
+
+
+def longer(members):
+    """The classes of the members with one edge more."""
+    return {
+        equivalence.cpdag(more).tobytes()
+        for dag in members
+        for edge in np.argwhere(~(dag | dag.T | np.eye(len(dag), dtype=bool))).tolist()
+        if is_acyclic(more := changed(dag, add=[tuple(edge)]))
+    }
+
+
+def shorter(members):
+    """The classes of the members with one edge less."""
+    return {
+        equivalence.cpdag(changed(dag, drop=[tuple(edge)])).tobytes()
+        for dag in members
+        for edge in np.argwhere(dag).tolist()
+    }
+
+
+def check_operators(marks, members, slow):
+    before = slow.total(members[0])
+    for operators, expected, sign in (
+        (valid_inserts(marks), longer(members), 1),
+        (valid_deletes(marks), shorter(members), -1),
+    ):
+        reached = set()
+        for y, given, x, after in operators:
+            check_state(after)
+            reached.add(after.marks.tobytes())
+            gain = sign * (slow.local(y, {*given, x}) - slow.local(y, given))
+            assert gain == pytest.approx(slow.total(after.dag) - before, abs=1e-8)
+        assert reached == expected
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_operators_reach_what_one_edge_of_any_member_reaches(size):
+    slow = SlowScore(random_table(size, 50, seed=size))
+    for marks, members in all_classes(size):
+        check_operators(marks, members, slow)
+
+
+@pytest.mark.parametrize("size", [5, 6])
+def test_operators_of_larger_classes(size):
+    slow = SlowScore(random_table(size, 60, seed=size), "bic")
+    for marks, members in random_classes(size, 12, seed=size):
+        check_operators(marks, members, slow)
+
+
+def test_a_limit_on_parents_keeps_the_inserts_within_it():
+    for marks, _ in random_classes(5, 20, seed=7):
+        assert {
+            (y, tuple(given), x) for y, given, x, _ in valid_inserts(marks) if len(given) < 2
+        } == {(y, tuple(given), x) for y, given, x, _ in valid_inserts(marks, max_parents=2)}
+
+
+# --- the search -----------------------------------------------------------------------------------
+
+TABLES = {
+    "plenty": lambda seed: sampled_table(7, 800, seed),
+    "few rows": lambda seed: sampled_table(9, 60, seed, num_states=(2, 3)),
+    "many states": lambda seed: sampled_table(6, 300, seed, num_states=(2, 7)),
+    "strongly dependent": lambda seed: sampled_table(
+        8, 250, seed, edges_per_variable=2.5, concentration=0.15
+    ),
+    "one hidden cause": lambda seed: random_table(8, 200, seed, states=(2, 3)),
+}
+SCORES = [("bdeu", 1.0), ("bdeu", 10.0), ("bic", 1.0), ("qnml", 1.0)]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_the_search_is_that_of_the_plain_definitions(kind, monkeypatch):
+    """Keeping the best operator of each node, and the blocked ones, changes nothing."""
+    blocked = []
+    choose = insert_kernels.next_insert
+
+    def counted(*arguments):
+        result = choose(*arguments)
+        blocked.append(result[1] == insert_kernels.BLOCKED)
+        return result
+
+    monkeypatch.setattr(insert_kernels, "next_insert", counted)
+    moved = 0
+    for seed in range(12):
+        score, ess = SCORES[seed % len(SCORES)]
+        table = TABLES[kind](seed)
+        slow = SlowScore(table, score, ess)
+        d = len(table.names)
+        start = np.zeros((d, d), dtype=bool)
+        if seed % 3 == 2:
+            # A start with much to delete and, afterwards, much to insert.
+            start = random_dag(d, np.random.default_rng(seed), 0.3)
+        search = search_on(table, score, ess, start)
+        search.run()
+        expected, gain = plain_search(equivalence.cpdag(start), slow.local)
+        np.testing.assert_array_equal(search.marks, expected, err_msg=f"{kind} {seed}")
+        assert search.gain == pytest.approx(gain, abs=1e-6)
+        assert slow.total(search.dag) - slow.total(start) == pytest.approx(gain, abs=1e-6)
+        check_state(search.graph)
+        moved += search.num_operators
+    assert moved > 50
+    assert any(blocked)
+
+
+def test_limits_are_those_of_the_plain_search():
+    for seed in range(8):
+        table = TABLES["strongly dependent"](seed)
+        slow = SlowScore(table)
+        empty = np.zeros((8, 8), dtype=bool)
+        for edges, parents in ((5, None), (None, 2), (9, 1)):
+            search = search_on(table, max_parents=parents)
+            search.run(edges)
+            expected, _ = plain_search(empty, slow.local, edges, parents)
+            np.testing.assert_array_equal(search.marks, expected)
+            assert parents is None or search.dag.sum(axis=0).max() <= parents
+
+
+def test_the_search_goes_on_where_a_limit_on_edges_stopped_it():
+    table = TABLES["plenty"](3)
+    whole, steps = search_on(table), search_on(table)
+    whole.forward()
+    assert [steps.forward(2) for _ in range(3)] == [2, 2, 2]
+    assert steps.graph.marks.sum() > 0
+    steps.forward()
+    np.testing.assert_array_equal(steps.graph.marks, whole.graph.marks)
+    assert steps.gain == pytest.approx(whole.gain)
+
+
+class Enough(TableGains):
+    """Rows that end the search after some operators."""
+
+    def __init__(self, table, most):
+        super().__init__(table)
+        self.most = most
+
+    def enough(self, num_operators):
+        return num_operators >= self.most
+
+
+@pytest.mark.parametrize("most", [0, 1, 4])
+def test_a_source_can_end_the_search(most):
+    table = TABLES["plenty"](0)
+    search = Search(
+        graph_of(np.zeros((7, 7), dtype=bool)), Enough(table, most), empty_families(7)
+    )
+    assert search.forward() == most
+    assert search.backward() == 0
+    assert search.turning() == 0
+    whole = search_on(table)
+    whole.forward(most)
+    np.testing.assert_array_equal(search.graph.marks, whole.graph.marks)
+
+
+def test_every_gain_is_asked_for_once():
+    table = TABLES["strongly dependent"](1)
+    asked = set()
+
+    class Counting(TableGains):
+        def fill(self, families, rows, wanted):
+            for row, mask in zip(rows, wanted, strict=True):
+                members = families.members[row, : families.sizes[row]].tolist()
+                for x in np.flatnonzero(mask).tolist():
+                    key = int(families.owners[row]), tuple(members), x
+                    assert key not in asked
+                    asked.add(key)
+            super().fill(families, rows, wanted)
+
+    search = Search(graph_of(np.zeros((8, 8), dtype=bool)), Counting(table), empty_families(8, 2))
+    search.run(turn=True)
+    assert len(asked) > 100
+    assert all(x != y and x not in given for y, given, x in asked)
+
+
+# --- knowledge ------------------------------------------------------------------------------------
+
+
+def test_a_class_has_a_knowing_member_where_one_of_its_members_respects_the_masks():
+    rng = np.random.default_rng(5)
+    outcomes = []
+    for marks, members in all_classes(4):
+        for _ in range(6):
+            allowed = (rng.random((4, 4)) < 0.8) & ~np.eye(4, dtype=bool)
+            required = marks & allowed & (rng.random((4, 4)) < 0.1)
+            required &= ~required.T
+            allowed &= ~required.T
+            respecting = [
+                dag for dag in members if not (dag & ~allowed).any() and (dag | ~required).all()
+            ]
+            found = knowing_member(marks, EdgeMasks(allowed, required))
+            assert (found is not None) == bool(respecting)
+            if found is not None:
+                assert any(np.array_equal(found, dag) for dag in respecting)
+            outcomes.append(found is None)
+    assert 0.2 < np.mean(outcomes) < 0.8
+
+
+def test_banned_operators_are_those_whose_class_nobody_knows():
+    """Against the plain search with the same rule, from scratch at every step."""
+    rng = np.random.default_rng(1)
+    banned = 0
+    for seed in range(15):
+        table = sampled_table(6, 300, seed, edges_per_variable=2.0, concentration=0.3)
+        allowed = (rng.random((6, 6)) < 0.7) & ~np.eye(6, dtype=bool)
+        masks = EdgeMasks(allowed, np.zeros((6, 6), dtype=bool))
+        search = search_on(table, masks=masks)
+        search.run()
+        expected, number = plain_knowing_search(SlowScore(table), masks)
+        np.testing.assert_array_equal(search.graph.marks, expected)
+        assert not (search.dag & ~allowed).any()
+        np.testing.assert_array_equal(
+            equivalence.cpdag(search.dag), search.graph.marks, err_msg="another class"
+        )
+        banned += number
+    assert banned > 20
+
+
+def plain_knowing_search(slow, masks):
+    """Like `plain_search` with every operator applied before it is judged."""
+    from reference_search import best_of
+
+    marks = np.zeros_like(masks.allowed)
+    banned = 0
+    for operators, sign in ((valid_inserts, 1), (valid_deletes, -1)):
+        while True:
+            found = []
+            for y, given, x, after in operators(marks):
+                gain = sign * (slow.local(y, {*given, x}) - slow.local(y, given))
+                if knowing_member(after.marks, masks) is not None:
+                    found.append((gain, y, after.marks))
+                else:
+                    banned += gain > 0
+            best = best_of(found)
+            if best is None:
+                break
+            marks = best[2]
+    return marks, banned
+
+
+def test_all_small_graphs_are_found_from_the_exact_covariances():
+    """Every DAG of four variables, from moments of very many rows of a random linear system."""
+    from flwr_causal.core.ges import ges
+    from flwr_causal.core.moments import Moments
+
+    rng = np.random.default_rng(0)
+    for dag in all_dags(4):
+        weights = dag * rng.uniform(0.4, 1.5, (4, 4)) * rng.choice([-1, 1], (4, 4))
+        mixing = np.linalg.inv(np.eye(4) - weights)
+        covariance = mixing.T @ np.diag(rng.uniform(0.5, 2, 4)) @ mixing
+        graph = ges(Moments(10**11, np.zeros(4), covariance, tuple("abcd")), "gaussian-bic")
+        np.testing.assert_array_equal(graph.adjacency, equivalence.cpdag(dag))
+
+

@@ -8,39 +8,32 @@ from logging import ERROR, INFO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from flwr.serverapp import ServerApp
 from flwr.supercore import log
 
 from flwr_causal import methods
-from flwr_causal.core import baselines
+from flwr_causal.comparison import category_baselines, linear_baselines, pooled_score
 from flwr_causal.core.metrics import compare
-from flwr_causal.core.moments import Moments
-from flwr_causal.data.checks import Policy, prepare
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.reports.read_graph import read_edges
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import describe_run
-from flwr_causal.sources import DataConfig, simulated_parties
+from flwr_causal.sources import DataConfig, is_categorical, simulated_parties
 from flwr_causal.strategies import Outcome
 from flwr_causal.strategies import run as run_strategy
 from flwr_causal.strategies.options import check_names, checked, option_types
-from flwr_causal.threads import single_threaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    import pandas as pd
     from flwr.app import Context
     from flwr.serverapp import Grid
 
-    from flwr_causal.core.graph import CausalGraph
     from flwr_causal.strategies import CausalStrategy
 
 # Nodes of a simulation register one after the other, within milliseconds.
 SETTLE_SECONDS = 1.0
-METRICS = ("shd", "tpr", "fdr")
-POLICIES = {field.name for field in fields(Policy)}
+METRICS = ("shd", "tpr", "fdr", "cpdag_shd", "smhd")
 
 
 def execute(
@@ -253,38 +246,13 @@ def _compare(run: Run, job: JobConfig, data: DataConfig) -> None:
         if truth is not None:
             run.metrics = compare(truth, run.graph)
         return
-    frames, synthetic = simulated_parties(data, len(run.parties))
+    categorical = is_categorical({"method": job.method})
+    frames, synthetic = simulated_parties(data, len(run.parties), categorical=categorical)
     truth = truth or synthetic
-    if truth is None:
-        return
-    run.metrics = compare(truth, run.graph)
-    if job.compare:
-        run.metrics |= compare_baselines(frames, run.graph.names, truth, run.config)
-
-
-def compare_baselines(
-    frames: Sequence[pd.DataFrame],
-    names: tuple[str, ...],
-    truth: CausalGraph,
-    config: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return SHD, TPR and FDR of the pooled rows and of the mean party alone.
-
-    Both by the moments method's solver, which takes a second where NOTEARS takes a minute. Only a
-    simulation can do this: the rows of all parties are in one place there.
-    """
-    options = {name: value for name, value in config.items() if name in POLICIES}
-    policy = methods.build(config["method"], options).policy
-    tables = [prepare(frame, names, policy) for frame in frames]
-    if config.get("standardize"):
-        scale = np.concatenate(tables).std(axis=0)
-        tables = [table / scale for table in tables]
-    parties = [Moments.from_rows(table, names) for table in tables if len(table)]
-    with single_threaded():
-        pooled = compare(truth, baselines.all_data(parties, baselines.quick_solver))
-        graphs = baselines.alone(parties, baselines.quick_solver)
-        alone = [compare(truth, graph) for graph in graphs]
-    return {
-        "pooled": {name: pooled[name] for name in METRICS},
-        "alone": {name: float(np.mean([entry[name] for entry in alone])) for name in METRICS},
-    }
+    if truth is not None:
+        run.metrics = compare(truth, run.graph)
+    if categorical:
+        run.metrics |= pooled_score(frames, run.graph, run.config)
+    if truth is not None and job.compare:
+        baselines = category_baselines if categorical else linear_baselines
+        run.metrics |= baselines(frames, run.graph.names, truth, run.config)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flwr_causal.clients import MomentsClient, NotearsADMMClient
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies import Moments, NotearsADMM
 from flwr_causal.strategies.options import check_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from flwr_causal.clients import CausalClient
     from flwr_causal.strategies import CausalStrategy
@@ -30,17 +31,17 @@ class Method(NamedTuple):
     client: type[CausalClient]
 
 
-METHODS: dict[str, Method] = {
-    method.strategy.method: method
-    for method in (
-        Method(NotearsADMM, NotearsADMMClient),
-        Method(Moments, MomentsClient),
-    )
+# Id -> module of both packages, and name of the strategy; the client's has "Client" behind it. They
+# are loaded when first asked for: a node starts a process for each message, and numba alone takes
+# a third of a second to import.
+_HOMES = {
+    "notears-admm": ("notears_admm", "NotearsADMM"),
+    "moments": ("moments", "Moments"),
+    "fedges": ("fedges", "FedGES"),
 }
 
-CLIENTS: dict[str, type[CausalClient]] = {name: method.client for name, method in METHODS.items()}
 
-
+@cache
 def find(method: str) -> Method:
     """Return the method of an id.
 
@@ -49,11 +50,46 @@ def find(method: str) -> Method:
     ConfigError
         If there is none; the message lists the ids.
     """
-    if method not in METHODS:
+    if method not in _HOMES:
         raise ConfigError(
-            f"There is no method '{method}'. The methods are: {', '.join(sorted(METHODS))}."
+            f"There is no method '{method}'. The methods are: {', '.join(sorted(_HOMES))}."
         )
-    return METHODS[method]
+    module, name = _HOMES[method]
+    strategies = import_module(f"flwr_causal.strategies.{module}")
+    clients = import_module(f"flwr_causal.clients.{module}")
+    return Method(getattr(strategies, name), getattr(clients, f"{name}Client"))
+
+
+class _Methods(Mapping[str, Method]):
+    """All methods by id."""
+
+    def __getitem__(self, method: str) -> Method:
+        if method not in _HOMES:
+            raise KeyError(method)
+        return find(method)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_HOMES)
+
+    def __len__(self) -> int:
+        return len(_HOMES)
+
+
+class _Clients(Mapping[str, "type[CausalClient]"]):
+    """All methods' clients by id."""
+
+    def __getitem__(self, method: str) -> type[CausalClient]:
+        return METHODS[method].client
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(METHODS)
+
+    def __len__(self) -> int:
+        return len(METHODS)
+
+
+METHODS = _Methods()
+CLIENTS = _Clients()
 
 
 def build(method: str, options: Mapping[str, Any]) -> CausalStrategy[Any]:

@@ -7,9 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flwr_causal import methods
 from flwr_causal.clients import Source
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.data.partition import split
+from flwr_causal.data.random_networks import federated_discrete
 from flwr_causal.data.synthetic import federated_linear
 from flwr_causal.data.tables import read_table, read_table_cached
 from flwr_causal.errors import ConfigError, DataError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from flwr.app import Context
 
+ROWS_OF_NUMBERS, ROWS_OF_CATEGORIES = 256, 5000
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".npz")
 
 
@@ -39,8 +42,9 @@ class DataConfig:
         The column for "dirichlet" and "column".
     partition_concentration : float, default 1.0
         Concentration of the Dirichlet distribution for "uneven" and "dirichlet".
-    variables, rows : int, default 20 and 256
-        Size of the synthetic system; the rows of all parties together.
+    variables, rows : int, default 20 and 0
+        Size of the synthetic system; the rows of all parties together. 0 rows stands for 256 of a
+        linear system, and for 5000 of a network of categories.
     graph : {"er", "sf"}, default "er"
         Erdos-Renyi or scale-free (Ng & Zhang 2022, section 6: ER with as many edges as variables).
     seed : int, default 0
@@ -52,7 +56,7 @@ class DataConfig:
     partition_column: str = ""
     partition_concentration: float = 1.0
     variables: int = 20
-    rows: int = 256
+    rows: int = 0
     graph: Literal["er", "sf"] = "er"
     seed: int = 0
 
@@ -76,18 +80,38 @@ class DataConfig:
 
 @lru_cache(maxsize=2)
 def simulated_parties(
-    config: DataConfig, num_parties: int
+    config: DataConfig, num_parties: int, *, categorical: bool = False
 ) -> tuple[list[pd.DataFrame], CausalGraph | None]:
     """Return the tables of all parties of a simulation, and the true graph where it is known.
+
+    Parameters
+    ----------
+    config : DataConfig
+    num_parties : int
+    categorical : bool, default False
+        Whether the synthetic data is of a Bayesian network of categories, not of a linear system.
 
     Raises
     ------
     ConfigError, DataError
         If the data cannot be read or dealt to so many parties.
     """
+    if not config.data and categorical:
+        frames, network = federated_discrete(
+            config.variables,
+            config.rows or ROWS_OF_CATEGORIES,
+            num_parties,
+            graph=config.graph,
+            seed=config.seed,
+        )
+        return frames, network.graph
     if not config.data:
         frames, weights = federated_linear(
-            config.variables, config.rows, num_parties, graph=config.graph, seed=config.seed
+            config.variables,
+            config.rows or ROWS_OF_NUMBERS,
+            num_parties,
+            graph=config.graph,
+            seed=config.seed,
         )
         return frames, CausalGraph.from_array(weights, list(frames[0].columns))
     path = Path(config.data)
@@ -120,6 +144,12 @@ def _tables_in(directory: Path, num_parties: int) -> list[Path]:
     return files
 
 
+def is_categorical(run_config: Mapping[str, Any]) -> bool:
+    """Whether the method of a run works on categories."""
+    method = run_config.get("method")
+    return method in methods.METHODS and methods.find(str(method)).client.categorical
+
+
 def source_of(context: Context) -> Source:
     """Return a node's data: its partition in a simulation, its own file on a real node.
 
@@ -138,7 +168,11 @@ def source_of(context: Context) -> Source:
     if "partition-id" in node and "num-partitions" in node:
         index, num = int(node["partition-id"]), int(node["num-partitions"])
         config = DataConfig.from_run_config(context.run_config)
-        return Source(f"party {index}", lambda: simulated_parties(config, num)[0][index])
+        categorical = is_categorical(context.run_config)
+        return Source(
+            f"party {index}",
+            lambda: simulated_parties(config, num, categorical=categorical)[0][index],
+        )
     if "data-path" not in node:
         raise DataError(
             "This node's config does not say where its data is. Start its SuperNode with "

@@ -25,7 +25,7 @@ FLOORS = {
     **dict.fromkeys(["compat", "wire", "setup_message"], 1),
     **dict.fromkeys(["clients", "strategies"], 2),
     **dict.fromkeys(["methods", "reports"], 3),
-    **dict.fromkeys(["sources", "apps"], 4),
+    **dict.fromkeys(["sources", "comparison", "apps"], 4),
     **dict.fromkeys(["simulations", "server_app", "client_app"], 5),
 }
 # What Flower documents for users, and its logger; all else of Flower belongs into compat.py.
@@ -99,7 +99,7 @@ def test_heavy_libraries_are_imported_when_needed():
     """A process that answers one message on a real node pays for every import."""
     code = (
         "import sys, flwr_causal.client_app, flwr_causal.server_app, flwr_causal.simulations\n"
-        "print(sorted({'matplotlib', 'ray', 'torch'} & set(sys.modules)))"
+        "print(sorted({'matplotlib', 'numba', 'ray', 'torch'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "[]", result.stdout + result.stderr
@@ -151,6 +151,10 @@ def kebab(name):
     return name.replace("_", "-")
 
 
+# Fields that a run config calls by their other name.
+CONFIG_NAMES = {"start_from": "start"}
+
+
 def options_of_code():
     """Key -> default of every option."""
     known = {}
@@ -165,7 +169,8 @@ def options_of_code():
             if field.name in common:
                 known.setdefault(kebab(field.name), field.default)
             else:
-                known[f"{method}.{kebab(field.name)}"] = field.default
+                name = CONFIG_NAMES.get(field.name, field.name)
+                known[f"{method}.{kebab(name)}"] = field.default
     return known
 
 

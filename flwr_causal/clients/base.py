@@ -82,10 +82,13 @@ class CausalClient(NumPyClient):
     sums : bool
         Whether the schema exchange sends, for each numeric column, its sum and its sum of squared
         deviations from the party's own mean (needed for centring and scaling).
+    categorical : bool
+        Whether the method works on categories; decides which synthetic data a run without data has.
     """
 
     discloses: ClassVar[tuple[Disclosure, ...]] = ()
     sums: ClassVar[bool] = True
+    categorical: ClassVar[bool] = False
 
     def __init__(self, source: Source, context: Context, setup: Setup | None = None) -> None:
         self.source = source

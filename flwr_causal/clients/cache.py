@@ -6,8 +6,6 @@ import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -50,8 +48,7 @@ def cached(context: Context, name: str, compute: Callable[[], T]) -> T:
 
 
 def _size(value: object) -> int:
-    if isinstance(value, np.ndarray):
-        return value.nbytes
     if isinstance(value, list | tuple):
         return sum(_size(entry) for entry in value)
-    return sys.getsizeof(value)
+    # Arrays, and whatever else says how large it is.
+    return int(getattr(value, "nbytes", sys.getsizeof(value)))

@@ -295,7 +295,8 @@ def family_score(rows: Rows, terms: Terms, y: int, parents: Small) -> float:
     for parent in parents:
         q *= rows.cards[parent]
     codes = np.empty(n, dtype=np.int32)
-    num = configurations(rows, parents, len(parents), codes)
+    size: int = len(parents)
+    num = configurations(rows, parents, size, codes)
     number_s, number_sy = table_for(terms, q), table_for(terms, q * r)
     if number_s < 0 or number_sy < 0:
         return math.nan
@@ -308,5 +309,5 @@ def family_score(rows: Rows, terms: Terms, y: int, parents: Small) -> float:
     for count in counts:
         score += term(terms, terms.tables[number_sy], q * r, count)
     for total in totals:
-        score -= term(terms, terms.tables[number_s], q, total)
+        score -= term(terms, terms.tables[number_s], q, int(total))
     return score

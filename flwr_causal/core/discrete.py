@@ -242,4 +242,7 @@ def _distinct(values: NDArray[Any]) -> tuple[list[Any], IntArray]:
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or value != value or type(value).__name__ in ("NAType", "NaTType")
+    # pandas' NA first: it is neither equal nor unequal to itself.
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return bool(value != value)

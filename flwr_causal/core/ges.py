@@ -139,7 +139,10 @@ def prepared_search(
     """
     check_limit("max_parents", max_parents)
     masks = knowledge.masks(names) if knowledge else None
-    graph = graph_of(start if masks is None else informed_start(start, masks))
+    graph = graph_of(start)
+    if graph is not None and masks is not None:
+        # Of a DAG the whole class: where it contradicts the knowledge, another member may not.
+        graph = graph_of(informed_start(graph.marks, masks))
     if graph is None:
         raise DataError(
             "the start graph has a cycle, or no DAG has its edges and no further v-structure: "
@@ -149,7 +152,7 @@ def prepared_search(
 
 
 def informed_start(start: BoolMatrix, masks: EdgeMasks) -> BoolMatrix:
-    """Return a start graph with the required edges, or raise what contradicts the knowledge."""
+    """Return a start CPDAG with the required edges, or raise what contradicts the knowledge."""
     adjacent = start | start.T
     missing = masks.required & ~adjacent
     member = knowing_member(start, EdgeMasks(masks.allowed, masks.required & adjacent))

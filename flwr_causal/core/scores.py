@@ -13,9 +13,12 @@ import numpy as np
 from flwr_causal.core import score_terms
 from flwr_causal.core.count_kernels import family_score, fill_gains, rows_of
 from flwr_causal.core.discrete import DiscreteTable, as_discrete
+from flwr_causal.core.edge_lists import families_of
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from flwr_causal.core.families import Families, Ints
@@ -91,15 +94,16 @@ class TableGains:
             self.terms = score_terms.more_tables(self.terms)
             rows, wanted = rows[done:], wanted[done:]
 
+    def family_score(self, y: int, parents: Sequence[int]) -> float:
+        """Return the local score s(y | parents) in nats."""
+        members = np.asarray(parents, dtype=np.int32)
+        while np.isnan(score := family_score(self.rows, self.terms, y, members)):
+            self.terms = score_terms.more_tables(self.terms)
+        return float(score)
+
     def graph_score(self, adjacency: BoolMatrix) -> float:
         """Return the score of a DAG, shape (d, d), in nats."""
-        total = 0.0
-        for y in range(len(adjacency)):
-            parents = np.flatnonzero(adjacency[:, y]).astype(np.int32)
-            while np.isnan(score := family_score(self.rows, self.terms, y, parents)):
-                self.terms = score_terms.more_tables(self.terms)
-            total += score
-        return total
+        return sum(self.family_score(y, parents) for y, parents in families_of(adjacency))
 
 
 class MomentGains:

@@ -162,7 +162,7 @@ def _tabulate(
 
 def summed(parties: Sequence[Counts]) -> Counts:
     """Return the tables of the rows of several parties together."""
-    dense = np.sum([counts.dense for counts in parties], axis=0, dtype=np.int64)
+    dense = np.sum(np.array([counts.dense for counts in parties], dtype=np.uint64), axis=0)
     owners = np.concatenate([np.repeat(np.arange(len(c.lengths)), c.lengths) for c in parties])
     cells = np.concatenate([counts.cells for counts in parties])
     values = np.concatenate([counts.values for counts in parties]).astype(np.int64)
@@ -174,5 +174,23 @@ def summed(parties: Sequence[Counts]) -> Counts:
     totals = np.add.reduceat(values, begins) if len(begins) else values
     lengths = np.bincount(owners[begins], minlength=len(parties[0].lengths))
     return Counts(
-        dense.astype(np.uint64), cells[begins], totals.astype(np.uint64), lengths.astype(np.int64)
+        np.asarray(dense), cells[begins], totals.astype(np.uint64), lengths.astype(np.int64)
     )
+
+
+def tables_of(sets: Sets, counts: Counts, cardinalities: Ints) -> list[Ints]:
+    """Return the whole tables, each with one axis for each member of its set."""
+    narrow = num_cells(sets, cardinalities) <= DENSE_CELLS
+    dense, rest, which = 0, 0, 0
+    tables = []
+    for members, whole in zip(sets.lists(), narrow, strict=True):
+        table = np.zeros(int(np.prod(cardinalities[members])), dtype=np.int64)
+        if whole:
+            table[:] = counts.dense[dense : dense + len(table)]
+            dense += len(table)
+        else:
+            both = slice(rest, rest + int(counts.lengths[which]))
+            table[counts.cells[both]] = counts.values[both]
+            rest, which = both.stop, which + 1
+        tables.append(table.reshape(cardinalities[members]))
+    return tables

@@ -10,6 +10,15 @@ if TYPE_CHECKING:
 
 # A graph with more edges than this is not printed edge by edge.
 MOST_EDGES = 60
+# What is shown of the metrics: of a DAG, and of an equivalence class.
+DAGS = {"shd": "SHD", "tpr": "TPR", "fdr": "FDR"}
+CLASSES = {
+    "cpdag_shd": "SHD",
+    "smhd": "SMHD",
+    "adjacency_recall": "recall",
+    "adjacency_precision": "precis",
+}
+COUNTED = {"shd", "cpdag_shd", "smhd"}
 
 
 def describe_run(run: Run) -> list[str]:
@@ -31,30 +40,51 @@ def describe_run(run: Run) -> list[str]:
 
 
 def describe_graph(graph: CausalGraph) -> list[str]:
-    """Return one line an edge, strongest first."""
-    edges = sorted(graph.edges(), key=lambda edge: -abs(edge[2]))
-    width = max((len(edge[0]) for edge in edges), default=0)
-    lines = [f"{graph.num_edges} edges over {len(graph.names)} variables"]
-    lines += [
-        f"  {cause:>{width}} -> {effect}  {weight:+.3f}"
-        for cause, effect, weight in edges[:MOST_EDGES]
+    """Return one line an edge, strongest first; an undirected edge is one line too."""
+    width = max((len(edge[0]) for edge in graph.edges()), default=0)
+    listed = [
+        (f"  {cause:>{width}} {arrow} {effect}", weight)
+        for cause, effect, weight, arrow in _arrows(graph)
     ]
-    if len(edges) > MOST_EDGES:
-        lines.append(f"  ... and {len(edges) - MOST_EDGES} more; see edges.csv in output-dir")
+    lines = [f"{graph.num_edges} edges over {len(graph.names)} variables"]
+    if graph.kind == "cpdag":
+        lines[0] += " (-- where either direction explains the data equally well)"
+        lines += [text for text, _ in listed[:MOST_EDGES]]
+    else:
+        listed.sort(key=lambda pair: -abs(pair[1]))
+        lines += [f"{text}  {weight:+.3f}" for text, weight in listed[:MOST_EDGES]]
+    if len(listed) > MOST_EDGES:
+        lines.append(f"  ... and {len(listed) - MOST_EDGES} more; see edges.csv in output-dir")
     return lines
 
 
+def _arrows(graph: CausalGraph) -> list[tuple[str, str, float, str]]:
+    """Return the edges with their arrow; an undirected edge once."""
+    adjacency = graph.adjacency
+    found = []
+    for cause, effect, weight in graph.edges():
+        i, j = graph.names.index(cause), graph.names.index(effect)
+        both = graph.kind == "cpdag" and adjacency[j, i]
+        if not both or i < j:
+            found.append((cause, effect, weight, "--" if both else "->"))
+    return found
+
+
 def _comparison(metrics: dict[str, Any]) -> list[str]:
+    """Return a small table: this run, all rows pooled, each party alone."""
+    by_class = "pooled" in metrics and "cpdag_shd" in metrics["pooled"]
+    columns, solver = (CLASSES, "GES, BIC") if by_class else (DAGS, "DAGMA")
     if "shd" not in metrics:
         return []
     rows = {"together, federated": metrics}
     if "pooled" in metrics:
-        rows["all rows pooled (DAGMA)"] = metrics["pooled"]
+        rows[f"all rows pooled ({solver})"] = metrics["pooled"]
     if "alone" in metrics:
         rows["each party alone (mean)"] = metrics["alone"]
-    lines = ["Against the truth                SHD    TPR    FDR"]
-    lines += [
-        f"  {name:<28} {row['shd']:6.1f} {row['tpr']:6.2f} {row['fdr']:6.2f}"
-        for name, row in rows.items()
+    lines = [
+        "Against the truth              " + " ".join(f"{name:>6}" for name in columns.values())
     ]
+    for name, row in rows.items():
+        values = [f"{row[key]:6.1f}" if key in COUNTED else f"{row[key]:6.2f}" for key in columns]
+        lines.append(f"  {name:<28} " + " ".join(values))
     return lines

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import sys
 import types
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+StrategyT = TypeVar("StrategyT")
 
 
 def option_types(strategy: type) -> dict[str, Any]:
@@ -29,9 +41,35 @@ def option_types(strategy: type) -> dict[str, Any]:
     return types_by_name
 
 
+def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
+    """Let options of a strategy be given by another name too.
+
+    Parameters
+    ----------
+    **names
+        Other name to the field's own.
+    """
+
+    def decorate(strategy: type[StrategyT]) -> type[StrategyT]:
+        own_init = strategy.__init__
+
+        @functools.wraps(own_init)
+        def renaming_init(self: StrategyT, **options: Any) -> None:
+            for other, name in names.items():
+                if other in options and name in options:
+                    raise ConfigError(f"The options '{other}' and '{name}' are the same one.")
+            own_init(self, **{names.get(name, name): value for name, value in options.items()})
+
+        strategy.__init__ = renaming_init  # type: ignore[method-assign,assignment]
+        strategy.other_names = names  # type: ignore[attr-defined]
+        return strategy
+
+    return decorate
+
+
 def check_names(strategy: type, given: Mapping[str, object]) -> None:
     """Raise a ConfigError for options that the strategy does not have, naming the near ones."""
-    known = option_types(strategy)
+    known = {**option_types(strategy), **getattr(strategy, "other_names", {})}
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from flwr.app import Message
 from flwr.supercore import log
 
@@ -89,16 +90,18 @@ def exchange_schema(
     for warning in agreement.warnings:
         log(WARNING, warning)
     parties = tuple(replace(party, num_rows=agreement.rows[party.name]) for party, _ in answers)
+    sums = any(report.has_sums for report in reports.values())
     setup = Setup(
         names=agreement.names,
         num_rows=agreement.n,
         num_clients=len(parties),
-        mean=agreement.mean,
-        variance=agreement.variance,
+        mean=agreement.mean if sums else np.zeros(0),
+        variance=agreement.variance if sums else np.zeros(0),
         policy=method.policy,
         precision=method.precision,
         options=method.client_options,
         exchange=secrets.token_hex(8),
+        states=agreement.states,
     )
     log(
         INFO,

@@ -1,5 +1,7 @@
 """The compiled classes against the plain ones."""
 
+from itertools import pairwise
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -83,9 +85,7 @@ def test_lists_stay_sorted_while_edges_come_and_go(pairs):
         (part if marks[i, j] else join)(lists, degrees, i, j)
         marks[i, j] = marks[j, i] = not marks[i, j]
         for node in range(7):
-            np.testing.assert_array_equal(
-                lists[node, : degrees[node]], np.flatnonzero(marks[node])
-            )
+            np.testing.assert_array_equal(lists[node, : degrees[node]], np.flatnonzero(marks[node]))
     fresh, fresh_degrees = adjacency_lists(np.triu(marks))
     np.testing.assert_array_equal(fresh_degrees, degrees)
     for node in range(7):
@@ -108,5 +108,5 @@ def test_open_paths_are_those_of_the_graph_without_the_blocked_nodes(dag, blocke
         while previous[path[-1]] >= 0:
             path.append(int(previous[path[-1]]))
         assert path[-1] == 0
-        assert all(marks[u, v] for v, u in zip(path, path[1:], strict=False))
+        assert all(marks[u, v] for v, u in pairwise(path))
         assert not blocked & set(path)

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from reference_search import (
+    Enough,
     SlowScore,
     all_classes,
     all_dags,
+    best_of,
     changed,
     plain_search,
     random_classes,
@@ -15,11 +17,13 @@ from reference_search import (
     search_on,
 )
 
-from flwr_causal.core import delete_kernels, equivalence, insert_kernels
+from flwr_causal.core import delete_kernels, equivalence, insert_kernels, search_state
 from flwr_causal.core.acyclicity import is_acyclic
 from flwr_causal.core.families import empty_families
+from flwr_causal.core.ges import ges
 from flwr_causal.core.greedy_search import Search, knowing_member
 from flwr_causal.core.knowledge import EdgeMasks
+from flwr_causal.core.moments import Moments
 from flwr_causal.core.scores import TableGains
 from flwr_causal.core.search_state import Graph, graph_of, nothing_best
 
@@ -177,6 +181,39 @@ def test_the_search_is_that_of_the_plain_definitions(kind, monkeypatch):
     assert any(blocked)
 
 
+@pytest.mark.parametrize("score", ["bdeu", "bic"])
+@pytest.mark.parametrize("known", [False, True])
+def test_looking_at_every_node_again_after_each_operator_changes_nothing(score, known, monkeypatch):
+    """The same on larger graphs, where the plain search would take too long."""
+    notice = search_state.affected
+
+    def everywhere(graph, best, x, y):
+        notice(graph, best, x, y)
+        return np.arange(len(graph.degrees))
+
+    settings = [(20, 300, 2.0), (25, 100, 1.5), (30, 2000, 1.0), (15, 500, 3.0)]
+    for seed in range(24):
+        size, num_rows, density = settings[seed % len(settings)]
+        table = sampled_table(
+            size, num_rows, seed, edges_per_variable=density, concentration=0.3, num_states=(2, 3)
+        )
+        rng = np.random.default_rng(seed)
+        start = random_dag(size, rng, 2 / size) if seed % 3 else np.zeros((size, size), dtype=bool)
+        masks = None
+        if known:
+            allowed = start | ((rng.random((size, size)) < 0.8) & ~np.eye(size, dtype=bool))
+            masks = EdgeMasks(allowed, np.zeros((size, size), dtype=bool))
+        found = []
+        for look in (notice, everywhere):
+            monkeypatch.setattr(search_state, "affected", look)
+            search = search_on(table, score, 10.0, start, masks=masks)
+            search.run(turn=seed % 2 == 1)
+            found.append(search)
+        np.testing.assert_array_equal(found[0].marks, found[1].marks)
+        assert found[0].num_operators == found[1].num_operators > 5
+        check_state(found[0].graph)
+
+
 def test_limits_are_those_of_the_plain_search():
     for seed in range(8):
         table = TABLES["strongly dependent"](seed)
@@ -201,23 +238,10 @@ def test_the_search_goes_on_where_a_limit_on_edges_stopped_it():
     assert steps.gain == pytest.approx(whole.gain)
 
 
-class Enough(TableGains):
-    """Rows that end the search after some operators."""
-
-    def __init__(self, table, most):
-        super().__init__(table)
-        self.most = most
-
-    def enough(self, num_operators):
-        return num_operators >= self.most
-
-
 @pytest.mark.parametrize("most", [0, 1, 4])
 def test_a_source_can_end_the_search(most):
     table = TABLES["plenty"](0)
-    search = Search(
-        graph_of(np.zeros((7, 7), dtype=bool)), Enough(table, most), empty_families(7)
-    )
+    search = Search(graph_of(np.zeros((7, 7), dtype=bool)), Enough(table, most), empty_families(7))
     assert search.forward() == most
     assert search.backward() == 0
     assert search.turning() == 0
@@ -291,8 +315,6 @@ def test_banned_operators_are_those_whose_class_nobody_knows():
 
 def plain_knowing_search(slow, masks):
     """Like `plain_search` with every operator applied before it is judged."""
-    from reference_search import best_of
-
     marks = np.zeros_like(masks.allowed)
     banned = 0
     for operators, sign in ((valid_inserts, 1), (valid_deletes, -1)):
@@ -313,9 +335,6 @@ def plain_knowing_search(slow, masks):
 
 def test_all_small_graphs_are_found_from_the_exact_covariances():
     """Every DAG of four variables, from moments of very many rows of a random linear system."""
-    from flwr_causal.core.ges import ges
-    from flwr_causal.core.moments import Moments
-
     rng = np.random.default_rng(0)
     for dag in all_dags(4):
         weights = dag * rng.uniform(0.4, 1.5, (4, 4)) * rng.choice([-1, 1], (4, 4))
@@ -323,5 +342,3 @@ def test_all_small_graphs_are_found_from_the_exact_covariances():
         covariance = mixing.T @ np.diag(rng.uniform(0.5, 2, 4)) @ mixing
         graph = ges(Moments(10**11, np.zeros(4), covariance, tuple("abcd")), "gaussian-bic")
         np.testing.assert_array_equal(graph.adjacency, equivalence.cpdag(dag))
-
-

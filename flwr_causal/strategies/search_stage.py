@@ -1,0 +1,198 @@
+"""Searching on sums over parties: of their own scores, or of their contingency tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from logging import WARNING
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from flwr.supercore import log
+
+from flwr_causal.core.counted_gains import CountedGains
+from flwr_causal.core.ges import prepared_search
+from flwr_causal.core.look_ahead import LookAhead
+from flwr_causal.core.score_terms import terms_of
+from flwr_causal.core.scores import KINDS
+from flwr_causal.core.set_counts import Counts, Sets, summed
+from flwr_causal.strategies.exchange import Reply, Request
+from flwr_causal.strategies.stages import Found, Step, counts_of, small_cells
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.knowledge import Knowledge
+    from flwr_causal.strategies.federation import Party
+
+    FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is searched.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The variables, sorted.
+    cardinalities : ndarray of int64, shape (d,)
+    rows : mapping of str to int
+        Each party's number of rows.
+    score : str
+    equivalent_sample_size : float
+    knowledge : Knowledge or None
+    max_parents : int or None
+    turn : bool
+    look_ahead : int or None
+        How many operators a search runs ahead of the first unknown; None: to the end.
+    minimum_count : int
+        Cells of fewer rows are counted for the user's attention.
+    """
+
+    names: tuple[str, ...]
+    cardinalities: NDArray[np.int64]
+    rows: Mapping[str, int]
+    score: str
+    equivalent_sample_size: float
+    knowledge: Knowledge | None
+    max_parents: int | None
+    turn: bool
+    look_ahead: int | None
+    minimum_count: int
+
+
+@dataclass(frozen=True)
+class ScoreStage:
+    """Asking for gains of the parties' own scores (``mode="scores"``).
+
+    The sums are of one fixed set of parties. If one of them fails, what the others said before with
+    it is worthless, and the search starts again without it.
+
+    Parameters
+    ----------
+    problem : Problem
+    source : LookAhead
+        What is known; the one thing here that grows in place.
+    parties : tuple of str or None
+        Whose sums these are; None before the first exchange.
+    answers : mapping of str to ndarray
+        The gains that came in, by party.
+    """
+
+    phase: ClassVar[str] = "scores"
+
+    problem: Problem
+    source: LookAhead
+    parties: tuple[str, ...] | None = None
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    small: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, problem: Problem) -> ScoreStage:
+        """Return a search that knows nothing yet."""
+        rows, num_parties = sum(problem.rows.values()), len(problem.rows)
+        # The sum has a penalty for every party, each of its own rows.
+        price = 0.5 * num_parties * float(np.log(max(rows / num_parties, 2.0)))
+        return cls(problem, LookAhead(problem.cardinalities, price, problem.look_ahead))
+
+    def advanced(self) -> Step:
+        """Run the search as far as it goes; the next exchange, or the result."""
+        problem, source = self.problem, self.source
+        search = prepared_search(
+            source,
+            problem.names,
+            start=np.zeros((len(problem.names),) * 2, dtype=np.bool_),
+            knowledge=problem.knowledge,
+            max_parents=problem.max_parents,
+        )
+        source.start_again()
+        search.families = source.families
+        search.run(turn=problem.turn)
+        source.take_back(search.families)
+        info = {"num_edges": int(search.graph.dag.sum()), "questions": len(source.asked)}
+        reason = "no insertion or deletion improves the score"
+        found = Found(search.marks, search.dag, reason)
+        if len(source.asked) == 0:
+            return Step(None, info, found)
+        return Step(replace(self, answers={}), info, found)
+
+    def cut_short(self) -> Found:
+        """Return the graph as far as the search is sure of it."""
+        source = self.source
+        depth, source.depth = source.depth, 0
+        found = self.advanced().found
+        source.depth = depth
+        assert found is not None
+        return found._replace(reason="the exchanges were used up before the search had ended")
+
+    def request(self, party: Party) -> Request:
+        """Ask for the gains that the search lacked."""
+        return Request(self.source.questions()._asdict(), {})
+
+    def fold(self, reply: Reply) -> ScoreStage:
+        """Keep a party's answer."""
+        return replace(self, answers={**self.answers, reply.party.name: reply.arrays["gains"]})
+
+    def close(self) -> Step:
+        """Take the sums and search on; start again if a party is lost."""
+        answered = tuple(self.answers)
+        parties = answered if self.parties is None else self.parties
+        lost = [name for name in parties if name not in self.answers]
+        if lost:
+            log(
+                WARNING,
+                "The search starts again without %s: sums with it and without it do not go "
+                "together.",
+                ", ".join(lost),
+            )
+            left = tuple(name for name in parties if name in self.answers)
+            rows = {name: self.problem.rows[name] for name in left}
+            again = type(self).of(replace(self.problem, rows=rows))
+            step = replace(again, parties=left, small=self.small).advanced()
+            return step._replace(info={**step.info, "started_again": 1})
+        chosen = [self.answers[name] for name in parties]
+        self._learn(chosen)
+        return replace(self, parties=parties).advanced()
+
+    def _learn(self, answers: list[Any]) -> None:
+        self.source.learn(np.sum(answers, axis=0))
+
+
+@dataclass(frozen=True)
+class CountStage(ScoreStage):
+    """Asking for contingency tables (``mode="exact"``): the search on the pooled rows."""
+
+    phase: ClassVar[str] = "counts"
+
+    source: CountedGains
+
+    @classmethod
+    def of(cls, problem: Problem) -> CountStage:
+        """Return a search that knows nothing yet."""
+        rows = sum(problem.rows.values())
+        terms = terms_of(KINDS[problem.score], problem.equivalent_sample_size, rows)
+        price = 0.5 * float(np.log(max(rows, 2)))
+        source = CountedGains(problem.cardinalities, terms, price, problem.look_ahead)
+        return cls(problem, source)
+
+    def request(self, party: Party) -> Request:
+        """Ask for the tables that the search lacked."""
+        return Request(self._sets()._asdict(), {})
+
+    def _sets(self) -> Sets:
+        return self.source.sets()
+
+    def fold(self, reply: Reply) -> CountStage:
+        """Keep a party's tables."""
+        counts = counts_of(reply)
+        cells = self.small.get(reply.party.name, 0)
+        small = {
+            **self.small,
+            reply.party.name: cells + small_cells(counts, self.problem.minimum_count),
+        }
+        return replace(self, answers={**self.answers, reply.party.name: counts}, small=small)
+
+    def _learn(self, answers: list[Counts]) -> None:
+        self.source.learn_counts(self._sets(), summed(answers))

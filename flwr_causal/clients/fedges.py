@@ -13,7 +13,7 @@ from flwr_causal.clients.base import CausalClient
 from flwr_causal.clients.cache import cached
 from flwr_causal.core import look_ahead
 from flwr_causal.core.cut_points import count_up_to
-from flwr_causal.core.edge_lists import edges_of, families_of, matrix_of, precedence
+from flwr_causal.core.edge_lists import edges_of, matrix_of, parents_of, precedence
 from flwr_causal.core.families import Families, empty_families
 from flwr_causal.core.fusion import fuse
 from flwr_causal.core.ges import prepared_search
@@ -25,7 +25,6 @@ from flwr_causal.wire import Disclosure, Scalar
 
 if TYPE_CHECKING:
     from flwr_causal.core.discrete import DiscreteTable
-    from flwr_causal.core.graph import BoolArray
 
 Answer = tuple[list[NDArray[Any]], int, dict[str, Any]]
 
@@ -157,7 +156,7 @@ class FedGESClient(CausalClient):
         desk = self._desk(config)
         numbers = {}
         if config["judge"]:
-            numbers["score"] = self._score(desk, matrix_of(received, len(desk.table.names)))
+            numbers["score"] = self._score(desk, received)
         start = self._fused(desk, received, own) if config["start"] == "fuse" else received
         return [self._search(desk, start)], desk.table.num_rows, numbers
 
@@ -194,9 +193,10 @@ class FedGESClient(CausalClient):
         desk.families = search.families
         return edges_of(search.dag)
 
-    def _score(self, desk: Desk, dag: BoolArray) -> float:
+    def _score(self, desk: Desk, edges: NDArray[Any]) -> float:
+        """Return the party's own score of a DAG."""
         total = 0.0
-        for y, parents in families_of(dag):
+        for y, parents in enumerate(parents_of(edges, len(desk.table.names))):
             key = (y, *parents)
             if key not in desk.scores:
                 desk.scores[key] = desk.source.family_score(y, parents)
@@ -207,7 +207,7 @@ class FedGESClient(CausalClient):
         edges, lengths = parameters
         desk = self._desk(config)
         graphs = np.split(edges, np.cumsum(lengths)[:-1])
-        scores = [self._score(desk, matrix_of(g, len(desk.table.names))) for g in graphs]
+        scores = [self._score(desk, graph) for graph in graphs]
         return [np.array(scores)], desk.table.num_rows, {}
 
     def _gains(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:

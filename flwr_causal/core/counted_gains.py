@@ -62,22 +62,15 @@ class CountedGains(LookAhead):
         super().fill(families, rows, wanted)
 
     def sets(self) -> Sets:
-        """Return the sets whose tables the last run lacked, the small ones first."""
-        rows, others = self.asked.T
-        sizes = self.families.sizes[rows]
-        # Sets of one size in one array, so that equal ones are found at once.
-        found = []
-        for size in np.unique(sizes):
-            same = sizes == size
-            members = self.families.members[rows[same], :size]
-            owners = self.families.owners[rows[same], None]
-            joined = np.hstack([members, owners, others[same, None]])
-            found.append(np.unique(np.sort(joined, axis=1), axis=0))
-        lengths = [np.full(len(part), part.shape[1]) for part in found]
-        return Sets(
-            np.concatenate([np.zeros(0, np.uint16), *lengths]).astype(np.uint16),
-            np.concatenate([np.zeros(0, np.uint16), *(p.ravel() for p in found)]).astype(np.uint16),
-        )
+        """Return the sets whose tables the last run lacked, each once."""
+        asked = self.asked
+        width = int(self.families.sizes[asked[:, 0]].max(initial=0)) + 2
+        distinct = empty_families(1, rows=max(len(asked), 1), width=width)
+        _distinct_sets(self.families, asked, distinct)
+        count = int(distinct.used[0])
+        sizes, members = distinct.sizes[:count], distinct.members[:count]
+        inside = np.arange(width) < sizes[:, None]
+        return Sets(sizes.astype(np.uint16), members[inside].astype(np.uint16))
 
     def learn_counts(self, sets: Sets, counts: Counts) -> None:
         """Take the summed tables of :meth:`sets`."""
@@ -110,6 +103,16 @@ class CountedGains(LookAhead):
                 self.sums = enlarged(self.sums, 2 * int(sets.sizes[index]) if wide else 0)
             elif problem == NO_TABLE:
                 self.terms = more_tables(self.terms)
+
+
+@njit(cache=True)
+def _distinct_sets(families: Families, asked: Ints, distinct: Families) -> None:
+    """Enter the set of each question (row, x) into a table, each set once."""
+    for k in range(len(asked)):
+        row = asked[k, 0]
+        members = families.members[row, : families.sizes[row]]
+        joined = _with(_with(members, families.owners[row]), asked[k, 1])
+        enter(distinct, 0, joined, len(joined))
 
 
 @njit(cache=True)

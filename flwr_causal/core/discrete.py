@@ -131,7 +131,7 @@ def as_discrete(
         For a missing value, a value that is not among ``states``, or a column of too many states.
     """
     if isinstance(table, DiscreteTable):
-        return table
+        return _part(table, names, states)
     if hasattr(table, "columns"):
         available = [str(name) for name in table.columns]
         columns = [np.asarray(table.iloc[:, k]) for k in range(len(available))]
@@ -142,9 +142,7 @@ def as_discrete(
         available = [f"x{k}" for k in range(rows.shape[1])]
         columns = list(rows.T)
     chosen = tuple(available) if names is None else tuple(names)
-    missing = [name for name in chosen if name not in available]
-    if missing:
-        raise DataError(f"the table has no column {missing[0]!r}; it has {', '.join(available)}")
+    _check_columns(chosen, available)
     encoded, found = [], []
     for position, name in enumerate(chosen):
         given = None if states is None else states[position]
@@ -196,6 +194,25 @@ def state_name(value: Any) -> str:
         f"a value of type {type(value).__name__} names no state: use texts, whole numbers or "
         "booleans for categories"
     )
+
+
+def _part(
+    table: DiscreteTable, names: Sequence[str] | None, states: Sequence[Sequence[str]] | None
+) -> DiscreteTable:
+    """Return some columns of a coded table, whose states must be the given ones."""
+    if names is not None:
+        _check_columns(names, table.names)
+        table = table.reordered([table.names.index(name) for name in names])
+    for name, own, given in zip(table.names, table.states, states or table.states, strict=True):
+        if own != tuple(given):
+            raise DataError(f"column {name!r} is coded by other states than those given: decode it")
+    return table
+
+
+def _check_columns(names: Sequence[str], available: Sequence[str]) -> None:
+    missing = [name for name in names if name not in available]
+    if missing:
+        raise DataError(f"the table has no column {missing[0]!r}; it has {', '.join(available)}")
 
 
 def _encoded(

@@ -35,6 +35,14 @@ def families_of(dag: BoolMatrix) -> Iterator[tuple[int, tuple[int, ...]]]:
         yield y, tuple(np.flatnonzero(dag[:, y]).tolist())
 
 
+def parents_of(edges: EdgeList, num_variables: int) -> list[tuple[int, ...]]:
+    """Return the parents of each variable, ascending; the edges are in ascending order."""
+    parents: list[list[int]] = [[] for _ in range(num_variables)]
+    for cause, effect in edges.tolist():
+        parents[effect].append(cause)
+    return [tuple(own) for own in parents]
+
+
 def precedence(knowledge: Knowledge | None, names: Sequence[str]) -> BoolMatrix | None:
     """Return which variable has to come before which in every order, shape (d, d).
 

@@ -11,7 +11,7 @@ from flwr.supercore import log
 
 from flwr_causal.core.counted_gains import CountedGains
 from flwr_causal.core.ges import prepared_search
-from flwr_causal.core.look_ahead import LookAhead
+from flwr_causal.core.look_ahead import LookAhead, Questions
 from flwr_causal.core.score_terms import terms_of
 from flwr_causal.core.scores import KINDS
 from flwr_causal.core.set_counts import Counts, Sets, summed
@@ -77,8 +77,12 @@ class ScoreStage:
         What is known; the one thing here that grows in place.
     parties : tuple of str or None
         Whose sums these are; None before the first exchange.
+    question : NamedTuple of ndarray
+        What the search lacked; the same for every party.
     answers : mapping of str to ndarray
         The gains that came in, by party.
+    small : mapping of str to int
+        Cells of few rows that each party has sent.
     """
 
     phase: ClassVar[str] = "scores"
@@ -86,6 +90,7 @@ class ScoreStage:
     problem: Problem
     source: LookAhead
     parties: tuple[str, ...] | None = None
+    question: Any = None
     answers: Mapping[str, Any] = field(default_factory=dict)
     small: Mapping[str, int] = field(default_factory=dict)
 
@@ -116,7 +121,10 @@ class ScoreStage:
         found = Found(search.marks, search.dag, reason)
         if len(source.asked) == 0:
             return Step(None, info, found)
-        return Step(replace(self, answers={}), info, found)
+        return Step(replace(self, question=self._question(), answers={}), info, found)
+
+    def _question(self) -> Questions | Sets:
+        return self.source.questions()
 
     def cut_short(self) -> Found:
         """Return the graph as far as the search is sure of it."""
@@ -129,7 +137,7 @@ class ScoreStage:
 
     def request(self, party: Party) -> Request:
         """Ask for the gains that the search lacked."""
-        return Request(self.source.questions()._asdict(), {})
+        return Request(self.question._asdict(), {})
 
     def fold(self, reply: Reply) -> ScoreStage:
         """Keep a party's answer."""
@@ -177,11 +185,7 @@ class CountStage(ScoreStage):
         source = CountedGains(problem.cardinalities, terms, price, problem.look_ahead)
         return cls(problem, source)
 
-    def request(self, party: Party) -> Request:
-        """Ask for the tables that the search lacked."""
-        return Request(self._sets()._asdict(), {})
-
-    def _sets(self) -> Sets:
+    def _question(self) -> Sets:
         return self.source.sets()
 
     def fold(self, reply: Reply) -> CountStage:
@@ -195,4 +199,4 @@ class CountStage(ScoreStage):
         return replace(self, answers={**self.answers, reply.party.name: counts}, small=small)
 
     def _learn(self, answers: list[Counts]) -> None:
-        self.source.learn_counts(self._sets(), summed(answers))
+        self.source.learn_counts(self.question, summed(answers))

@@ -68,6 +68,15 @@ def test_arrays_get_names_and_can_be_taken_in_part():
     np.testing.assert_array_equal(as_discrete(rows[:, [2, 0]]).codes, part.codes)
 
 
+def test_a_coded_table_is_taken_in_part():
+    part = as_discrete(TABLE, ["a"], [("1", "2", "10")])
+    assert (part.names, decoded(part)) == (("a",), [["10", "1", "2", "10"]])
+    with pytest.raises(DataError, match="no column 'z'; it has b, a"):
+        as_discrete(TABLE, ["z"])
+    with pytest.raises(DataError, match="'a' is coded by other states"):
+        as_discrete(TABLE, ["a"], [("10", "2", "1")])
+
+
 def test_given_states_keep_their_order_and_those_that_do_not_occur():
     table = as_discrete(np.array([[True], [False]]), states=[["True", "maybe", "False"]])
     assert table.states == (("True", "maybe", "False"),)

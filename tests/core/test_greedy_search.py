@@ -214,6 +214,29 @@ def test_looking_at_every_node_again_after_each_operator_changes_nothing(score, 
         check_state(found[0].graph)
 
 
+def test_tables_that_are_too_small_grow_without_a_trace(monkeypatch):
+    """Room for one blocked operator, three families and sets of one."""
+    grown = []
+    with_room, small = search_state.with_room, search_state.nothing_best
+    for seed in range(6):
+        table = TABLES["strongly dependent"](seed)
+        ample = Search(graph_of(np.zeros((8, 8), dtype=bool)), TableGains(table), empty_families(8))
+        ample.run()
+        with monkeypatch.context() as patch:
+            patch.setattr(search_state, "nothing_best", lambda d: small(d, 1))
+            patch.setattr(
+                search_state, "with_room", lambda best: grown.append(1) or with_room(best)
+            )
+            tight = Search(
+                graph_of(np.zeros((8, 8), dtype=bool)), TableGains(table), empty_families(8, 3, 1)
+            )
+            tight.run()
+        np.testing.assert_array_equal(tight.marks, ample.marks)
+        assert tight.gain == pytest.approx(ample.gain)
+        assert len(tight.families.owners) >= 24
+    assert grown
+
+
 def test_limits_are_those_of_the_plain_search():
     for seed in range(8):
         table = TABLES["strongly dependent"](seed)

@@ -54,3 +54,53 @@ POOLED_NOTEARS = {
     (50, 256): Figure(2.67, 0.67, 10.9, 3),
     (100, 300): Figure(1.00, float("nan"), 96.6, 1),
 }
+
+
+class DiscreteFigure(NamedTuple):
+    smhd: int  # of the last round
+    best_smhd: int  # of the best round
+    rounds: int
+    edges: int
+    cpu_seconds: float  # of the process, with the start of Java
+    finished: bool = True
+
+
+# FedGES: the authors' program (Java), sample 0 of each network, 5000 rows, BDeu with an equivalent
+# sample size of 1, 10 edges a round. (network, K, fusion); Union with 20 parties was stopped after
+# three rounds.
+FEDGES = {
+    ("alarm", 5, "c50"): DiscreteFigure(11, 9, 8, 46, 6.22),
+    ("alarm", 10, "c50"): DiscreteFigure(8, 8, 13, 44, 10.94),
+    ("alarm", 20, "c50"): DiscreteFigure(10, 10, 7, 46, 16.78),
+    ("alarm", 10, "c25"): DiscreteFigure(39, 24, 4, 72, 7.38),
+    ("alarm", 20, "c25"): DiscreteFigure(21, 16, 5, 55, 13.71),
+    ("alarm", 5, "union"): DiscreteFigure(30, 25, 6, 65, 6.09),
+    ("alarm", 10, "union"): DiscreteFigure(93, 16, 5, 102, 12.23),
+    ("alarm", 20, "union"): DiscreteFigure(303, 42, 3, 278, 147.56, finished=False),
+    ("hailfinder", 5, "c50"): DiscreteFigure(66, 66, 6, 66, 13.73),
+    ("hailfinder", 10, "c50"): DiscreteFigure(75, 74, 6, 59, 20.31),
+    ("hailfinder", 10, "c25"): DiscreteFigure(83, 74, 5, 75, 21.63),
+    ("hailfinder", 5, "union"): DiscreteFigure(72, 64, 5, 77, 13.16),
+    ("hailfinder", 10, "union"): DiscreteFigure(75, 71, 8, 74, 33.66),
+}
+
+
+class PooledFigure(NamedTuple):
+    smhd: int
+    edges: int
+    bdeu: float  # of all rows
+    cpu_seconds: float  # of the search alone
+
+
+# Searches on all 5000 rows of the same samples, the same score. (network, program); "authors" is
+# their program with one party.
+POOLED_DISCRETE = {
+    ("alarm", "authors"): PooledFigure(13, 45, -55298.0, 1.63),
+    ("hailfinder", "authors"): PooledFigure(57, 66, -251307.9, 2.92),
+    ("win95pts", "authors"): PooledFigure(154, 159, -45856.6, 7.91),
+    ("alarm", "bnlearn, hc"): PooledFigure(18, 52, -53905.8, 0.23),
+    ("andes", "bnlearn, hc"): PooledFigure(185, 354, -468066.1, 6.25),
+    ("hailfinder", "bnlearn, hc"): PooledFigure(46, 65, -251371.2, 0.79),
+    ("pigs", "bnlearn, hc"): PooledFigure(5, 626, -1664116.7, 34.52),
+    ("win95pts", "bnlearn, hc"): PooledFigure(122, 167, -45645.9, 1.39),
+}

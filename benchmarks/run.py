@@ -17,7 +17,8 @@ from pathlib import Path
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
-SUITES = ("rounds", "variants", "moments", "time", "memory", "wire", "sachs")
+DISCRETE_SUITES = ("ges", "fedges", "fedges-public", "fedges-time")
+SUITES = ("rounds", "variants", "moments", "time", "memory", "wire", "sachs", *DISCRETE_SUITES)
 
 
 def read_seeds(text):
@@ -39,6 +40,24 @@ def main():
         type=Path,
         help="folder with sachs_observational_853.csv and "
         "edges_dag_17.csv; the suite sachs is skipped without it",
+    )
+    parser.add_argument(
+        "--samples",
+        type=Path,
+        help="folder with NAME_0.npz (X, edges); the suites of discrete data need this or --networks",
+    )
+    parser.add_argument(
+        "--networks",
+        type=Path,
+        help="folder with NAME.bif or NAME.bif.gz, from which each seed draws 5000 rows",
+    )
+    parser.add_argument(
+        "--names",
+        type=lambda text: text.split(","),
+        help="the networks to take, e.g. alarm,andes; each suite has its own default",
+    )
+    parser.add_argument(
+        "--time-limit", type=float, default=120.0, help="seconds for each peer in the suite ges"
     )
     arguments = parser.parse_args()
     describe_machine()
@@ -75,12 +94,48 @@ def measure(name, arguments):
         import traffic
 
         traffic.main(quick)
+    elif name in DISCRETE_SUITES:
+        measure_discrete(name, arguments)
     elif arguments.sachs is None:
         print("\nskipped: sachs needs --sachs FOLDER")
     else:
         import sachs
 
         sachs.main(arguments.sachs, seeds)
+
+
+def measure_discrete(name, arguments):
+    if arguments.samples is None and arguments.networks is None:
+        print(f"\nskipped: {name} needs --samples FOLDER or --networks FOLDER")
+        return
+    import discrete_cases
+
+    names = arguments.names or default_names(name, arguments.quick)
+    cases = discrete_cases.read_cases(names, arguments.samples, arguments.networks, arguments.seeds)
+    if name == "ges":
+        import discrete_peers
+
+        discrete_peers.main(cases, arguments.time_limit)
+        return
+    import fedges_modes
+
+    if name == "fedges":
+        fedges_modes.main(cases, arguments.quick)
+    elif name == "fedges-public":
+        fedges_modes.paper_loop(cases)
+    else:
+        fedges_modes.times(cases)
+
+
+def default_names(name, quick):
+    if quick:
+        return ("alarm",)
+    return {
+        "ges": ("alarm", "andes", "pigs", "link", "munin"),
+        "fedges": ("alarm", "hailfinder", "hepar2", "win95pts", "andes", "pigs"),
+        "fedges-public": ("alarm", "hailfinder"),
+        "fedges-time": ("alarm", "andes"),
+    }[name]
 
 
 def describe_machine():

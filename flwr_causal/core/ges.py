@@ -22,7 +22,7 @@ from flwr_causal.core.families import empty_families
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.greedy_search import GainSource, Search, knowing_member
 from flwr_causal.core.knowledge import EdgeMasks, Knowledge
-from flwr_causal.core.moments import Moments, as_moments
+from flwr_causal.core.moments import as_moments
 from flwr_causal.core.scores import MomentGains, TableGains
 from flwr_causal.core.search_state import graph_of
 from flwr_causal.errors import ConfigError, DataError
@@ -87,9 +87,10 @@ def ges(
     """
     if score == "gaussian-bic":
         moments = as_moments(table)
+        moments.require_complete()
         names = moments.names
         order = _by_name(names)
-        source: GainSource = MomentGains(_reordered(moments, order))
+        source: GainSource = MomentGains(moments.subset(order))
     else:
         discrete = as_discrete(table)
         check_rows(discrete)
@@ -219,12 +220,3 @@ def check_limit(name: str, value: int | None) -> None:
 
 def _by_name(names: Sequence[str]) -> list[int]:
     return sorted(range(len(names)), key=names.__getitem__)
-
-
-def _reordered(moments: Moments, order: Sequence[int]) -> Moments:
-    return Moments(
-        moments.n,
-        moments.mean[order],
-        moments.second[np.ix_(order, order)],
-        tuple(moments.names[k] for k in order),
-    )

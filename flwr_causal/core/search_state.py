@@ -12,8 +12,8 @@ the nodes joined to y by an undirected edge and adjacent to x.
 Since the gain depends on K (or C) only, operators are enumerated by cliques.
 
 Equal gains, as equivalent operators have, are told apart by the numbers of the nodes: the smallest
-y first, then the smallest clique, then the smallest x. Gains count as equal within TOLERANCE, since
-the same score summed in another order differs in its last digits.
+y first, then the smallest clique, then the smallest x (of Deletes x, then the clique). Gains count
+as equal within TOLERANCE, since the same score summed in another order differs in its last digits.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from flwr_causal import methods
 from flwr_causal.apps import execute
 from flwr_causal.clients import Source, client_app
+from flwr_causal.comparison import pooled_score
 from flwr_causal.compat import FLOWER_LOGGER, run_on_ray
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.metrics import compare
@@ -70,8 +71,9 @@ def simulate(
     seed : int, default 0
         Fixes every random choice; the same on both engines. A ready strategy has its own.
     truth : CausalGraph or array of shape (d, d), optional
-        Then ``run.metrics`` holds SHD, TPR, FDR and so on. An array's rows and columns are the
-        columns of the first party.
+        Then ``run.metrics`` holds SHD, TPR, FDR and so on, for methods on categories also SMHD and
+        the BDeu score on the pooled rows. An array's rows and columns are the columns of the first
+        party.
     client : type, optional
         The client of a strategy that is not in the table of methods.
     progress : bool, default False
@@ -105,10 +107,15 @@ def simulate(
         if engine == "local":
             tables = _InMemory(tuple(parties))
             app = client_app(client_type, tables)
-            return job.run_on(LocalGrid(app, len(parties)))
-        with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
-            on_disk = _OnDisk(directory, tuple(parties))
-            return job.run_on_ray(client_app(client_type, on_disk))
+            run = job.run_on(LocalGrid(app, len(parties)))
+        else:
+            with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
+                on_disk = _OnDisk(directory, tuple(parties))
+                run = job.run_on_ray(client_app(client_type, on_disk))
+    if run.metrics and run.graph is not None and client_type.categorical:
+        # What no federation can know: the score of the graph on all rows in one place.
+        run.metrics |= pooled_score([read_table(party) for party in parties], run.graph, run.config)
+    return run
 
 
 def _strategy(

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     Cuts = Mapping[str, FloatArray]
 
 #: Shares of the parties that the driven loop tries (ceil of the share times K of them).
-SHARES = (0.25, 0.35, 0.5, 0.65)
+SHARES = (0.15, 0.25, 0.35, 0.5, 0.65)
 #: Up to so many rows a party qNML's price is too high for sums of local scores (measured).
 FEW_ROWS = 100
 #: A variable's table of probabilities with more entries than this is not worth having.

@@ -404,6 +404,12 @@ def test_moments_need_numbers(rows):
         ges(rows, "gaussian-bic")
 
 
+def test_moments_must_be_complete():
+    covariance = np.array([[1.0, np.nan], [np.nan, 1.0]])
+    with pytest.raises(DataError, match="second moment of a and b is missing"):
+        ges(Moments(9, np.zeros(2), covariance, ("a", "b")), "gaussian-bic")
+
+
 def test_columns_of_one_state_stay_alone():
     rows = frame(0).assign(same="always")
     for score in SCORES:

@@ -1,0 +1,223 @@
+"""Searching ahead of the answers: the questions, and a result that no estimate can change."""
+
+import math
+
+import numpy as np
+import pytest
+from category_federations import coded, make_tables, plain_search
+from small_graphs import matrix
+
+from flwr_causal.core import look_ahead
+from flwr_causal.core.families import empty_families, row_of
+from flwr_causal.core.ges import prepared_search
+from flwr_causal.core.look_ahead import LookAhead, answer, questions_about
+from flwr_causal.core.scores import TableGains
+
+TABLES = [make_tables(d=8, n=500, parties=2, seed=seed)[0] for seed in range(3)]
+
+
+def sources_of(tables, score="bdeu"):
+    return [TableGains(part, score) for part in coded(tables)]
+
+
+def exchanges(source, sources, names, turn=False, **options):
+    """Search until nothing is unknown; return the searches, one an exchange."""
+    searches = []
+    while True:
+        start = np.zeros((len(names),) * 2, dtype=bool)
+        search = prepared_search(source, names, start=start, **options)
+        source.start_again()
+        search.families = source.families
+        search.run(turn=turn)
+        source.take_back(search.families)
+        searches.append(search)
+        if len(source.asked) == 0:
+            return searches
+        questions = source.questions()
+        source.learn(sum(answer(questions, own, len(names)) for own in sources))
+
+
+class Wild(LookAhead):
+    """Estimates that have nothing to do with the data, and a run that ends where it likes."""
+
+    def __init__(self, cards, seed):
+        super().__init__(cards, price=0.0)
+        self._rng = np.random.default_rng(seed)
+
+    def fill(self, families, rows, wanted):
+        super().fill(families, rows, wanted)
+        for row, x in self._asked[-1] if self._asked else ():
+            families.gains[row, x] = self._rng.normal(scale=50)
+
+    def enough(self, num_operators):
+        # Wild gains may lead in circles; where something is unknown it may stop anywhere.
+        return bool(self._asked) and num_operators > 12
+
+
+@pytest.mark.parametrize("tables", TABLES)
+@pytest.mark.parametrize("turn", [False, True])
+def test_the_result_does_not_depend_on_the_estimates(tables, turn):
+    sources = sources_of(tables)
+    _, expected = plain_search(tables, turn=turn)
+    names, cards = coded(tables)[0].names, coded(tables)[0].cardinalities
+    kinds = [LookAhead(cards, price) for price in (0.0, 4.0, 1e6)]
+    kinds += [LookAhead(cards, 4.0, depth) for depth in (0, 1, 5)]
+    for source in [*kinds, Wild(cards, 1), Wild(cards, 2)]:
+        last = exchanges(source, sources, names, turn=turn)[-1]
+        assert np.array_equal(last.marks, expected.marks)
+        assert last.gain == pytest.approx(expected.gain, abs=1e-6)
+
+
+def test_the_deeper_the_fewer_exchanges():
+    tables = TABLES[0]
+    sources, part = sources_of(tables), coded(tables)[0]
+    numbers = [
+        len(exchanges(LookAhead(part.cardinalities, 4.0, depth), sources, part.names))
+        for depth in (0, 1, 5, None)
+    ]
+    assert numbers == sorted(numbers, reverse=True)
+    assert numbers[-1] <= numbers[0] / 2
+
+
+@pytest.mark.parametrize("tables", TABLES)
+def test_depth_nought_asks_for_what_the_next_operator_needs_and_no_more(tables):
+    part = coded(tables)[0]
+    source = LookAhead(part.cardinalities, 4.0, 0)
+    asked = set()
+    own_questions = source.questions
+
+    def watched():
+        questions = own_questions()
+        members = np.split(questions.members, np.cumsum(questions.sizes)[:-1])
+        others = np.split(questions.others, np.cumsum(questions.num_others)[:-1])
+        for owner, given, xs in zip(questions.owners, members, others, strict=True):
+            for x in xs:
+                key = (frozenset(given.tolist()), frozenset((int(owner), int(x))))
+                assert key not in asked, "asked twice"
+                asked.add(key)
+        return questions
+
+    source.questions = watched
+    searches = exchanges(source, sources_of(tables), part.names)
+    plain, search = plain_search(tables)
+    assert asked == plain.asked
+    # A run that stops before an Insert looks at the Deletes of the same graph too, which may save
+    # the one exchange between the phases.
+    assert plain.needed - 1 <= len(searches) - 1 <= plain.needed
+    operators = [search.num_operators for search in searches]
+    # Each run goes on from where the one before stopped.
+    assert operators == sorted(operators)
+    assert operators[-1] == search.num_operators
+    assert len(searches) > search.num_operators / 2
+
+
+def test_the_run_stops_so_many_operators_behind_the_first_unknown():
+    source = LookAhead(np.array([2, 2, 2]), 1.0, 3)
+    assert not source.enough(7)
+    families, row = row_of(empty_families(3), 0, [])
+    source.fill(families, np.array([row]), np.array([[False, True, True]]))
+    assert [source.enough(number) for number in (2, 3, 4, 5)] == [False, False, False, True]
+    source.take_back(families)
+    source.start_again()
+    assert not source.enough(99)
+    assert len(source.asked) == 0
+
+
+def test_estimates_leave_no_trace():
+    source = LookAhead(np.array([2, 3, 2, 2]), 1.0)
+    families, row = row_of(empty_families(4), 1, [])
+    wanted = np.array([[True, False, True, False]])
+    source.fill(families, np.array([row]), wanted)
+    assert (families.gains[row][wanted[0]] == -1.0).all()
+    source.take_back(families)
+    assert np.isnan(source.families.gains).all()
+    source.learn(np.array([7.0, 8.0]))
+    assert source.families.gains[row].tolist()[::2] == [7.0, 8.0]
+    # What is known is neither estimated nor asked for, from the other end neither.
+    source.start_again()
+    families, other = row_of(source.families, 2, [])
+    source.fill(families, np.array([other]), np.array([[True, True, False, False]]))
+    assert families.gains[other, 1] == 8.0
+    assert source.asked.tolist() == [[other, 0]]
+
+
+def test_the_estimate_is_the_least_with_one_parent_fewer_less_the_price_of_the_cells():
+    cards = np.array([2, 3, 4, 5])
+    source = LookAhead(cards, price=0.5)
+    families, alone = row_of(empty_families(4), 0, [])
+    families, by_1 = row_of(families, 0, [1])
+    families, by_2 = row_of(families, 0, [2])
+    families, both = row_of(families, 0, [1, 2])
+    families.gains[alone, 3] = 40.0
+    wanted = np.array([[False, False, False, True]])
+    source.fill(families, np.array([by_1]), wanted)
+    # 3 - 1 more configurations for each of (5 - 1) (2 - 1) parameters, at a half each.
+    assert families.gains[by_1, 3] == 40.0 - 0.5 * 2 * 4 * 1
+    families.gains[by_1, 3], families.gains[by_2, 3] = 30.0, 20.0
+    source.fill(families, np.array([both]), wanted)
+    through_1 = 30.0 - 0.5 * 3 * (4 - 1) * 4 * 1
+    through_2 = 20.0 - 0.5 * 4 * (3 - 1) * 4 * 1
+    assert families.gains[both, 3] == min(through_1, through_2)
+    # Only the gain given nothing is known: it stands for itself.
+    families, far = row_of(families, 3, [1, 2])
+    families, root = row_of(families, 3, [])
+    families.gains[root, 0] = 9.0
+    families.gains[both, 3] = np.nan
+    source.fill(families, np.array([far]), np.array([[True, False, False, False]]))
+    assert families.gains[far, 0] == 9.0
+    assert not math.isnan(families.gains[far, 0])
+
+
+def test_answers_come_in_the_order_of_the_questions():
+    table = coded(TABLES[1])[0]
+    gains = TableGains(table, "bic")
+    questions = look_ahead.Questions(
+        *(
+            np.array(array, dtype=np.uint16)
+            for array in ([4, 0, 4], [2, 0, 1], [1, 3, 7], [2, 1, 3], [0, 6, 5, 0, 1, 2])
+        )
+    )
+    found = answer(questions, gains, 8)
+    expected = [
+        gains.family_score(y, sorted([*given, x])) - gains.family_score(y, given)
+        for y, given, x in (
+            (4, [1, 3], 0),
+            (4, [1, 3], 6),
+            (0, [], 5),
+            (4, [7], 0),
+            (4, [7], 1),
+            (4, [7], 2),
+        )
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-9)
+    empty = look_ahead.Questions(*[np.zeros(0, dtype=np.uint16)] * 5)
+    assert len(answer(empty, gains, 8)) == 0
+
+
+def test_more_questions_than_a_chunk(monkeypatch):
+    gains = TableGains(coded(TABLES[0])[0])
+    pairs = np.array([(y, z) for y in range(8) for z in range(8) if y != z])
+    others = [np.setdiff1d(np.arange(8), pair)[: 1 + sum(pair) % 6] for pair in pairs]
+    parts = (pairs[:, 0], np.ones(56), pairs[:, 1], [len(o) for o in others])
+    questions = look_ahead.Questions(
+        *(np.asarray(part).astype(np.uint16) for part in (*parts, np.concatenate(others)))
+    )
+    whole = answer(questions, gains, 8)
+    monkeypatch.setattr(look_ahead, "CHUNK", 5)
+    assert np.array_equal(answer(questions, gains, 8), whole)
+    assert len(whole) == len(np.concatenate(others))
+
+
+def test_questions_about_a_dag_go_by_child_and_parent():
+    dag = matrix(4, (0, 2), (3, 2), (1, 2), (2, 1)) & ~matrix(4, (2, 1)) | matrix(4, (3, 0))
+    questions = questions_about(dag)
+    assert questions.owners.tolist() == [0, 2, 2, 2]
+    assert questions.others.tolist() == [3, 0, 1, 3]
+    assert questions.sizes.tolist() == [0, 2, 2, 2]
+    assert questions.members.tolist() == [1, 3, 0, 3, 0, 1]
+    assert questions.num_others.tolist() == [1, 1, 1, 1]
+    gains = TableGains(coded(TABLES[2])[0])
+    wide = np.zeros((8, 8), dtype=bool)
+    wide[:4, :4] = dag
+    expected = gains.family_score(2, [0, 1, 3]) - gains.family_score(2, [1, 3])
+    assert answer(questions_about(wide), gains, 8)[1] == pytest.approx(expected)

@@ -59,8 +59,14 @@ def drawn_case(name, folder, seed):
 
 
 def small_case():
-    """Five variables in a chain: enough for a first run to compile or load every kernel."""
+    """Twelve variables: enough for a first run to compile, or load, every kernel."""
     rng = np.random.default_rng(0)
-    noise = rng.random((400, 5)) < 0.2
-    rows = np.logical_xor.accumulate(noise, axis=1).astype(np.uint8)
-    return DiscreteCase("small", "chain", rows, np.eye(5, k=1, dtype=bool))
+    num_rows, d = 400, 12
+    rows = np.zeros((num_rows, d), dtype=np.uint8)
+    marks = np.zeros((d, d), dtype=bool)
+    for j in range(d):
+        causes = rng.choice(j, min(j, 2), replace=False)
+        marks[causes, j] = True
+        flipped = rng.random(num_rows) < (0.2 if j > 1 else 0.5)
+        rows[:, j] = rows[:, causes].any(axis=1) ^ flipped
+    return DiscreteCase("small", "drawn", rows, marks)

@@ -39,11 +39,14 @@ def main(cases, time_limit):
     from flwr_causal.core.metrics import compare
     from flwr_causal.core.scores import score_graph
 
-    out = []
+    out, left_out = [], {}
     for case in cases:
         reports = {peer: measured(peer, case.rows, time_limit) for peer in PEERS}
         base = reports[OURS]["seconds"]
         for peer, report in reports.items():
+            if "missing" in report:
+                left_out[peer] = report["missing"]
+                continue
             if "problem" in report:
                 out.append((case.network, case.sample, peer, report["problem"], *[""] * 6))
                 continue
@@ -85,6 +88,8 @@ def main(cases, time_limit):
         ),
         out,
     )
+    for peer, reason in left_out.items():
+        print(f"\nleft out: {peer} ({reason})")
 
 
 def measured(peer, rows, time_limit):
@@ -224,7 +229,7 @@ def run_and_report(peer, file):
     try:
         learn(small_case().rows)
     except ImportError as error:
-        print(json.dumps({"problem": f"left out: {error}"}))
+        print(json.dumps({"missing": str(error)}))
         return
     report = {"before": status_megabytes("VmHWM")}
     report["seconds"], report["edges"] = learn(rows)

@@ -44,7 +44,7 @@ def main():
     parser.add_argument(
         "--samples",
         type=Path,
-        help="folder with NAME_0.npz (X, edges); the suites of discrete data need this or --networks",
+        help="folder with NAME_0.npz (X, edges); the discrete suites need this or --networks",
     )
     parser.add_argument(
         "--networks",

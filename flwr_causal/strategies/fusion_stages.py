@@ -191,9 +191,9 @@ class LoopStage:
         }
         info = {"num_edges": int(fused.dag.sum())}
         reason = "every party's graph is one that it had found before"
-        if repeated and self.keep_best:
-            return Step(JudgeStage(self.fuser, (fused,), best, reason), info)
         found = self.fuser.found(best.candidate if self.keep_best else fused, reason)
+        if repeated and self.keep_best:
+            return Step(JudgeStage(self.fuser, (fused,), best, reason), info, found)
         if repeated:
             return Step(None, info, found)
         onward = replace(

@@ -206,19 +206,16 @@ def open_path(
     start: int,
     end: int,
     blocked: NDArray[np.bool_],
-    previous: Ints,
 ) -> bool:
     """Whether a semi-directed path leads from ``start`` to ``end`` past the blocked nodes.
 
-    A semi-directed path follows directed edges forwards and undirected ones either way. On True
-    ``previous`` holds it backwards from ``end``; -1 stands before ``start``.
+    A semi-directed path follows directed edges forwards and undirected ones either way.
     """
     d = marks.shape[0]
     seen = blocked.copy()
     queue = np.empty(d, dtype=np.int64)
     queue[0] = start
     seen[start] = True
-    previous[start] = -1
     first, last = 0, 1
     while first < last:
         u = queue[first]
@@ -227,7 +224,6 @@ def open_path(
             v = lists[u, k]
             if not marks[u, v] or seen[v]:
                 continue
-            previous[v] = u
             if v == end:
                 return True
             seen[v] = True

@@ -126,7 +126,7 @@ class Search:
             self._know_inserts(nodes)
             if self.source.enough(self.num_operators):
                 break
-            self._best_inserts(nodes, banned, best, afresh=True)
+            self._best_inserts(nodes, banned, best)
             y, best = self._choose_insert(banned, best)
             if y < 0:
                 break
@@ -203,7 +203,7 @@ class Search:
         """Count an operator; return the nodes to look at again."""
         self.num_operators += 1
         self.gain += float(best.gains[y])
-        nodes: Ints = states.affected(self.graph, best, x, y)
+        nodes: Ints = states.affected(self.graph, x, y)
         if len(banned):
             # What knowledge forbade in the last graph it may allow in this one.
             nodes = np.union1d(nodes, self.families.owners[banned[:, 0]].astype(np.int64))
@@ -217,11 +217,11 @@ class Search:
             if status == FULL:
                 best = states.with_room(best)
             else:
-                self._best_inserts(np.array([y]), banned, best, afresh=False)
+                self._best_inserts(np.array([y]), banned, best)
 
-    def _best_inserts(self, nodes: Ints, banned: Ints, best: states.Best, *, afresh: bool) -> None:
+    def _best_inserts(self, nodes: Ints, banned: Ints, best: states.Best) -> None:
         inserts.best_inserts(
-            self.graph, self.families, nodes, self._insertable, self._limit, banned, best, afresh
+            self.graph, self.families, nodes, self._insertable, self._limit, banned, best
         )
 
     def _know_inserts(self, nodes: Ints) -> None:

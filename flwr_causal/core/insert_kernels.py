@@ -106,20 +106,16 @@ def best_inserts(
     max_parents: int,
     banned: Ints,
     best: Best,
-    afresh: bool,
 ) -> None:
     """Find the best Insert into each of some nodes, of those that are not known to be blocked.
 
     The gains are known. Whether a path blocks the operator is looked at when it is the best of all,
     by `next_insert`: few ever are.
 
-    ``banned`` (m, 2) lists operators (row, x) that background knowledge forbids; ``afresh`` forgets
-    which operators are blocked.
+    ``banned`` (m, 2) lists operators (row, x) that background knowledge forbids.
     """
     for y in nodes:
         best.gains[y] = 0.0
-        if afresh:
-            best.num_blocked[y] = best.num_paths[y] = 0
         parents, neighbours = around(graph, y)
         if len(parents) >= max_parents:
             continue
@@ -171,19 +167,10 @@ def next_insert(graph: Graph, families: Families, best: Best) -> tuple[int, int]
     for k in range(families.sizes[row]):
         z = families.members[row, k]
         closed[z] = graph.marks[y, z] and graph.marks[z, y]
-    previous = np.empty(d, dtype=np.int64)
-    if not open_path(graph.marks, graph.lists, graph.degrees, y, x, closed, previous):
+    if not open_path(graph.marks, graph.lists, graph.degrees, y, x, closed):
         return y, VALID
     if best.num_blocked[y] == best.blocked.shape[1]:
         return y, FULL
-    count, v = best.num_paths[y], x
-    while previous[v] >= 0:
-        if count == best.paths.shape[1]:
-            return y, FULL
-        best.paths[y, count, 0], best.paths[y, count, 1] = previous[v], v
-        count += 1
-        v = previous[v]
-    best.num_paths[y] = count
     best.blocked[y, best.num_blocked[y], 0] = row
     best.blocked[y, best.num_blocked[y], 1] = x
     best.num_blocked[y] += 1

@@ -69,11 +69,11 @@ class Best(NamedTuple):
     rows : ndarray of int64, shape (d,)
         The family (y, Pa + K), or (y, Pa + C).
     blocked : ndarray of int64, shape (d, B, 2)
-        Better operators (row, x) that are not valid, because a path is open.
+        Inserts (row, x) that are not valid because a semi-directed path is open. They never become
+        valid by further Inserts: the path says that x and y depend on each other given S in the
+        present class, Inserts take no dependence away, and a valid one would need x and y to be
+        independent given S.
     num_blocked : ndarray of int64, shape (d,)
-    paths : ndarray of int32, shape (d, P, 2)
-        The edges of those paths: while all of them stand, the operators stay blocked.
-    num_paths : ndarray of int64, shape (d,)
     """
 
     gains: Floats
@@ -81,8 +81,6 @@ class Best(NamedTuple):
     rows: Ints
     blocked: Ints
     num_blocked: Ints
-    paths: Members
-    num_paths: Ints
 
 
 def graph_of(marks: BoolMatrix) -> Graph | None:
@@ -106,17 +104,12 @@ def nothing_best(num_variables: int, room: int = 16) -> Best:
         np.zeros(num_variables, dtype=np.int64),
         np.zeros((num_variables, room, 2), dtype=np.int64),
         np.zeros(num_variables, dtype=np.int64),
-        np.zeros((num_variables, 8 * room, 2), dtype=np.int32),
-        np.zeros(num_variables, dtype=np.int64),
     )
 
 
 def with_room(best: Best) -> Best:
     """Return the state with room for twice as many blocked operators."""
-    return best._replace(
-        blocked=np.concatenate([best.blocked, best.blocked], axis=1),
-        paths=np.concatenate([best.paths, best.paths], axis=1),
-    )
+    return best._replace(blocked=np.concatenate([best.blocked, best.blocked], axis=1))
 
 
 @njit(cache=True)
@@ -220,12 +213,11 @@ def recomplete(graph: Graph) -> bool:
 
 
 @njit(cache=True)
-def affected(graph: Graph, best: Best, x: int, y: int) -> Ints:
+def affected(graph: Graph, x: int, y: int) -> Ints:
     """Return the nodes whose operators may have changed with an operator on x and y, ascending.
 
-    These are x and y, what was or is joined to either by an undirected edge, every node at which a
-    mark has changed, and the nodes at which a path no longer blocks an operator. Brings ``before``
-    up to date.
+    These are x and y, what was or is joined to either by an undirected edge, and every node at
+    which a mark has changed. Brings ``before`` up to date.
     """
     marks, before = graph.marks, graph.before
     d = len(graph.degrees)
@@ -242,9 +234,4 @@ def affected(graph: Graph, best: Best, x: int, y: int) -> Ints:
                 dirty[i] = dirty[j] = True
                 before[i, j] = marks[i, j]
     before[x, y], before[y, x] = marks[x, y], marks[y, x]
-    for i in range(d):
-        for k in range(best.num_paths[i]):
-            if not marks[best.paths[i, k, 0], best.paths[i, k, 1]]:
-                dirty[i] = True
-                break
     return np.flatnonzero(dirty)

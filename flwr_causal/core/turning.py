@@ -115,8 +115,7 @@ def is_valid(graph: Graph, turn: Turn) -> bool:
     closed[list(turn.clique)] = True
     marks = graph.marks.copy()
     marks[turn.y, turn.x] = False
-    previous = np.empty(len(marks), dtype=np.int64)
-    return not open_path(marks, graph.lists, graph.degrees, turn.y, turn.x, closed, previous)
+    return not open_path(marks, graph.lists, graph.degrees, turn.y, turn.x, closed)
 
 
 def turned(graph: Graph, turn: Turn) -> Graph:

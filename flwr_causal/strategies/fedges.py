@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from flwr_causal.core.edge_lists import families_of
 from flwr_causal.core.fusion import needed
 from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.set_counts import num_cells, sets_of
 from flwr_causal.data.intervals import with_cuts
 from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
 from flwr_causal.strategies.fedges_run import (
@@ -30,7 +28,7 @@ from flwr_causal.strategies.stages import (
     FitStage,
     Stage,
     Step,
-    by_name,
+    cardinalities_of,
     network_of,
 )
 
@@ -53,8 +51,6 @@ if TYPE_CHECKING:
 SHARES = (0.15, 0.25, 0.35, 0.5, 0.65)
 #: Up to so many rows a party qNML's price is too high for sums of local scores (measured).
 FEW_ROWS = 100
-#: A variable's table of probabilities with more entries than this is not worth having.
-MOST_CELLS = 10**6
 
 
 @also_called(start="start_from", constant="constant_columns")
@@ -62,8 +58,8 @@ MOST_CELLS = 10**6
 class FedGES(ExchangeStrategy[FedGESRun]):
     """Federated greedy equivalence search on categories (Torrijos, Gamez & Puerta 2024).
 
-    Three modes; docs/methods.md has the figures behind the defaults, and
-    :class:`~flwr_causal.clients.fedges.FedGESClient` lists what leaves a party in each.
+    docs/fedges.md says why the defaults are what they are, and the client's docstring
+    (:class:`~flwr_causal.clients.fedges.FedGESClient`) what leaves a party. Three modes:
 
     - "scores": GES on the sum of the parties' own local scores. One number leaves a party for each
       family that is asked about.
@@ -243,10 +239,9 @@ class FedGES(ExchangeStrategy[FedGESRun]):
         if self.chosen_mode == "fusion":
             return replace(state, stage=self._fusion_stage(state.agreement))
         agreement = state.agreement
-        order = by_name(agreement.names)
         problem = Problem(
-            names=tuple(agreement.names[k] for k in order),
-            cardinalities=np.array([len(agreement.states[k]) for k in order], dtype=np.int64),
+            names=tuple(sorted(agreement.names)),
+            cardinalities=cardinalities_of(agreement),
             rows=agreement.rows,
             score=self._score,
             equivalent_sample_size=self.equivalent_sample_size,
@@ -316,7 +311,7 @@ class FedGES(ExchangeStrategy[FedGESRun]):
             cuts = dict(zip(state.agreement.continuous, stage.cuts(), strict=True))
             agreement = with_cuts(state.agreement, cuts)
             return self._search(replace(state, agreement=agreement, cuts=cuts)), step.info
-        if isinstance(stage, CountStage) and step.stage is None:
+        if isinstance(stage, CountStage):
             state = replace(state, small_cells=stage.small)
         return self._after(state, step)
 
@@ -331,19 +326,9 @@ class FedGES(ExchangeStrategy[FedGESRun]):
                 found = found._replace(reason=f"all of the {self.max_rounds} exchanges were used")
             stage = None if found is not None else stage
         state = replace(state, stage=stage, found=found)
-        if stage is None and self.fits and state.exchanges < self.max_rounds:
-            state = self._fit(state)
+        if stage is None and found is not None and self.fits and state.exchanges < self.max_rounds:
+            state = replace(state, stage=FitStage.of(state.agreement, found, self.minimum_count))
         return state, step.info
-
-    def _fit(self, state: FedGESRun) -> FedGESRun:
-        """Return the state in which the tables of the final families are asked for."""
-        assert state.found is not None
-        sets = sets_of([[*parents, y] for y, parents in families_of(state.found.dag)])
-        order = by_name(state.agreement.names)
-        cards = np.array([len(state.agreement.states[k]) for k in order], dtype=np.int64)
-        if num_cells(sets, cards).max() > MOST_CELLS:
-            return state
-        return replace(state, stage=FitStage(state.found.dag, sets, self.minimum_count))
 
     def graph(self, state: FedGESRun) -> CausalGraph | None:
         """Return the class with the parties' agreement as confidence."""
@@ -364,4 +349,4 @@ class FedGES(ExchangeStrategy[FedGESRun]):
         found = small_cell_warning(state, self.minimum_count)
         if self.chosen_mode != "fusion" or self.fits:
             found += two_party_warning(state)
-        return found + (no_network_warning(state, MOST_CELLS) if self.fits else [])
+        return found + (no_network_warning(state) if self.fits else [])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.graph import CausalGraph
-from flwr_causal.strategies.stages import by_name
+from flwr_causal.strategies.stages import MOST_CELLS, by_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,12 +105,12 @@ def two_party_warning(state: FedGESRun) -> list[str]:
     ]
 
 
-def no_network_warning(state: FedGESRun, most_cells: int) -> list[str]:
+def no_network_warning(state: FedGESRun) -> list[str]:
     """Say why there is no Bayesian network, where one was wanted and the run is over."""
     if state.fitted is not None or state.stage is not None:
         return []
     return [
         "There is no Bayesian network: a table of probabilities would have more than "
-        f"{most_cells} entries, or the exchanges were used up. Limit the parents with max_parents, "
+        f"{MOST_CELLS} entries, or the exchanges were used up. Limit the parents with max_parents, "
         "or allow more max_rounds."
     ]

@@ -266,7 +266,10 @@ class DrivenStage:
         if not proposed:
             reason = "the parties' graphs have run away"
             return Step(None, info, self.fuser.found(self.best.candidate, reason))
-        return Step(JudgeStage(self.fuser, proposed, self.best, driven=self), info)
+        # What is returned if this was the last exchange, and nobody can judge any more.
+        unjudged = self.best.candidate if self.best.scores else proposed[len(proposed) // 2]
+        found = self.fuser.found(unjudged, "")
+        return Step(JudgeStage(self.fuser, proposed, self.best, driven=self), info, found)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from flwr_causal.core import cut_points
 from flwr_causal.core.bayesian_network import BayesianNetwork
 from flwr_causal.core.edge_lists import families_of
-from flwr_causal.core.set_counts import Counts, Sets, summed, tables_of
+from flwr_causal.core.set_counts import Counts, Sets, num_cells, sets_of, summed, tables_of
 from flwr_causal.data.intervals import start_cuts
 from flwr_causal.strategies.exchange import Reply, Request
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
     BoolMatrix = NDArray[np.bool_]
     FloatArray = NDArray[np.float64]
+
+
+#: A variable's table of probabilities with more entries than this is not worth having.
+MOST_CELLS = 10**6
 
 
 class Found(NamedTuple):
@@ -160,6 +164,13 @@ class FitStage:
     votes: tuple[NDArray[np.uint8], ...] = ()
     small_cells: Mapping[str, int] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, agreement: Agreement, found: Found, minimum_count: int) -> FitStage | None:
+        """Return the exchange for a graph; None if one of its tables would be too large."""
+        sets = sets_of([[*parents, y] for y, parents in families_of(found.dag)])
+        too_large = num_cells(sets, cardinalities_of(agreement)).max() > MOST_CELLS
+        return None if too_large else cls(found.dag, sets, minimum_count)
+
     def request(self, party: Party) -> Request:
         """Ask for the tables of the families, and for votes on the edges."""
         edges = np.argwhere(self.dag).astype(np.uint16)
@@ -205,6 +216,12 @@ def by_name(names: Sequence[str]) -> list[int]:
     return sorted(range(len(names)), key=names.__getitem__)
 
 
+def cardinalities_of(agreement: Agreement) -> NDArray[np.int64]:
+    """Return the numbers of states, the variables in the order of their names."""
+    order = by_name(agreement.names)
+    return np.array([len(agreement.states[k]) for k in order], dtype=np.int64)
+
+
 def network_of(agreement: Agreement, fitted: FitStage, sample_size: float) -> BayesianNetwork:
     """Return the Bayesian network of the summed tables, its variables in the agreed order.
 
@@ -217,8 +234,7 @@ def network_of(agreement: Agreement, fitted: FitStage, sample_size: float) -> Ba
         Weight of the prior in rows.
     """
     order = by_name(agreement.names)
-    cards = np.array([len(agreement.states[k]) for k in order], dtype=np.int64)
-    tables = tables_of(fitted.sets, fitted.counts(), cards)
+    tables = tables_of(fitted.sets, fitted.counts(), cardinalities_of(agreement))
     counts: dict[int, NDArray[np.int64]] = {}
     parents: dict[int, tuple[int, ...]] = {}
     for (y, own), table in zip(families_of(fitted.dag), tables, strict=True):

@@ -1,7 +1,5 @@
 """The compiled classes against the plain ones."""
 
-from itertools import pairwise
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -98,15 +96,6 @@ def test_open_paths_are_those_of_the_graph_without_the_blocked_nodes(dag, blocke
     marks = equivalence.cpdag(dag)
     lists, degrees = adjacency_lists(marks)
     closed = np.isin(np.arange(7), list(blocked))
-    previous = np.full(7, -9)
     graph = nx.from_numpy_array(marks.astype(int), create_using=nx.DiGraph)
     graph.remove_nodes_from(blocked)
-    found = open_path(marks, lists, degrees, 0, 6, closed, previous)
-    assert found == nx.has_path(graph, 0, 6)
-    if found:
-        path = [6]
-        while previous[path[-1]] >= 0:
-            path.append(int(previous[path[-1]]))
-        assert path[-1] == 0
-        assert all(marks[u, v] for v, u in pairwise(path))
-        assert not blocked & set(path)
+    assert open_path(marks, lists, degrees, 0, 6, closed) == nx.has_path(graph, 0, 6)

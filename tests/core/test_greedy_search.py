@@ -187,8 +187,8 @@ def test_looking_at_every_node_again_after_each_operator_changes_nothing(score, 
     """The same on larger graphs, where the plain search would take too long."""
     notice = search_state.affected
 
-    def everywhere(graph, best, x, y):
-        notice(graph, best, x, y)
+    def everywhere(graph, x, y):
+        notice(graph, x, y)
         return np.arange(len(graph.degrees))
 
     settings = [(20, 300, 2.0), (25, 100, 1.5), (30, 2000, 1.0), (15, 500, 3.0)]

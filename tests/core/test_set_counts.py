@@ -87,9 +87,7 @@ def test_cells_are_counted_without_rounding(cards):
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.integers(0, 40), min_size=1, max_size=4), st.integers(0, 10**6), st.booleans()
-)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=4), st.integers(0, 10**6), st.booleans())
 def test_sums_over_parties_are_the_tables_of_all_rows(sizes, seed, weighted):
     whole = random_rows(CARDS, sum(sizes), seed, weighted=weighted)
     ends = np.cumsum(sizes)

@@ -1,0 +1,438 @@
+"""The loops of fusion against slow transcriptions, and the parts that a FedGES run is made of."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from category_federations import alike, coded, in_order, make_tables
+from federations import SpyGrid, spy
+
+from flwr_causal import wire
+from flwr_causal.clients.fedges import FedGESClient
+from flwr_causal.core.edge_lists import edges_of, matrix_of
+from flwr_causal.core.equivalence import cpdag
+from flwr_causal.core.fusion import fuse, needed
+from flwr_causal.core.ges import prepared_search
+from flwr_causal.core.scores import TableGains
+from flwr_causal.core.set_counts import Counts, sets_of
+from flwr_causal.simulations import engines, simulate
+from flwr_causal.strategies.exchange import Reply
+from flwr_causal.strategies.federation import Party
+from flwr_causal.strategies.fusion_stages import Best, Candidate
+from flwr_causal.strategies.stages import FitStage, small_cells
+
+SEEDS = range(4)
+FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in SEEDS]
+SHARES = (0.25, 0.35, 0.5, 0.65)
+
+
+class Plain(NamedTuple):
+    """The parties' own searches and scores, at once."""
+
+    names: tuple
+    sources: list
+
+    @classmethod
+    def of(cls, tables, score="bdeu"):
+        parts = coded(tables)
+        return cls(parts[0].names, [TableGains(part, score) for part in parts])
+
+    def search(self, k, start, limit):
+        search = prepared_search(self.sources[k], self.names, start=matrix_of(start, self.d))
+        search.run(limit)
+        return edges_of(search.dag)
+
+    @property
+    def d(self):
+        return len(self.names)
+
+    def score(self, dag):
+        return sum(source.graph_score(dag) for source in self.sources)
+
+    def union(self, *graphs):
+        return fuse(list(graphs), self.d).keep("union")
+
+
+def paper_loop(plain, start, share, limit=10):
+    """Algorithm 1 of Torrijos et al. 2024; yield the fused graph of each round."""
+    parties = range(len(plain.sources))
+    fused = np.zeros((0, 2), dtype=np.uint16)
+    own = [fused for _ in parties]
+    before = [set() for _ in parties]
+    while True:
+        begins = [plain.union(fused, own[k]) if start == "fuse" else fused for k in parties]
+        own = [plain.search(k, begins[k], limit) for k in parties]
+        fusion = fuse(own, plain.d)
+        fused = fusion.keep(share)
+        yield matrix_of(fused, plain.d), fusion
+        if all(own[k].tobytes() in before[k] for k in parties):
+            return
+        for k in parties:
+            before[k].add(own[k].tobytes())
+
+
+def driven_loop(plain, shares=SHARES, patience=3, limit=10):
+    """Both starts, several shares, the best by the sum of scores; yield what is proposed."""
+    parties = range(len(plain.sources))
+    nothing = np.zeros((0, 2), dtype=np.uint16)
+    current, own, best, since = nothing, [nothing for _ in parties], -np.inf, 0
+    while since < patience:
+        sets = {
+            "overwrite": [plain.search(k, current, limit) for k in parties],
+            "fuse": [plain.search(k, plain.union(current, own[k]), limit) for k in parties],
+        }
+        proposed = []
+        for graphs in sets.values():
+            fusion = fuse(graphs, plain.d)
+            levels = {needed(share, len(graphs)): share for share in shares}
+            proposed += [(fusion.keep(share), graphs) for share in levels.values()]
+        if best == -np.inf:
+            proposed.append((nothing, [nothing for _ in parties]))
+        totals = [plain.score(matrix_of(edges, plain.d)) for edges, _ in proposed]
+        index = int(np.flatnonzero(np.array(totals) >= max(totals) - 1e-6)[0])
+        current, own = proposed[index]
+        since = 0 if totals[index] > best + 1e-6 else since + 1
+        best = max(best, totals[index])
+        yield [matrix_of(edges, plain.d) for edges, _ in proposed], totals
+
+
+@pytest.fixture
+def grids(monkeypatch):
+    """The grids that ``simulate`` makes, watched."""
+    made = []
+
+    def watched(app, num_nodes):
+        made.append(SpyGrid(app, num_nodes))
+        return made[-1]
+
+    monkeypatch.setattr(engines, "LocalGrid", watched)
+    return made
+
+
+def is_class_of(graph, dag):
+    return np.array_equal(graph.adjacency, in_order(cpdag(dag), graph.names))
+
+
+# The paper's loop.
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("start", ["fuse", "overwrite"])
+@pytest.mark.parametrize(("share", "limit"), [("c50", None), ("union", 2), (0.75, 3)])
+def test_the_papers_loop(seed, start, share, limit):
+    tables = FEDERATIONS[seed]
+    options = {} if limit is None else {"max_edges": limit}
+    options |= {} if share == "c50" else {"fusion": share}
+    run = simulate("fedges", tables, mode="fusion", start=start, keep="last", **options)
+    rounds = list(paper_loop(Plain.of(tables), start, share, limit or 10))
+    assert run.rounds == len(rounds) > 1
+    dag, fusion = rounds[-1]
+    assert is_class_of(run.graph, dag)
+    assert [record["num_edges"] for record in run.history] == [d.sum() for d, _ in rounds]
+    assert "found before" in run.stop_reason
+    # The share of the parties' transformed graphs that have each edge.
+    support = np.zeros(dag.shape)
+    support[fusion.edges[:, 0], fusion.edges[:, 1]] = fusion.support / 4
+    support = in_order(support, run.graph.names)
+    np.testing.assert_allclose(run.scores, support)
+    either = np.maximum(support, support.T)
+    np.testing.assert_allclose(run.graph.confidence, np.where(run.graph.adjacency, either, 0))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("start", ["fuse", "overwrite"])
+def test_the_best_round_is_kept(seed, start):
+    tables, plain = FEDERATIONS[seed], Plain.of(FEDERATIONS[seed])
+    run = simulate("fedges", tables, mode="fusion", start=start, fusion="union", max_edges=3)
+    dags = [np.zeros((7, 7), dtype=bool)]
+    dags += [dag for dag, _ in paper_loop(plain, start, "union", 3)]
+    totals = [plain.score(dag) for dag in dags]
+    assert is_class_of(run.graph, dags[int(np.argmax(totals))])
+    # The last graph is judged in an exchange of its own.
+    assert [record["phase"] for record in run.history] == ["graph"] * (len(dags) - 1) + ["judge"]
+
+
+@pytest.mark.parametrize("start", ["fuse", "overwrite"])
+def test_an_early_end_returns_the_best_that_was_judged(start):
+    tables, plain = FEDERATIONS[1], Plain.of(FEDERATIONS[1])
+    dags = [np.zeros((7, 7), dtype=bool)]
+    dags += [dag for dag, _ in paper_loop(plain, start, "c50", 1)]
+    totals = [plain.score(dag) for dag in dags]
+    for rounds in range(2, len(dags)):
+        run = simulate("fedges", tables, start=start, max_edges=1, max_rounds=rounds)
+        # A graph is judged when it is received: one round after it was fused.
+        assert is_class_of(run.graph, dags[int(np.argmax(totals[:rounds]))])
+        assert run.rounds == rounds
+        last = simulate("fedges", tables, start=start, keep="last", max_edges=1, max_rounds=rounds)
+        assert is_class_of(last.graph, dags[rounds])
+
+
+@pytest.mark.parametrize("start", ["fuse", "overwrite"])
+def test_with_keep_last_only_edges_leave_a_party(start):
+    tables = FEDERATIONS[2]
+    grid = spy(tables)
+    simulate_on(grid, start_from=start, keep="last")
+    replies = [reply for reply in grid.replies if reply.content.array_records]
+    assert len(replies) == len(grid.training_messages) > 0
+    for reply in replies:
+        (name, edges), *others = wire.arrays_of(reply.content).items()
+        assert (name, others) == ("edges", [])
+        assert edges.ndim == 2
+        assert edges.shape[1] == 2
+        assert edges.dtype == np.uint16
+        assert edges.max(initial=0) < 7
+        assert wire.numbers_of(reply.content) == {}
+    judging = spy(tables)
+    simulate_on(judging, start_from=start)
+    numbers = [wire.numbers_of(r.content) for r in judging.replies if r.content.array_records]
+    assert all(set(entry) <= {"score"} for entry in numbers)
+    assert any(numbers)
+
+
+def simulate_on(grid, **options):
+    from flwr_causal.strategies import FedGES, run
+
+    return run(FedGES(mode="fusion", min_available_nodes=1, **options), grid)
+
+
+# Cycles and convergence, by parties that answer as they are told.
+
+
+class Scripted(FedGESClient):
+    """Finds the graphs of a script, by party and round, and scores by the number of edges."""
+
+    graphs = ()
+    scores = ()
+
+    def _graph(self, parameters, config):
+        self.round = config["round"]
+        return super()._graph(parameters, config)
+
+    def _search(self, desk, start):
+        script = self.graphs[int(self.context.node_config["partition-id"])]
+        return edges_of(script[(self.round - 1) % len(script)])
+
+    def _score(self, desk, edges):
+        return float(self.scores[len(edges)])
+
+
+def scripted(*graphs, scores=(0.0,) * 99):
+    return type("Client", (Scripted,), {"graphs": graphs, "scores": scores})
+
+
+def graph(*edges):
+    return matrix_of(np.array(edges, dtype=np.int64).reshape(-1, 2), 7)
+
+
+A, B, C = graph((0, 1)), graph((0, 1), (1, 2)), graph((3, 4), (4, 5), (5, 6))
+NEW = [graph((i, j)) for i in range(7) for j in range(7) if i != j]
+
+
+@pytest.mark.parametrize(
+    ("scripts", "rounds"),
+    [
+        ([[A], [A]], 2),
+        ([[A], [B]], 2),
+        # The graphs go round: each was there before, though none is that of the round before.
+        ([[A, B], [B, A]], 3),
+        ([[A, B], [A, B, C]], 4),
+        ([[A], [A, B, C]], 4),
+        # One party always has a new one.
+        ([[A], NEW], 30),
+    ],
+)
+def test_it_ends_once_every_partys_graph_is_an_old_one(scripts, rounds):
+    run = simulate(
+        "fedges",
+        FEDERATIONS[0][:2],
+        client=scripted(*scripts),
+        mode="fusion",
+        start="overwrite",
+        keep="last",
+        max_rounds=30,
+    )
+    assert run.rounds == rounds
+    assert ("found before" in run.stop_reason) == (rounds < 30)
+    assert ("30 exchanges were used" in run.stop_reason) == (rounds == 30)
+
+
+def test_a_graph_that_another_party_had_before_is_new():
+    run = simulate(
+        "fedges",
+        FEDERATIONS[0][:2],
+        client=scripted([A, A, B, B], [B, B, A, A]),
+        start="overwrite",
+        keep="last",
+    )
+    assert run.rounds == 2
+    run = simulate(
+        "fedges",
+        FEDERATIONS[0][:2],
+        client=scripted([A, B, B], [B, A, A]),
+        start="overwrite",
+        keep="last",
+    )
+    assert run.rounds == 3
+
+
+def test_scores_choose_among_the_rounds_of_a_cycle():
+    """Two edges score best: the second graph of four, which is neither the first nor the last."""
+    script = [A, B, C, A]
+    for scores, best in (((0, 1, 5, 2), B), ((0, 1, 2, 5), C), ((9, 1, 2, 5), graph())):
+        run = simulate(
+            "fedges",
+            FEDERATIONS[0][:2],
+            client=scripted(script, script, scores=scores),
+            start="overwrite",
+        )
+        assert is_class_of(run.graph, best)
+        assert run.rounds == 5
+
+
+def test_graphs_that_run_away_are_not_followed():
+    tables = make_tables(d=10, n=300, parties=2, seed=0)[0]
+    full = np.triu(np.ones((10, 10), dtype=bool), 1)
+    one = matrix_of(np.array([[0, 1]]), 10)
+
+    class Runaway(FedGESClient):
+        both = False
+
+        def _graphs(self, parameters, config):
+            overwritten, fused = (full if self.both else one), full
+            return [edges_of(overwritten), edges_of(fused)], 1, {}
+
+    run = simulate("fedges", tables, client=Runaway, mode="fusion", patience=1)
+    # Of a start of one edge a share cannot matter: it is proposed once, with the graph of none.
+    assert run.history[0]["candidates"] == 2
+    assert run.graph.num_edges <= 2
+    both = simulate(
+        "fedges", tables, client=type("Both", (Runaway,), {"both": True}), mode="fusion"
+    )
+    # In the first round there is the graph without edges still.
+    assert both.graph.num_edges == 0
+    assert "run away" in both.stop_reason
+
+
+# The loop that scores drive.
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "options", [{}, {"max_edges": 2}, {"patience": 1, "fusion": "union"}, {"score": "bic"}], ids=str
+)
+def test_the_driven_loop(seed, options, grids):
+    tables = FEDERATIONS[seed]
+    run = simulate("fedges", tables, mode="fusion", **options)
+    plain = Plain.of(tables, options.get("score", "bdeu"))
+    shares = (options["fusion"],) if "fusion" in options else SHARES
+    limit = options.get("max_edges", 10)
+    rounds = list(driven_loop(plain, shares, options.get("patience", 3), limit))
+    assert run.rounds == 2 * len(rounds)
+    judged = [record for record in run.history if record["phase"] == "judge"]
+    for (_, totals), record in zip(rounds, judged, strict=True):
+        assert record["score"] == pytest.approx(max(totals))
+    # What the parties were asked to judge, seen on the wire, has no better graph.
+    proposed = []
+    for message in grids[0].of_phase("judge"):
+        arrays = wire.arrays_of(message.content)
+        ends = np.cumsum(arrays["lengths"])[:-1]
+        proposed += [matrix_of(part, 7) for part in np.split(arrays["edges"], ends)]
+    assert len(proposed) >= 4 * 2
+    assert any(dag.sum() == 0 for dag in proposed)
+    best = max(plain.score(dag) for dag in proposed)
+    found = run.graph.to_dag()
+    order = [found.names.index(name) for name in plain.names]
+    assert plain.score(found.adjacency[np.ix_(order, order)]) == pytest.approx(best, abs=1e-6)
+    assert run.stop_reason == f"no better graph in {options.get('patience', 3)} rounds"
+
+
+def test_patience_is_counted_in_rounds_without_a_better_graph():
+    runs = [simulate("fedges", FEDERATIONS[3], mode="fusion", patience=p) for p in (1, 2, 4)]
+    rounds = [run.rounds for run in runs]
+    assert rounds[0] < rounds[1] < rounds[2]
+
+
+def test_what_travels_in_the_driven_loop():
+    grid = spy(FEDERATIONS[0])
+    simulate_on(grid)
+    for reply in grid.replies[4:]:
+        arrays = wire.arrays_of(reply.content)
+        assert wire.numbers_of(reply.content) == {}
+        if "scores" in arrays:
+            assert set(arrays) == {"scores"}
+            # At most two starts of four shares, and the graph without edges.
+            assert arrays["scores"].ndim == 1
+            assert len(arrays["scores"]) <= 9
+        else:
+            assert set(arrays) == {"overwritten", "fused"}
+            for edges in arrays.values():
+                assert edges.dtype == np.uint16
+                assert edges.shape[1:] == (2,)
+
+
+# Smaller parts.
+
+
+def test_better_is_decided_by_the_parties_that_judged_both():
+    nothing = Candidate(graph(), np.zeros((7, 7)), {})
+    assert Best(nothing).beaten_by({"a": -100.0})
+    best = Best(nothing, {"a": -10.0, "b": -10.0})
+    assert best.beaten_by({"a": -9.0, "b": -10.5})
+    assert not best.beaten_by({"a": -10.0, "b": -10.0})
+    assert not best.beaten_by({"a": -9.0, "b": -11.5})
+    # Without b the sum is larger, and the graph worse.
+    assert not best.beaten_by({"a": -11.0})
+    assert best.beaten_by({"a": -9.0})
+    # Nobody judged both: nothing speaks for the new one.
+    assert not best.beaten_by({"c": 0.0})
+
+
+def reply(name, counts, votes):
+    arrays = dict(zip(Counts._fields, counts, strict=True))
+    return Reply(Party(1, name, 0), {**arrays, "votes": np.array(votes, dtype=np.uint8)}, {})
+
+
+def test_the_last_exchange_adds_tables_and_votes():
+    dag = graph((0, 1), (2, 1))
+    stage = FitStage(dag, sets_of([[0]]), 5)
+    empty = np.zeros(0, dtype=np.int64)
+    for name, dense, votes in (("a", [7, 0, 2], [1, 0]), ("b", [1, 4, 9], [1, 1])):
+        stage = stage.fold(reply(name, (np.array(dense), empty, empty, empty), votes))
+    assert stage.counts().dense.tolist() == [8, 4, 11]
+    assert stage.support()[dag].tolist() == [1.0, 0.5]
+    assert stage.support().sum() == 1.5
+    # Cells without rows tell of nobody.
+    assert stage.small_cells == {"a": 1, "b": 2}
+    assert stage.close().stage is None
+
+
+def test_small_cells_are_those_of_some_rows_but_few():
+    counts = Counts(np.array([0, 1, 4, 5]), np.zeros(2), np.array([3, 8]), np.array([2]))
+    assert [small_cells(counts, minimum) for minimum in (0, 1, 2, 5, 9)] == [0, 0, 1, 3, 5]
+
+
+def test_knowledge_of_the_fused_graph_is_put_right():
+    """What parties find is corrected: required edges come in, forbidden ones go."""
+    from flwr_causal.core.knowledge import Knowledge
+
+    knowledge = Knowledge(required=[("x6", "x5")], forbidden=[("x0", "x1"), ("x1", "x0")])
+    run = simulate(
+        "fedges",
+        FEDERATIONS[0][:2],
+        client=scripted([B], [B]),
+        start="overwrite",
+        keep="last",
+        knowledge=knowledge,
+    )
+    edges = {(cause, effect) for cause, effect, _ in run.graph.edges()}
+    assert edges == {("x6", "x5"), ("x1", "x2"), ("x2", "x1")}
+
+
+def test_one_loop_is_the_other_where_only_its_start_is_new():
+    """In the first round there is nothing to fuse with."""
+    tables = FEDERATIONS[0]
+    one, two = (
+        simulate("fedges", tables, start=start, keep="last", max_rounds=1)
+        for start in ("fuse", "overwrite")
+    )
+    assert alike(one.graph, two.graph)

@@ -276,14 +276,11 @@ class FedGES(ExchangeStrategy[FedGESRun]):
     def instructions(self, state: FedGESRun) -> dict[str, Value]:
         """Say which phase it is, and the cut points once they are agreed."""
         assert state.stage is not None
+        phase: dict[str, Value] = {"phase": state.stage.phase}
         cuts = list(state.cuts.values())
-        if not cuts:
-            return {"phase": state.stage.phase}
-        return {
-            "phase": state.stage.phase,
-            "cuts": np.concatenate(cuts).tolist(),
-            "num-cuts": [len(points) for points in cuts],
-        }
+        if cuts:
+            phase |= {"cuts": np.concatenate(cuts).tolist(), "num-cuts": [len(c) for c in cuts]}
+        return phase
 
     def requests(self, state: FedGESRun, parties: Sequence[Party]) -> list[Request]:
         """Return what the stage sends to each party."""

@@ -1,0 +1,275 @@
+"""The party's side of FedGES, message by message, against its own rows."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from category_federations import coded, make_tables, random_rows
+from federations import app_of, ask, spy
+
+from flwr_causal import wire
+from flwr_causal.clients import cache
+from flwr_causal.clients.fedges import FedGESClient
+from flwr_causal.core.cut_points import count_up_to
+from flwr_causal.core.edge_lists import edges_of, matrix_of
+from flwr_causal.core.fusion import fuse
+from flwr_causal.core.ges import prepared_search
+from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.core.look_ahead import Questions, answer, questions_about
+from flwr_causal.core.scores import TableGains
+from flwr_causal.core.set_counts import sets_of, tables_of, tabulate
+from flwr_causal.simulations import LocalGrid
+from flwr_causal.strategies import FedGES
+from flwr_causal.strategies.schema import exchange_schema
+
+TABLES, _ = make_tables(d=6, n=300, parties=2, seed=4)
+PART = coded(TABLES)[0]
+D = 6
+NODE = 2
+NOTHING = np.zeros((0, 2), dtype=np.uint16)
+GRAPH = np.array([[0, 1], [3, 1], [4, 5]], dtype=np.uint16)
+OTHER = np.array([[1, 2], [5, 4]], dtype=np.uint16)
+
+
+def opened(tables=TABLES, **options):
+    """A grid and the agreement that its nodes came to."""
+    grid = LocalGrid(app_of(tables), len(tables))
+    federation, _, _ = exchange_schema(FedGES(**options), grid)
+    return grid, federation.setup
+
+
+def message(grid, setup, arrays, phase, **config):
+    reply = ask(grid, NODE, arrays, setup=setup, phase=phase, method="fedges", round=1, **config)
+    if reply.has_error():
+        raise RuntimeError(reply.error.reason)
+    return wire.arrays_of(reply.content), wire.numbers_of(reply.content)
+
+
+def own_search(start, score="bdeu", limit=10, *, turn=False, **options):
+    search = prepared_search(
+        TableGains(PART, score), PART.names, start=matrix_of(start, D), **options
+    )
+    search.run(limit, turn=turn)
+    return edges_of(search.dag)
+
+
+def own_score(graph, score="bdeu"):
+    return TableGains(PART, score).graph_score(matrix_of(graph, D))
+
+
+# Graphs.
+
+
+@pytest.mark.parametrize("limit", [None, 1, 3])
+@pytest.mark.parametrize(
+    ("received", "own"), [(NOTHING, NOTHING), (GRAPH, NOTHING), (GRAPH, OTHER)]
+)
+def test_a_search_goes_on_from_the_fused_graph_or_from_that_and_the_own(received, own, limit):
+    grid, setup = opened(mode="fusion", max_edges=limit)
+    starts = {"overwrite": received, "fuse": fuse([received, own], D).keep("union")}
+    for start, begin in starts.items():
+        arrays, numbers = message(
+            grid, setup, {"received": received, "own": own}, "graph", start=start, judge=False
+        )
+        assert set(arrays) == {"edges"}
+        assert numbers == {}
+        assert np.array_equal(arrays["edges"], own_search(begin, limit=limit or 10))
+    both, numbers = message(grid, setup, {"received": received, "own": own}, "graphs")
+    assert numbers == {}
+    assert np.array_equal(both["overwritten"], own_search(received, limit=limit or 10))
+    assert np.array_equal(both["fused"], own_search(starts["fuse"], limit=limit or 10))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_parents": 1},
+        {"turn": True},
+        {"score": "bic"},
+        {"score": "qnml", "turn": True, "max_parents": 2},
+    ],
+)
+def test_the_options_reach_the_search(options):
+    _, setup = opened(mode="fusion", max_edges=50, **options)
+    grid = LocalGrid(app_of(TABLES), 2)
+    arrays, _ = message(grid, setup, {"received": NOTHING, "own": NOTHING}, "graphs")
+    expected = own_search(NOTHING, **{"score": "bdeu", "limit": 50, **options})
+    assert np.array_equal(arrays["fused"], expected)
+
+
+def test_the_equivalent_sample_size_reaches_the_scores():
+    found = []
+    for size in (0.1, 1.0, 30.0):
+        grid, setup = opened(mode="fusion", equivalent_sample_size=size)
+        lengths = np.array([len(GRAPH)])
+        arrays, _ = message(grid, setup, {"edges": GRAPH, "lengths": lengths}, "judge")
+        found.append(arrays["scores"].item())
+        expected = TableGains(PART, "bdeu", size).graph_score(matrix_of(GRAPH, D))
+        assert found[-1] == pytest.approx(expected)
+    assert len(set(found)) == 3
+
+
+def test_knowledge_reaches_the_search_and_mends_the_start():
+    knowledge = Knowledge(
+        required=[("x5", "x0")], forbidden=[("x0", "x1"), ("x1", "x0")], tiers=[("x4",), ("x3",)]
+    )
+    grid, setup = opened(mode="fusion", knowledge=knowledge)
+    assert json.loads(setup.options["knowledge"]) == knowledge.to_dict()
+    for received in (NOTHING, GRAPH):
+        arrays, _ = message(grid, setup, {"received": received, "own": OTHER}, "graphs")
+        masks = knowledge.masks(PART.names)
+        for edges in arrays.values():
+            dag = matrix_of(edges, D)
+            assert not (dag & ~masks.allowed).any()
+            assert dag[masks.required].all()
+    begin = matrix_of(NOTHING, D) | masks.required
+    arrays, _ = message(
+        grid, setup, {"received": NOTHING, "own": NOTHING}, "graph", start="fuse", judge=False
+    )
+    expected = own_search(edges_of(begin), knowledge=knowledge)
+    assert np.array_equal(arrays["edges"], expected)
+
+
+def test_graphs_are_judged_by_the_own_score():
+    grid, setup = opened(mode="fusion", score="bic")
+    _, numbers = message(
+        grid, setup, {"received": GRAPH, "own": OTHER}, "graph", start="fuse", judge=True
+    )
+    assert numbers == {"score": pytest.approx(own_score(GRAPH, "bic"))}
+    graphs = [GRAPH, NOTHING, OTHER, GRAPH]
+    lengths = np.array([len(graph) for graph in graphs])
+    arrays, numbers = message(
+        grid, setup, {"edges": np.concatenate(graphs), "lengths": lengths}, "judge"
+    )
+    expected = [own_score(graph, "bic") for graph in graphs]
+    np.testing.assert_allclose(arrays["scores"], expected)
+    assert numbers == {}
+
+
+# Sums.
+
+
+@pytest.mark.parametrize("score", ["bdeu", "bic", "qnml"])
+def test_gains_are_those_of_the_own_rows(score):
+    grid, setup = opened(mode="scores", score=score)
+    questions = questions_about(matrix_of(GRAPH, D))
+    arrays, numbers = message(grid, setup, questions._asdict(), "scores")
+    np.testing.assert_allclose(arrays["gains"], answer(questions, TableGains(PART, score), D))
+    assert numbers == {}
+    nothing = Questions(*[np.zeros(0, dtype=np.uint16)] * 5)
+    arrays, _ = message(grid, setup, nothing._asdict(), "scores")
+    assert arrays["gains"].shape == (0,)
+
+
+def test_counts_are_those_of_the_own_rows_in_the_states_of_all():
+    few = [TABLES[0].iloc[:9], TABLES[1]]
+    grid, setup = opened(few, mode="exact")
+    part = coded(few)[0]
+    assert any(len(set(few[0][name])) < len(set(few[1][name])) for name in few[0])
+    sets = sets_of([[0], [1, 4], [2, 3, 5]])
+    arrays, _ = message(grid, setup, sets._asdict(), "counts")
+    for name, expected in tabulate(part, sets)._asdict().items():
+        assert np.array_equal(arrays[name], expected)
+    whole = tables_of(sets, tabulate(part, sets), part.cardinalities)
+    assert [table.sum() for table in whole] == [9, 9, 9]
+
+
+def test_the_last_exchange_tells_tables_and_votes():
+    grid, setup = opened(mode="exact", score="bic")
+    dag = matrix_of(GRAPH, D)
+    sets = sets_of([[0], [0, 1, 3], [2], [3], [4], [4, 5]])
+    request = {"sizes": sets.sizes, "members": sets.members, "edges": edges_of(dag)}
+    arrays, numbers = message(grid, setup, request, "fit")
+    gains = TableGains(PART, "bic")
+    # By child and then by parent.
+    votes = [
+        gains.family_score(1, [0, 3]) > gains.family_score(1, [3]),
+        gains.family_score(1, [0, 3]) > gains.family_score(1, [0]),
+        gains.family_score(5, [4]) > gains.family_score(5, []),
+    ]
+    assert arrays["votes"].tolist() == votes
+    assert np.array_equal(arrays["dense"], tabulate(PART, sets).dense)
+    assert numbers == {}
+
+
+def test_rows_up_to_thresholds_are_counted():
+    rng = np.random.default_rng(0)
+    tables = [pd.DataFrame(rng.normal(size=(40, 3)), columns=list("abc")) for _ in range(2)]
+    tables = [table.assign(d=rng.choice(["u", "v"], 40)) for table in tables]
+    grid, setup = opened(tables, mode="exact", discretize=2)
+    assert setup.continuous == ("a", "b", "c")
+    asked = np.sort(rng.normal(size=(3, 7)))
+    arrays, _ = message(grid, setup, {"thresholds": asked}, "cuts")
+    assert np.array_equal(arrays["counts"], count_up_to(tables[0][list("abc")].to_numpy(), asked))
+    # Once they are agreed, the cut points make the states; the last column has two of its own.
+    sets = sets_of([[0], [1], [2], [3], [0, 3]])
+    cuts = {"cuts": [0.1, -0.5, 0.5, 0.0], "num-cuts": [1, 2, 1]}
+    arrays, _ = message(grid, setup, sets._asdict(), "counts", **cuts)
+    found = tables_of(sets, tabulate(random_rows((2, 3, 2, 2), 1), sets), np.array([2, 3, 2, 2]))
+    sizes = [table.size for table in found]
+    parts = np.split(arrays["dense"], np.cumsum(sizes)[:-1])
+    own = tables[0]
+    assert parts[0].tolist() == [(own["a"] <= 0.1).sum(), (own["a"] > 0.1).sum()]
+    middle = ((own["b"] > -0.5) & (own["b"] <= 0.5)).sum()
+    assert parts[1].tolist() == [(own["b"] <= -0.5).sum(), middle, (own["b"] > 0.5).sum()]
+    both = ((own["a"] <= 0.1) & (own["d"] == "v")).sum()
+    assert parts[4][1] == both
+
+
+# What is kept, and what is not.
+
+
+def test_rows_are_read_once_and_scores_computed_once(monkeypatch):
+    grid, setup = opened(mode="fusion")
+    made, scored = [], []
+    prepare, family = FedGESClient._new_desk, TableGains.family_score
+    monkeypatch.setattr(
+        FedGESClient, "_new_desk", lambda *a: made.append(1) or prepare(*a), raising=True
+    )
+    monkeypatch.setattr(TableGains, "family_score", lambda *a: scored.append(1) or family(*a))
+    request = {"edges": GRAPH, "lengths": np.array([3])}
+    first, _ = message(grid, setup, request, "judge")
+    assert len(scored) == D
+    second, _ = message(grid, setup, request, "judge")
+    assert np.array_equal(first["scores"], second["scores"])
+    assert (len(made), len(scored)) == (1, D)
+    cache._entries.clear()
+    third, _ = message(grid, setup, request, "judge")
+    assert len(made) == 2
+    assert np.array_equal(first["scores"], third["scores"])
+
+
+def test_a_message_delivered_twice_is_answered_alike():
+    grid, setup = opened(mode="fusion")
+    request = {"received": GRAPH, "own": OTHER}
+    one, _ = message(grid, setup, request, "graphs")
+    two, _ = message(grid, setup, request, "graphs")
+    fresh, _ = message(LocalGrid(app_of(TABLES), 2), setup, request, "graphs")
+    for name, edges in one.items():
+        assert np.array_equal(edges, two[name])
+        assert np.array_equal(edges, fresh[name])
+
+
+def test_another_agreement_is_another_desk():
+    grid, setup = opened(mode="scores", score="bdeu")
+    questions = questions_about(matrix_of(GRAPH, D))
+    message(grid, setup, questions._asdict(), "scores")
+    federation, _, _ = exchange_schema(FedGES(mode="scores", score="bic"), grid)
+    arrays, _ = message(grid, federation.setup, questions._asdict(), "scores")
+    np.testing.assert_allclose(arrays["gains"], answer(questions, TableGains(PART, "bic"), D))
+
+
+def test_without_an_agreement_there_is_no_answer():
+    grid = spy(TABLES)
+    reply = ask(grid, NODE, {"received": NOTHING, "own": NOTHING}, phase="graphs", method="fedges")
+    assert reply.has_error()
+    assert "no agreement" in reply.error.reason
+
+
+def test_a_table_that_changed_meanwhile_is_noticed():
+    tables = [TABLES[0].copy(), TABLES[1]]
+    grid, setup = opened(tables, mode="exact")
+    tables[0].loc[3, "x2"] = "surprise"
+    with pytest.raises(RuntimeError, match=r"x2.*must not change"):
+        message(grid, setup, sets_of([[0]])._asdict(), "counts")

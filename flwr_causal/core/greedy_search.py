@@ -27,12 +27,16 @@ from flwr_causal.core.class_kernels import class_of, member_of
 from flwr_causal.core.families import FULL, Families, enlarged
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from flwr_causal.core.knowledge import EdgeMasks
 
     BoolMatrix = NDArray[np.bool_]
     Ints = NDArray[np.int64]
+    Choose = Callable[[Ints, Ints, states.Best], tuple[int, states.Best]]
+    Apply = Callable[[states.Graph, Families, int, int, int], bool]
 
 
 class GainSource(Protocol):
@@ -91,8 +95,10 @@ class Search:
         left = max_edges
         while True:
             inserted = self.forward(left)
+            if self.source.enough(self.num_operators):
+                return
             self.backward()
-            if not turn:
+            if not turn or self.source.enough(self.num_operators):
                 return
             self.turning()
             reached = self.graph.marks.tobytes()
@@ -119,45 +125,26 @@ class Search:
 
     def forward(self, max_edges: int | None = None) -> int:
         """Apply the best Insert until none improves the score; return how many were applied."""
-        d = len(self.graph.degrees)
-        best, nodes, banned = states.nothing_best(d), np.arange(d), _nothing_banned()
-        count = 0
-        while max_edges is None or count < max_edges:
-            self._know_inserts(nodes)
-            if self.source.enough(self.num_operators):
-                break
-            self._best_inserts(nodes, banned, best)
-            y, best = self._choose_insert(banned, best)
-            if y < 0:
-                break
-            x, row = int(best.others[y]), int(best.rows[y])
-            trial = None if self.masks is None else _copied(self.graph)
-            _check(inserts.apply_insert(self.graph, self.families, x, y, row), "Insert", x, y)
-            if trial is not None and not self._respects():
-                self.graph, nodes = trial, np.array([y])
-                banned = np.concatenate([banned, [[row, x]]])
-                continue
-            nodes = self._advance(best, x, y, banned)
-            banned = _nothing_banned()
-            count += 1
-        return count
+        return self._climb("Insert", self._choose_insert, inserts.apply_insert, max_edges)
 
     def backward(self) -> int:
         """Apply the best Delete until none improves the score; return how many were applied."""
+        return self._climb("Delete", self._choose_delete, deletes.apply_delete, None)
+
+    def _climb(self, name: str, choose: Choose, apply: Apply, limit: int | None) -> int:
+        """Apply the best operator of one kind until none improves the score, or to the limit."""
         d = len(self.graph.degrees)
         best, nodes, banned = states.nothing_best(d), np.arange(d), _nothing_banned()
         count = 0
-        while True:
-            self._know_deletes(nodes)
-            if self.source.enough(self.num_operators):
-                break
-            deletes.best_deletes(self.graph, self.families, nodes, self._removable, banned, best)
-            y = int(deletes.next_delete(best))
+        while limit is None or count < limit:
+            y, best = choose(nodes, banned, best)
             if y < 0:
                 break
             x, row = int(best.others[y]), int(best.rows[y])
             trial = None if self.masks is None else _copied(self.graph)
-            _check(deletes.apply_delete(self.graph, self.families, x, y, row), "Delete", x, y)
+            if not apply(self.graph, self.families, x, y, row):
+                # Theorems 15 and 17 exclude it for valid operators.
+                raise AssertionError(f"{name} of {x} and {y} left a graph without an extension")
             if trial is not None and not self._respects():
                 self.graph, nodes = trial, np.array([y])
                 banned = np.concatenate([banned, [[row, x]]])
@@ -209,20 +196,34 @@ class Search:
             nodes = np.union1d(nodes, self.families.owners[banned[:, 0]].astype(np.int64))
         return nodes
 
-    def _choose_insert(self, banned: Ints, best: states.Best) -> tuple[int, states.Best]:
+    def _choose_insert(
+        self, nodes: Ints, banned: Ints, best: states.Best
+    ) -> tuple[int, states.Best]:
+        """Return the node with the best valid Insert, -1 if none improves or it is enough."""
+        self._know_inserts(nodes)
+        if self.source.enough(self.num_operators):
+            return -1, best
         while True:
+            inserts.best_inserts(
+                self.graph, self.families, nodes, self._insertable, self._limit, banned, best
+            )
             y, status = inserts.next_insert(self.graph, self.families, best)
-            if status == inserts.VALID:
-                return int(y), best
             if status == FULL:
                 best = states.with_room(best)
-            else:
-                self._best_inserts(np.array([y]), banned, best)
+                y, status = inserts.next_insert(self.graph, self.families, best)
+            if status == inserts.VALID:
+                return int(y), best
+            nodes = np.array([y])
 
-    def _best_inserts(self, nodes: Ints, banned: Ints, best: states.Best) -> None:
-        inserts.best_inserts(
-            self.graph, self.families, nodes, self._insertable, self._limit, banned, best
-        )
+    def _choose_delete(
+        self, nodes: Ints, banned: Ints, best: states.Best
+    ) -> tuple[int, states.Best]:
+        """Return the node with the best Delete, -1 if none improves or it is enough."""
+        self._know_deletes(nodes)
+        if self.source.enough(self.num_operators):
+            return -1, best
+        deletes.best_deletes(self.graph, self.families, nodes, self._removable, banned, best)
+        return int(deletes.next_delete(best)), best
 
     def _know_inserts(self, nodes: Ints) -> None:
         while (
@@ -305,9 +306,3 @@ def _copied(graph: states.Graph) -> states.Graph:
 
 def _nothing_banned() -> Ints:
     return np.zeros((0, 2), dtype=np.int64)
-
-
-def _check(found: bool, operator: str, x: int, y: int) -> None:
-    """Raise where a valid operator left no class, which Theorems 15 and 17 exclude."""
-    if not found:
-        raise AssertionError(f"{operator} of {x} and {y} left a graph without an extension")

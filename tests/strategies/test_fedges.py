@@ -63,14 +63,15 @@ def test_a_party_that_fails_once_is_asked_again(mode, whole):
 @pytest.mark.parametrize("lost", [0, 3])
 @pytest.mark.parametrize("since", [1, 2, 3])
 def test_without_a_lost_party_the_search_is_that_of_the_others(mode, lost, since, whole):
-    assert whole[mode].rounds > 3 + 1
+    assert whole[mode].rounds > since, "the case must lose it while it searches"
     outcome = run_on(disturbed(TABLES, raising(lost, range(since, 99), attempts=2)), mode)
     assert np.array_equal(outcome.graph.adjacency, without(lost, mode))
     again = [record["round"] for record in outcome.history if "started_again" in record]
     # If it never answered there is nothing to forget.
     assert again == ([since] if since > 1 else [])
     assert {failure.party for failure in outcome.failures} == {f"party {lost}"}
-    assert not np.array_equal(outcome.graph.adjacency, whole[mode].graph.adjacency)
+    if lost == 3:
+        assert not alike(outcome.graph, whole[mode].graph), "the case must need its rows"
     # The last exchange too is the others'.
     others = [table for k, table in enumerate(TABLES) if k != lost]
     rest = as_discrete(pooled(others), list(TABLES[0].columns), outcome.model.states)

@@ -18,12 +18,12 @@ from flwr_causal.core.set_counts import Counts, sets_of
 from flwr_causal.simulations import engines, simulate
 from flwr_causal.strategies.exchange import Reply
 from flwr_causal.strategies.federation import Party
+from flwr_causal.strategies.fedges import SHARES
 from flwr_causal.strategies.fusion_stages import Best, Candidate
 from flwr_causal.strategies.stages import FitStage, small_cells
 
 SEEDS = range(4)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in SEEDS]
-SHARES = (0.25, 0.35, 0.5, 0.65)
 
 
 class Plain(NamedTuple):

@@ -65,8 +65,9 @@ def category_baselines(
     tables = _categories(frames, names, config)
     if tables is None:
         return {}
-    pooled, *alone = (ges(table, score="bic") for table in (joined(tables), *tables))
-    return _against(truth, pooled, alone, CLASS_METRICS)
+    alone = [_as_alone(table) for table in tables]
+    pooled, *own = (ges(table, score="bic") for table in (joined(tables), *alone))
+    return _against(truth, pooled, own, CLASS_METRICS)
 
 
 def pooled_score(
@@ -89,6 +90,17 @@ def joined(tables: Sequence[DiscreteTable]) -> DiscreteTable:
     first = tables[0]
     codes = np.concatenate([table.codes for table in tables], axis=1)
     return DiscreteTable(first.names, first.states, codes)
+
+
+def _as_alone(table: DiscreteTable) -> DiscreteTable:
+    """Return a party's table with the states that it has: alone it would know of no others."""
+    from flwr_causal.core.discrete import DiscreteTable
+
+    states, codes = [], np.empty_like(table.codes)
+    for j, own in enumerate(table.states):
+        seen, codes[j] = np.unique(table.codes[j], return_inverse=True)
+        states.append(tuple(own[code] for code in seen))
+    return DiscreteTable(table.names, tuple(states), codes)
 
 
 def _categories(

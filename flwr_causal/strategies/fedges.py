@@ -12,6 +12,7 @@ from flwr_causal.core.fusion import needed
 from flwr_causal.core.knowledge import Knowledge
 from flwr_causal.data.intervals import with_cuts
 from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
+from flwr_causal.strategies.fedges_plan import first_step
 from flwr_causal.strategies.fedges_run import (
     FedGESRun,
     graph_of,
@@ -20,15 +21,12 @@ from flwr_causal.strategies.fedges_run import (
     support_of,
     two_party_warning,
 )
-from flwr_causal.strategies.fusion_stages import Best, DrivenStage, Fuser, LoopStage
 from flwr_causal.strategies.options import also_called, require
-from flwr_causal.strategies.search_stage import CountStage, Problem, ScoreStage
+from flwr_causal.strategies.search_stage import CountStage, ScoreStage
 from flwr_causal.strategies.stages import (
     CutStage,
     FitStage,
-    Stage,
     Step,
-    cardinalities_of,
     network_of,
 )
 
@@ -47,8 +45,6 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
     Cuts = Mapping[str, FloatArray]
 
-#: Shares of the parties that the driven loop tries (ceil of the share times K of them).
-SHARES = (0.15, 0.25, 0.35, 0.5, 0.65)
 #: Up to so many rows a party qNML's price is too high for sums of local scores (measured).
 FEW_ROWS = 100
 
@@ -90,7 +86,8 @@ class FedGES(ExchangeStrategy[FedGESRun]):
         May also be given as ``start`` (as an attribute that is Flower's method). Mode "fusion":
         whether parties go on from the fused graph fused with their own ("fuse", the paper's), from
         the fused graph alone ("overwrite"), or from both, the better being chosen by the sum of
-        their scores ("driven", the default: the fixed starts each fail on some networks).
+        their scores ("driven", the default: the fixed starts each fail on some networks). With
+        ``keep="last"`` the default is "fuse".
     max_edges : int, optional
         Mode "fusion": most edges that a party inserts in a round; 10 (the authors' l).
     keep : {"best", "last"}, optional
@@ -158,6 +155,17 @@ class FedGES(ExchangeStrategy[FedGESRun]):
             require(False, given[0], getattr(self, given[0]), "left out, or mode='fusion'")
         if self.fusion is not None:
             needed(self.fusion, 1)
+        driven = self.chosen_mode == "fusion" and self.chosen_start == "driven"
+        require(
+            not (driven and self.keep == "last"), "keep", self.keep, "'best' for start='driven'"
+        )
+        ahead = self.look_ahead
+        require(
+            ahead is None or (ahead >= 0 and self.chosen_mode != "fusion"),
+            "look_ahead",
+            ahead,
+            "0 or more, in the modes 'scores' and 'exact'",
+        )
         limits = {"max_edges": self.max_edges, "max_parents": self.max_parents}
         for name, value in limits.items():
             require(value is None or value >= 1, name, value, "1 or more")
@@ -183,6 +191,11 @@ class FedGES(ExchangeStrategy[FedGESRun]):
             return self.mode
         own = (self.fusion, self.start_from, self.max_edges, self.keep)
         return "scores" if all(option is None for option in own) else "fusion"
+
+    @property
+    def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
+        """The start of mode "fusion"; without scores there is nothing to drive it."""
+        return self.start_from or ("fuse" if self.keep == "last" else "driven")
 
     @property
     def fits(self) -> bool:
@@ -236,35 +249,7 @@ class FedGES(ExchangeStrategy[FedGESRun]):
 
     def _search(self, state: FedGESRun) -> FedGESRun:
         """Return the state at the start of the search."""
-        if self.chosen_mode == "fusion":
-            return replace(state, stage=self._fusion_stage(state.agreement))
-        agreement = state.agreement
-        problem = Problem(
-            names=tuple(sorted(agreement.names)),
-            cardinalities=cardinalities_of(agreement),
-            rows=agreement.rows,
-            score=self._score,
-            equivalent_sample_size=self.equivalent_sample_size,
-            knowledge=self.knowledge_or_none,
-            max_parents=self.max_parents,
-            turn=self.turn,
-            look_ahead=self.look_ahead,
-            minimum_count=self.minimum_count,
-        )
-        stage = CountStage if self.chosen_mode == "exact" else ScoreStage
-        return self._after(state, stage.of(problem).advanced())[0]
-
-    def _fusion_stage(self, agreement: Agreement) -> Stage:
-        fuser = Fuser(tuple(sorted(agreement.names)), self.knowledge_or_none)
-        nothing = fuser.nothing()
-        if self.start_from in (None, "driven"):
-            shares = SHARES if self.fusion is None else (self.fusion,)
-            return DrivenStage(fuser, shares, self.patience, nothing, Best(nothing))
-        share = "c50" if self.fusion is None else self.fusion
-        keep_best = self.keep != "last"
-        assert self.start_from is not None
-        assert self.start_from != "driven"
-        return LoopStage(fuser, self.start_from, share, keep_best, nothing, Best(nothing))
+        return self._after(state, first_step(self, state.agreement, self._score))[0]
 
     def finished(self, state: FedGESRun) -> str | None:
         """Return why the run is over."""

@@ -57,6 +57,11 @@ def main():
         help="the networks to take, e.g. alarm,andes; each suite has its own default",
     )
     parser.add_argument(
+        "--modes",
+        type=lambda text: text.split(";"),
+        help="the modes to run in the suite fedges, e.g. 'driven;scores;exact, BIC'",
+    )
+    parser.add_argument(
         "--time-limit", type=float, default=120.0, help="seconds for each peer in the suite ges"
     )
     arguments = parser.parse_args()
@@ -120,7 +125,8 @@ def measure_discrete(name, arguments):
     import fedges_modes
 
     if name == "fedges":
-        fedges_modes.main(cases, arguments.quick)
+        quick = fedges_modes.QUICK if arguments.quick else None
+        fedges_modes.main(cases, arguments.modes or quick)
     elif name == "fedges-public":
         fedges_modes.paper_loop(cases)
     else:

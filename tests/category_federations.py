@@ -1,5 +1,7 @@
 """What the tests of FedGES share: federations of categories, and plain searches to compare with."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 
@@ -38,7 +40,7 @@ def uneven(table, seed):
     rng = np.random.default_rng(seed)
     shuffled = table.iloc[rng.permutation(len(table))].reset_index(drop=True)
     ends = [0, 1, 2, 2 + len(table) // 10, len(table) - len(table) // 4, len(table)]
-    parts = [shuffled.iloc[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    parts = [shuffled.iloc[a:b] for a, b in pairwise(ends)]
     # The first party keeps the order, since everyone's results have it.
     return [parts[2], *(part[rng.permutation(part.columns)] for part in (*parts[:2], *parts[3:]))]
 

@@ -65,17 +65,19 @@ class FedGESClient(CausalClient):
 
     **What leaves the party** after the schema exchange (which names the states of its columns):
 
-    - ``mode="fusion"``: in each round the edges of one DAG, for ``start="driven"`` of two; the
-      total score of graphs that the server proposes, one number for each (``keep="best"`` and
-      "driven").
+    - ``mode="fusion"``: in each round the edges of one DAG (``edges``), for ``start="driven"`` of
+      two (``overwritten``, ``fused``); the total score of graphs that the server proposes, one
+      number for each (``score`` for ``keep="best"``, ``scores`` for "driven").
     - ``mode="scores"``: for each family (y, S) and further parent x that the server asks about, how
-      much x adds to the party's own score: one number.
+      much x adds to the party's own score: one number (``gains``).
     - ``mode="exact"``: for each set of variables that the server asks about the contingency table
-      of its rows, integers. Cells of few rows are told as they are.
+      of its rows, integers: all cells of small tables (``dense``), the filled ones of the others
+      (``cells``, ``values``, ``lengths``). Cells of few rows are told as they are.
     - last exchange (``parameters=True``): the contingency tables of each variable with its parents
-      in the final graph, and for each of its edges whether the party's own score agrees.
+      in the final graph, and for each of its edges whether the party's own score agrees
+      (``votes``).
     - ``discretize``: beforehand, for each numeric column and each threshold that the server asks
-      about, how many rows lie at or below it.
+      about, how many rows lie at or below it (``counts``).
     """
 
     sums: ClassVar[bool] = False

@@ -300,7 +300,8 @@ class FedGES(ExchangeStrategy[FedGESRun]):
     def _after(self, state: FedGESRun, step: Step) -> tuple[FedGESRun, dict[str, Any]]:
         """Return the state after a step of the search, with the last exchange where that is due."""
         stage, found = step.stage, step.found or state.found
-        last = self.max_rounds - self.fits
+        # With one exchange in all a graph is worth more than tables for none.
+        last = max(1, self.max_rounds - self.fits)
         if stage is not None and state.exchanges >= last and not isinstance(stage, CutStage):
             if isinstance(stage, ScoreStage):
                 found = stage.cut_short()

@@ -191,7 +191,9 @@ class LoopStage:
         }
         info = {"num_edges": int(fused.dag.sum())}
         reason = "every party's graph is one that it had found before"
-        found = self.fuser.found(best.candidate if self.keep_best else fused, reason)
+        # After the first round nobody has judged more than the graph without edges.
+        judged = self.keep_best and bool(self.best.scores)
+        found = self.fuser.found(best.candidate if judged else fused, reason)
         if repeated and self.keep_best:
             return Step(JudgeStage(self.fuser, (fused,), best, reason), info, found)
         if repeated:

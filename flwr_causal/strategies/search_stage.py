@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from logging import WARNING
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from flwr.supercore import log
@@ -75,12 +75,12 @@ class ScoreStage:
     problem : Problem
     source : LookAhead
         What is known; the one thing here that grows in place.
-    parties : tuple of str or None
-        Whose sums these are; None before the first exchange.
     question : NamedTuple of ndarray
         What the search lacked; the same for every party.
-    answers : mapping of str to ndarray
-        The gains that came in, by party.
+    answered : tuple of str
+        The parties whose answers are in.
+    total : ndarray or Counts or None
+        The sum of their answers.
     small : mapping of str to int
         Cells of few rows that each party has sent.
     """
@@ -89,9 +89,9 @@ class ScoreStage:
 
     problem: Problem
     source: LookAhead
-    parties: tuple[str, ...] | None = None
     question: Any = None
-    answers: Mapping[str, Any] = field(default_factory=dict)
+    answered: tuple[str, ...] = ()
+    total: Any = None
     small: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -121,7 +121,8 @@ class ScoreStage:
         found = Found(search.marks, search.dag, reason)
         if len(source.asked) == 0:
             return Step(None, info, found)
-        return Step(replace(self, question=self._question(), answers={}), info, found)
+        onward = replace(self, question=self._question(), answered=(), total=None)
+        return Step(onward, info, found)
 
     def _question(self) -> Questions | Sets:
         return self.source.questions()
@@ -139,33 +140,39 @@ class ScoreStage:
         """Ask for the gains that the search lacked."""
         return Request(self.question._asdict(), {})
 
-    def fold(self, reply: Reply) -> ScoreStage:
-        """Keep a party's answer."""
-        return replace(self, answers={**self.answers, reply.party.name: reply.arrays["gains"]})
+    def fold(self, reply: Reply) -> Self:
+        """Add a party's answer; that of one that was away earlier does not count."""
+        name = reply.party.name
+        if name not in self.problem.rows:
+            return self
+        answer = self._answer(reply)
+        total = answer if self.total is None else self._sum(self.total, answer)
+        return replace(self, answered=(*self.answered, name), total=total)
+
+    def _answer(self, reply: Reply) -> Any:
+        return reply.arrays["gains"]
+
+    def _sum(self, one: Any, two: Any) -> Any:
+        return one + two
 
     def close(self) -> Step:
         """Take the sums and search on; start again if a party is lost."""
-        answered = tuple(self.answers)
-        parties = answered if self.parties is None else self.parties
-        lost = [name for name in parties if name not in self.answers]
-        if lost:
-            log(
-                WARNING,
-                "The search starts again without %s: sums with it and without it do not go "
-                "together.",
-                ", ".join(lost),
-            )
-            left = tuple(name for name in parties if name in self.answers)
-            rows = {name: self.problem.rows[name] for name in left}
-            again = type(self).of(replace(self.problem, rows=rows))
-            step = replace(again, parties=left, small=self.small).advanced()
-            return step._replace(info={**step.info, "started_again": 1})
-        chosen = [self.answers[name] for name in parties]
-        self._learn(chosen)
-        return replace(self, parties=parties).advanced()
+        rows = {name: self.problem.rows[name] for name in self.answered}
+        lost = [name for name in self.problem.rows if name not in rows]
+        if not lost:
+            self._learn()
+            return self.advanced()
+        log(
+            WARNING,
+            "The search starts again without %s: sums with it and without it do not go together.",
+            ", ".join(lost),
+        )
+        again = type(self).of(replace(self.problem, rows=rows))
+        step = replace(again, small=self.small).advanced()
+        return step._replace(info={**step.info, "started_again": 1})
 
-    def _learn(self, answers: list[Any]) -> None:
-        self.source.learn(np.sum(answers, axis=0))
+    def _learn(self) -> None:
+        self.source.learn(self.total)
 
 
 @dataclass(frozen=True)
@@ -188,15 +195,17 @@ class CountStage(ScoreStage):
     def _question(self) -> Sets:
         return self.source.sets()
 
-    def fold(self, reply: Reply) -> CountStage:
-        """Keep a party's tables."""
-        counts = counts_of(reply)
-        cells = self.small.get(reply.party.name, 0)
-        small = {
-            **self.small,
-            reply.party.name: cells + small_cells(counts, self.problem.minimum_count),
-        }
-        return replace(self, answers={**self.answers, reply.party.name: counts}, small=small)
+    def fold(self, reply: Reply) -> Self:
+        """Add a party's tables."""
+        name, minimum = reply.party.name, self.problem.minimum_count
+        cells = self.small.get(name, 0) + small_cells(counts_of(reply), minimum)
+        return replace(super().fold(reply), small={**self.small, name: cells})
 
-    def _learn(self, answers: list[Counts]) -> None:
-        self.source.learn_counts(self.question, summed(answers))
+    def _answer(self, reply: Reply) -> Counts:
+        return counts_of(reply)
+
+    def _sum(self, one: Counts, two: Counts) -> Counts:
+        return summed([one, two])
+
+    def _learn(self) -> None:
+        self.source.learn_counts(self.question, self.total)

@@ -1,12 +1,13 @@
 """What leaves a party, seen on the wire over whole runs, against what is declared."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from federations import SpyGrid, make_federation, spy
 from flwr.app import ArrayRecord
 
 from flwr_causal import wire
-from flwr_causal.clients import MomentsClient, NotearsADMMClient
+from flwr_causal.clients import FedGESClient, MomentsClient, NotearsADMMClient
 from flwr_causal.data.partition import split
 from flwr_causal.methods import METHODS, build
 from flwr_causal.strategies import run
@@ -34,12 +35,43 @@ SCHEMA = {
 }
 
 
+# A method on categories: all modes, and columns that are cut into intervals.
+CATEGORIES = [
+    {"mode": "scores"},
+    {"mode": "scores", "precision": "float32", "parameters": False},
+    {"mode": "exact"},
+    {"mode": "exact", "discretize": 3},
+    {"mode": "fusion"},
+    {"mode": "fusion", "start": "fuse", "parameters": True},
+    {"mode": "fusion", "start": "overwrite", "keep": "last"},
+]
+STATES = {"x0": 2, "x1": 3, "x2": 4, "x3": 2, "x4": 3}
+
+
 def tables_of(rows=ROWS, d=D):
     pooled = make_federation(d=d, n=sum(rows), parties=1).tables[0]
     ends = np.cumsum(rows)
     return [
         pooled.iloc[end - size : end].reset_index(drop=True)
         for end, size in zip(ends, rows, strict=True)
+    ]
+
+
+def category_tables(options, seed=0):
+    """The parties' rows as categories; as they are, where they are to be cut into intervals."""
+    numbers = tables_of()
+    rng = np.random.default_rng(seed)
+    # The order of the rows is nobody's business.
+    numbers = [table.iloc[rng.permutation(len(table))] for table in numbers]
+    if "discretize" in options:
+        return numbers
+    bounds = {
+        name: np.quantile(pd.concat(numbers)[name], np.arange(1, card) / card)
+        for name, card in STATES.items()
+    }
+    return [
+        pd.DataFrame({name: np.searchsorted(bounds[name], table[name]) for name in STATES})
+        for table in numbers
     ]
 
 
@@ -123,12 +155,146 @@ def test_the_setup_travels_once_to_each(watched):
     assert sorted(carriers) == sorted(grid.get_node_ids())
 
 
-@pytest.mark.parametrize("client", [NotearsADMMClient, MomentsClient])
-def test_clients_document_their_disclosures(client):
+@pytest.mark.parametrize(
+    ("client", "phases"),
+    [
+        (NotearsADMMClient, {"train", "fit"}),
+        (MomentsClient, {"train"}),
+        (FedGESClient, {"cuts", "graph", "graphs", "judge", "scores", "counts", "fit"}),
+    ],
+)
+def test_clients_document_their_disclosures(client, phases):
     for item in client.discloses:
         assert f"``{item.name}``" in client.__doc__
         assert item.meaning
-        assert item.phase in ("train", "fit")
+    assert {item.phase for item in client.discloses} == phases
+
+
+@pytest.fixture(scope="module", params=CATEGORIES, ids=str)
+def watched_categories(request):
+    """A grid that saw a whole run on categories, and the run's outcome and options."""
+    grid = spy(category_tables(request.param))
+    return grid, run(build("fedges", request.param), grid), request.param
+
+
+def phase_of(grid):
+    """The phase of each exchange, by the group of its messages."""
+    sent = grid.training_messages
+    return {m.metadata.group_id: wire.config_of(m.content)["phase"] for m in sent}
+
+
+def test_of_categories_nothing_leaves_that_was_not_declared(watched_categories):
+    grid, outcome, options = watched_categories
+    phases, replies = phase_of(grid), grid.replies[3:]
+    assert len(replies) == 3 * outcome.rounds
+    expected = {
+        "scores": {"scores"},
+        "exact": {"counts"},
+        "fusion": {"graph", "judge"} if "start" in options else {"graphs", "judge"},
+    }[options["mode"]]
+    expected -= {"judge"} if options.get("keep") == "last" else set()
+    expected |= {"cuts"} if "discretize" in options else set()
+    expected |= {"fit"} if options.get("parameters", options["mode"] != "fusion") else set()
+    assert set(phases.values()) == expected
+    for reply in replies:
+        phase = phases[reply.metadata.group_id]
+        declared = {i.name: i for i in FedGESClient.discloses if i.phase == phase}
+        assert set(reply.content) <= {"arrays", "metrics"}
+        arrays, numbers = wire.arrays_of(reply.content), wire.numbers_of(reply.content)
+        # All arrays of the phase leave each time, and nothing else does.
+        assert set(arrays) == {name for name, item in declared.items() if item.shape}
+        assert set(numbers) <= {name for name, item in declared.items() if not item.shape}
+        for name, array in arrays.items():
+            shape = declared[name].shape
+            assert len(shape) == array.ndim
+            sizes = zip(shape, array.shape, strict=True)
+            assert all(want in ("*", got) for want, got in sizes)
+
+
+def test_of_categories_sizes_follow_the_question_not_the_rows(watched_categories):
+    """Each array is as long as what was asked for says, whoever answers and however many rows."""
+    grid, _, options = watched_categories
+    asked = {}
+    for message in grid.training_messages:
+        key = (message.metadata.group_id, message.metadata.dst_node_id)
+        asked[key] = wire.arrays_of(message.content)
+    for reply in grid.replies[3:]:
+        question = asked[reply.metadata.group_id, reply.metadata.src_node_id]
+        arrays = wire.arrays_of(reply.content)
+        if "gains" in arrays:
+            assert arrays["gains"].shape == question["others"].shape
+        if "scores" in arrays:
+            assert arrays["scores"].shape == question["lengths"].shape
+        if "thresholds" in question:
+            assert arrays["counts"].shape == question["thresholds"].shape
+        if "votes" in arrays:
+            assert len(arrays["votes"]) == len(question["edges"])
+            assert set(arrays["votes"].tolist()) <= {0, 1}
+        if "dense" in arrays:
+            assert arrays["dense"].dtype.kind == "u"
+            members = np.split(question["members"], np.cumsum(question["sizes"])[:-1])
+            cards = [3] * D if "discretize" in options else list(STATES.values())
+            cells = [int(np.prod([cards[k] for k in own])) for own in members]
+            assert len(arrays["dense"]) == sum(cells)
+            assert len(arrays["cells"]) == 0
+        for name in ("edges", "overwritten", "fused"):
+            if name in arrays:
+                assert len(arrays[name]) <= D * (D - 1) // 2
+
+
+def test_of_categories_the_order_of_rows_does_not_show(watched_categories):
+    grid, _, options = watched_categories
+    other = spy(category_tables(options, seed=1))
+    run(build("fedges", options), other)
+    for one, two in zip(grid.replies, other.replies, strict=True):
+        first, second = wire.arrays_of(one.content), wire.arrays_of(two.content)
+        assert first.keys() == second.keys()
+        for name, array in first.items():
+            np.testing.assert_allclose(array, second[name], rtol=1e-6)
+
+
+def test_of_categories_the_schema_exchange_names_states(watched_categories):
+    grid, _, options = watched_categories
+    for reply in grid.replies[:3]:
+        assert not reply.content.array_records
+        values = wire.config_of(reply.content)
+        sums = "discretize" in options
+        moments = [values[name] for name in ("means", "remainders", "squares")]
+        assert [any(numbers) for numbers in moments] == [sums] * 3
+        assert values["has-sums"] == sums
+        # Of columns that are to be cut no value is named, however few rows a party has.
+        named = [] if sums else [str(k) for card in STATES.values() for k in range(card)]
+        assert values.get("states", []) == named
+
+
+def test_bytes_of_categories_are_those_on_the_wire(watched_categories):
+    grid, outcome, _ = watched_categories
+    sent = sum(size_of(m.content) - setup_size(m.content) for m in grid.sent[3:])
+    assert outcome.bytes_sent == sent
+    assert outcome.bytes_received == sum(size_of(m.content) for m in grid.replies[3:])
+    schema = [*grid.sent[:3], *grid.replies[:3]]
+    setups = sum(setup_size(m.content) for m in grid.sent[3:])
+    assert outcome.schema_bytes == sum(size_of(m.content) for m in schema) + setups
+    for record in outcome.history:
+        group = [m for m in grid.sent if m.metadata.group_id == str(record["round"])]
+        assert record["bytes_sent"] == sum(
+            size_of(m.content) - setup_size(m.content) for m in group
+        )
+        back = [r for r in grid.replies if r.metadata.group_id == str(record["round"])]
+        assert record["bytes_received"] == sum(size_of(r.content) for r in back)
+    carriers = [m.metadata.dst_node_id for m in grid.training_messages if setup_size(m.content)]
+    assert sorted(carriers) == sorted(grid.get_node_ids())
+
+
+def test_states_are_told_to_methods_on_categories_only():
+    for method, told in (("moments", False), ("notears-admm", False), ("fedges", True)):
+        options = {"max_rounds": 6} if method == "notears-admm" else {}
+        grid = spy(category_tables({}))
+        run(build(method, options), grid)
+        setup = wire.config_of(grid.training_messages[0].content)
+        assert ("setup-states" in setup) == told
+        assert ("states" in wire.config_of(grid.replies[0].content)) == told
+        assert (len(setup["setup-mean"]) == 0) == told
 
 
 def overheads(d, rows):

@@ -240,6 +240,23 @@ def test_rows_are_read_once_and_scores_computed_once(monkeypatch):
     assert np.array_equal(first["scores"], third["scores"])
 
 
+def test_gains_are_counted_once(monkeypatch):
+    grid, setup = opened(mode="fusion")
+    counted, fill = [], TableGains.fill
+
+    def watched(self, families, rows, wanted):
+        counted.append(int(wanted.sum()))
+        fill(self, families, rows, wanted)
+
+    monkeypatch.setattr(TableGains, "fill", watched)
+    request = {"received": NOTHING, "own": NOTHING}
+    message(grid, setup, request, "graphs")
+    assert sum(counted) > 0
+    counted.clear()
+    message(grid, setup, request, "graphs")
+    assert sum(counted) == 0
+
+
 def test_a_message_delivered_twice_is_answered_alike():
     grid, setup = opened(mode="fusion")
     request = {"received": GRAPH, "own": OTHER}

@@ -24,13 +24,25 @@ def test_simulation_and_failed_runs(flower, tmp_path):
     assert '{"flwr-causal": {"status": "completed"' in output
     assert (results / "graph.json").exists()
 
+    networks = tmp_path / "networks"
+    config = f"method='fedges' variables=6 rows=600 output-dir='{networks}'"
+    output = flower.run(REPOSITORY, "", config, *THREE_NODES)
+    assert flower.statuses(at_least=2)[0] == "finished:completed", output
+    run = Run.load(networks)
+    assert list(run.parties.values()) == [200, 200, 200]
+    assert {"bdeu", "smhd", "cpdag_shd", "pooled", "alone"} <= set(run.metrics)
+    assert run.model.names == run.graph.names
+    assert (networks / "model.bif").exists()
+    assert "SMHD" in output
+
     missing = tmp_path / "no-such-table.csv"
     failures = {
         "threshold='abc'": "'threshold' is 'abc'",
         "method='nonsense'": "There is no method 'nonsense'",
+        "method='fedges' fedges.fusion=1.5": "(0, 1]",
         f"data='{missing}'": str(missing),
     }
-    for number, (config, message) in enumerate(failures.items(), start=2):
+    for number, (config, message) in enumerate(failures.items(), start=3):
         output = flower.run(REPOSITORY, "", config, *THREE_NODES)
         assert flower.statuses(at_least=number)[0].startswith("finished:failed"), output
         assert message in output, output

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from category_federations import make_tables
 from federations import make_federation
 
 from flwr_causal.errors import DataError
@@ -36,6 +37,33 @@ def test_both_engines_give_the_same_run(method, options):
         ray.bytes_sent,
         ray.bytes_received,
     )
+
+
+@pytest.mark.parametrize(
+    "options", [{"mode": "fusion", "max_rounds": 6}, {"mode": "exact", "discretize": 3}], ids=str
+)
+def test_both_engines_give_the_same_run_on_categories(options):
+    tables, network = make_tables(d=6, n=450, parties=3, seed=4)
+    truth = network.graph
+    if "discretize" in options:
+        federation = make_federation()
+        tables, truth = federation.tables, federation.truth
+    local, ray = (
+        simulate("fedges", tables, engine=engine, truth=truth, **options)
+        for engine in ("local", "ray")
+    )
+    assert local.graph.num_edges > 0
+    assert local.graph.equals(ray.graph)
+    assert local.metrics == ray.metrics
+    assert local.stop_reason == ray.stop_reason
+    assert (local.rounds, local.bytes_sent, local.bytes_received) == (
+        ray.rounds,
+        ray.bytes_sent,
+        ray.bytes_received,
+    )
+    if local.model is not None:
+        for one, two in zip(local.model.tables, ray.model.tables, strict=True):
+            np.testing.assert_array_equal(one, two)
 
 
 def test_a_problem_with_the_data_comes_back_as_data_error():

@@ -43,6 +43,29 @@ def test_three_nodes_find_the_graph_of_a_local_run(flower, tables, tmp_path):
     assert compact_line(output)["status"] == "completed"
 
 
+def test_three_nodes_agree_on_categories(flower, tables, tmp_path):
+    """Numbers are cut alike by three processes that never see each other's rows."""
+    deployment = Deployment(flower)
+    for name, table in tables.items():
+        deployment.add_node(name, table)
+    results = tmp_path / "results"
+    options = "fedges.mode='exact' fedges.discretize=3 fedges.score='bdeu'"
+
+    output = flower.run(APP, "clinic", f"method='fedges' {options} output-dir='{results}'")
+
+    assert flower.statuses("clinic") == ["finished:completed"], output
+    expected = simulate("fedges", list(tables.values()), mode="exact", discretize=3, score="bdeu")
+    found = Run.load(results)
+    assert found.graph.names == expected.graph.names
+    np.testing.assert_array_equal(found.graph.adjacency, expected.graph.adjacency)
+    np.testing.assert_array_equal(found.graph.confidence, expected.graph.confidence)
+    assert found.model.states == expected.model.states
+    for one, two in zip(found.model.tables, expected.model.tables, strict=True):
+        np.testing.assert_allclose(one, two, rtol=0, atol=1e-12)
+    # What travelled is the same too.
+    assert (found.rounds, found.bytes_received) == (expected.rounds, expected.bytes_received)
+
+
 def test_run_survives_a_node_that_is_killed(flower, tables, tmp_path):
     deployment = Deployment(flower)
     for name, table in tables.items():

@@ -14,6 +14,23 @@ from flwr_causal.simulations import engines, simulate
 
 FED = make_federation(d=4, n=60, parties=3)
 METHODS = ["notears-admm", "moments"]
+# What no method can use; see test_fedges_bad_input.py for what is wrong with categories alone.
+ANYONES = [
+    "nan",
+    "inf",
+    "duplicate names",
+    "missing column",
+    "extra column",
+    "another case",
+    "disagreeing types",
+    "dates",
+    "no rows",
+    "no such path",
+    "another file",
+    "a list",
+    "one dimension",
+    "no parties",
+]
 
 
 @pytest.fixture
@@ -115,6 +132,16 @@ def test_bad_data(case, method, grids):
     assert all(not grid.training_messages for grid in grids)
 
 
+@pytest.mark.parametrize("case", ANYONES)
+def test_bad_data_of_a_method_on_categories(case, grids):
+    parties, words = DATA[case]
+    with pytest.raises(DataError) as caught:
+        simulate("fedges", parties, discretize=3)
+    for word in words:
+        assert word in str(caught.value)
+    assert all(not grid.training_messages for grid in grids)
+
+
 @pytest.mark.parametrize(
     ("case", "option"),
     [
@@ -134,7 +161,11 @@ def test_the_remedy_that_is_offered_works(case, option):
 
 
 OPTIONS = {
-    "unknown method": (("fedgez", {}), ConfigError, ["fedgez", "moments", "notears-admm"]),
+    "unknown method": (
+        ("fedgez", {}),
+        ConfigError,
+        ["fedgez", "fedges", "moments", "notears-admm"],
+    ),
     "method of a wrong type": ((7, {}), ConfigError, ["7", "moments"]),
     "unknown option": (
         ("moments", {"sparcity": 0.1}),

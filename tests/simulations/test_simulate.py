@@ -19,7 +19,13 @@ from flwr_causal.strategies import Moments, NotearsADMM
 FED = make_federation()
 TABLES = FED.tables
 METHODS = ["notears-admm", "moments"]
-OPTIONS = {"notears-admm": {"max_rounds": 12}, "moments": {}}
+OPTIONS = {
+    "notears-admm": {"max_rounds": 12},
+    "moments": {},
+    # The tables of numbers are cut into intervals; parties are sampled in this mode only.
+    "fedges": {"discretize": 3, "mode": "fusion"},
+}
+EVERY = [*METHODS, "fedges"]
 
 
 def quick(method, parties, **options):
@@ -40,10 +46,19 @@ def test_the_names_that_others_build_on():
         "seed": 0,
         "truth": None,
     }
-    from flwr_causal.clients import MomentsClient, NotearsADMMClient
+    from flwr_causal.clients import FedGESClient, MomentsClient, NotearsADMMClient
+    from flwr_causal.core.ges import ges
     from flwr_causal.core.notears import dagma, notears
 
-    assert all(map(callable, (MomentsClient, NotearsADMMClient, dagma, notears, LocalGrid)))
+    clients = (FedGESClient, MomentsClient, NotearsADMMClient)
+    assert all(map(callable, (*clients, dagma, ges, notears, LocalGrid)))
+    assert list(inspect.signature(ges).parameters)[:5] == [
+        "table",
+        "score",
+        "equivalent_sample_size",
+        "start",
+        "max_edges",
+    ]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -71,7 +86,7 @@ def test_a_run_holds_what_is_promised(method):
     assert run.error == ""
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EVERY)
 def test_arrays_frames_and_files_are_the_same(method, tmp_path):
     first, second, third = TABLES
     first.to_csv(tmp_path / "a.csv", index=False)
@@ -85,16 +100,17 @@ def test_arrays_frames_and_files_are_the_same(method, tmp_path):
     assert all(graph.equals(graphs[0]) for graph in graphs[1:])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EVERY)
 def test_the_same_seed_gives_the_same_digits(method):
     one, two = (quick(method, TABLES, seed=3, fraction_train=0.7) for _ in range(2))
     assert one.graph.equals(two.graph)
     assert np.array_equal(one.scores, two.scores)
 
 
-def test_ten_columns_are_not_sorted():
+@pytest.mark.parametrize("method", ["moments", "fedges"])
+def test_ten_columns_are_not_sorted(method):
     tables = make_federation(d=12, n=120, parties=2).tables
-    names = simulate("moments", tables).graph.names
+    names = quick(method, tables).graph.names
     assert names == tuple(f"x{i}" for i in range(12))
 
 
@@ -121,6 +137,8 @@ def test_the_inputs_are_not_changed():
     arrays = [table.to_numpy().copy() for table in TABLES]
     quick("notears-admm", tables, standardize=True)
     quick("moments", arrays, standardize=True)
+    quick("fedges", tables)
+    quick("fedges", arrays)
     for table, array, original in zip(tables, arrays, TABLES, strict=True):
         pd.testing.assert_frame_equal(table, original)
         assert np.array_equal(array, original.to_numpy())
@@ -146,9 +164,10 @@ def test_truth_of_columns_that_are_dropped():
     assert any("'site' is not used" in warning for warning in run.warnings)
 
 
-def test_the_log_is_silent_and_as_it_was(capfd):
+@pytest.mark.parametrize("method", ["moments", "fedges"])
+def test_the_log_is_silent_and_as_it_was(method, capfd):
     level = FLOWER_LOGGER.level
-    quick("moments", TABLES)
+    quick(method, TABLES)
     assert FLOWER_LOGGER.level == level
     out, err = capfd.readouterr()
     assert out == err == ""

@@ -38,13 +38,13 @@ def whole():
     return {mode: run_on(spy(TABLES), mode) for mode in MODES}
 
 
-def without(lost, mode, tables=TABLES):
+def without(lost, mode, tables=TABLES, score="bdeu"):
     """The search on the others' rows, in the states of all."""
     parts = [part for k, part in enumerate(coded(tables)) if k != lost]
     if mode == "exact":
         together = np.concatenate([part.codes for part in parts], axis=1)
         parts = [type(parts[0])(parts[0].names, parts[0].states, together)]
-    _, search = plain_search(tables, sources=[TableGains(part, "bdeu") for part in parts])
+    _, search = plain_search(tables, sources=[TableGains(part, score) for part in parts])
     return in_order(search.marks, tuple(tables[0].columns))
 
 
@@ -67,8 +67,7 @@ def test_without_a_lost_party_the_search_is_that_of_the_others(mode, lost, since
     outcome = run_on(disturbed(TABLES, raising(lost, range(since, 99), attempts=2)), mode)
     assert np.array_equal(outcome.graph.adjacency, without(lost, mode))
     again = [record["round"] for record in outcome.history if "started_again" in record]
-    # If it never answered there is nothing to forget.
-    assert again == ([since] if since > 1 else [])
+    assert again == [since]
     assert {failure.party for failure in outcome.failures} == {f"party {lost}"}
     if lost == 3:
         assert not alike(outcome.graph, whole[mode].graph), "the case must need its rows"
@@ -86,6 +85,16 @@ def test_without_a_lost_party_the_search_is_that_of_the_others(mode, lost, since
 def test_a_party_that_comes_back_does_not_mix_its_sums_in(mode):
     outcome = run_on(disturbed(TABLES, raising(1, [2], attempts=2)), mode, parameters=False)
     assert np.array_equal(outcome.graph.adjacency, without(1, mode))
+
+
+@pytest.mark.parametrize("since", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_penalty_is_that_of_the_rows_that_are_left(seed, since):
+    table = make_tables(d=7, n=3000, parties=1, seed=seed)[0][0]
+    tables = [table.iloc[:50], table.iloc[50:100], table.iloc[100:150], table.iloc[150:]]
+    grid = disturbed(tables, raising(3, range(since, 99), attempts=2))
+    outcome = run(FedGES(mode="exact", score="bic"), grid)
+    assert np.array_equal(outcome.graph.adjacency, without(3, "exact", tables, "bic"))
 
 
 @pytest.mark.parametrize("mode", ["scores", "exact"])

@@ -18,7 +18,7 @@ from flwr_causal.core.set_counts import Counts, sets_of
 from flwr_causal.simulations import engines, simulate
 from flwr_causal.strategies.exchange import Reply
 from flwr_causal.strategies.federation import Party
-from flwr_causal.strategies.fedges import SHARES
+from flwr_causal.strategies.fedges_plan import SHARES
 from flwr_causal.strategies.fusion_stages import Best, Candidate
 from flwr_causal.strategies.stages import FitStage, small_cells
 

@@ -13,7 +13,7 @@ from flwr_causal.data.checks import Policy, TableReport, describe, prepare
 from flwr_causal.errors import FederationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
     from flwr.app import Context
@@ -73,6 +73,8 @@ class CausalClient(NumPyClient):
         Flower's context of this node and run.
     setup : Setup or None
         What the parties agreed on; None during the schema exchange.
+    options : mapping, optional
+        The strategy's ``schema_options``, during the schema exchange.
 
     Attributes
     ----------
@@ -90,10 +92,17 @@ class CausalClient(NumPyClient):
     sums: ClassVar[bool] = True
     categorical: ClassVar[bool] = False
 
-    def __init__(self, source: Source, context: Context, setup: Setup | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        context: Context,
+        setup: Setup | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.source = source
         self.context = context
         self._setup = setup
+        self._schema_options = options or {}
         self._next_memory: Memory | None = None
 
     @property
@@ -105,6 +114,11 @@ class CausalClient(NumPyClient):
                 "schema exchange). The server sends it again with the next attempt."
             )
         return self._setup
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The strategy's options for its clients: of the schema exchange, then all of them."""
+        return self._schema_options if self._setup is None else self._setup.options
 
     @property
     def dimensions(self) -> dict[str, int]:

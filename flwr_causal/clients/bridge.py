@@ -49,8 +49,9 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
         try:
             party = source(context)
             name = party.name
-            policy = Policy.from_dict(_policy(config))
-            client = _client_type(clients, config)(party, context)
+            policy = Policy.from_dict(_behind("policy-", config))
+            options = _behind("option-", config)
+            client = _client_type(clients, config)(party, context, options=options)
             with single_threaded():
                 report = client.describe(policy).to_dict()
             content: dict[str, Any] = {"party": name, **report}
@@ -128,8 +129,7 @@ def _client_type(clients: Clients, config: Mapping[str, Any]) -> type[CausalClie
     return clients[method]
 
 
-def _policy(config: Mapping[str, Any]) -> dict[str, Any]:
-    prefix = "policy-"
+def _behind(prefix: str, config: Mapping[str, Any]) -> dict[str, Any]:
     return {k.removeprefix(prefix): v for k, v in config.items() if k.startswith(prefix)}
 
 

@@ -14,6 +14,12 @@ FloatArray = NDArray[np.float64]
 class LinearClient(CausalClient):
     """Base of the linear methods' clients."""
 
+    @property
+    def dimensions(self) -> dict[str, int]:
+        """d, and m for the columns of the design."""
+        d = len(self.setup.names)
+        return {"d": d, "m": d}
+
     def design(self) -> FloatArray:
         """Return the party's rows centred and scaled as agreed, shape (n_k, d)."""
         setup, rows = self.setup, self.rows()

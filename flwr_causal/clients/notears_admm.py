@@ -32,8 +32,8 @@ class NotearsADMMClient(LinearClient):
     """
 
     discloses: ClassVar[tuple[Disclosure, ...]] = (
-        Disclosure("weights", "B_k + beta_k / rho_2", ("*", "d", "d")),
-        Disclosure("moments", "X_k^T X_k / n_k within families", ("*", "d", "d"), phase="fit"),
+        Disclosure("weights", "B_k + beta_k / rho_2", ("*", "m", "d")),
+        Disclosure("moments", "X_k^T X_k / n_k within families", ("*", "m", "m"), phase="fit"),
     )
 
     def fit(
@@ -85,12 +85,13 @@ class NotearsADMMClient(LinearClient):
     def _decompose(self) -> list[admm.LocalProblem]:
         design, setup = self.design(), self.setup
         folds = self.folds(design)
-        problems = [admm.local_problem(design, setup.num_rows)]
+        d = len(setup.names)
+        problems = [admm.local_problem(design, setup.num_rows, d)]
         if len(folds) == 1:
             return problems
         # The rows that are held out everywhere shrink the total by the same share.
         total = round(setup.num_rows * len(folds[0]) / len(design))
-        return [admm.local_problem(folds[0], total), *problems]
+        return [admm.local_problem(folds[0], total, d), *problems]
 
     def _moments(self, needed: FloatArray) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
         design = self.design()

@@ -47,8 +47,16 @@ def refit_required(
     return result
 
 
+def squared(stacked: FloatArray) -> FloatArray:
+    """Weights over all m columns, ``(m, m)``, of those into the first d, ``(m, d)``."""
+    m, d = stacked.shape
+    square = np.zeros((m, m))
+    square[:, :d] = stacked
+    return square
+
+
 def refit_support(
-    moments: Moments, adjacency: BoolArray, threshold: float, required: BoolArray
+    moments: Moments, adjacency: BoolArray, threshold: float | FloatArray, required: BoolArray
 ) -> FloatArray:
     """Least-squares weights of a graph without the edges whose own weight is too small then.
 

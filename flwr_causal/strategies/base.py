@@ -131,6 +131,11 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         return Policy(**{k: v for k, v in self.options.items() if k in names})
 
     @property
+    def schema_options(self) -> dict[str, Scalar]:
+        """The options that the clients need to describe their tables; sent with the question."""
+        return {}
+
+    @property
     def client_options(self) -> dict[str, Scalar]:
         """The options that the clients need; sent to each party once."""
         return {}
@@ -307,16 +312,14 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         ----------
         grid : Grid
             Flower's grid.
-        initial_arrays : ArrayRecord, optional
-            Not needed; refused, because these methods start from their own initial state.
+        initial_arrays, evaluate_config : optional
+            Refused: these methods start from their own initial state and evaluate on no party.
         num_rounds : int, optional
             Replaces ``max_rounds``.
         timeout : float, optional
             Replaces ``round_timeout``.
         train_config : ConfigRecord, optional
             Further plain values for the clients.
-        evaluate_config : ConfigRecord, optional
-            Refused: there is no federated evaluation.
         evaluate_fn : callable, optional
             Called with the round and the server's arrays after each round, as in Flower.
 

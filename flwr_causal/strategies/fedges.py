@@ -169,9 +169,6 @@ class FedGES(ExchangeStrategy[FedGESRun]):
         limits = {"max_edges": self.max_edges, "max_parents": self.max_parents}
         for name, value in limits.items():
             require(value is None or value >= 1, name, value, "1 or more")
-        require(
-            self.look_ahead is None or self.look_ahead >= 0, "look_ahead", self.look_ahead, ">= 0"
-        )
         require(self.patience >= 1, "patience", self.patience, "1 or more")
         require(self.minimum_count >= 0, "minimum_count", self.minimum_count, "0 or more")
         size = self.equivalent_sample_size

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from flwr_causal.core import admm
+from flwr_causal.core.acyclicity import break_cycles
 from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.moments import Moments
 from flwr_causal.core.schedules import Schedule, fast_schedule, paper_schedule
 from flwr_causal.core.selection import held_out_error, score_graph_bic
-from flwr_causal.core.solution import refit_support
+from flwr_causal.core.solution import refit_support, squared
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import require
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.checks import Agreement
     from flwr_causal.wire import Arrays, Scalar, Value
 
+    BoolArray = NDArray[np.bool_]
     FloatArray = NDArray[np.float64]
 
 # Factors on the automatic sparsity that "bic" and "held-out" choose from.
@@ -42,7 +44,7 @@ class AdmmRun:
     agreement : Agreement
         Columns, rows, means and variances.
     masks : EdgeMasks
-        Background knowledge.
+        Background knowledge over the m columns of the design.
     problem : ServerProblem
         Schedule, threshold and masks of the iteration.
     inner : State
@@ -127,12 +129,13 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
 
     def init(self, agreement: Agreement) -> AdmmRun:
         """Start from W = 0."""
-        masks = self.masks(agreement)
+        masks, d = self.stacked_masks(agreement), len(agreement.names)
         problem = admm.ServerProblem(
             schedule=self._schedule(agreement, masks),
-            num_variables=len(agreement.names),
-            relative_sparsity=self._relative_sparsity(masks),
-            allowed=masks.allowed,
+            num_variables=d,
+            lags=self.lags,
+            relative_sparsity=self._relative_sparsity(masks, d),
+            allowed=masks.allowed[:, :d],
             threshold=self.threshold,
         )
         return AdmmRun(agreement, masks, problem, admm.init(problem))
@@ -158,25 +161,58 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         if self.schedule == "paper":
             schedule = paper_schedule(rounds)
         else:
-            schedule = fast_schedule(
-                rounds,
-                num_clients=len(agreement.rows),
-                num_rows=agreement.n,
-                num_variables=len(agreement.names),
-                scale=self.noise_scale(agreement),
-            )
+            schedule = self.fast_schedule(agreement, rounds)
         if isinstance(self.sparsity, float):
             schedule = replace(schedule, sparsity=(self.sparsity,) * schedule.rounds)
         return schedule if self.early_stop else replace(schedule, patience=0)
 
-    def _relative_sparsity(self, masks: EdgeMasks) -> FloatArray:
-        """Return the factors on the schedule's sparsity, shape (candidates, d, d)."""
+    # What a lagged design changes; see TwoDBN.
+
+    @property
+    def lags(self) -> int:
+        """Number of lags p in the design; it has m = d (1 + p) columns."""
+        return 0
+
+    def columns(self, agreement: Agreement) -> tuple[str, ...]:
+        """Return the names of the m columns of the design."""
+        return agreement.names
+
+    def stacked_masks(self, agreement: Agreement) -> EdgeMasks:
+        """Return the background knowledge over the design's columns, (m, m) each."""
+        return self.masks(agreement)
+
+    def thresholds(self, agreement: Agreement) -> float | FloatArray:
+        """Return what the weights of the design's columns must exceed, shape (m, 1)."""
+        return self.threshold
+
+    def block_sparsity(self) -> float | FloatArray:
+        """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
+        return 1.0
+
+    def fast_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
+        """Return the fast schedule for the parties' data."""
+        return fast_schedule(
+            rounds,
+            num_clients=len(agreement.rows),
+            num_rows=agreement.n,
+            num_variables=len(agreement.names),
+            scale=self.noise_scale(agreement),
+        )
+
+    def final_graph(
+        self, agreement: Agreement, weights: FloatArray, raw: FloatArray, masks: EdgeMasks
+    ) -> CausalGraph:
+        """Return the graph of stacked weights, shape (m, d), whose edges are decided already."""
+        return CausalGraph(agreement.names, weights, raw_weights=raw, required=masks.required)
+
+    def _relative_sparsity(self, masks: EdgeMasks, num_variables: int) -> FloatArray:
+        """Return the factors on the schedule's sparsity, shape (candidates, m, d)."""
         factors = np.array(CANDIDATES if self._selects else (1.0,))
         if self.sparsity == "held-out":
             # The first half is trained without the held-out rows, the second on all rows.
             factors = np.concatenate([factors, factors])
-        exempt = np.where(masks.required, 0.0, 1.0)
-        return factors[:, None, None] * exempt
+        exempt = np.where(masks.required[:, :num_variables], 0.0, 1.0)
+        return factors[:, None, None] * exempt * self.block_sparsity()
 
     def instructions(self, state: AdmmRun) -> dict[str, Value]:
         """Say which penalty and relaxation this round uses, or that the final sums are due."""
@@ -209,19 +245,22 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
 
     # What the run has come to.
 
-    def _graphs(self, state: AdmmRun) -> list[CausalGraph]:
-        """Return the graph of every candidate, with the weights of the iteration."""
-        names, required = state.agreement.names, state.masks.required
-        return [
-            CausalGraph(names, raw, raw_weights=raw, required=required).threshold(self.threshold)
-            for raw in state.inner.weights
-        ]
+    def _adjacencies(self, state: AdmmRun) -> list[BoolArray]:
+        """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
+        thresholds, required = self.thresholds(state.agreement), state.masks.required
+        found = []
+        for raw in state.inner.weights:
+            # A required edge takes part in cycles even when its own weight is zero.
+            square = squared(np.where(np.abs(raw) > thresholds, raw, 0.0))
+            square = np.where(required & (square == 0), 1.0, square)
+            found.append((break_cycles(square, required) != 0) | required)
+        return found
 
     def _needed(self, state: AdmmRun) -> FloatArray:
-        """Mark the pairs of variables that share a family in some candidate's graph, (d, d)."""
-        needed = np.zeros((len(state.agreement.names),) * 2)
-        for graph in self._graphs(state):
-            family = graph.adjacency.astype(float) + np.eye(len(needed))
+        """Mark the pairs of columns that share a family in some candidate's graph, (m, m)."""
+        needed = np.zeros(state.masks.required.shape)
+        for adjacency in self._adjacencies(state):
+            family = adjacency.astype(float) + np.eye(len(needed))
             needed[family @ family.T > 0] = 1.0
         return needed
 
@@ -233,39 +272,42 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         counts = [state.agreement.n]
         if self.sparsity == "held-out":
             counts = [state.agreement.n - held_out, held_out]
-        zeros, names = np.zeros(len(state.agreement.names)), state.agreement.names
+        names = self.columns(state.agreement)
         return [
-            Moments(n, zeros, second * state.agreement.n / n, names)
+            Moments(n, np.zeros(len(names)), second * state.agreement.n / n, names)
             for n, second in zip(counts, state.moments, strict=True)
         ]
 
     def _chosen(self, state: AdmmRun) -> int:
         """Return the index of the candidate that the criterion prefers."""
-        graphs = self._graphs(state)
+        graphs = self._adjacencies(state)
         if state.moments is None or not self._selects:
             # Before the sums are in, the automatic sparsity stands.
             return len(graphs) - len(CANDIDATES) + CANDIDATES.index(1.0) if self._selects else 0
         folds = self._folds(state)
         if self.sparsity == "bic":
-            return int(np.argmin([score_graph_bic(folds[0], g.adjacency) for g in graphs]))
+            return int(np.argmin([score_graph_bic(folds[0], graph) for graph in graphs]))
         train, validation = folds
-        errors = [held_out_error(train, validation, g.adjacency) for g in graphs[: len(CANDIDATES)]]
+        errors = [held_out_error(train, validation, g) for g in graphs[: len(CANDIDATES)]]
         return len(CANDIDATES) + int(np.argmin(errors))
 
     def _all_moments(self, state: AdmmRun) -> Moments:
         assert state.moments is not None
-        zeros = np.zeros(len(state.agreement.names))
-        return Moments(state.agreement.n, zeros, state.moments.sum(axis=0), state.agreement.names)
+        names = self.columns(state.agreement)
+        total = state.moments.sum(axis=0)
+        return Moments(state.agreement.n, np.zeros(len(names)), total, names)
 
     def graph(self, state: AdmmRun) -> CausalGraph:
         """Return the thresholded graph, a DAG, refitted once the final sums are in."""
-        graph = self._graphs(state)[self._chosen(state)]
-        if state.moments is None:
-            return graph
-        weights = refit_support(
-            self._all_moments(state), graph.adjacency, self.threshold, state.masks.required
-        )
-        return replace(graph, weights=weights)
+        chosen = self._chosen(state)
+        adjacency, raw = self._adjacencies(state)[chosen], state.inner.weights[chosen]
+        d = raw.shape[1]
+        weights = np.where(adjacency[:, :d], raw, 0.0)
+        if state.moments is not None:
+            limits = self.thresholds(state.agreement)
+            moments, required = self._all_moments(state), state.masks.required
+            weights = refit_support(moments, adjacency, limits, required)[:, :d]
+        return self.final_graph(state.agreement, weights, raw, state.masks)
 
     def model(self, state: AdmmRun) -> LinearModel | None:
         """Return the fitted linear system in the units of the data, None before the final sums."""

@@ -59,7 +59,8 @@ def exchange_schema(
     """
     node_ids = _connected(grid, method.min_available_nodes, settle, method.round_timeout)
     policy = {f"policy-{name}": value for name, value in method.policy.to_dict().items()}
-    question = wire.instruction(None, {"method": method.method, **policy})
+    options = {f"option-{name}": value for name, value in method.schema_options.items()}
+    question = wire.instruction(None, {"method": method.method, **policy, **options})
     messages = [
         Message(
             content=question,
@@ -99,7 +100,7 @@ def exchange_schema(
         variance=agreement.variance if sums else np.zeros(0),
         policy=method.policy,
         precision=method.precision,
-        options=method.client_options,
+        options={**method.schema_options, **method.client_options},
         exchange=secrets.token_hex(8),
         states=agreement.states,
     )

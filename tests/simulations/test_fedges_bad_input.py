@@ -232,6 +232,16 @@ OPTIONS = {
     "no such knowledge": ({"knowledge": "/no.toml"}, ConfigError, ["/no.toml"]),
     "no rounds": ({"max_rounds": 0}, ConfigError, ["max_rounds", "0"]),
     "looking back": ({"look_ahead": -1}, ConfigError, ["look_ahead", "-1"]),
+    "looking ahead of graphs": (
+        {"mode": "fusion", "look_ahead": 3},
+        ConfigError,
+        ["look_ahead", "'scores' and 'exact'"],
+    ),
+    "driven by no scores": (
+        {"start": "driven", "keep": "last"},
+        ConfigError,
+        ["keep", "'last'", "'best' for start='driven'"],
+    ),
     "no sample size": (
         {"equivalent_sample_size": 0},
         ConfigError,

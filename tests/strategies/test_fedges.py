@@ -278,7 +278,16 @@ def test_the_score_that_is_chosen():
         assert FedGES(mode=mode, score="qnml").chosen_score(5) == "qnml"
 
 
-def test_the_paths_words_have_two_names():
+def test_without_scores_it_is_the_papers_loop():
+    assert FedGES(mode="fusion").chosen_start == "driven"
+    assert FedGES(keep="last").chosen_start == "fuse"
+    assert FedGES(keep="last", start="overwrite").chosen_start == "overwrite"
+    assert FedGES(keep="best").chosen_start == "driven"
+    paper, last = (run(FedGES(keep="last", **o), spy(TABLES)) for o in ({"start": "fuse"}, {}))
+    assert last.graph.equals(paper.graph)
+
+
+def test_an_option_has_two_names():
     assert FedGES(start="fuse").start_from == FedGES(start_from="fuse").start_from == "fuse"
     assert FedGES(constant="drop").constant_columns == "drop"
     # Flower's method is not hidden by the option.

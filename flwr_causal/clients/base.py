@@ -10,7 +10,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.client import NumPyClient
 
 from flwr_causal.data.checks import Policy, TableReport, describe, prepare
-from flwr_causal.errors import FederationError
+from flwr_causal.data.tables import SERIES
+from flwr_causal.errors import DataError, FederationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -125,13 +126,29 @@ class CausalClient(NumPyClient):
         """What the symbols in the shapes of :attr:`discloses` stand for."""
         return {"d": len(self.setup.names)}
 
+    def table(self) -> pd.DataFrame:
+        """Return the party's table.
+
+        Raises
+        ------
+        DataError
+            If the party has several time series and the method no time.
+        """
+        table = self.source.read()
+        if SERIES in table.columns:
+            raise DataError(
+                f"{self.source.name} is a list of tables, that is, of time series, and this method "
+                "has no time: join them to one table, or use a method for time series"
+            )
+        return table
+
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns, row count and problems of this party's table."""
-        return describe(self.source.read(), policy=policy, sums=self.sums)
+        return describe(self.table(), policy=policy, sums=self.sums)
 
     def rows(self) -> NDArray[np.float64]:
         """Return the party's rows, shape (n_k, d), in the agreed columns and their order."""
-        return prepare(self.source.read(), self.setup.names, self.setup.policy)
+        return prepare(self.table(), self.setup.names, self.setup.policy)
 
     def fit(
         self, parameters: list[NDArray[Any]], config: dict[str, Scalar]

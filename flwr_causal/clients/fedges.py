@@ -109,7 +109,7 @@ class FedGESClient(CausalClient):
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns with their states."""
-        return describe(self.source.read(), policy=policy, sums=policy.discretize > 0, states=True)
+        return describe(self.table(), policy=policy, sums=policy.discretize > 0, states=True)
 
     def fit(self, parameters: list[NDArray[Any]], config: dict[str, Scalar]) -> Answer:
         """Answer the message of a phase."""
@@ -137,7 +137,7 @@ class FedGESClient(CausalClient):
             if len(ends)
             else {}
         )
-        table = prepare_states(self.source.read(), setup.names, setup.states, setup.policy, cuts)
+        table = prepare_states(self.table(), setup.names, setup.states, setup.policy, cuts)
         table = table.reordered(sorted(range(len(setup.names)), key=setup.names.__getitem__))
         source = TableGains(
             table, str(setup.options["score"]), float(setup.options["equivalent-sample-size"])
@@ -150,7 +150,7 @@ class FedGESClient(CausalClient):
         return Knowledge.from_dict(json.loads(text)) if text else None
 
     def _cuts(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
-        rows = prepare(self.source.read(), self.setup.continuous, self.setup.policy)
+        rows = prepare(self.table(), self.setup.continuous, self.setup.policy)
         return [count_up_to(rows, parameters[0])], len(rows), {}
 
     def _graph(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:

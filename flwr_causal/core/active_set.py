@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.edge_problem import Barrier, BlockMeasure, EdgeProblem
+from flwr_causal.errors import ConfigError
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -32,6 +33,19 @@ VIOLATION_TOLERANCE = 1e-2
 RESOLUTION = 2.0**-34
 
 
+def check_sparsity(sparsity: float | FloatArray, num_variables: int) -> None:
+    """Raise a ConfigError unless all penalties are finite, at least 0, and one or one per edge."""
+    penalties = np.asarray(sparsity, dtype=np.float64)
+    square = (num_variables, num_variables)
+    if penalties.shape not in ((), square):
+        raise ConfigError(
+            f"sparsity must be a number or have shape {square}, got {penalties.shape}"
+        )
+    bad = ~(np.isfinite(penalties) & (penalties >= 0))
+    if bad.any():
+        raise ConfigError(f"sparsity must be at least 0 and finite, got {penalties[bad].flat[0]}")
+
+
 @dataclass(frozen=True, eq=False)
 class SparseProblem:
     """Which edges may be used, and what they cost.
@@ -43,7 +57,8 @@ class SparseProblem:
     allowed, required
         ``(d, d)`` masks; the diagonal is not allowed, and required edges bear no penalty.
     sparsity
-        Penalty of the absolute weights, in the units of ``second``.
+        Penalty of the absolute weights, in the units of ``second``: one number, or a ``(d, d)``
+        array of one for each edge.
     all_edges
         Take all allowed edges for candidates, instead of an active set.
 
@@ -53,7 +68,7 @@ class SparseProblem:
     second: FloatArray
     allowed: BoolArray
     required: BoolArray
-    sparsity: float
+    sparsity: float | FloatArray
     all_edges: bool
 
     def __post_init__(self) -> None:

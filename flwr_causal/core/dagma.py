@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flwr_causal.core.active_set import ALL_EDGES_LIMIT, SparseProblem
+from flwr_causal.core.active_set import ALL_EDGES_LIMIT, SparseProblem, check_sparsity
 from flwr_causal.core.edge_problem import logdet_measure
 from flwr_causal.core.moments import as_moments
 from flwr_causal.core.solution import check_at_least_zero, edge_masks, finish
@@ -21,6 +22,9 @@ from flwr_causal.threads import single_threaded
 if TYPE_CHECKING:
     from flwr_causal.core.graph import CausalGraph
     from flwr_causal.core.knowledge import EdgeMasks, Knowledge
+    from flwr_causal.core.moments import Moments
+
+FloatArray = NDArray[np.float64]
 
 # (mu, s) of each stage: the path of Bello 2022 from (1, 1) to (1e-3, 0.7) with a stage between
 # each two of its own. On the simulations of the NOTEARS-ADMM paper (see selection.SPARSITY_FACTOR)
@@ -50,7 +54,7 @@ LAST_PASSES_LARGE = 2
 def dagma(
     moments_or_data: Any,
     *,
-    sparsity: float = 0.03,
+    sparsity: float | FloatArray = 0.03,
     threshold: float = 0.3,
     knowledge: Knowledge | EdgeMasks | None = None,
     refit: bool = True,
@@ -67,7 +71,8 @@ def dagma(
     moments_or_data
         ``Moments``, an ``(n, d)`` array or a data frame.
     sparsity
-        L1 penalty in the units of the variables' variance. Default: the public code's.
+        L1 penalty in the units of the variables' variance, one number or a ``(d, d)`` array of one
+        for each edge. Default: the public code's.
     threshold
         Edges of absolute weight at most this are dropped. Default: the paper's.
     knowledge
@@ -92,10 +97,23 @@ def dagma(
     ConfigError
         If an option is out of range or the knowledge contradicts itself or the names.
     """
-    check_at_least_zero(sparsity=sparsity, threshold=threshold, tolerance=tolerance)
+    check_at_least_zero(threshold=threshold, tolerance=tolerance)
     moments = as_moments(moments_or_data)
+    check_sparsity(sparsity, moments.d)
     moments.require_complete()
     masks = edge_masks(knowledge, moments.names)
+    weights = follow_central_path(moments, masks, sparsity, tolerance, all_edges)
+    return finish(moments, weights, threshold=threshold, masks=masks, refit=refit)
+
+
+def follow_central_path(
+    moments: Moments,
+    masks: EdgeMasks,
+    sparsity: float | FloatArray,
+    tolerance: float = 1e-8,
+    all_edges: bool | None = None,
+) -> FloatArray:
+    """``(d, d)`` solution at the end of the path; the parameters are those of :func:`dagma`."""
     # the path in mu is one for variables of unit variance, whatever their units
     scale = moments.mean_variance or 1.0
     problem = SparseProblem(
@@ -120,4 +138,4 @@ def dagma(
             relative_decrease=tolerance,
             gradient_tolerance=1e-6 * max(mu, 1e-2),
         )
-    return finish(moments, weights, threshold=threshold, masks=masks, refit=refit)
+    return weights

@@ -83,11 +83,18 @@ class EdgeProblem:
 
     @classmethod
     def from_mask(
-        cls, second: FloatArray, candidates: BoolArray, sparsity: float, required: BoolArray
+        cls,
+        second: FloatArray,
+        candidates: BoolArray,
+        sparsity: float | FloatArray,
+        required: BoolArray,
     ) -> EdgeProblem:
-        """All edges of a ``(d, d)`` mask; required edges bear no sparsity penalty."""
+        """All edges of a ``(d, d)`` mask; required edges bear no sparsity penalty.
+
+        ``sparsity`` is one number, or a ``(d, d)`` array of one for each edge.
+        """
         rows, columns = np.nonzero(candidates)
-        penalties = np.where(required[rows, columns], 0.0, sparsity)
+        penalties = np.where(required, 0.0, sparsity)[rows, columns]
         return cls(second, rows, columns, penalties)
 
     def matrix(self, values: FloatArray) -> FloatArray:

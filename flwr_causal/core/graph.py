@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
-from flwr_causal.core import acyclicity, equivalence, graph_formats
+from flwr_causal.core import acyclicity, derived_graphs, equivalence, graph_formats
 from flwr_causal.core.checked_arrays import distinct_names, frozen_booleans, frozen_numbers
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,35 +168,35 @@ class CausalGraph:
             for lag, i, j in np.argwhere(self.lagged != 0)
         ]
 
-    def threshold(self, value: float) -> Self:
+    def threshold(self, value: float, lagged: float | None = None) -> Self:
         """Cut again: keep the edges whose raw weight exceeds ``value`` in absolute value.
 
         The raw weights decide (the present ones, where there are none), so that a lower threshold
         brings edges back. An edge that stands keeps its present weight, which may have been
         refitted; one that comes back has its raw weight. In a DAG the weakest edges on cycles are
-        dropped. Required edges stay.
+        dropped. Required edges stay. Lagged edges are cut at ``lagged``, by default at ``value``.
 
         Raises
         ------
         ConfigError
-            If ``value`` is negative or not finite.
+            If a threshold is negative or not finite.
         """
-        if not (np.isfinite(value) and value >= 0):
-            raise ConfigError(f"threshold is {value}: expected a number from 0 up")
-        raw = self.weights if self.raw_weights is None else self.raw_weights
-        required = np.zeros_like(self.adjacency) if self.required is None else self.required
-        # A required edge takes part in cycles even when its own weight is zero.
-        strength = np.where(required & (raw == 0), 1.0, raw)
-        strength = np.where(required | (np.abs(raw) > value), strength, 0.0)
-        if self.kind == "dag":
-            strength = acyclicity.break_cycles(strength, required)
-        weights = np.where(self.adjacency, self.weights, raw)
-        changed: dict[str, Any] = {"weights": np.where(strength != 0, weights, 0.0)}
-        if self.lagged is not None:
-            raw_lagged = self.lagged if self.raw_lagged is None else self.raw_lagged
-            lagged = np.where(self.lagged != 0, self.lagged, raw_lagged)
-            changed["lagged"] = np.where(np.abs(raw_lagged) > value, lagged, 0.0)
-        return replace(self, **changed)
+        return replace(self, **derived_graphs.cut(self, value, lagged))
+
+    def summary(self, *, self_loops: bool = True) -> CausalGraph:
+        """Return the summary graph: i -> j where any slice, the present one or a lag, has it.
+
+        An edge weighs what it weighs in the slice where that is largest in absolute value; raw
+        weights likewise. A variable that depends on its own past keeps the edge to itself, which
+        gold standards of other fields leave out: ``self_loops=False`` drops those. Confidence is
+        known of instantaneous edges alone and does not carry over.
+
+        Raises
+        ------
+        DataError
+            If the graph is a CPDAG, whose undirected edges would read as cycles.
+        """
+        return CausalGraph(self.names, **derived_graphs.summarize(self, self_loops=self_loops))
 
     def is_acyclic(self) -> bool:
         """Whether there is no directed cycle among the instantaneous edges.

@@ -127,14 +127,18 @@ def from_networkx(graph: nx.Graph[Any], weight: str = "weight") -> dict[str, Any
 
     Nodes keep their order and become strings. An edge without the attribute ``weight`` weighs 1.
     An undirected ``Graph`` becomes a CPDAG with undirected edges. Restores what `to_networkx`
-    wrote but for raw weights, which a graph of edges cannot hold in full.
+    wrote but for raw weights, which a graph of edges cannot hold in full; also what `unrolled`
+    made of it.
 
     Raises
     ------
     DataError
         If an edge weighs zero (unless it is required), stands twice with the same lag, or has a
-        lag that is not a whole number from 0 up.
+        lag that is not a whole number from 0 up; if an unrolled graph has an edge that does not
+        lead into the present slice.
     """
+    if len(graph) and all(data.keys() >= {"variable", "lag"} for _, data in graph.nodes(data=True)):
+        graph = _folded(graph)
     labels = {node: str(node) for node in graph.nodes}
     index = {node: k for k, node in enumerate(graph.nodes)}
     size = len(index)
@@ -171,6 +175,48 @@ def from_networkx(graph: nx.Graph[Any], weight: str = "weight") -> dict[str, Any
     if any("confidence" in data for _, _, data in edges):
         fields["confidence"] = confidence
     return fields
+
+
+def unrolled(graph: CausalGraph) -> nx.DiGraph[str]:
+    """Return the graph as networkx holds it, with a node per slice where there are lags.
+
+    The nodes ``x0[t-1]`` and ``x0[t]`` of the variable ``x0`` have the attributes ``variable`` and
+    ``lag``; slices come from the oldest to the present one. Edges lead into the present slice: they
+    repeat in every other one.
+    """
+    plain = to_networkx(graph)
+    if graph.lagged is None:
+        return plain
+    result: nx.DiGraph[str] = nx.DiGraph(kind=graph.kind, lags=len(graph.lagged))
+    for lag in range(len(graph.lagged), -1, -1):
+        for name in graph.names:
+            result.add_node(at_lag(name, lag), variable=name, lag=lag)
+    edge: dict[str, Any]
+    for cause, effect, edge in plain.edges(data=True):
+        result.add_edge(at_lag(cause, edge["lag"]), at_lag(effect, 0), **edge)
+    return result
+
+
+def at_lag(name: str, lag: int) -> str:
+    """Return the name of a variable in the slice of a lag."""
+    return f"{name}[t-{lag}]" if lag else f"{name}[t]"
+
+
+def _folded(graph: nx.Graph[Any]) -> nx.MultiDiGraph[str]:
+    """Return a graph over variables of one over variables in slices."""
+    result: nx.MultiDiGraph[str] = nx.MultiDiGraph(**graph.graph)
+    data: dict[str, Any]
+    for _, data in graph.nodes(data=True):
+        result.add_node(str(data["variable"]))
+    for start, end, edge in graph.edges(data=True):
+        if _lag(graph.nodes[end], start, end) != 0:
+            raise DataError(
+                f"the edge {start} -> {end} leads into the past: an unrolled graph has the edges "
+                "into the present slice alone, those of lag 0"
+            )
+        cause, effect = graph.nodes[start]["variable"], graph.nodes[end]["variable"]
+        result.add_edge(str(cause), str(effect), **{**edge, "lag": graph.nodes[start]["lag"]})
+    return result
 
 
 def _lag(data: Mapping[str, Any], cause: str, effect: str) -> int:

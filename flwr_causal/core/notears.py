@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flwr_causal.core.active_set import ALL_EDGES_LIMIT, SparseProblem
+from flwr_causal.core.active_set import ALL_EDGES_LIMIT, SparseProblem, check_sparsity
 from flwr_causal.core.acyclicity import h_exponential
 from flwr_causal.core.dagma import dagma
 from flwr_causal.core.edge_problem import exponential_block
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from flwr_causal.core.edge_problem import Barrier
     from flwr_causal.core.graph import CausalGraph
     from flwr_causal.core.knowledge import EdgeMasks, Knowledge
+    from flwr_causal.core.moments import Moments
+
+FloatArray = NDArray[np.float64]
 
 __all__ = ["dagma", "notears"]
 
@@ -38,7 +42,7 @@ MAX_DUAL_STEPS = 100
 def notears(
     moments_or_data: Any,
     *,
-    sparsity: float = 0.1,
+    sparsity: float | FloatArray = 0.1,
     threshold: float = 0.3,
     knowledge: Knowledge | EdgeMasks | None = None,
     refit: bool = True,
@@ -55,7 +59,8 @@ def notears(
     moments_or_data
         ``Moments``, an ``(n, d)`` array or a data frame.
     sparsity
-        L1 penalty in the units of the variables' variance. Default: the paper's.
+        L1 penalty in the units of the variables' variance, one number or a ``(d, d)`` array of one
+        for each edge. Default: the paper's.
     threshold
         Edges of absolute weight at most this are dropped. Default: the paper's.
     knowledge
@@ -80,10 +85,23 @@ def notears(
     ConfigError
         If an option is out of range or the knowledge contradicts itself or the names.
     """
-    check_at_least_zero(sparsity=sparsity, threshold=threshold, tolerance=tolerance)
+    check_at_least_zero(threshold=threshold, tolerance=tolerance)
     moments = as_moments(moments_or_data)
+    check_sparsity(sparsity, moments.d)
     moments.require_complete()
     masks = edge_masks(knowledge, moments.names)
+    weights = solve_augmented(moments, masks, sparsity, tolerance, all_edges)
+    return finish(moments, weights, threshold=threshold, masks=masks, refit=refit)
+
+
+def solve_augmented(
+    moments: Moments,
+    masks: EdgeMasks,
+    sparsity: float | FloatArray,
+    tolerance: float = 1e-8,
+    all_edges: bool | None = None,
+) -> FloatArray:
+    """``(d, d)`` solution of the Lagrangian; the parameters are those of :func:`notears`."""
     # the penalties' growth starts from variables of unit variance, whatever their units
     scale = moments.mean_variance or 1.0
     problem = SparseProblem(
@@ -108,7 +126,7 @@ def notears(
         multiplier += penalty * h
         if h <= tolerance or penalty >= PENALTY_LIMIT:
             break
-    return finish(moments, weights, threshold=threshold, masks=masks, refit=refit)
+    return weights
 
 
 def augmented_lagrangian(multiplier: float, penalty: float) -> Barrier:

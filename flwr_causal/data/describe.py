@@ -19,7 +19,7 @@ from flwr_causal.data.columns import (
     kind_of,
     named_states,
 )
-from flwr_causal.data.policy import Policy
+from flwr_causal.data.policy import MOST_FRACTIONS, Policy
 from flwr_causal.data.report import NUMBERS, ColumnReport, Kind, TableReport
 from flwr_causal.errors import DataError
 
@@ -219,9 +219,9 @@ def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str,
     values, _ = distinct_values(rows, kind)
     whole = kind == "numeric" and bool((values == np.floor(values)).all())
     few = policy.max_states
-    if policy.discretize and kind == "numeric" and not whole:
-        # The column will be discretised: what it measures need not be told.
-        few = min(few, policy.discretize)
+    if kind == "numeric" and not whole:
+        # Measurements are no categories: what they are need not be told.
+        few = min(few, policy.discretize or MOST_FRACTIONS)
     if len(values) > few:
         return {"distinct": len(values), "whole": whole}
     _, states = named_states(values, name)

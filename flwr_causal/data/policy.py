@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Policy"]
 
+#: Numbers that are not whole are taken for categories up to so many different ones.
+MOST_FRACTIONS = 10
+
 FailDrop = Literal["fail", "drop"]
 FailDropKeep = Literal["fail", "drop", "keep"]
 
@@ -39,7 +42,8 @@ class Policy:
         Fewest rows a party may have. Default 2: one centred row is zero.
     max_states : int
         For methods on categories: most states of a column, 2 to 256; a party names its states only
-        if they are no more. Default 64: the common benchmark networks have up to 63.
+        if they are no more. Default 64: the common benchmark networks have up to 63. Of numbers
+        that are not whole at most 10 different ones pass for states.
     discretize : int
         For methods on categories: 0, or into how many intervals of about equally many rows to cut
         the columns of numbers that are no categories: those with more different values than

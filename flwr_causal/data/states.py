@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flwr_causal.core.discrete import MAX_STATES, sorted_states
 from flwr_causal.data.findings import WORDS, problem_line, some_parties
+from flwr_causal.data.policy import MOST_FRACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,15 +56,19 @@ def check_states(
     if hidden:
         party = max(hidden, key=lambda party: hidden[party])
         others = [other for other in hidden if other != party]
-        problem = f"{hidden[party]} different values, more than max-states={policy.max_states}"
+        fractions = filled[party].kind == "numeric" and hidden[party] <= policy.max_states
+        limit = f"more than max-states={policy.max_states}"
+        if fractions:
+            limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
+        problem = f"{hidden[party]} different values, {limit}"
         problem += f" (too many at {some_parties(others)} too)" if others else ""
-        remedy = _remedy(filled[party].kind == "numeric", hidden[party], policy)
+        remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions)
         found.problems.append(problem_line(party, name, problem, remedy))
     elif len(states) > policy.max_states:
         numeric = any(column.kind == "numeric" for column in filled.values())
         found.problems.append(
             f"all parties, column {name!r}: {len(states)} different values in all, more than "
-            f"max-states={policy.max_states}; {_remedy(numeric, len(states), policy)}"
+            f"max-states={policy.max_states}; {_remedy(numeric, len(states), False)}"
         )
     else:
         found.states[name] = states
@@ -100,7 +105,7 @@ def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
     return not odd and not (booleans and numbers) and not (texts and (booleans or numbers))
 
 
-def _remedy(numeric: bool, count: int, policy: Policy) -> str:
+def _remedy(numeric: bool, count: int, fractions: bool) -> str:
     ways = []
     if numeric:
         ways.append(
@@ -109,7 +114,7 @@ def _remedy(numeric: bool, count: int, policy: Policy) -> str:
         )
     else:
         ways.append("join values that belong together")
-    if count <= MAX_STATES:
+    if count <= MAX_STATES and not fractions:
         ways.append("raise max-states")
     return f"{', '.join(ways)}, or drop it"
 

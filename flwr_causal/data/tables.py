@@ -1,4 +1,4 @@
-"""Read one party's table: from a file, a numpy array or a pandas DataFrame.
+"""Read one party's table: from a file, a numpy array or a pandas DataFrame, or a list of these.
 
 Whatever the source, the result is a DataFrame with string column names and rows numbered from 0.
 Nothing is repaired on the way: a doubled column name stays doubled and a missing value stays
@@ -11,7 +11,7 @@ import threading
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["SUFFIXES", "read_table", "read_table_cached", "table_key"]
+__all__ = ["SERIES", "SUFFIXES", "read_table", "read_table_cached", "table_key"]
 
 #: The file names that :func:`read_table` understands.
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".npz")
 
+#: The column that tells apart the series of a party that gave several, 0, 1, ... in their order.
+SERIES = "(series)"
+
 TableKey = tuple[str, int, int]
+
+Source: TypeAlias = "str | Path | npt.NDArray[Any] | pd.DataFrame"
 
 CACHED_TABLES = 8
 _cache: OrderedDict[tuple[TableKey, tuple[str, ...] | None], pd.DataFrame] = OrderedDict()
@@ -37,7 +42,7 @@ _cache_lock = threading.Lock()
 
 
 def read_table(
-    source: str | Path | npt.NDArray[Any] | pd.DataFrame,
+    source: Source | Sequence[Source],
     *,
     columns: Sequence[str] | None = None,
 ) -> pd.DataFrame:
@@ -45,26 +50,31 @@ def read_table(
 
     Parameters
     ----------
-    source : str, Path, numpy array or DataFrame
+    source : str, Path, numpy array or DataFrame, or a list or tuple of such
         A path: ``.csv``, ``.tsv`` (both also with ``.gz``), ``.parquet`` / ``.pq``, or ``.npz``
         with an array ``X`` (or else one array of two dimensions and none of more) and optionally
         ``names``.
         Delimited files need a header line; blanks around the names in it are dropped.
         An array has shape (n, d) and its variables are called ``x0``, ``x1``, ...
         A DataFrame is copied shallowly; its index is dropped.
+        A list holds several time series of one party, with the same columns: they come under each
+        other, and the first column, called :data:`SERIES`, numbers them from 0.
     columns : sequence of str, optional
         Keep these columns only, in this order. Default: all.
 
     Returns
     -------
     DataFrame
-        n rows numbered from 0, d columns with string names.
+        n rows numbered from 0, d columns with string names (and :data:`SERIES` for a list).
 
     Raises
     ------
     DataError
-        The source cannot be read, or a column asked for is absent or there twice.
+        The source cannot be read, a column asked for is absent or there twice, or the series of a
+        list differ in their columns.
     """
+    if isinstance(source, list | tuple):
+        return _from_series(source, columns)
     if isinstance(source, pd.DataFrame):
         frame = _from_frame(source)
     elif isinstance(source, np.ndarray):
@@ -74,7 +84,7 @@ def read_table(
     else:
         raise DataError(
             f"a table of type {type(source).__name__} cannot be read: "
-            "give a path, a numpy array of shape (n, d) or a pandas DataFrame"
+            "give a path, a numpy array of shape (n, d) or a pandas DataFrame, or a list of series"
         )
     return frame if columns is None else _select(frame, tuple(columns))
 
@@ -229,6 +239,44 @@ def _from_frame(source: pd.DataFrame) -> pd.DataFrame:
         raise DataError(f"column number {position} of the table has an empty name: name it")
     frame.index = pd.RangeIndex(len(frame))
     return frame
+
+
+def _from_series(sources: Sequence[Any], columns: Sequence[str] | None) -> pd.DataFrame:
+    if not sources:
+        raise DataError("the party's list of series is empty: give at least one table")
+    frames: list[pd.DataFrame] = []
+    for position, source in enumerate(sources, start=1):
+        where = f"series {position} of {len(sources)}"
+        if not isinstance(source, str | Path | np.ndarray | pd.DataFrame):
+            raise DataError(
+                f"{where} in the party's list: a table of type {type(source).__name__} cannot be "
+                "read: give each as a numpy array of shape (steps, variables) or a pandas DataFrame"
+            )
+        try:
+            frame = read_table(source, columns=columns)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
+        _check_same_columns(where, frame, frames[0] if frames else frame)
+        frames.append(frame[list(frames[0].columns)] if frames else frame)
+    together = pd.concat(frames, ignore_index=True)
+    together.insert(0, SERIES, np.repeat(np.arange(len(frames)), [len(frame) for frame in frames]))
+    return together
+
+
+def _check_same_columns(where: str, frame: pd.DataFrame, first: pd.DataFrame) -> None:
+    """Check that a series has the columns of the first one, each once, in whatever order."""
+    if SERIES in frame.columns:
+        raise DataError(f"{where} has a column {SERIES!r}, which numbers the series: rename it")
+    if not frame.columns.is_unique:
+        name = frame.columns[frame.columns.duplicated()][0]
+        raise DataError(f"{where} has several columns {name!r}: rename or remove all but one")
+    other = sorted(set(frame.columns) ^ set(first.columns))
+    if other:
+        lacking = "has no" if other[0] in first.columns else "alone has a"
+        raise DataError(
+            f"{where} {lacking} column {other[0]!r}, unlike the first: all series of a party need "
+            "the same columns"
+        )
 
 
 def _select(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:

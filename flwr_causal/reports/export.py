@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
+from flwr_causal.core import graph_formats
 from flwr_causal.reports.read_graph import read_edges
 
 if TYPE_CHECKING:
@@ -40,29 +41,9 @@ def write_graphml(graph: CausalGraph, path: str | Path) -> None:
     Edges carry ``weight`` and ``lag`` and, where known, ``raw_weight``, ``confidence`` and
     ``required``. An undirected edge of a CPDAG stands in both directions. A graph with lags is
     unrolled: one node per variable and time slice, ``x0[t-1]`` and ``x0[t]``, and the edges into
-    the last slice.
+    the last slice; ``CausalGraph.from_networkx(networkx.read_graphml(path))`` folds it again.
     """
-    nx.write_graphml(_unrolled(graph), path, named_key_ids=True)
-
-
-def _unrolled(graph: CausalGraph) -> nx.DiGraph[str]:
-    """Return the graph as networkx holds it, with a node per slice where there are lags."""
-    plain = graph.to_networkx()
-    if graph.lagged is None:
-        return plain
-    result: nx.DiGraph[str] = nx.DiGraph(kind=graph.kind, lags=len(graph.lagged))
-    for lag in range(len(graph.lagged), -1, -1):
-        for name in graph.names:
-            result.add_node(_at(name, lag), variable=name, lag=lag)
-    edge: dict[str, Any]
-    for cause, effect, edge in plain.edges(data=True):
-        result.add_edge(_at(cause, edge["lag"]), _at(effect, 0), **edge)
-    return result
-
-
-def _at(name: str, lag: int) -> str:
-    """Return the name of a variable in a time slice."""
-    return f"{name}[t-{lag}]" if lag else f"{name}[t]"
+    nx.write_graphml(graph_formats.unrolled(graph), path, named_key_ids=True)
 
 
 def write_dot(graph: CausalGraph, path: str | Path) -> None:
@@ -72,7 +53,7 @@ def write_dot(graph: CausalGraph, path: str | Path) -> None:
     with their confidence, where it is known. Graphs with lags are unrolled as
     in `write_graphml`, a column per time slice.
     """
-    unrolled = _unrolled(graph)
+    unrolled = graph_formats.unrolled(graph)
     lines = ["digraph causal_graph {", "  node [shape=box, style=rounded];"]
     if graph.lagged is not None:
         lines.append("  rankdir=LR;")
@@ -80,7 +61,8 @@ def write_dot(graph: CausalGraph, path: str | Path) -> None:
     position = {node: place for place, node in enumerate(unrolled)}
     if graph.lagged is not None:
         for lag in range(len(graph.lagged) + 1):
-            members = " ".join(f"{_quoted(_at(name, lag))};" for name in graph.names)
+            nodes = [graph_formats.at_lag(name, lag) for name in graph.names]
+            members = " ".join(f"{_quoted(node)};" for node in nodes)
             lines.append(f"  {{ rank=same; {members} }}")
     edge: dict[str, Any]
     for start, end, edge in unrolled.edges(data=True):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # What other tools call the ends of an edge.
 _ENDS = (("source", "target"), ("cause", "effect"), ("from", "to"))
 _MATRICES = ("weights", "adjacency", "W", "B")
+_LAGGED = ("lagged", "A")
 
 
 def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:
@@ -34,9 +35,10 @@ def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:
         ``effect``; ``from``, ``to``) and optionally ``weight`` (default 1), ``lag`` (default 0);
         a CSV with a ``(d, d)`` matrix, row causes column, with or without a header and row labels;
         an NPZ with such a matrix under ``weights`` or ``adjacency``, or as the only square one, and
-        optionally ``names``; a JSON of ``CausalGraph.save``; a Bayesian network in BIF. CSV and BIF
-        may be compressed (``.csv.gz``). A table of edges with a column ``undirected`` is a CPDAG:
-        where that says true, one row or two opposite ones stand for the edge.
+        optionally ``names`` and, under ``lagged``, matrices ``(p, d, d)`` from lag 1; a JSON of
+        ``CausalGraph.save``; a Bayesian network in BIF. CSV and BIF may be compressed
+        (``.csv.gz``). A table of edges with a column ``undirected`` is a CPDAG: where that says
+        true, one row or two opposite ones stand for the edge.
     names : sequence of str
         The variables, in the order that the result shall have. A matrix without names is taken to
         be in this order.
@@ -105,11 +107,18 @@ def _from_npz(path: Path, names: Sequence[str]) -> CausalGraph:
             "'weights', shape (d, d)"
         )
     own = [str(name) for name in arrays["names"]] if "names" in arrays else None
-    return _from_matrix(arrays[chosen[0]], own, names, path)
+    lagged = next((arrays[key] for key in _LAGGED if key in arrays and key != chosen[0]), None)
+    if lagged is not None and lagged.ndim == 2:
+        lagged = lagged[None]
+    return _from_matrix(arrays[chosen[0]], own, names, path, lagged)
 
 
 def _from_matrix(
-    matrix: NDArray[Any], own: Sequence[str] | None, names: Sequence[str], path: Path
+    matrix: NDArray[Any],
+    own: Sequence[str] | None,
+    names: Sequence[str],
+    path: Path,
+    lagged: NDArray[Any] | None = None,
 ) -> CausalGraph:
     """Make the graph of a matrix with or without names of its own."""
     if own is None and len(matrix) != len(names):
@@ -118,7 +127,7 @@ def _from_matrix(
             "names as a header, or leave no variable out"
         )
     try:
-        graph = CausalGraph.from_array(matrix, names if own is None else own)
+        graph = CausalGraph.from_array(matrix, names if own is None else own, lagged=lagged)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
     return _over(graph, names, path)

@@ -139,6 +139,35 @@ def test_lags_are_unrolled_from_left_to_right():
     assert len(arrows(ax)) == 3
 
 
+def test_lagged_edges_have_sign_strength_label_and_miss_the_boxes_between():
+    lagged = np.zeros((2, 3, 3))
+    lagged[1, 0, 0], lagged[0, 2, 1] = -0.75, 0.25
+    graph = CausalGraph(("a", "b", "c"), np.zeros((3, 3)), lagged=lagged)
+    ax = graph.draw(edge_labels=True)
+    short, far = arrows(ax)
+    assert to_hex(far.get_edgecolor()) == strokes.NEGATIVE
+    assert to_hex(short.get_edgecolor()) == strokes.POSITIVE
+    assert far.get_linewidth() > short.get_linewidth()
+    assert {"0.25", "-0.75"} <= {text.get_text() for text in ax.texts}
+    # a[t-2] -> a[t] passes the slice t-1 between its boxes, not through that of a.
+    middle = next(p for p in ax.patches if isinstance(p, FancyBboxPatch) and p.get_x() > 0.5)
+    x, y = middle.get_x() + middle.get_width() / 2, middle.get_y()
+    way = far.get_path().to_polygons(closed_only=False)[0]
+    beside = way[np.abs(way[:, 0] - x) < middle.get_width() / 2]
+    outside = (beside[:, 1] < y) | (beside[:, 1] > y + middle.get_height())
+    assert len(beside)
+    assert outside.all()
+
+
+def test_a_summary_with_loops_has_one_arrow_for_each_edge():
+    lagged = np.zeros((2, 3, 3))
+    lagged[0, 0, 0] = lagged[1, 0, 1] = lagged[0, 1, 0] = 1
+    summary = CausalGraph(("a", "b", "c"), np.zeros((3, 3)), lagged=lagged).summary()
+    ax = summary.draw()
+    assert list(box_centres(ax)) == ["a", "b", "c"]
+    assert len(arrows(ax)) == 3
+
+
 def test_everything_lies_inside_the_axes():
     rng = np.random.default_rng(0)
     weights = np.triu(rng.normal(size=(12, 12)) * (rng.random((12, 12)) < 0.3), 1)

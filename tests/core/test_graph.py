@@ -154,6 +154,69 @@ def test_threshold_cuts_lags_by_their_raw_weights():
 def test_a_bad_threshold_is_refused(value):
     with pytest.raises(ConfigError, match="threshold is"):
         CausalGraph.from_array(CHAIN).threshold(value)
+    with pytest.raises(ConfigError, match="threshold is"):
+        full_graph().threshold(0.1, lagged=value)
+
+
+def test_lags_may_have_a_threshold_of_their_own():
+    raw = np.array([[[0.2, 0], [0, 0.8]]])
+    graph = CausalGraph(("a", "b"), [[0, 0.5], [0, 0]], lagged=raw)
+    assert graph.threshold(0.6, lagged=0.1).num_edges == 0
+    assert graph.threshold(0.6, lagged=0.1).num_lagged_edges == 2
+    assert graph.threshold(0.1, lagged=0.6).num_edges == 1
+    assert graph.threshold(0.1, lagged=0.6).num_lagged_edges == 1
+    assert graph.threshold(0.6, lagged=0.6).equals(graph.threshold(0.6))
+
+
+# Summary over lags
+
+
+def test_a_summary_has_the_strongest_entry_of_any_slice():
+    now = [[0, 0.5, 0], [0, 0, 0], [0, 0, 0]]
+    lagged = np.zeros((2, 3, 3))
+    lagged[0, 0, 1], lagged[1, 0, 1] = 0.2, -0.7
+    lagged[0, 1, 0] = 0.3
+    lagged[1, 2, 2] = -0.1
+    graph = CausalGraph(NAMES, now, lagged=lagged)
+    summary = graph.summary()
+    assert summary.kind == "summary"
+    assert summary.names == NAMES
+    assert summary.lagged is None
+    assert summary.raw_weights is None
+    assert summary.edges() == [("x2", "x10", -0.7), ("x10", "x2", 0.3), ("x1", "x1", -0.1)]
+    assert not summary.is_acyclic()
+    assert graph.summary(self_loops=False).edges() == summary.edges()[:2]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    arrays(np.float64, (3, 3), elements=st.floats(-2, 2)),
+    arrays(np.float64, (2, 3, 3), elements=st.floats(-2, 2)),
+)
+def test_a_summary_joins_what_any_slice_joins_and_raw_weights_come_along(now, lagged):
+    np.fill_diagonal(now, 0)
+    graph = CausalGraph(NAMES, now, lagged=lagged).threshold(0.5)
+    graph = replace(graph, raw_weights=now, raw_lagged=lagged)
+    summary = graph.summary()
+    np.testing.assert_array_equal(
+        summary.adjacency, graph.adjacency | graph.lagged_adjacency.any(axis=0)
+    )
+    largest = np.maximum(np.abs(now), np.abs(lagged).max(axis=0))
+    np.testing.assert_array_equal(np.abs(summary.raw_weights), largest)
+    np.testing.assert_array_equal(summary.threshold(1).adjacency, largest > 1)
+
+
+def test_a_summary_keeps_required_edges_and_of_a_plain_graph_everything_but_confidence():
+    graph = full_graph()
+    assert graph.summary().adjacency[0, 1]
+    np.testing.assert_array_equal(graph.summary().required, graph.required)
+    assert graph.summary().confidence is None
+    plain = CausalGraph(NAMES, CHAIN * 0.5, raw_weights=np.full((3, 3), 0.1))
+    assert plain.summary().equals(replace(plain, kind="summary"))
+    only_now = CausalGraph(NAMES, CHAIN * 0.5, raw_weights=CHAIN * 0.6, lagged=np.ones((1, 3, 3)))
+    np.testing.assert_array_equal(only_now.summary().raw_weights, np.ones((3, 3)))
+    with pytest.raises(DataError, match="CPDAG has no summary"):
+        plain.to_cpdag().summary()
 
 
 # Order, classes

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, NAMES, full_graph
 
 from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.graph_formats import unrolled
 from flwr_causal.errors import DataError
 
 
@@ -116,3 +117,30 @@ def test_networkx_that_says_nothing_clear_is_refused():
         CausalGraph.from_networkx(nx.MultiDiGraph([("a", "b"), ("a", "b")]))
     with pytest.raises(DataError, match=r"a -> b has lag 0\.5"):
         CausalGraph.from_networkx(nx.DiGraph([("a", "b", {"lag": 0.5})]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    arrays(np.float64, (3, 3), elements=st.sampled_from([0, 0, 0.5, -1.5])),
+    arrays(np.float64, (2, 3, 3), elements=st.sampled_from([0, 0, 0, 2, -0.25])),
+    st.sampled_from(["dag", "summary"]),
+)
+def test_an_unrolled_graph_can_be_folded_again(weights, lagged, kind):
+    graph = CausalGraph(("b", "a[t]", "c"), weights, lagged=lagged, kind=kind)
+    slices = unrolled(graph)
+    assert len(slices) == 9
+    assert {slices.nodes[end]["lag"] for _, end in slices.edges} <= {0}
+    assert slices.number_of_edges() == graph.num_edges + graph.num_lagged_edges
+    assert CausalGraph.from_networkx(slices).equals(graph)
+
+
+def test_without_lags_there_is_nothing_to_unroll():
+    graph = CausalGraph.from_array(CHAIN)
+    assert nx.utils.graphs_equal(unrolled(graph), graph.to_networkx())
+
+
+def test_an_unrolled_graph_with_an_edge_into_the_past_is_refused():
+    slices = unrolled(CausalGraph.from_array(CHAIN, lagged=np.ones((1, 3, 3))))
+    slices.add_edge("x0[t-1]", "x1[t-1]", weight=1.0)
+    with pytest.raises(DataError, match=r"x0\[t-1\] -> x1\[t-1\] leads into the past"):
+        CausalGraph.from_networkx(slices)

@@ -116,6 +116,11 @@ def test_sums_do_not_overflow_the_narrow_type():
     total = summed([one] * 3)
     assert total.dense.tolist() == [600]
     assert total.values.tolist() == [600]
+    # Parties of other sizes send other types.
+    wide = random_rows((1, 65, 64), 300)
+    many = tabulate(DiscreteTable(wide.names, wide.states, wide.codes * 0), sets)
+    assert many.dense.dtype == many.values.dtype == np.uint16
+    assert summed([one, many]).dense.tolist() == summed([many, one]).values.tolist() == [500]
     assert tabulate(random_rows((2,), 256), sets_of([[0]])).dense.dtype == np.uint16
 
 

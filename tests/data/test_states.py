@@ -233,11 +233,23 @@ def test_a_state_of_its_own_for_every_row():
     for part in ("all parties, column 'id'", "3 states for 3 rows", "drop it"):
         assert part in line
     assert agreed({"a": tables["a"]}).states[0] == ("p", "q")
-    numbers = frame_of(v=np.arange(20) + 0.5, k=[1, 2] * 10)
+    numbers = frame_of(v=np.arange(20), k=[1, 2] * 10)
     line = single_problem({"a": numbers})
     assert "drop it if it only numbers the rows, else set discretize=5 and max-states below" in line
     policy = changed(discretize=5, max_states=19)
     assert agreed({"a": numbers}, policy).continuous == ("v",)
+
+
+@pytest.mark.parametrize(("count", "fine"), [(10, True), (11, False)])
+def test_measurements_are_no_categories_and_are_not_named(count, fine):
+    halves = frame_of(v=np.repeat(np.arange(count) + 0.5, 2))
+    report = describe(halves, changed(), states=True)
+    assert len(report.columns[0].states) == (count if fine else 0)
+    if not fine:
+        line = single_problem({"a": halves})
+        assert "11 different values, not whole and more than 10" in line
+        assert "discretize=5" in line
+        assert "raise max-states" not in line
 
 
 def test_dates_and_mixtures():

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.data.tables import read_table, read_table_cached, table_key
+from flwr_causal.data.tables import SERIES, read_table, read_table_cached, table_key
 from flwr_causal.errors import DataError
 
 
@@ -109,8 +109,8 @@ def test_path_problems(tmp_path, write):
         read_table(tmp_path)
     with pytest.raises(DataError, match=r"\.xlsx .*unknown file type.*\.csv.*\.parquet.*\.npz"):
         read_table(write("a,b", "party.xlsx"))
-    with pytest.raises(DataError, match="a table of type list cannot be read: give a path"):
-        read_table([[1, 2]])
+    with pytest.raises(DataError, match="a table of type dict cannot be read: give a path"):
+        read_table({"a": [1, 2]})
 
 
 def test_array_gets_names_in_order():
@@ -256,3 +256,43 @@ def test_table_key(write):
     assert table_key(path) == (str(path.resolve()), path.stat().st_mtime_ns, 8)
     with pytest.raises(DataError, match="does not exist"):
         table_key(path.with_name("other.csv"))
+
+
+def test_a_list_is_several_series_of_one_party(write):
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((steps, 2)) for steps in (3, 1, 2)]
+    frame = read_table(arrays)
+    assert list(frame.columns) == [SERIES, "x0", "x1"]
+    assert frame[SERIES].tolist() == [0, 0, 0, 1, 2, 2]
+    np.testing.assert_array_equal(frame[["x0", "x1"]], np.vstack(arrays))
+    assert isinstance(frame.index, pd.RangeIndex)
+    pd.testing.assert_frame_equal(read_table(tuple(arrays)), frame)
+    # of any kind, each in its own order of columns; one of them is a list too
+    table = pd.DataFrame({"b": [1.5, 2.5], "a": ["u", "v"]}, index=[5, 5])
+    mixed = read_table([table, write("a,b\nw,3.5\n")])
+    assert mixed.to_dict("list") == {SERIES: [0, 0, 1], "b": [1.5, 2.5, 3.5], "a": ["u", "v", "w"]}
+    assert read_table([table], columns=["a"]).to_dict("list") == {SERIES: [0, 0], "a": ["u", "v"]}
+    assert list(table.columns) == ["b", "a"]
+
+
+AB = pd.DataFrame({"a": [1.0], "b": [2.0]})
+
+
+@pytest.mark.parametrize(
+    ("series", "words"),
+    [
+        ([], "list of series is empty: give at least one"),
+        (
+            [[1, 2]],
+            "series 1 of 1 in the party's list: a table of type list cannot be read: give each",
+        ),
+        ([AB, np.zeros(3)], r"series 2 of 2: the array has 1 dimension"),
+        ([AB, AB[["a"]]], "series 2 of 2 has no column 'b', unlike the first"),
+        ([AB, AB.assign(c=1.0)], "series 2 of 2 alone has a column 'c'"),
+        ([AB, AB.rename(columns={"b": "a"})], "series 2 of 2 has several columns 'a'"),
+        ([AB.assign(**{SERIES: 0})], r"series 1 of 1 has a column '\(series\)'.*rename"),
+    ],
+)
+def test_bad_lists_of_series(series, words):
+    with pytest.raises(DataError, match=words):
+        read_table(series)

@@ -93,6 +93,47 @@ def test_graphml_unrolls_lags(tmp_path, lagged_graph):
         ("b[t-2]", "a[t]"): -0.25,
     }
     assert back.nodes["b[t-2]"] == {"variable": "b", "lag": 2}
+    assert back.edges["b[t-2]", "a[t]"]["raw_weight"] == -0.5
+    folded = CausalGraph.from_networkx(back)
+    assert folded.equals(replace(lagged_graph, raw_lagged=None))
+
+
+def test_a_graph_with_lags_survives_every_format(tmp_path):
+    rng = np.random.default_rng(5)
+    graph = CausalGraph.from_array(
+        np.triu(rng.normal(size=(6, 6)) * (rng.random((6, 6)) < 0.5), 1),
+        list("fbadce"),
+        lagged=rng.normal(size=(3, 6, 6)) * (rng.random((3, 6, 6)) < 0.2),
+    )
+    graph = replace(graph, required=graph.weights > 0.5)
+    assert graph.lagged.diagonal(axis1=1, axis2=2).any()
+    json_file, graphml, _, table = write_all(graph, tmp_path)
+    assert CausalGraph.load(json_file).equals(graph)
+    assert CausalGraph.from_networkx(nx.read_graphml(graphml)).equals(graph)
+    assert read_edges(table, graph.names).equals(graph)
+    turned = read_edges(table, graph.names[::-1])
+    np.testing.assert_array_equal(turned.lagged, graph.lagged[:, ::-1, ::-1])
+
+
+@pytest.mark.parametrize("key", ["lagged", "A"])
+def test_archives_may_hold_lags(tmp_path, key):
+    now, lagged = np.array([[0, 1], [0, 0]]), np.array([[[0, 0], [2, 0]], [[3, 0], [0, 0]]])
+    np.savez(tmp_path / "a.npz", **{"W": now, key: lagged, "names": np.array(["q", "p"])})
+    graph = read_edges(tmp_path / "a.npz", ("p", "q"))
+    assert graph.edges() == [("q", "p", 1.0)]
+    assert graph.lagged_edges() == [("p", "q", 1, 2.0), ("q", "q", 2, 3.0)]
+    np.savez(tmp_path / "b.npz", **{"W": now, key: lagged[0]})
+    assert read_edges(tmp_path / "b.npz", ("p", "q")).lagged_edges() == [("q", "p", 1, 2.0)]
+    np.savez(tmp_path / "c.npz", **{"W": now, key: np.zeros((1, 3, 3))})
+    with pytest.raises(DataError, match=r"c\.npz: lagged has shape"):
+        read_edges(tmp_path / "c.npz", ("p", "q"))
+
+
+def test_one_matrix_called_a_is_the_graph(tmp_path):
+    np.savez(tmp_path / "a.npz", A=np.array([[0, 1], [0, 0]]))
+    graph = read_edges(tmp_path / "a.npz", ("p", "q"))
+    assert graph.edges() == [("p", "q", 1.0)]
+    assert graph.lagged is None
 
 
 def dot_tokens(text):

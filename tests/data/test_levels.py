@@ -1,0 +1,181 @@
+"""Levels of series: centring, and reports that agree on what is learned from."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flwr_causal.core.lagged import lagged_rows
+from flwr_causal.data.checks import TableReport, agree, describe
+from flwr_causal.data.levels import center, describe_series
+from flwr_causal.data.policy import Policy
+from flwr_causal.data.series import Layout, find_series
+from flwr_causal.data.tables import read_table
+from flwr_causal.errors import ConfigError, DataError
+
+PHASES = Layout(phase_column="pulse")
+
+
+def pulsed(values, pulse):
+    return pd.DataFrame({"a": np.asarray(values, dtype=float), "pulse": pulse})
+
+
+def test_centering_in_numbers():
+    frame = read_table([pulsed([1, 3, 5, 9], [1, 1, 0, 0]), pulsed([2, 4, 6], [0, 0, 0])])
+    series = find_series(frame, PHASES)
+
+    def centered(**given):
+        return [one.values[:, 0].tolist() for one in center(series, **given)]
+
+    assert centered(mean=np.array([2.0])) == [[-1, 1, 3, 7], [0, 2, 4]]
+    assert centered(by="series") == [[-3.5, -1.5, 0.5, 4.5], [-2, 0, 2]]
+    assert centered(mean=np.array([5.0]), by="phase") == [[-1, 1, 0, 4], [-3, -1, 1]]
+    assert series[0].values[0, 0] == 1
+    assert center(series, by="series")[0].rows is series[0].rows
+
+
+def test_a_constant_becomes_zero_exactly():
+    series = find_series(pd.DataFrame({"a": [0.1] * 3}), Layout())
+    assert not center(series, by="series")[0].values.any()
+
+
+def test_centering_refuses():
+    series = find_series(pd.DataFrame({"a": [1.0, 2.0]}), Layout())
+    with pytest.raises(ConfigError, match="center is 'party': choose 'global', 'series' or"):
+        center(series, by="party")
+    with pytest.raises(ConfigError, match="agreed mean of the 1 variables, got none"):
+        center(series)
+    with pytest.raises(ConfigError, match=r"got shape \(2,\)"):
+        center(series, np.zeros(2))
+    with pytest.raises(ConfigError, match="phase-column, or time-column and perturbed"):
+        center(series, np.zeros(1), "phase")
+
+
+def test_a_report_counts_the_rows_of_the_design():
+    frame = read_table([np.arange(10.0).reshape(5, 2), np.ones((1, 2)), np.eye(3)[:, :2]])
+    layout = Layout(order=1)
+    report = describe_series(frame, layout, sums=True)
+    assert (report.rows, report.dropped_rows, report.names) == (6, 0, ("x0", "x1"))
+    design = lagged_rows([frame.loc[:4, ["x0", "x1"]], frame.loc[6:, ["x0", "x1"]]], 1)
+    assert report.rows == len(design)
+    agreed = agree({"one": report})
+    np.testing.assert_allclose(agreed.mean, design[:, :2].mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(agreed.variance, design[:, :2].var(axis=0), rtol=1e-14)
+    assert TableReport.from_dict(report.to_dict()) == report
+    assert not describe_series(frame, layout).has_sums
+
+
+def test_without_lags_to_lose_it_is_the_ordinary_report():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.standard_normal((9, 3)), columns=list("abc"))
+    table = table.assign(d=table["a"], e=1.0, f=["u"] * 9, g=[True, False] * 4 + [True])
+    targets = describe(table.iloc[2:], sums=True)
+    layout = Layout(series_column="id", time_column="t", order=2)
+    assert describe_series(table.assign(id=7, t=range(9)), layout, sums=True) == targets
+    assert targets.columns[3].copy_of == 0
+    # a variable that the other ways of centring must not confuse with the one before it
+    series = describe_series(table, Layout(order=2), sums=True, by="series")
+    assert [column.kind for column in series.columns] == [c.kind for c in targets.columns]
+    assert series.columns[6].mean == pytest.approx(targets.columns[6].mean)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    order=st.integers(1, 2),
+    offset=st.sampled_from([0.0, 1e6]),
+    by=st.sampled_from(["global", "series"]),
+)
+def test_the_agreement_does_not_depend_on_who_holds_which_series(seed, order, offset, by):
+    rng = np.random.default_rng(seed)
+    series = [rng.standard_normal((steps, 2)) + offset for steps in rng.integers(order + 2, 9, 6)]
+
+    def agreed(parts):
+        layout = Layout(order=order)
+        reports = {
+            str(k): describe_series(read_table(part), layout, sums=True, by=by)
+            for k, part in enumerate(parts)
+        }
+        return agree(reports)
+
+    one, three = agreed([series]), agreed([series[:1], series[1:3], series[3:]])
+    assert one.n == three.n == sum(len(values) - order for values in series)
+    targets = np.vstack([values[order:] for values in series])
+    for agreement in (one, three):
+        np.testing.assert_allclose(agreement.mean, targets.mean(axis=0), rtol=1e-13, atol=1e-13)
+    if by == "global":
+        np.testing.assert_allclose(one.variance, targets.var(axis=0), rtol=1e-8)
+        np.testing.assert_allclose(three.variance, one.variance, rtol=1e-8)
+
+
+def test_squares_are_those_of_the_centred_values():
+    tables = [
+        pulsed([9, 7, 1, 3], [1, 1, 0, 0]),
+        pulsed([20, 30, 4, 8], [True, True, False, False]),
+    ]
+    frame = read_table(tables)
+    for by, centered in (
+        ("series", [[2, -4, -2], [14.5, -11.5, -7.5]]),
+        # unperturbed steps 1, 3, 4, 8 have the mean 4
+        ("phase", [[-1, -3, -1], [5, 0, 4]]),
+    ):
+        column = describe_series(frame, PHASES, sums=True, by=by).columns[0]
+        assert column.squares == pytest.approx(np.square(centered).sum())
+        assert column.mean == pytest.approx(4 if by == "phase" else np.mean([7, 1, 3, 30, 4, 8]))
+        assert column.remainder == pytest.approx(0)
+
+
+def test_phases_of_parties_pool_by_their_rows():
+    reports = {
+        name: describe_series(pulsed(values, [1, 1, 0, 0]), PHASES, sums=True, by="phase")
+        for name, values in {"one": [9, 7, 1, 3], "two": [20, 30, 4, 8]}.items()
+    }
+    agreement = agree(reports)
+    assert agreement.names == ("a",)
+    np.testing.assert_allclose(agreement.mean, [4.0])
+
+
+def test_what_varies_between_series_only_is_constant_once_series_lose_their_means():
+    frame = read_table([np.array([[1.0, 0.1], [2.0, 0.1], [4.0, 0.1]]), np.eye(3)[:, :2] * [1, 0]])
+    assert not any(column.distinct_one for column in describe_series(frame, Layout()).columns)
+    flags = [c.distinct_one for c in describe_series(frame, Layout(), by="series").columns]
+    assert flags == [False, True]
+    with pytest.raises(DataError, match="column 'x1': constant"):
+        agree({"one": describe_series(frame, Layout(), sums=True, by="series")})
+
+
+def test_problems_of_tables_are_found_as_ever():
+    fine = pd.DataFrame({"t": range(4), "a": [1.0, 2.0, 4.0, 3.0], "b": [1.0, 0.0, 0.0, 1.0]})
+    layout = Layout(time_column="t")
+
+    def agreed(*frames, policy=None):
+        reports = {str(k): describe_series(frame, layout, policy) for k, frame in enumerate(frames)}
+        return agree(reports, policy)
+
+    assert agreed(fine, fine).names == ("a", "b")
+    with pytest.raises(DataError, match="party '1', column 'b': missing"):
+        agreed(fine, fine[["t", "a"]], fine)
+    with pytest.raises(DataError, match="'b': not numeric"):
+        agreed(fine.assign(b=["u", "v", "u", "v"]))
+    with pytest.raises(DataError, match="column 'b': constant"):
+        agreed(fine.assign(b=1.0))
+    dropping = Policy(text_columns="drop", missing_values="drop")
+    texts = fine.assign(b=["u", None, "u", "v"])
+    assert agreed(texts, policy=dropping).rows == {"0": 3}
+    holed = pd.concat([fine, fine.assign(t=range(4, 8))]).assign(b=range(8)).reset_index(drop=True)
+    holed.loc[3, "b"] = np.nan
+    with pytest.raises(DataError, match="'b': missing in series 1 of 1, step 4"):
+        agreed(holed)
+    agreement = agreed(holed, policy=Policy(missing_values="drop"))
+    assert agreement.rows == {"0": 2 + 3}
+    assert agreement.warnings == ()
+
+
+def test_nothing_left_to_report():
+    with pytest.raises(DataError, match="order 3 needs 5 steps"):
+        describe_series(pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0]}), Layout(order=3))
+    with pytest.raises(DataError, match="all steps are under a perturbation"):
+        describe_series(pulsed([1, 2, 3], [0, 1, 1]), PHASES, by="phase")
+    with pytest.raises(ConfigError, match="phase-column"):
+        describe_series(pd.DataFrame({"a": [1.0, 2.0, 4.0]}), Layout(), by="phase")

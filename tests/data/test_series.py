@@ -1,0 +1,267 @@
+"""Series in a table: which rows they are, how they are cut, and what is wrong with them."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flwr_causal.data.policy import Policy
+from flwr_causal.data.series import SERIES, Layout, find_series, long_enough
+from flwr_causal.data.tables import read_table
+from flwr_causal.data.times import read_times
+from flwr_causal.errors import ConfigError, DataError
+
+SPLIT = Layout(time_column="t", gaps="split")
+
+
+def timed(times, ids=None):
+    """A table whose variable counts the rows."""
+    columns = {"t": times, "a": np.arange(len(times), dtype=float)}
+    return pd.DataFrame(columns if ids is None else {"id": ids, **columns})
+
+
+def found(frame, layout, **given):
+    return [one.values[:, 0].tolist() for one in find_series(frame, layout, **given)]
+
+
+def test_a_table_is_one_series_in_its_order():
+    frame = pd.DataFrame({"b": [3.0, 1.0, 2.0], "a": [True, False, True], "note": ["u", "v", "w"]})
+    (series,) = find_series(frame, Layout())
+    assert series.names == ("b", "a")
+    assert series.phase is None
+    np.testing.assert_array_equal(series.values, [[3, 1], [1, 0], [2, 1]])
+    assert series.rows.tolist() == [0, 1, 2]
+    (chosen,) = find_series(frame, Layout(), names=["a"])
+    assert chosen.names == ("a",)
+    np.testing.assert_array_equal(chosen.values, [[1], [0], [1]])
+
+
+def test_series_are_told_apart_by_ids_even_when_rows_are_interleaved():
+    frame = timed([5, 1, 6, 2, 7], ids=["z", "a", "z", "a", "z"])
+    layout = Layout(series_column="id", time_column="t")
+    assert found(frame, layout) == [[0, 2, 4], [1, 3]]
+    assert [one.names for one in find_series(frame, layout)] == [("a",)] * 2
+
+
+def test_series_of_a_list_are_told_apart_without_being_named():
+    frame = read_table([np.array([[1.0], [2.0]]), np.array([[3.0]])])
+    assert found(frame, Layout()) == [[1, 2], [3]]
+    assert find_series(frame, Layout())[0].names == ("x0",)
+    # ids within the tables of a list name further series
+    tables = [pd.DataFrame({"id": [1, 2, 1], "a": [1.0, 2.0, 3.0]})] * 2
+    together = read_table(tables)
+    assert SERIES in together
+    assert found(together, Layout(series_column="id")) == [[1, 3], [2], [1, 3], [2]]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    ids=st.lists(st.integers(0, 3), min_size=1, max_size=25),
+    holes=st.sets(st.integers(0, 24), max_size=6),
+)
+def test_cutting_is_that_of_a_plain_loop(ids, holes):
+    frame = pd.DataFrame({"id": ids, "a": np.arange(len(ids), dtype=float)})
+    frame.loc[[hole for hole in holes if hole < len(ids)], "a"] = np.nan
+    expected = []
+    for wanted in dict.fromkeys(ids):
+        piece = []
+        for row, own in enumerate(ids):
+            if own != wanted:
+                continue
+            if row in holes:
+                expected.append(piece)
+                piece = []
+            else:
+                piece.append(row)
+        expected.append(piece)
+    layout = Layout(series_column="id", gaps="split")
+    assert found(frame, layout) == [piece for piece in expected if piece]
+
+
+def test_gaps_in_time_start_new_series_where_asked():
+    frame = timed([1.0, 1.1, 1.2, 1.5, 1.6, 2.6])
+    assert found(frame, SPLIT) == [[0, 1, 2], [3, 4], [5]]
+    with pytest.raises(DataError, match=r"series 1 of 1, step 4 \(row 4 of the table\).*0\.3"):
+        find_series(frame, Layout(time_column="t"))
+    # the step is that of the whole table, not of each series
+    two = timed([0, 2, 4, 0, 1, 2], ids=[1, 1, 1, 2, 2, 2])
+    layout = Layout(series_column="id", time_column="t", gaps="split")
+    assert found(two, layout) == [[0], [1], [2], [3, 4, 5]]
+    # with one row each there is no step that could be unequal
+    assert found(timed([3, 1], ids=[1, 2]), Layout(series_column="id", time_column="t")) == [
+        [0],
+        [1],
+    ]
+
+
+@pytest.mark.parametrize("start", [0.0, 1.7e9])
+def test_rounding_of_times_is_no_gap(start):
+    times = start + np.arange(500) * 0.1
+    assert len(find_series(timed(times), Layout(time_column="t"))) == 1
+    times[250:] += 2e-3
+    with pytest.raises(DataError, match="step 251"):
+        find_series(timed(times), Layout(time_column="t"))
+
+
+DAYS = ["2024-02-28", "2024-02-29", "2024-03-01", "2024-03-03"]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        DAYS,
+        pd.to_datetime(DAYS),
+        pd.to_datetime(DAYS).tz_localize("Europe/Zurich"),
+        pd.PeriodIndex(DAYS, freq="D"),
+        pd.to_timedelta([0, 1, 2, 4], unit="D"),
+        [datetime.date.fromisoformat(day) for day in DAYS],
+        [day + "T12:30:00+02:00" for day in DAYS],
+        pd.Series([0, 1, 2, 4], dtype="Int64"),
+    ],
+)
+def test_times_of_every_kind(times):
+    assert found(timed(times), SPLIT) == [[0, 1, 2], [3]]
+    with pytest.raises(DataError, match=r"step 4 .*comes 2( days.*)? after .*step of the table"):
+        find_series(timed(times), Layout(time_column="t"))
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        ["2023-11-15", "2023-12-15", "2024-01-15", "2024-03-15"],
+        ["2023-11-30", "2023-12-31", "2024-01-31", "2024-03-31"],
+    ],
+)
+def test_months_are_equal_steps(dates):
+    assert found(timed(dates), SPLIT) == [[0, 1, 2], [3]]
+    assert read_times(pd.Series(dates)).unit == "months"
+    with pytest.raises(DataError, match=r"2 months after .* is 1 months"):
+        find_series(timed(dates), Layout(time_column="t"))
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ([1, 2, 2], r"time of series 1 of 1, step 3 \(row 3.*the same as.*series-column"),
+        ([1, 3, 2], r"time of series 1 of 1, step 3 \(row 3.*earlier than.*sort the rows"),
+        ([1, None, 2], r"column 't' of times: 1 missing \(the first in row 2"),
+        ([1, np.inf, 2], r"infinite in row 2"),
+        (["2024-01-01", "soon", "2024-01-03"], r"no time that can be read in row 2.*2020-01-31"),
+        (["2024-01-01", "02/01/2024", "03/01/2024"], "in row 2"),
+        ([True, False, True], "holds booleans"),
+    ],
+)
+@pytest.mark.parametrize("gaps", ["fail", "split"])
+def test_bad_times(times, words, gaps):
+    with pytest.raises(DataError, match=words):
+        find_series(timed(times), Layout(time_column="t", gaps=gaps))
+
+
+def test_messages_name_series_by_position_never_by_id():
+    frame = timed([1, 2, 7, 9, 8], ids=["ann", "ann", "bob", "eve", "eve"])
+    with pytest.raises(DataError) as caught:
+        find_series(frame, Layout(series_column="id", time_column="t"))
+    assert "series 3 of 3, step 2 (row 5 of the table)" in str(caught.value)
+    frame.loc[2, "a"] = np.nan
+    frame["t"] = [1, 2, 7, 8, 9]
+    with pytest.raises(DataError) as again:
+        find_series(frame, Layout(series_column="id", time_column="t"))
+    assert "column 'a': missing in series 2 of 3, step 1 (row 3 of the table)" in str(again.value)
+    assert "gaps='split'" in str(again.value)
+    for name in ("ann", "bob", "eve"):
+        assert name not in str(caught.value) + str(again.value)
+
+
+def test_missing_and_infinite_values_within_a_series():
+    frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 5], "b": [1.0, 2, np.inf, 4, np.nan]})
+    with pytest.raises(DataError, match=r"'b': infinite in series 1 of 1, step 3 .*2 such values"):
+        find_series(frame, Layout())
+    assert found(frame, Layout(gaps="split")) == [[1, 2], [4]]
+    assert found(frame, Layout(), policy=Policy(missing_values="drop")) == [[1, 2], [4]]
+    # the rows do not depend on which of the columns were agreed on
+    assert found(frame, Layout(gaps="split"), names=["a"]) == [[1, 2], [4]]
+    texts = frame.assign(b=["u", None, "v", "w", "x"])
+    dropping = Policy(missing_values="drop", text_columns="drop")
+    assert found(texts, Layout(), policy=dropping) == [[1, 2, 3, 4, 5]]
+    # a gap in time and a missing row at the same place cut once
+    both = timed([0, 1, 2, 5, 6])
+    both.loc[2, "a"] = np.nan
+    assert found(both, SPLIT) == [[0, 1], [3, 4]]
+
+
+def test_phases():
+    frame = timed([0.0, 50, 100, 150]).assign(pulse=[1, 1, 0, 0])
+    by_column = find_series(frame, Layout(time_column="t", phase_column="pulse"))
+    assert by_column[0].phase.tolist() == [True, True, False, False]
+    assert by_column[0].names == ("a",)
+    by_time = find_series(frame, Layout(time_column="t", perturbed=(50, 100)))
+    assert by_time[0].phase.tolist() == [False, True, True, False]
+    assert by_time[0].names == ("a", "pulse")
+    booleans = frame.astype({"pulse": bool})
+    assert find_series(booleans, Layout(phase_column="pulse"))[0].phase.tolist() == [1, 1, 0, 0]
+    dated = timed(pd.to_datetime(DAYS[:3]))
+    with pytest.raises(DataError, match=r"'perturbed' is a range of numbers.*phase-column"):
+        find_series(dated, Layout(time_column="t", perturbed=(0, 1)))
+
+
+@pytest.mark.parametrize("values", [[0, 1, 2], [0, 1, None], ["no", "yes", "no"]])
+def test_bad_phases(values):
+    frame = timed([0, 1, 2]).assign(pulse=values)
+    with pytest.raises(DataError, match=r"'pulse' of phases: neither true nor false.*row [13]"):
+        find_series(frame, Layout(phase_column="pulse"))
+
+
+@pytest.mark.parametrize(
+    ("frame", "layout", "words"),
+    [
+        (timed([]), Layout(), "no rows"),
+        (timed([1, 2]), Layout(series_column="who"), "series-column='who': .*missing.*has t, a"),
+        (timed([1, 2]), Layout(time_column="when"), "time-column='when'"),
+        (timed([1, 2]), Layout(phase_column="p"), "phase-column='p'"),
+        (timed([1, 2], [1, None]), Layout(series_column="id"), r"1 missing \(the first in row 2"),
+        (timed([1, 2])[["t"]], Layout(time_column="t"), "no column is left beside t"),
+    ],
+)
+def test_tables_that_do_not_fit_the_layout(frame, layout, words):
+    with pytest.raises(DataError, match=words):
+        find_series(frame, layout)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"order": 0}, "order is 0"),
+        ({"order": True}, "order is True"),
+        ({"order": 1.5}, "order is 1.5"),
+        ({"gaps": "drop"}, "gaps is 'drop'.*'fail' or 'split'"),
+        ({"series_column": "a", "time_column": "a"}, "'a' has two roles"),
+        ({"perturbed": (0, 1)}, "needs time-column"),
+        ({"perturbed": (0, 1), "time_column": "t", "phase_column": "p"}, "no phase-column"),
+        ({"perturbed": (1, 0), "time_column": "t"}, r"perturbed is \(1, 0\)"),
+        ({"perturbed": (np.nan, 1), "time_column": "t"}, "perturbed is"),
+        ({"perturbed": (1,), "time_column": "t"}, "perturbed is"),
+    ],
+)
+def test_layouts_that_make_no_sense(options, words):
+    with pytest.raises(ConfigError, match=words):
+        Layout(**options)
+
+
+def test_a_layout_takes_a_list_for_the_range():
+    assert Layout(time_column="t", perturbed=[0, 5]) == Layout(time_column="t", perturbed=(0, 5))
+
+
+def test_series_that_are_too_short():
+    frame = timed(range(9), ids=[1, 1, 2, 2, 2, 3, 4, 4, 4])
+    series = find_series(frame, Layout(series_column="id"))
+    used, warning = long_enough(series, 1)
+    assert [one.rows.tolist() for one in used] == [[2, 3, 4], [6, 7, 8]]
+    assert warning.startswith("2 of 4 series (3 steps in all) are shorter than the 3 steps")
+    assert long_enough(used, 1)[1] == ""
+    with pytest.raises(DataError, match=r"order 2 needs 4 steps.*longest of 4 has 3; lower"):
+        long_enough(series, 2)
+    with pytest.raises(DataError, match="longest of 0 has 0"):
+        long_enough([], 1)

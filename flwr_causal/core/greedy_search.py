@@ -204,16 +204,12 @@ class Search:
         if self.source.enough(self.num_operators):
             return -1, best
         while True:
-            inserts.best_inserts(
+            y, status = inserts.choose_insert(
                 self.graph, self.families, nodes, self._insertable, self._limit, banned, best
             )
-            y, status = inserts.next_insert(self.graph, self.families, best)
-            if status == FULL:
-                best = states.with_room(best)
-                y, status = inserts.next_insert(self.graph, self.families, best)
             if status == inserts.VALID:
                 return int(y), best
-            nodes = np.array([y])
+            best, nodes = states.with_room(best), nodes[:0]
 
     def _choose_delete(
         self, nodes: Ints, banned: Ints, best: states.Best

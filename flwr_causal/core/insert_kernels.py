@@ -178,6 +178,34 @@ def next_insert(graph: Graph, families: Families, best: Best) -> tuple[int, int]
 
 
 @njit(cache=True)
+def choose_insert(
+    graph: Graph,
+    families: Families,
+    nodes: Ints,
+    insertable: BoolMatrix,
+    max_parents: int,
+    banned: Ints,
+    best: Best,
+) -> tuple[int, int]:
+    """Return the node with the best valid Insert (-1: none) after some nodes have changed.
+
+    Returns
+    -------
+    y : int
+    status : int
+        VALID, or FULL if there is no room to note a blocked operator.
+    """
+    best_inserts(graph, families, nodes, insertable, max_parents, banned, best)
+    again = np.empty(1, dtype=np.int64)
+    while True:
+        y, status = next_insert(graph, families, best)
+        if status != BLOCKED:
+            return y, status
+        again[0] = y
+        best_inserts(graph, families, again, insertable, max_parents, banned, best)
+
+
+@njit(cache=True)
 def apply_insert(graph: Graph, families: Families, x: int, y: int, row: int) -> bool:
     """Apply Insert(x, y, T) with the T of a family (y, Pa + K); False where it has no extension."""
     marks = graph.marks

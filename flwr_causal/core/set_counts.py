@@ -142,22 +142,27 @@ def _tabulate(
 ) -> None:
     """Count the tables that travel whole, one after the other."""
     n = codes.shape[1]
-    cell = np.empty(n, dtype=np.int64)
+    cell = np.zeros(n, dtype=np.int64)
     first, offset = 0, 0
     for index in range(len(sizes)):
-        last = first + sizes[index]
+        end = first + sizes[index]
         if narrow[index]:
-            cell[:] = offset
-            stride = 1
-            for k in range(last - 1, first - 1, -1):
-                column = codes[members[k]]
+            # The last variable is taken in while counting.
+            cells = 1
+            cell[:] = 0
+            for k in range(first, end - 1):
+                column, card = codes[members[k]], cards[members[k]]
                 for i in range(n):
-                    cell[i] += stride * column[i]
-                stride *= cards[members[k]]
+                    cell[i] = cell[i] * card + column[i]
+                cells *= card
+            # The empty set has one cell for all rows.
+            alone = end == first
+            card = 1 if alone else cards[members[end - 1]]
             for i in range(n):
-                dense[cell[i]] += weights[i] if len(weights) > 0 else 1
-            offset += stride
-        first = last
+                state = 0 if alone else codes[members[end - 1], i]
+                dense[offset + cell[i] * card + state] += weights[i] if len(weights) > 0 else 1
+            offset += cells * card
+        first = end
 
 
 def summed(parties: Sequence[Counts]) -> Counts:

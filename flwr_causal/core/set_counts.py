@@ -142,26 +142,27 @@ def _tabulate(
 ) -> None:
     """Count the tables that travel whole, one after the other."""
     n = codes.shape[1]
-    cell = np.zeros(n, dtype=np.int64)
+    weighted = len(weights) > 0
+    cell = np.zeros(n, dtype=np.int32)
     first, offset = 0, 0
     for index in range(len(sizes)):
         end = first + sizes[index]
-        if narrow[index]:
-            # The last variable is taken in while counting.
-            cells = 1
-            cell[:] = 0
-            for k in range(first, end - 1):
-                column, card = codes[members[k]], cards[members[k]]
-                for i in range(n):
-                    cell[i] = cell[i] * card + column[i]
-                cells *= card
-            # The empty set has one cell for all rows.
-            alone = end == first
-            card = 1 if alone else cards[members[end - 1]]
+        if not narrow[index]:
+            first = end
+            continue
+        cells = 1
+        for k in range(first, end):
+            column, card = codes[members[k]], cards[members[k]]
             for i in range(n):
-                state = 0 if alone else codes[members[end - 1], i]
-                dense[offset + cell[i] * card + state] += weights[i] if len(weights) > 0 else 1
-            offset += cells * card
+                cell[i] = column[i] if k == first else cell[i] * card + column[i]
+            cells *= card
+        if end == first:
+            # The empty set has one cell, for all rows.
+            cell[:] = 0
+        table = dense[offset : offset + cells]
+        for i in range(n):
+            table[cell[i]] += weights[i] if weighted else 1
+        offset += cells
         first = end
 
 

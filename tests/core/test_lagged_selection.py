@@ -183,9 +183,7 @@ def test_masks_reach_every_method_and_order():
 def test_fit_is_the_exact_fit_of_the_leading_columns():
     moments = moments_of(random_rows(9, 60, D, 3), D)
     short = moments.subset(range(3 * D))
-    np.testing.assert_array_equal(
-        fit(moments, D, Recipe(2, "lasso", 0.05)), lasso(short, D, 0.05)
-    )
+    np.testing.assert_array_equal(fit(moments, D, Recipe(2, "lasso", 0.05)), lasso(short, D, 0.05))
     np.testing.assert_array_equal(fit(moments, D, Recipe(2, "ridge", 0.5)), ridge(short, D, 0.5))
 
 
@@ -193,8 +191,9 @@ def test_grouped_folds_hold_all_rows():
     parts = np.array_split(random_rows(10, 90, D, 1), 7)
     folds = [moments_of(part, D) for part in parts]
     groups = grouped(folds, 3)
-    assert [group.n for group in groups] == [sum(f.n for f in folds[a:b]) for a, b in
-                                             ((0, 3), (3, 5), (5, 7))]
+    assert [group.n for group in groups] == [
+        sum(f.n for f in folds[a:b]) for a, b in ((0, 3), (3, 5), (5, 7))
+    ]
     np.testing.assert_allclose(merge(groups).second, merge(folds).second)
     assert len(grouped(folds, 10)) == 7
     with pytest.raises(ConfigError, match="at least 2"):

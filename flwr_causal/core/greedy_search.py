@@ -25,6 +25,7 @@ from flwr_causal.core import search_state as states
 from flwr_causal.core import turning as turns
 from flwr_causal.core.class_kernels import class_of, member_of
 from flwr_causal.core.families import FULL, Families, enlarged
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +90,22 @@ class Search:
 
         With ``turn`` also turn edges, and go through the phases again until none does anything;
         ``max_edges`` limits the inserted edges of all of them together.
+
+        Raises
+        ------
+        DataError
+            If the graph becomes too dense to list the operators of a variable.
         """
+        try:
+            self._run(max_edges, turn)
+        except OverflowError:
+            raise DataError(
+                "a variable has so many neighbours that are all joined to each other that its "
+                "operators cannot be listed: limit the graph with max_parents, or start from a "
+                "sparser one"
+            ) from None
+
+    def _run(self, max_edges: int | None, turn: bool) -> None:
         # A score never leads back to a class that it left for a better one; estimates of it can.
         seen: set[bytes] = set()
         left = max_edges

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 BoolMatrix = NDArray[np.bool_]
 
 TOLERANCE = 1e-7
+# A node with more operators of one kind than this cannot be searched: their number doubles with
+# each further neighbour.
+MOST_CLIQUES = 1 << 20
 #: What a kernel returns that has found too little room for its answer.
 OVERFLOW = -3
 
@@ -114,7 +117,10 @@ def with_room(best: Best) -> Best:
 
 @njit(cache=True)
 def cliques(marks: BoolMatrix, nodes: Ints, largest: int) -> tuple[Members, Ints]:
-    """Return all cliques among some nodes, the empty one first; sizes ascend, then nodes do."""
+    """Return all cliques among some nodes, the empty one first; sizes ascend, then nodes do.
+
+    Raises OverflowError for more than MOST_CLIQUES.
+    """
     k = len(nodes)
     sets = np.empty((max(8, 2 * k), k), dtype=np.int32)
     sizes = np.zeros(max(8, 2 * k), dtype=np.int64)
@@ -135,6 +141,8 @@ def cliques(marks: BoolMatrix, nodes: Ints, largest: int) -> tuple[Members, Ints
                     break
             if not joined:
                 continue
+            if count == MOST_CLIQUES:
+                raise OverflowError("too many cliques")
             if count == len(sizes):
                 more_sets = np.empty((2 * count, k), dtype=np.int32)
                 more_sets[:count] = sets

@@ -3,129 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from flwr_causal.core.class_kernels import class_of
-from flwr_causal.core.edge_lists import edges_of, matrix_of, precedence
-from flwr_causal.core.equivalence import meek
-from flwr_causal.core.fusion import Fusion, fuse, needed
-from flwr_causal.core.greedy_search import orient
+from flwr_causal.core.edge_lists import edges_of
+from flwr_causal.core.fusion import needed
 from flwr_causal.strategies.exchange import Reply, Request
-from flwr_causal.strategies.stages import Found, Step
+from flwr_causal.strategies.fuser import IMPROVEMENT, RUN_AWAY, Best, Candidate, Fuser
+from flwr_causal.strategies.stages import Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from flwr_causal.core.knowledge import Knowledge
     from flwr_causal.strategies.federation import Party
 
-    BoolMatrix = NDArray[np.bool_]
     Edges = NDArray[np.integer]
     Scores = Mapping[str, float]
-
-# A graph is better only by more than rounding.
-IMPROVEMENT = 1e-6
-# Starts whose graphs have more edges than this for each variable on average have run away (union
-# of many parties); they are not followed. As in the study behind the defaults.
-RUNAWAY_EDGES = 3
-
-
-class Candidate(NamedTuple):
-    """A fused graph.
-
-    Attributes
-    ----------
-    dag : ndarray of bool, shape (d, d)
-    support : ndarray of float64, shape (d, d)
-        The share of the parties' transformed graphs that have each edge.
-    own : mapping of str to ndarray
-        The parties' graphs that went into it.
-    label : str
-        Start and share.
-    """
-
-    dag: BoolMatrix
-    support: NDArray[np.float64]
-    own: Mapping[str, Edges]
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class Fuser:
-    """How graphs are fused.
-
-    Parameters
-    ----------
-    names : tuple of str
-        The variables, sorted.
-    knowledge : Knowledge or None
-        Edges that it forbids are left out of the fused graph, those that it requires are put in.
-    """
-
-    names: tuple[str, ...]
-    knowledge: Knowledge | None
-
-    def fuse(self, own: Mapping[str, Edges]) -> Fusion:
-        """Transform the parties' DAGs to one order."""
-        before = precedence(self.knowledge, self.names)
-        return fuse(list(own.values()), len(self.names), before=before)
-
-    def candidate(
-        self, fusion: Fusion, share: str | float, own: Mapping[str, Edges], label: str = ""
-    ) -> Candidate:
-        """Return the edges that a share of the DAGs has."""
-        d = len(self.names)
-        dag = matrix_of(fusion.keep(share), d)
-        if self.knowledge:
-            masks = self.knowledge.masks(self.names)
-            dag = dag & masks.allowed | masks.required
-        support = np.zeros((d, d))
-        support[fusion.edges[:, 0], fusion.edges[:, 1]] = fusion.support / fusion.num_dags
-        return Candidate(dag, support, own, label)
-
-    def found(self, candidate: Candidate, reason: str) -> Found:
-        """Return the class of a fused graph."""
-        marks = class_of(candidate.dag)
-        if self.knowledge:
-            directed = orient(marks, self.knowledge.masks(self.names))
-            assert directed is not None
-            marks = meek(directed)
-        return Found(marks, candidate.dag, reason, candidate.support)
-
-    def nothing(self) -> Candidate:
-        """Return the graph before the first round."""
-        d = len(self.names)
-        dag = np.zeros((d, d), dtype=np.bool_)
-        if self.knowledge:
-            dag = self.knowledge.masks(self.names).required.copy()
-        return Candidate(dag, np.zeros((d, d)), {})
-
-
-@dataclass(frozen=True)
-class Best:
-    """The best graph so far, by the sum of the parties' own scores.
-
-    Parameters
-    ----------
-    candidate : Candidate
-    scores : mapping of str to float
-        By party; empty before the first.
-    """
-
-    candidate: Candidate
-    scores: Scores = field(default_factory=dict)
-
-    def beaten_by(self, scores: Scores) -> bool:
-        """Whether other scores are better, over the parties that gave both."""
-        common = [name for name in scores if name in self.scores]
-        if not common:
-            return not self.scores
-        gain = sum(scores[name] - self.scores[name] for name in common)
-        return gain > IMPROVEMENT
 
 
 @dataclass(frozen=True)
@@ -178,6 +74,9 @@ class LoopStage:
         best = self.best
         if self.keep_best and best.beaten_by(self.scores):
             best = Best(self.current, self.scores)
+        if self.fuser.run_away(self.edges):
+            last = best.candidate if self.keep_best else self.current
+            return Step(None, {}, self.fuser.found(last, RUN_AWAY))
         # Whoever failed in this round goes on with its graph of the round before.
         own = {**self.current.own, **self.edges}
         fused = self.fuser.candidate(self.fuser.fuse(self.edges), self.share, own)
@@ -249,8 +148,7 @@ class DrivenStage:
         starts = {"overwrite": self.overwritten, "fuse": self.fused}
         candidates: list[Candidate] = []
         for label, edges in starts.items():
-            total = sum(len(part) for part in edges.values())
-            if total > RUNAWAY_EDGES * len(self.fuser.names) * len(edges):
+            if self.fuser.run_away(edges):
                 continue
             fusion = self.fuser.fuse(edges)
             own = {**self.current.own, **edges}
@@ -266,8 +164,7 @@ class DrivenStage:
         proposed = tuple(reversed(different.values()))
         info = {"candidates": len(proposed)}
         if not proposed:
-            reason = "the parties' graphs have run away"
-            return Step(None, info, self.fuser.found(self.best.candidate, reason))
+            return Step(None, info, self.fuser.found(self.best.candidate, RUN_AWAY))
         # What is returned if this was the last exchange, and nobody can judge any more.
         unjudged = self.best.candidate if self.best.scores else proposed[len(proposed) // 2]
         found = self.fuser.found(unjudged, "")

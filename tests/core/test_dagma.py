@@ -7,9 +7,10 @@ from flwr_causal.core.active_set import SparseProblem
 from flwr_causal.core.acyclicity import h_logdet, is_acyclic
 from flwr_causal.core.knowledge import Knowledge
 from flwr_causal.core.moments import Moments
-from flwr_causal.core.notears import dagma
+from flwr_causal.core.notears import dagma, notears
 from flwr_causal.core.polish import polish
 from flwr_causal.core.selection import default_sparsity, typical_variance
+from flwr_causal.errors import ConfigError
 
 
 def simulated(seed, d, n):
@@ -114,3 +115,31 @@ def test_tiny_problems():
     assert constant.num_edges == 0
     single_row = dagma(np.array([[1.0, 2.0]]))
     assert single_row.num_edges == 0
+
+
+@pytest.mark.parametrize("solver", [dagma, notears])
+@pytest.mark.parametrize("all_edges", [True, False])
+def test_a_sparsity_for_each_edge(solver, all_edges):
+    moments, _ = simulated(2, 8, 200)
+    uniform = np.full((8, 8), 0.1)
+    options = {"refit": False, "all_edges": all_edges}
+    one = solver(moments, sparsity=0.1, **options)
+    np.testing.assert_array_equal(
+        solver(moments, sparsity=uniform, **options).raw_weights, one.raw_weights
+    )
+    priced_out = uniform.copy()
+    i, j = np.argwhere(one.raw_weights)[0]
+    priced_out[i, j] = 1e3
+    other = solver(moments, sparsity=priced_out, **options)
+    assert other.raw_weights[i, j] == 0
+    assert np.count_nonzero(other.raw_weights)
+
+
+@pytest.mark.parametrize("solver", [dagma, notears])
+def test_a_sparsity_that_fits_no_edge_is_refused(solver):
+    moments, _ = simulated(2, 4, 50)
+    for sparsity in (-0.1, np.nan, np.inf, np.full((4, 4), -1.0)):
+        with pytest.raises(ConfigError, match="sparsity must be at least 0 and finite"):
+            solver(moments, sparsity=sparsity)
+    with pytest.raises(ConfigError, match=r"a number or have shape \(4, 4\), got \(4,\)"):
+        solver(moments, sparsity=np.ones(4))

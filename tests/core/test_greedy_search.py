@@ -26,6 +26,7 @@ from flwr_causal.core.knowledge import EdgeMasks
 from flwr_causal.core.moments import Moments
 from flwr_causal.core.scores import TableGains
 from flwr_causal.core.search_state import Graph, graph_of, nothing_best
+from flwr_causal.errors import DataError
 
 
 def copied(graph):
@@ -365,3 +366,12 @@ def test_all_small_graphs_are_found_from_the_exact_covariances():
         covariance = mixing.T @ np.diag(rng.uniform(0.5, 2, 4)) @ mixing
         graph = ges(Moments(10**11, np.zeros(4), covariance, tuple("abcd")), "gaussian-bic")
         np.testing.assert_array_equal(graph.adjacency, equivalence.cpdag(dag))
+
+
+def test_a_graph_too_dense_to_search_is_refused():
+    d = 24
+    table = random_table(d, 60, 0, states=(2, 3))
+    complete = np.triu(np.ones((d, d), dtype=bool), 1)
+    search = Search(graph_of(complete), TableGains(table), empty_families(d))
+    with pytest.raises(DataError, match="max_parents"):
+        search.run()

@@ -160,6 +160,15 @@ def test_default_penalties_follow_the_unit_of_all_variables():
         assert list(values) == sorted(values)
 
 
+def test_default_penalties_shrink_with_the_rows():
+    rows = random_rows(7, 400, D, 1)
+    few, many = default_penalties(moments_of(rows[:100], D), D), moments_of(rows, D)
+    unit = many.variances[:D].mean() / moments_of(rows[:100], D).variances[:D].mean()
+    ratios = {"ridge": 0.25, "lasso": 0.5, "dynotears": 1.0}
+    for method, values in default_penalties(many, D).items():
+        np.testing.assert_allclose(values, np.array(few[method]) * ratios[method] * unit)
+
+
 def test_masks_reach_every_method_and_order():
     folds = [moments_of(part, D) for part in folds_of(random_rows(8, 105, D, 2))]
     allowed = np.ones((3 * D, D), dtype=bool)

@@ -18,8 +18,8 @@ from flwr_causal.core.set_counts import Counts, sets_of
 from flwr_causal.simulations import engines, simulate
 from flwr_causal.strategies.exchange import Reply
 from flwr_causal.strategies.federation import Party
-from flwr_causal.strategies.fedges_plan import SHARES
-from flwr_causal.strategies.fusion_stages import Best, Candidate
+from flwr_causal.strategies.fedges_plan import shares_for
+from flwr_causal.strategies.fuser import Best, Candidate
 from flwr_causal.strategies.stages import FitStage, small_cells
 
 SEEDS = range(4)
@@ -71,7 +71,7 @@ def paper_loop(plain, start, share, limit=10):
             before[k].add(own[k].tobytes())
 
 
-def driven_loop(plain, shares=SHARES, patience=3, limit=10):
+def driven_loop(plain, shares, patience=3, limit=10):
     """Both starts, several shares, the best by the sum of scores; yield what is proposed."""
     parties = range(len(plain.sources))
     nothing = np.zeros((0, 2), dtype=np.uint16)
@@ -310,7 +310,7 @@ def test_graphs_that_run_away_are_not_followed():
     )
     # In the first round there is the graph without edges still.
     assert both.graph.num_edges == 0
-    assert "run away" in both.stop_reason
+    assert "ran away" in both.stop_reason
 
 
 # The loop that scores drive.
@@ -324,7 +324,7 @@ def test_the_driven_loop(seed, options, grids):
     tables = FEDERATIONS[seed]
     run = simulate("fedges", tables, mode="fusion", **options)
     plain = Plain.of(tables, options.get("score", "bdeu"))
-    shares = (options["fusion"],) if "fusion" in options else SHARES
+    shares = (options["fusion"],) if "fusion" in options else shares_for(len(tables))
     limit = options.get("max_edges", 10)
     rounds = list(driven_loop(plain, shares, options.get("patience", 3), limit))
     assert run.rounds == 2 * len(rounds)
@@ -436,3 +436,19 @@ def test_one_loop_is_the_other_where_only_its_start_is_new():
         for start in ("fuse", "overwrite")
     )
     assert alike(one.graph, two.graph)
+
+
+def test_low_shares_are_tried_where_they_mean_two_parties_at_most():
+    assert [len(shares_for(num)) for num in (2, 5, 13, 14, 20)] == [5, 5, 5, 4, 4]
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_a_loop_whose_graphs_run_away_ends(keep):
+    """Independent variables and a huge prior weight: every party adds what chance offers."""
+    rng = np.random.default_rng(0)
+    tables = [rng.integers(0, 2, (12, 12)) for _ in range(4)]
+    options = {"start": "fuse", "fusion": "union", "equivalent_sample_size": 50.0, "keep": keep}
+    run = simulate("fedges", tables, **options)
+    assert "ran away" in run.stop_reason
+    assert run.rounds < 100
+    assert run.graph.to_dag().is_acyclic()

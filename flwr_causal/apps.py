@@ -18,7 +18,7 @@ from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.reports.read_graph import read_edges
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import describe_run
-from flwr_causal.sources import DataConfig, is_categorical, simulated_parties
+from flwr_causal.sources import DataConfig, kind_of_data, simulated_parties
 from flwr_causal.strategies import Outcome
 from flwr_causal.strategies import run as run_strategy
 from flwr_causal.strategies.options import check_names, checked, option_types
@@ -196,7 +196,7 @@ def server_app() -> ServerApp:
                 on_round=lambda record: log(INFO, _round_line(record, method)),
             )
             try:
-                _compare(run, job, data)
+                _compare(run, job, data, context.run_config)
             except CausalError as error:
                 run.error = str(error)
                 error.outcome = run
@@ -237,7 +237,7 @@ def _compact(run: Run) -> dict[str, Any]:
     return {**{name: summary[name] for name in kept}, **metrics, "edges": edges}
 
 
-def _compare(run: Run, job: JobConfig, data: DataConfig) -> None:
+def _compare(run: Run, job: JobConfig, data: DataConfig, run_config: Mapping[str, Any]) -> None:
     """Fill in the metrics; in a simulation also those of the parties alone and of all rows."""
     if run.graph is None:
         return
@@ -246,13 +246,14 @@ def _compare(run: Run, job: JobConfig, data: DataConfig) -> None:
         if truth is not None:
             run.metrics = compare(truth, run.graph)
         return
-    categorical = is_categorical({"method": job.method})
-    frames, synthetic = simulated_parties(data, len(run.parties), categorical=categorical)
+    kind = kind_of_data({"method": job.method, **run_config})
+    frames, synthetic = simulated_parties(data, len(run.parties), **kind)
     truth = truth or synthetic
     if truth is not None:
         run.metrics = compare(truth, run.graph)
-    if categorical:
+    if kind["categorical"]:
         run.metrics |= pooled_score(frames, run.graph, run.config)
-    if truth is not None and job.compare:
-        baselines = category_baselines if categorical else linear_baselines
+    # Of time series there are no baselines here; see simulations/dynamic_scenarios.py.
+    if truth is not None and job.compare and not kind["temporal"]:
+        baselines = category_baselines if kind["categorical"] else linear_baselines
         run.metrics |= baselines(frames, run.graph.names, truth, run.config)

@@ -38,6 +38,7 @@ _HOMES = {
     "notears-admm": ("notears_admm", "NotearsADMM"),
     "moments": ("moments", "Moments"),
     "fedges": ("fedges", "FedGES"),
+    "2dbn": ("two_dbn", "TwoDBN"),
 }
 
 

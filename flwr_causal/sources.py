@@ -7,9 +7,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import pandas as pd
+
 from flwr_causal import methods
 from flwr_causal.clients import Source
 from flwr_causal.core.graph import CausalGraph
+from flwr_causal.data.dynamic import federated_dynamic
 from flwr_causal.data.partition import split
 from flwr_causal.data.random_networks import federated_discrete
 from flwr_causal.data.synthetic import federated_linear
@@ -20,7 +24,6 @@ from flwr_causal.strategies.options import checked, option_types
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pandas as pd
     from flwr.app import Context
 
 ROWS_OF_NUMBERS, ROWS_OF_CATEGORIES = 256, 5000
@@ -80,7 +83,12 @@ class DataConfig:
 
 @lru_cache(maxsize=2)
 def simulated_parties(
-    config: DataConfig, num_parties: int, *, categorical: bool = False
+    config: DataConfig,
+    num_parties: int,
+    *,
+    categorical: bool = False,
+    temporal: bool = False,
+    series_column: str = "",
 ) -> tuple[list[pd.DataFrame], CausalGraph | None]:
     """Return the tables of all parties of a simulation, and the true graph where it is known.
 
@@ -90,12 +98,26 @@ def simulated_parties(
     num_parties : int
     categorical : bool, default False
         Whether the synthetic data is of a Bayesian network of categories, not of a linear system.
+    temporal : bool, default False
+        Whether the rows are steps of time series: synthetic ones, or a table that is dealt out in
+        stretches of time.
+    series_column : str, default ""
+        Of a table of several series: they are dealt out whole.
 
     Raises
     ------
     ConfigError, DataError
         If the data cannot be read or dealt to so many parties.
     """
+    if not config.data and temporal:
+        series, truth = federated_dynamic(
+            config.variables,
+            config.rows or ROWS_OF_NUMBERS,
+            num_parties,
+            graph=config.graph,
+            seed=config.seed,
+        )
+        return [read_table(party) for party in series], truth
     if not config.data and categorical:
         frames, network = federated_discrete(
             config.variables,
@@ -122,6 +144,8 @@ def simulated_parties(
         )
     if path.is_dir():
         return [read_table(file) for file in _tables_in(path, num_parties)], None
+    if temporal:
+        return deal_series(read_table(path), num_parties, series_column), None
     frames = split(
         read_table(path),
         num_parties,
@@ -131,6 +155,27 @@ def simulated_parties(
         seed=config.seed,
     )
     return frames, None
+
+
+def deal_series(frame: pd.DataFrame, num_parties: int, series_column: str) -> list[pd.DataFrame]:
+    """Deal a table of time series out: whole series, or stretches of the only one.
+
+    Raises
+    ------
+    DataError
+        If there are fewer series, or steps, than parties, or no such column.
+    """
+    if not series_column:
+        stretches = np.array_split(np.arange(len(frame)), num_parties)
+        if len(frame) < num_parties:
+            raise DataError(f"{len(frame)} steps cannot be dealt to {num_parties} parties")
+        return [frame.iloc[rows].reset_index(drop=True) for rows in stretches]
+    if series_column not in frame.columns:
+        raise DataError(f"the table has no column {series_column!r}, which series_column names")
+    codes, names = pd.factorize(frame[series_column])
+    if len(names) < num_parties:
+        raise DataError(f"{len(names)} series cannot be dealt to {num_parties} parties")
+    return [frame[codes % num_parties == k].reset_index(drop=True) for k in range(num_parties)]
 
 
 def _tables_in(directory: Path, num_parties: int) -> list[Path]:
@@ -144,10 +189,18 @@ def _tables_in(directory: Path, num_parties: int) -> list[Path]:
     return files
 
 
-def is_categorical(run_config: Mapping[str, Any]) -> bool:
-    """Whether the method of a run works on categories."""
+def kind_of_data(run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `simulated_parties` has to know of a run's method."""
     method = run_config.get("method")
-    return method in methods.METHODS and methods.find(str(method)).client.categorical
+    if method not in methods.METHODS:
+        return {}
+    client = methods.find(str(method)).client
+    series_column = str(run_config.get(f"{method}.series-column", "")) if client.temporal else ""
+    return {
+        "categorical": client.categorical,
+        "temporal": client.temporal,
+        "series_column": series_column,
+    }
 
 
 def source_of(context: Context) -> Source:
@@ -168,11 +221,8 @@ def source_of(context: Context) -> Source:
     if "partition-id" in node and "num-partitions" in node:
         index, num = int(node["partition-id"]), int(node["num-partitions"])
         config = DataConfig.from_run_config(context.run_config)
-        categorical = is_categorical(context.run_config)
-        return Source(
-            f"party {index}",
-            lambda: simulated_parties(config, num, categorical=categorical)[0][index],
-        )
+        kind = kind_of_data(context.run_config)
+        return Source(f"party {index}", lambda: simulated_parties(config, num, **kind)[0][index])
     if "data-path" not in node:
         raise DataError(
             "This node's config does not say where its data is. Start its SuperNode with "

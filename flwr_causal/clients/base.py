@@ -87,11 +87,14 @@ class CausalClient(NumPyClient):
         deviations from the party's own mean (needed for centring and scaling).
     categorical : bool
         Whether the method works on categories; decides which synthetic data a run without data has.
+    temporal : bool
+        Whether it works on time series.
     """
 
     discloses: ClassVar[tuple[Disclosure, ...]] = ()
     sums: ClassVar[bool] = True
     categorical: ClassVar[bool] = False
+    temporal: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -100,7 +100,7 @@ def simulate(
         raise DataError("There are no parties: 'parties' is empty. Give at least one table.")
     strategy = _strategy(method, seed, len(parties), options)
     if truth is not None and not isinstance(truth, CausalGraph):
-        truth = _named_truth(truth, parties[0])
+        truth = _named_truth(truth, parties[0], strategy.role_columns)
     client_type = client or methods.find(strategy.method).client
     job = _Job(strategy, truth, len(parties), progress)
     with _only_warnings():
@@ -140,9 +140,10 @@ def _strategy(
     return methods.build(method, {**options, "seed": seed})
 
 
-def _named_truth(truth: ArrayLike, first_party: Any) -> CausalGraph:
+def _named_truth(truth: ArrayLike, first_party: Any, roles: Sequence[str]) -> CausalGraph:
     """Give the rows and columns of a true graph the names of the first party's columns."""
-    matrix, names = np.asarray(truth), tuple(read_table(first_party).columns)
+    columns = read_table(first_party).columns
+    matrix, names = np.asarray(truth), tuple(name for name in columns if name not in roles)
     if matrix.shape != (len(names), len(names)):
         raise DataError(
             f"truth has the shape {matrix.shape}, but the first party has {len(names)} columns: "

@@ -131,8 +131,13 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         return Policy(**{k: v for k, v in self.options.items() if k in names})
 
     @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns of the parties' tables that are no variables."""
+        return ()
+
+    @property
     def schema_options(self) -> dict[str, Scalar]:
-        """The options that the clients need to describe their tables; sent with the question."""
+        """The options that the clients need to describe their tables."""
         return {}
 
     @property
@@ -164,7 +169,7 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         """Return the arrays that every party receives in the next round."""
 
     def instructions(self, state: StateT) -> dict[str, wire.Value]:
-        """Return the plain values that go with them; ``phase`` says which disclosures are due."""
+        """Return the plain values with them; ``phase`` says which disclosures are due."""
         return {}
 
     def message_type(self, state: StateT) -> str:
@@ -224,7 +229,6 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         ----------
         strategy : Strategy
             This strategy, or the privacy wrapper around it.
-        server_round : int
         messages : sequence of Message
             Replies without an error, in the parties' order.
         """
@@ -314,20 +318,17 @@ class CausalStrategy(FedAvg, Generic[StateT]):
             Flower's grid.
         initial_arrays, evaluate_config : optional
             Refused: these methods start from their own initial state and evaluate on no party.
-        num_rounds : int, optional
-            Replaces ``max_rounds``.
-        timeout : float, optional
-            Replaces ``round_timeout``.
+        num_rounds, timeout : int and float, optional
+            Replace ``max_rounds`` and ``round_timeout``.
         train_config : ConfigRecord, optional
             Further plain values for the clients.
         evaluate_fn : callable, optional
-            Called with the round and the server's arrays after each round, as in Flower.
+            Called with the round and the server's arrays after each, as in Flower.
 
         Returns
         -------
         Result
-            Flower's result: the last arrays and the records of each round. The graph is in its
-            attribute ``outcome``.
+            Flower's, with the graph and the rest in its attribute ``outcome``.
 
         Raises
         ------
@@ -342,9 +343,7 @@ class CausalStrategy(FedAvg, Generic[StateT]):
                 raise ConfigError(
                     f"start({name}=...) has no meaning for {type(self).__name__}; leave it out."
                 )
-        if num_rounds is not None:
-            self.max_rounds = num_rounds
-        if timeout is not None:
-            self.round_timeout = timeout
+        self.max_rounds = self.max_rounds if num_rounds is None else num_rounds
+        self.round_timeout = self.round_timeout if timeout is None else timeout
         self.validate()
         return start(self, grid, train_config=train_config, evaluate_fn=evaluate_fn)

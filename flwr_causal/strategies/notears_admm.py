@@ -185,7 +185,7 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         """Return what the weights of the design's columns must exceed, shape (m, 1)."""
         return self.threshold
 
-    def block_sparsity(self) -> float | FloatArray:
+    def block_sparsity(self, num_variables: int) -> float | FloatArray:
         """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
         return 1.0
 
@@ -212,7 +212,7 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
             # The first half is trained without the held-out rows, the second on all rows.
             factors = np.concatenate([factors, factors])
         exempt = np.where(masks.required[:, :num_variables], 0.0, 1.0)
-        return factors[:, None, None] * exempt * self.block_sparsity()
+        return factors[:, None, None] * exempt * self.block_sparsity(num_variables)
 
     def instructions(self, state: AdmmRun) -> dict[str, Value]:
         """Say which penalty and relaxation this round uses, or that the final sums are due."""

@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from flwr_causal.core.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-@njit(cache=True)
+@compiled
 def adjacency_lists(marks: BoolMatrix) -> tuple[Lists, Ints]:
     """Return ``lists`` and ``degrees`` of a graph, neighbours in ascending order."""
     d = marks.shape[0]
@@ -44,7 +45,7 @@ def adjacency_lists(marks: BoolMatrix) -> tuple[Lists, Ints]:
     return lists, degrees
 
 
-@njit(cache=True)
+@compiled
 def join(lists: Lists, degrees: Ints, i: int, j: int) -> None:
     """Make i and j adjacent, keeping the lists in ascending order."""
     for one, two in ((i, j), (j, i)):
@@ -56,7 +57,7 @@ def join(lists: Lists, degrees: Ints, i: int, j: int) -> None:
         degrees[one] += 1
 
 
-@njit(cache=True)
+@compiled
 def part(lists: Lists, degrees: Ints, i: int, j: int) -> None:
     """Make i and j no longer adjacent, keeping the lists in ascending order."""
     for one, two in ((i, j), (j, i)):
@@ -69,7 +70,7 @@ def part(lists: Lists, degrees: Ints, i: int, j: int) -> None:
             k += 1
 
 
-@njit(cache=True)
+@compiled
 def extend(marks: BoolMatrix, lists: Lists, degrees: Ints, dag: BoolMatrix) -> tuple[bool, Ints]:
     """Direct every edge without a new v-structure or cycle (Dor & Tarsi), into ``dag``.
 
@@ -118,7 +119,7 @@ def extend(marks: BoolMatrix, lists: Lists, degrees: Ints, dag: BoolMatrix) -> t
     return left == 0, order
 
 
-@njit(cache=True)
+@compiled
 def _can_be_last(
     marks: BoolMatrix, lists: Lists, degrees: Ints, present: NDArray[np.bool_], x: int
 ) -> bool:
@@ -138,7 +139,7 @@ def _can_be_last(
     return True
 
 
-@njit(cache=True)
+@compiled
 def complete(dag: BoolMatrix, lists: Lists, degrees: Ints, order: Ints, marks: BoolMatrix) -> None:
     """Write the CPDAG of a DAG into ``marks`` (Chickering 1995, "label edges").
 
@@ -170,7 +171,7 @@ def complete(dag: BoolMatrix, lists: Lists, degrees: Ints, order: Ints, marks: B
                 _label(dag, lists, degrees, parents[:num], x, y, marks)
 
 
-@njit(cache=True)
+@compiled
 def _label(
     dag: BoolMatrix, lists: Lists, degrees: Ints, parents: Ints, x: int, y: int, marks: BoolMatrix
 ) -> None:
@@ -198,7 +199,7 @@ def _label(
             marks[y, z] = not compelled
 
 
-@njit(cache=True)
+@compiled
 def open_path(
     marks: BoolMatrix,
     lists: Lists,

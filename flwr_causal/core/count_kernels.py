@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from flwr_causal.core.compiled import compiled
 from flwr_causal.core.families import Families, find
 from flwr_causal.core.score_terms import Terms, penalty, penalty_gain, table_for, term
 
@@ -81,7 +82,7 @@ def _num_bits(typing_context: Any, word: Any) -> Any:
     return signature, generate
 
 
-@njit(cache=True)
+@compiled
 def configurations(rows: Rows, members: Small, size: int, codes: Small) -> int:
     """Write into ``codes`` for each row which configuration of some variables it has.
 
@@ -109,7 +110,7 @@ def configurations(rows: Rows, members: Small, size: int, codes: Small) -> int:
     return num
 
 
-@njit(cache=True)
+@compiled
 def fill_row(
     rows: Rows, terms: Terms, families: Families, row: int, wanted: NDArray[np.bool_]
 ) -> bool:
@@ -172,7 +173,7 @@ def fill_row(
     return True
 
 
-@njit(cache=True)
+@compiled
 def _by_bits(
     rows: Rows,
     terms: Terms,
@@ -212,7 +213,7 @@ def _by_bits(
     return value
 
 
-@njit(cache=True)
+@compiled
 def _by_rows(
     rows: Rows,
     terms: Terms,
@@ -264,7 +265,7 @@ def _by_rows(
     return value
 
 
-@njit(cache=True)
+@compiled
 def fill_gains(
     rows: Rows, terms: Terms, families: Families, which: Ints, wanted: NDArray[np.bool_]
 ) -> int:
@@ -287,7 +288,7 @@ def fill_gains(
     return -1
 
 
-@njit(cache=True)
+@compiled
 def family_score(rows: Rows, terms: Terms, y: int, parents: Small) -> float:
     """Return s(y | parents); NaN where tables lack room."""
     n, r = rows.codes.shape[1], rows.cards[y]

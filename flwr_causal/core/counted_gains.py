@@ -11,8 +11,8 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
+from flwr_causal.core.compiled import compiled
 from flwr_causal.core.families import (
     FULL,
     Families,
@@ -105,7 +105,7 @@ class CountedGains(LookAhead):
                 self.terms = more_tables(self.terms)
 
 
-@njit(cache=True)
+@compiled
 def _distinct_sets(families: Families, asked: Ints, distinct: Families) -> None:
     """Enter the set of each question (row, x) into a table, each set once."""
     for k in range(len(asked)):
@@ -115,7 +115,7 @@ def _distinct_sets(families: Families, asked: Ints, distinct: Families) -> None:
         enter(distinct, 0, joined, len(joined))
 
 
-@njit(cache=True)
+@compiled
 def _take_tables(
     sums: Families,
     terms: Terms,
@@ -143,7 +143,7 @@ def _take_tables(
     return len(sizes), DONE
 
 
-@njit(cache=True)
+@compiled
 def _compute(
     families: Families, rows: Ints, wanted: BoolMatrix, sums: Families, terms: Terms, cards: Ints
 ) -> None:
@@ -175,7 +175,7 @@ def _compute(
             )
 
 
-@njit(cache=True)
+@compiled
 def _with(members: Members, node: int) -> Members:
     """Return an ascending set with one more member."""
     result = np.empty(len(members) + 1, dtype=np.int32)
@@ -188,7 +188,7 @@ def _with(members: Members, node: int) -> Members:
     return result
 
 
-@njit(cache=True)
+@compiled
 def _take_table(
     sums: Families, terms: Terms, cards: Ints, members: Members, cells: Ints, values: Ints
 ) -> int:
@@ -237,7 +237,7 @@ def _take_table(
     return DONE
 
 
-@njit(cache=True)
+@compiled
 def _sum_of_margin(
     terms: Terms,
     table: Floats,

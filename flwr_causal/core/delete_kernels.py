@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from flwr_causal.core.class_kernels import part
+from flwr_causal.core.compiled import compiled
 from flwr_causal.core.families import FULL, Families, Ints, enter, find
 from flwr_causal.core.search_state import (
     OVERFLOW,
@@ -24,7 +24,7 @@ from flwr_causal.core.search_state import (
 )
 
 
-@njit(cache=True)
+@compiled
 def missing_deletes(
     graph: Graph,
     families: Families,
@@ -58,7 +58,7 @@ def missing_deletes(
     return count
 
 
-@njit(cache=True)
+@compiled
 def _common(graph: Graph, neighbours: Ints, x: int) -> Ints:
     """Return NA_yx from the undirected neighbours of y."""
     result = np.empty(len(neighbours), dtype=np.int64)
@@ -70,7 +70,7 @@ def _common(graph: Graph, neighbours: Ints, x: int) -> Ints:
     return result[:count]
 
 
-@njit(cache=True)
+@compiled
 def best_deletes(
     graph: Graph,
     families: Families,
@@ -96,13 +96,13 @@ def best_deletes(
                     best.gains[y], best.others[y], best.rows[y] = gain, x, row
 
 
-@njit(cache=True)
+@compiled
 def next_delete(best: Best) -> int:
     """Return the node with the best Delete, -1 if none improves."""
     return first_largest(best.gains)
 
 
-@njit(cache=True)
+@compiled
 def apply_delete(graph: Graph, families: Families, x: int, y: int, row: int) -> bool:
     """Apply Delete(x, y, H) with the H of a family (y, Pa + C); False where it has no extension."""
     marks = graph.marks

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from flwr_causal.core.compiled import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +93,7 @@ def row_of(
     return families, int(row)
 
 
-@njit(cache=True)
+@compiled
 def _hash(owner: int, members: Members, size: int) -> int:
     value = np.uint64(owner) * np.uint64(0x9E3779B97F4A7C15)
     for k in range(size):
@@ -102,7 +103,7 @@ def _hash(owner: int, members: Members, size: int) -> int:
     return np.int64(value >> np.uint64(1))  # type: ignore[return-value]
 
 
-@njit(cache=True)
+@compiled
 def find(families: Families, owner: int, members: Members, size: int) -> int:
     """Return the row of a family (``members`` ascending), -slot - 1 where it would be new."""
     owners, sizes, rows, _, slots, _ = families
@@ -121,7 +122,7 @@ def find(families: Families, owner: int, members: Members, size: int) -> int:
     return -slot - 1
 
 
-@njit(cache=True)
+@compiled
 def enter(families: Families, owner: int, members: Members, size: int) -> int:
     """Return the row of a family, new where there was none; FULL where there is no room for it.
 
@@ -142,7 +143,7 @@ def enter(families: Families, owner: int, members: Members, size: int) -> int:
     return row
 
 
-@njit(cache=True)
+@compiled
 def _rehash(families: Families) -> None:
     slots = families.slots
     for row in range(families.used[0]):

@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from flwr_causal.core.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 WORD = 64
 
 
-@njit(cache=True)
+@compiled
 def _popcount(word: np.uint64) -> int:
     """Return the number of ones in a word (the compiler knows this idiom: one instruction)."""
     pairs = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -34,13 +35,13 @@ def _popcount(word: np.uint64) -> int:
     return int(np.int64((bytewise * np.uint64(0x0101010101010101)) >> np.uint64(56)))
 
 
-@njit(cache=True)
+@compiled
 def _lowest(word: np.uint64) -> int:
     """Return the position of the lowest one in a word that is not zero."""
     return _popcount(~word & (word - np.uint64(1)))
 
 
-@njit(cache=True)
+@compiled
 def _sink_cost(parents: Bits, children: Bits, v: int, met: Bits) -> int:
     """Count the edges to reverse and to add for position ``v`` to become a sink.
 
@@ -67,7 +68,7 @@ def _sink_cost(parents: Bits, children: Bits, v: int, met: Bits) -> int:
     return cost - 1  # v itself is among the parents of its children
 
 
-@njit(cache=True)
+@compiled
 def remove_as_sink(parents: Bits, children: Bits, v: int, cover: Bits) -> None:
     """Make position ``v`` a sink by covered-edge reversals and remove it from the graph.
 
@@ -101,7 +102,7 @@ def remove_as_sink(parents: Bits, children: Bits, v: int, cover: Bits) -> None:
     children[v] = 0
 
 
-@njit(cache=True)
+@compiled
 def greedy_order(
     parents: Bits, children: Bits, variables: Indices, before: NDArray[np.bool_]
 ) -> Indices:
@@ -148,7 +149,7 @@ def greedy_order(
     return order
 
 
-@njit(cache=True)
+@compiled
 def pack(offsets: Indices, targets: Indices, positions: Indices) -> Bits:
     """Return the neighbours of stacked graphs as bits, shape ``(K, d, words)``.
 
@@ -164,7 +165,7 @@ def pack(offsets: Indices, targets: Indices, positions: Indices) -> Bits:
     return bits
 
 
-@njit(cache=True)
+@compiled
 def _bayes_ball(
     v: int,
     first: int,
@@ -217,7 +218,7 @@ def _bayes_ball(
     return end
 
 
-@njit(cache=True)
+@compiled
 def count_imap_edges(
     graph: tuple[Indices, Indices, Indices, Indices], num_graphs: int, order: Indices
 ) -> Indices:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from flwr_causal.core.class_kernels import join, open_path
+from flwr_causal.core.compiled import compiled
 from flwr_causal.core.families import FULL, Families, Ints, Members, enter, find
 from flwr_causal.core.search_state import (
     OVERFLOW,
@@ -25,7 +25,7 @@ from flwr_causal.core.search_state import (
 VALID, BLOCKED = 0, 1
 
 
-@njit(cache=True)
+@compiled
 def _num_adjacent(graph: Graph, y: int, neighbours: Ints, insertable: BoolMatrix) -> Ints:
     """Return |NA_yx| for each x that an Insert into y may take; -1 for the others."""
     d = len(graph.degrees)
@@ -42,7 +42,7 @@ def _num_adjacent(graph: Graph, y: int, neighbours: Ints, insertable: BoolMatrix
     return result
 
 
-@njit(cache=True)
+@compiled
 def _clique_adjacent(graph: Graph, clique: Members, size: int) -> Ints:
     """Return how many nodes of a clique each node is adjacent to."""
     result = np.zeros(len(graph.degrees), dtype=np.int64)
@@ -52,7 +52,7 @@ def _clique_adjacent(graph: Graph, clique: Members, size: int) -> Ints:
     return result
 
 
-@njit(cache=True)
+@compiled
 def missing_inserts(
     graph: Graph,
     families: Families,
@@ -97,7 +97,7 @@ def missing_inserts(
     return count
 
 
-@njit(cache=True)
+@compiled
 def best_inserts(
     graph: Graph,
     families: Families,
@@ -138,7 +138,7 @@ def best_inserts(
                     best.gains[y], best.others[y], best.rows[y] = gain, x, rows[c]
 
 
-@njit(cache=True)
+@compiled
 def _exclude(excluded: BoolMatrix, rows: Ints, operators: Ints) -> None:
     """Mark operators (row, x) among the candidates (clique, x)."""
     for k in range(len(operators)):
@@ -147,7 +147,7 @@ def _exclude(excluded: BoolMatrix, rows: Ints, operators: Ints) -> None:
                 excluded[c, operators[k, 1]] = True
 
 
-@njit(cache=True)
+@compiled
 def next_insert(graph: Graph, families: Families, best: Best) -> tuple[int, int]:
     """Return the node with the best Insert (-1: none), and whether it is valid.
 
@@ -177,7 +177,7 @@ def next_insert(graph: Graph, families: Families, best: Best) -> tuple[int, int]
     return y, BLOCKED
 
 
-@njit(cache=True)
+@compiled
 def choose_insert(
     graph: Graph,
     families: Families,
@@ -205,7 +205,7 @@ def choose_insert(
         best_inserts(graph, families, again, insertable, max_parents, banned, best)
 
 
-@njit(cache=True)
+@compiled
 def apply_insert(graph: Graph, families: Families, x: int, y: int, row: int) -> bool:
     """Apply Insert(x, y, T) with the T of a family (y, Pa + K); False where it has no extension."""
     marks = graph.marks

@@ -12,7 +12,8 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from flwr_causal.core.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-@njit(cache=True)
+@compiled
 def descend(
     gram: Floats,
     products: Floats,

@@ -17,9 +17,9 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from flwr_causal.core.compiled import compiled
 from flwr_causal.core.families import (
     Families,
     Floats,
@@ -186,7 +186,7 @@ def answer(questions: Questions, source: GainSource, num_variables: int) -> Floa
     return answers
 
 
-@njit(cache=True)
+@compiled
 def _foresee(
     families: Families,
     rows: Ints,
@@ -217,7 +217,7 @@ def _foresee(
     return count
 
 
-@njit(cache=True)
+@compiled
 def _estimate(families: Families, row: int, x: int, cards: Ints, price: float) -> float:
     """Return the least gain with one parent fewer, less the price of the cells it adds."""
     y, size = families.owners[row], families.sizes[row]

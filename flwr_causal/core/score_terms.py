@@ -16,8 +16,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from flwr_causal.core.compiled import compiled
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -88,7 +89,7 @@ def more_tables(terms: Terms) -> Terms:
     return larger
 
 
-@njit(cache=True)
+@compiled
 def _slot(keys: Floats, cells: float) -> int:
     mantissa, exponent = math.frexp(cells)
     slot = (int(mantissa * 9007199254740992.0) * 40503 + exponent * 2654435761) % len(keys)
@@ -97,7 +98,7 @@ def _slot(keys: Floats, cells: float) -> int:
     return slot
 
 
-@njit(cache=True)
+@compiled
 def table_for(terms: Terms, cells: float) -> int:
     """Return the number of the table for so many cells, made where it is new; -1: no room."""
     key = cells if terms.kind == BDEU else 1.0
@@ -124,7 +125,7 @@ def table_for(terms: Terms, cells: float) -> int:
     return number
 
 
-@njit(cache=True)
+@compiled
 def term(terms: Terms, table: Floats, cells: float, count: int) -> float:
     """Return t(count; cells)."""
     if count < len(table):
@@ -136,7 +137,7 @@ def term(terms: Terms, table: Floats, cells: float, count: int) -> float:
     return table[last] + _log_gamma(count + prior) - _log_gamma(last + prior)
 
 
-@njit(cache=True)
+@compiled
 def _log_gamma(z: float) -> float:
     """Return log Gamma(z) by Stirling's series; for z >= 64 exact to float64."""
     if z < 64.0:
@@ -146,7 +147,7 @@ def _log_gamma(z: float) -> float:
     )
 
 
-@njit(cache=True)
+@compiled
 def regret(num_rows: float, cells: float) -> float:
     """Return the log regret of a multinomial with so many cells (Szpankowski & Weinberger 2012).
 
@@ -163,7 +164,7 @@ def regret(num_rows: float, cells: float) -> float:
     )
 
 
-@njit(cache=True)
+@compiled
 def penalty_gain(terms: Terms, q: float, x: float, y: float) -> float:
     """Return the growth of the penalty when x (states) becomes a parent of y beside S (q cells)."""
     if terms.kind == BIC:
@@ -174,7 +175,7 @@ def penalty_gain(terms: Terms, q: float, x: float, y: float) -> float:
     return 0.0
 
 
-@njit(cache=True)
+@compiled
 def penalty(terms: Terms, q: float) -> float:
     """Return the penalty of a table with q cells."""
     if terms.kind == BIC:

@@ -21,10 +21,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from flwr_causal.core.class_kernels import adjacency_lists, complete, extend
+from flwr_causal.core.compiled import compiled
 
 if TYPE_CHECKING:
     from flwr_causal.core.families import Floats, Ints, Members
@@ -115,7 +115,7 @@ def with_room(best: Best) -> Best:
     return best._replace(blocked=np.concatenate([best.blocked, best.blocked], axis=1))
 
 
-@njit(cache=True)
+@compiled
 def cliques(marks: BoolMatrix, nodes: Ints, largest: int) -> tuple[Members, Ints]:
     """Return all cliques among some nodes, the empty one first; sizes ascend, then nodes do.
 
@@ -157,7 +157,7 @@ def cliques(marks: BoolMatrix, nodes: Ints, largest: int) -> tuple[Members, Ints
     return sets[:count], sizes[:count]
 
 
-@njit(cache=True)
+@compiled
 def around(graph: Graph, y: int) -> tuple[Ints, Ints]:
     """Return the parents and the undirected neighbours of y, each ascending."""
     marks, lists, degrees = graph.marks, graph.lists, graph.degrees
@@ -174,7 +174,7 @@ def around(graph: Graph, y: int) -> tuple[Ints, Ints]:
     return parents[:num_parents], neighbours[:num_neighbours]
 
 
-@njit(cache=True)
+@compiled
 def merged(one: Ints, two: Members, size: int, left_out: int) -> Members:
     """Return the union of two ascending disjoint sets without one node, ascending."""
     result = np.empty(len(one) + size, dtype=np.int32)
@@ -192,7 +192,7 @@ def merged(one: Ints, two: Members, size: int, left_out: int) -> Members:
     return result[:count]
 
 
-@njit(cache=True)
+@compiled
 def is_among(operators: Ints, row: int, x: int) -> bool:
     """Whether an operator (row, x) is among some, shape (m, 2)."""
     for k in range(len(operators)):  # noqa: SIM110 - compiled code knows no any()
@@ -201,7 +201,7 @@ def is_among(operators: Ints, row: int, x: int) -> bool:
     return False
 
 
-@njit(cache=True)
+@compiled
 def first_largest(gains: Floats) -> int:
     """Return the first of the largest gains above TOLERANCE, -1 if there is none."""
     chosen, largest = -1, 0.0
@@ -211,7 +211,7 @@ def first_largest(gains: Floats) -> int:
     return chosen
 
 
-@njit(cache=True)
+@compiled
 def recomplete(graph: Graph) -> bool:
     """Turn the marks after an operator into a CPDAG again; False where they have no extension."""
     found, order = extend(graph.marks, graph.lists, graph.degrees, graph.dag)
@@ -220,7 +220,7 @@ def recomplete(graph: Graph) -> bool:
     return found
 
 
-@njit(cache=True)
+@compiled
 def affected(graph: Graph, x: int, y: int) -> Ints:
     """Return the nodes whose operators may have changed with an operator on x and y, ascending.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from flwr_causal.core.compiled import compiled
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def strides(cards: Ints) -> Ints:
     return np.concatenate([np.cumprod(cards[:0:-1])[::-1], [1]]).astype(np.int64)
 
 
-@njit(cache=True)
+@compiled
 def _tabulate(
     codes: NDArray[np.uint8],
     weights: Ints,

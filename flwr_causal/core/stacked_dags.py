@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from flwr_causal.core.compiled import compiled
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def find_cycle(pairs: Indices, ordered: Indices, count: int) -> Indices:
     return np.array([path[start], *path[:start:-1], path[start]])
 
 
-@njit(cache=True)
+@compiled
 def topological_order(offsets: Indices, children: Indices) -> Indices:
     """Return the nodes, causes first; fewer than all of them where there is a cycle.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flwr_causal.core.class_kernels import class_of
-from flwr_causal.core.edge_lists import matrix_of, precedence
+from flwr_causal.core.edge_lists import edges_of, matrix_of, precedence
 from flwr_causal.core.equivalence import meek
 from flwr_causal.core.fusion import Fusion, fuse
 from flwr_causal.core.greedy_search import orient
@@ -36,10 +37,11 @@ RUN_AWAY = (
 )
 
 
-class Candidate(NamedTuple):
+@dataclass(frozen=True)
+class Candidate:
     """A fused graph.
 
-    Attributes
+    Parameters
     ----------
     dag : ndarray of bool, shape (d, d)
     support : ndarray of float64, shape (d, d)
@@ -54,6 +56,11 @@ class Candidate(NamedTuple):
     support: NDArray[np.float64]
     own: Mapping[str, Edges]
     label: str = ""
+
+    @cached_property
+    def edges(self) -> NDArray[np.uint16]:
+        """The edges of the DAG as they travel, shape (m, 2)."""
+        return edges_of(self.dag)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from flwr_causal.core.edge_lists import edges_of
 from flwr_causal.core.fusion import needed
 from flwr_causal.strategies.exchange import Reply, Request
 from flwr_causal.strategies.fuser import IMPROVEMENT, RUN_AWAY, Best, Candidate, Fuser
@@ -197,7 +196,7 @@ class JudgeStage:
 
     def request(self, party: Party) -> Request:
         """Send the graphs."""
-        lists = [edges_of(candidate.dag) for candidate in self.proposed]
+        lists = [candidate.edges for candidate in self.proposed]
         lengths = np.array([len(edges) for edges in lists], dtype=np.int64)
         return Request({"edges": np.concatenate(lists), "lengths": lengths}, {})
 
@@ -235,7 +234,7 @@ def _continue(current: Candidate, party: Party, config: dict[str, Any]) -> Reque
     nothing = np.zeros((0, 2), dtype=np.uint16)
     # A party that has no graph yet (or was away) goes on from the received one alone.
     own = current.own.get(party.name, nothing)
-    return Request({"received": edges_of(current.dag), "own": own}, config)
+    return Request({"received": current.edges, "own": own}, config)
 
 
 def _first_best(totals: NDArray[np.float64]) -> int:

@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 from flwr.app import Context, RecordDict
 
+from flwr_causal.data.dynamic import federated_dynamic
 from flwr_causal.data.synthetic import federated_linear
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.sources import DataConfig, simulated_parties, source_of
+from flwr_causal.sources import DataConfig, deal_series, simulated_parties, source_of
 
 
 def node(run_config=None, **node_config):
@@ -135,3 +136,50 @@ def test_ill_typed_values(values, name):
 def test_other_keys_are_left_to_others():
     config = DataConfig.from_run_config({"method": "moments", "rows": 30, "partition-column": "s"})
     assert config == DataConfig(rows=30, partition_column="s")
+
+
+# Time series.
+
+
+def test_synthetic_series_are_dealt_out():
+    config = {"method": "2dbn", "variables": 4, "rows": 90, "seed": 3}
+    expected, truth = federated_dynamic(4, 90, 3, seed=3)
+    for index in range(3):
+        source = source_of(node(config, partition_id=index, num_partitions=3))
+        pd.testing.assert_frame_equal(source.read(), expected[index])
+    made = DataConfig(variables=4, rows=90, seed=3)
+    _, known = simulated_parties(made, 3, temporal=True)
+    assert np.array_equal(known.lagged, truth.lagged)
+
+
+def test_a_series_is_dealt_out_in_stretches(table):
+    path, frame = table
+    config = {"method": "2dbn", "data": str(path), "2dbn.series-column": ""}
+    parts = [source_of(node(config, partition_id=k, num_partitions=5)).read() for k in range(5)]
+    assert [len(part) for part in parts] == [3, 3, 2, 2, 2]
+    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), frame)
+    assert all(part.index[0] == 0 for part in parts)
+
+
+def test_named_series_are_dealt_out_whole_and_in_their_order(table):
+    path, frame = table
+    config = {"method": "2dbn", "data": str(path), "2dbn.series-column": "site"}
+    one, two = (source_of(node(config, partition_id=k, num_partitions=2)).read() for k in range(2))
+    assert list(one["site"]) == ["u", "w"] * 4
+    assert set(two["site"]) == {"v"}
+    expected = frame[frame["site"] == "v"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(two, expected)
+
+
+@pytest.mark.parametrize(
+    ("parties", "column", "words"),
+    [
+        (13, "", "12 steps cannot be dealt to 13 parties"),
+        (4, "site", "3 series cannot be dealt to 4 parties"),
+        (2, "ward", "no column 'ward'"),
+    ],
+)
+def test_series_that_cannot_be_dealt_out(table, parties, column, words):
+    _, frame = table
+    with pytest.raises(DataError, match=words):
+        deal_series(frame, parties, column)

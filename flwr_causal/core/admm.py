@@ -85,8 +85,8 @@ class ServerProblem:
     allowed
         ``(m, d)`` mask of the edges that may exist; default all.
     threshold
-        An edge stands when its absolute weight exceeds this; only used to see whether the graph
-        still changes.
+        An edge stands when its absolute weight exceeds this, a number or ``(m, 1)``; only used to
+        see whether the graph still changes.
     """
 
     schedule: Schedule
@@ -94,7 +94,7 @@ class ServerProblem:
     lags: int = 0
     relative_sparsity: float | FloatArray = 1.0
     allowed: BoolArray | None = None
-    threshold: float = 0.3
+    threshold: float | FloatArray = 0.3
 
     @property
     def shape(self) -> tuple[int, int, int]:

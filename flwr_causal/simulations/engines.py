@@ -157,7 +157,9 @@ def _without_dropped(truth: CausalGraph, names: tuple[str, ...]) -> CausalGraph:
     if not set(names) < set(truth.names):
         return truth
     order = [truth.names.index(name) for name in names]
-    return CausalGraph.from_array(truth.weights[np.ix_(order, order)], names, kind=truth.kind)
+    both = np.ix_(order, order)
+    lagged = None if truth.lagged is None else truth.lagged[:, both[0], both[1]]
+    return CausalGraph.from_array(truth.weights[both], names, kind=truth.kind, lagged=lagged)
 
 
 @dataclass

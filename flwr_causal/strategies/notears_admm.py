@@ -136,7 +136,7 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
             lags=self.lags,
             relative_sparsity=self._relative_sparsity(masks, d),
             allowed=masks.allowed[:, :d],
-            threshold=self.threshold,
+            threshold=self.thresholds(agreement),
         )
         return AdmmRun(agreement, masks, problem, admm.init(problem))
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from flwr_causal.core.lagged import companion_radius, lagged_graph, lagged_names
-from flwr_causal.core.lagged_strengths import summed_strengths
 from flwr_causal.core.schedules import lagged_schedule
 from flwr_causal.data.checks import pool
+from flwr_causal.errors import DataError
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.notears_admm import AdmmRun, NotearsADMM
 from flwr_causal.strategies.options import require
@@ -94,7 +94,14 @@ class TwoDBN(SeriesOptions, NotearsADMM):
             return agreement
         shares = np.array(list(agreement.rows.values())) / agreement.n
         within = [pool({name: report}, agreement.names)[1] for name, report in reports.items()]
-        return replace(agreement, variance=shares @ np.array(within))
+        variance = shares @ np.array(within)
+        flat = [name for name, v in zip(agreement.names, variance, strict=True) if not v > 0]
+        if flat:
+            raise DataError(
+                f"column {flat[0]!r} does not vary within any series, only between them: leave it "
+                "out, or use center='global'"
+            )
+        return replace(agreement, variance=variance)
 
     # The lagged design.
 
@@ -148,7 +155,9 @@ class TwoDBN(SeriesOptions, NotearsADMM):
 
     def scores(self, state: AdmmRun) -> FloatArray:
         """Return the absolute weights before the threshold, summed over W and the lags."""
-        return summed_strengths(state.inner.weights[self._chosen(state)])
+        raw = np.abs(state.inner.weights[self._chosen(state)])
+        d = raw.shape[1]
+        return np.asarray(raw.reshape(-1, d, d).sum(axis=0), dtype=np.float64)
 
     def warnings(self, state: AdmmRun) -> list[str]:
         """Warn where the fitted system is not stationary."""

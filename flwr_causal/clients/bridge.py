@@ -87,9 +87,9 @@ def _open(
     """Build the client of this message with the agreement from the message or from its state."""
     config: dict[str, Any] = wire.config_of(message.content)
     record = context.state.get(SETUP)
-    setup = _read_setup(dict(record)) if isinstance(record, ConfigRecord) else None
+    setup = _read_setup(dict(record), known=True) if isinstance(record, ConfigRecord) else None
     if f"{PREFIX}names" in config:
-        sent = _read_setup(config)
+        sent = _read_setup(config, known=False)
         if setup is not None and sent.exchange != setup.exchange:
             # Another run over the same nodes: what was remembered belongs to the one before.
             context.state.clear()
@@ -100,14 +100,15 @@ def _open(
     return client, {key: value for key, value in config.items() if not key.startswith(PREFIX)}
 
 
-def _read_setup(config: Mapping[str, Any]) -> Setup:
-    """Return the setup of a record; the last one read is the next one, but for another run."""
+def _read_setup(config: Mapping[str, Any], *, known: bool) -> Setup:
+    """Return the setup of a record; one that was ``known`` before need not be read again."""
     exchange = config[f"{PREFIX}exchange"]
-    if exchange not in _last_setup:
-        setup = Setup.from_config(config)
-        _last_setup.clear()
-        _last_setup[exchange] = setup
-    return _last_setup[exchange]
+    if known and exchange and exchange in _last_setup:
+        return _last_setup[exchange]
+    setup = Setup.from_config(config)
+    _last_setup.clear()
+    _last_setup[exchange] = setup
+    return setup
 
 
 def _step(

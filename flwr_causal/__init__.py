@@ -1,7 +1,8 @@
 """Federated causal discovery for Flower: several parties, one graph, no pooled data."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
     from flwr_causal.core.graph import CausalGraph
@@ -22,7 +23,6 @@ __all__ = [
     "simulate",
 ]
 
-# Loaded when first used: a SuperNode starts a process for each message, which needs few of them.
 _HOMES = {
     "CausalGraph": "flwr_causal.core.graph",
     "Knowledge": "flwr_causal.core.knowledge",
@@ -35,8 +35,4 @@ _HOMES = {
     "simulate": "flwr_causal.simulations",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _HOMES)

@@ -109,33 +109,8 @@ def simulated_parties(
     ConfigError, DataError
         If the data cannot be read or dealt to so many parties.
     """
-    if not config.data and temporal:
-        series, truth = federated_dynamic(
-            config.variables,
-            config.rows or ROWS_OF_NUMBERS,
-            num_parties,
-            graph=config.graph,
-            seed=config.seed,
-        )
-        return [read_table(party) for party in series], truth
-    if not config.data and categorical:
-        frames, network = federated_discrete(
-            config.variables,
-            config.rows or ROWS_OF_CATEGORIES,
-            num_parties,
-            graph=config.graph,
-            seed=config.seed,
-        )
-        return frames, network.graph
     if not config.data:
-        frames, weights = federated_linear(
-            config.variables,
-            config.rows or ROWS_OF_NUMBERS,
-            num_parties,
-            graph=config.graph,
-            seed=config.seed,
-        )
-        return frames, CausalGraph.from_array(weights, list(frames[0].columns))
+        return _synthetic(config, num_parties, categorical=categorical, temporal=temporal)
     path = Path(config.data)
     if not path.is_absolute():
         raise ConfigError(
@@ -155,6 +130,21 @@ def simulated_parties(
         seed=config.seed,
     )
     return frames, None
+
+
+def _synthetic(
+    config: DataConfig, num_parties: int, *, categorical: bool, temporal: bool
+) -> tuple[list[pd.DataFrame], CausalGraph]:
+    rows = config.rows or (ROWS_OF_CATEGORIES if categorical else ROWS_OF_NUMBERS)
+    size, graph, seed = (config.variables, rows, num_parties), config.graph, config.seed
+    if temporal:
+        series, truth = federated_dynamic(*size, graph=graph, seed=seed)
+        return [read_table(party) for party in series], truth
+    if categorical:
+        frames, network = federated_discrete(*size, graph=graph, seed=seed)
+        return frames, network.graph
+    frames, weights = federated_linear(*size, graph=graph, seed=seed)
+    return frames, CausalGraph.from_array(weights, list(frames[0].columns))
 
 
 def deal_series(frame: pd.DataFrame, num_parties: int, series_column: str) -> list[pd.DataFrame]:

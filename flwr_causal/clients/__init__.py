@@ -1,7 +1,8 @@
 """One ``NumPyClient`` for each method, their base, and the bridge from Flower's messages."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
     from flwr_causal.clients.base import CausalClient, Source
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from flwr_causal.clients.linear import LinearClient
     from flwr_causal.clients.moments import MomentsClient
     from flwr_causal.clients.notears_admm import NotearsADMMClient
+    from flwr_causal.clients.two_dbn import TwoDBNClient
     from flwr_causal.wire import Disclosure
 
 __all__ = [
@@ -20,10 +22,10 @@ __all__ = [
     "MomentsClient",
     "NotearsADMMClient",
     "Source",
+    "TwoDBNClient",
     "client_app",
 ]
 
-# Loaded when first used: a SuperNode starts a process for each message, which needs one method.
 _HOMES = {
     "CausalClient": "flwr_causal.clients.base",
     "Disclosure": "flwr_causal.wire",
@@ -32,11 +34,8 @@ _HOMES = {
     "MomentsClient": "flwr_causal.clients.moments",
     "NotearsADMMClient": "flwr_causal.clients.notears_admm",
     "Source": "flwr_causal.clients.base",
+    "TwoDBNClient": "flwr_causal.clients.two_dbn",
     "client_app": "flwr_causal.clients.bridge",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _HOMES)

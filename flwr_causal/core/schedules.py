@@ -13,12 +13,15 @@ curvature K rho_2 that the server sees then does not depend on how the rows are 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FloatArray = NDArray[np.float64]
 
@@ -206,6 +209,7 @@ def fast_schedule(
     num_rows: int,
     num_variables: int,
     scale: float = 1.0,
+    tunings: Mapping[int, Tuning] = TUNED,
 ) -> Schedule:
     """Return the default schedule: few rounds, each of them counting.
 
@@ -221,6 +225,8 @@ def fast_schedule(
         d.
     scale
         Variance of the centred data, see :func:`data_scale`; 1 for standardised data.
+    tunings
+        By numbers of rounds, between which is interpolated; TUNED_LAGGED for a design with lags.
 
     Raises
     ------
@@ -229,21 +235,8 @@ def fast_schedule(
     """
     _check_rounds(max_rounds, 5)
     return tuned_schedule(
-        _interpolated(max_rounds, TUNED), max_rounds, num_clients, num_rows, num_variables, scale
+        _interpolated(max_rounds, tunings), max_rounds, num_clients, num_rows, num_variables, scale
     )
-
-
-def lagged_schedule(
-    max_rounds: int,
-    num_clients: int,
-    num_rows: int,
-    num_variables: int,
-    scale: float = 1.0,
-) -> Schedule:
-    """Return the default schedule of a design with lags; arguments as :func:`fast_schedule`'s."""
-    _check_rounds(max_rounds, 5)
-    tuned = _interpolated(max_rounds, TUNED_LAGGED)
-    return tuned_schedule(tuned, max_rounds, num_clients, num_rows, num_variables, scale)
 
 
 def tuned_schedule(
@@ -282,7 +275,7 @@ def _path(
     return tuple(values.tolist())
 
 
-def _interpolated(rounds: int, tuned: dict[int, Tuning]) -> Tuning:
+def _interpolated(rounds: int, tuned: Mapping[int, Tuning]) -> Tuning:
     """Interpolate the logarithms of the tuned numbers linearly in the logarithm of the rounds."""
     known = sorted(tuned)
     table = np.log([np.hstack(tuned[r]) for r in known])

@@ -1,7 +1,8 @@
 """One Flower Strategy for each method, their bases, and the loop that runs them."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
     from flwr_causal.strategies.base import CausalStrategy
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.loop import Outcome, run
     from flwr_causal.strategies.moments import Moments
     from flwr_causal.strategies.notears_admm import NotearsADMM
+    from flwr_causal.strategies.two_dbn import TwoDBN
 
 __all__ = [
     "CausalStrategy",
@@ -22,10 +24,10 @@ __all__ = [
     "Outcome",
     "Reply",
     "Request",
+    "TwoDBN",
     "run",
 ]
 
-# Loaded when first used: a SuperNode starts a process for each message, which needs one method.
 _HOMES = {
     "CausalStrategy": "flwr_causal.strategies.base",
     "ExchangeStrategy": "flwr_causal.strategies.exchange",
@@ -36,11 +38,8 @@ _HOMES = {
     "Outcome": "flwr_causal.strategies.loop",
     "Reply": "flwr_causal.strategies.exchange",
     "Request": "flwr_causal.strategies.exchange",
+    "TwoDBN": "flwr_causal.strategies.two_dbn",
     "run": "flwr_causal.strategies.loop",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _HOMES)

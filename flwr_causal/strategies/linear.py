@@ -72,9 +72,7 @@ class LinearStrategy(CausalStrategy[StateT]):
         agreement = super().agree(reports)
         if self.center == "global":
             return agreement
-        shares = np.array(list(agreement.rows.values())) / agreement.n
-        within = [pool({name: report}, agreement.names)[1] for name, report in reports.items()]
-        return replace(agreement, variance=shares @ np.array(within))
+        return replace(agreement, variance=variance_within(reports, agreement))
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge as masks over the agreed columns."""
@@ -123,3 +121,10 @@ class LinearStrategy(CausalStrategy[StateT]):
             "almost everywhere in this graph, so the units of the data may have decided the "
             "directions. Compare with standardize=True before you trust them."
         ]
+
+
+def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) -> FloatArray:
+    """Return each column's mean variance about what every party reports as its own level, (d,)."""
+    shares = np.array(list(agreement.rows.values())) / agreement.n
+    within = [pool({name: report}, agreement.names)[1] for name, report in reports.items()]
+    return np.asarray(shares @ np.array(within))

@@ -12,13 +12,15 @@ from flwr_causal.core.acyclicity import break_cycles
 from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.moments import Moments
-from flwr_causal.core.schedules import Schedule, fast_schedule, paper_schedule
+from flwr_causal.core.schedules import TUNED, Schedule, Tuning, fast_schedule, paper_schedule
 from flwr_causal.core.selection import held_out_error, score_graph_bic
 from flwr_causal.core.solution import refit_support, squared
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import require
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from flwr_causal.core.knowledge import EdgeMasks
@@ -104,6 +106,7 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
     """
 
     method: ClassVar[str] = "notears-admm"
+    tunings: ClassVar[Mapping[int, Tuning]] = TUNED
 
     max_rounds: int | None = None  # type: ignore[assignment]
     schedule: Literal["fast", "paper"] = "fast"
@@ -161,7 +164,14 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         if self.schedule == "paper":
             schedule = paper_schedule(rounds)
         else:
-            schedule = self.fast_schedule(agreement, rounds)
+            schedule = fast_schedule(
+                rounds,
+                num_clients=len(agreement.rows),
+                num_rows=agreement.n,
+                num_variables=len(agreement.names),
+                scale=self.noise_scale(agreement),
+                tunings=self.tunings,
+            )
         if isinstance(self.sparsity, float):
             schedule = replace(schedule, sparsity=(self.sparsity,) * schedule.rounds)
         return schedule if self.early_stop else replace(schedule, patience=0)
@@ -188,16 +198,6 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
     def block_sparsity(self, num_variables: int) -> float | FloatArray:
         """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
         return 1.0
-
-    def fast_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
-        """Return the fast schedule for the parties' data."""
-        return fast_schedule(
-            rounds,
-            num_clients=len(agreement.rows),
-            num_rows=agreement.n,
-            num_variables=len(agreement.names),
-            scale=self.noise_scale(agreement),
-        )
 
     def final_graph(
         self, agreement: Agreement, weights: FloatArray, raw: FloatArray, masks: EdgeMasks

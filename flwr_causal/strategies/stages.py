@@ -7,6 +7,7 @@ changed: folding returns a new one. All numbers of variables are those of their 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -126,16 +127,17 @@ class CutStage:
 
     def close(self) -> Step:
         """Narrow the brackets; over once they are narrow enough."""
-        assert self.counts is not None
-        state = cut_points.step(self.state, self.counts, num_rows=self.num_rows)
-        info = {"columns": len(state.centre)}
-        return Step(None if cut_points.finished(state) else CutStage(state), info)
+        info = {"columns": len(self._after.centre)}
+        return Step(None if cut_points.finished(self._after) else CutStage(self._after), info)
 
     def cuts(self) -> tuple[FloatArray, ...]:
         """Return the cut points of each column after the last exchange."""
+        return cut_points.cut_points(self._after)
+
+    @cached_property
+    def _after(self) -> cut_points.CutState:
         assert self.counts is not None
-        state = cut_points.step(self.state, self.counts, num_rows=self.num_rows)
-        return cut_points.cut_points(state)
+        return cut_points.step(self.state, self.counts, num_rows=self.num_rows)
 
 
 @dataclass(frozen=True)

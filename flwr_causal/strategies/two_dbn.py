@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from flwr_causal.core.lagged import companion_radius, lagged_graph, lagged_names
-from flwr_causal.core.schedules import lagged_schedule
-from flwr_causal.data.checks import pool
+from flwr_causal.core.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.errors import DataError
-from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.linear import LinearStrategy, variance_within
 from flwr_causal.strategies.notears_admm import AdmmRun, NotearsADMM
 from flwr_causal.strategies.options import require
 from flwr_causal.strategies.series import SeriesOptions
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graph import CausalGraph
     from flwr_causal.core.knowledge import EdgeMasks
-    from flwr_causal.core.schedules import Schedule
     from flwr_causal.data.checks import Agreement, TableReport
     from flwr_causal.wire import Scalar
 
@@ -62,6 +60,7 @@ class TwoDBN(SeriesOptions, NotearsADMM):
     """
 
     method: ClassVar[str] = "2dbn"
+    tunings: ClassVar[Mapping[int, Tuning]] = TUNED_LAGGED
 
     threshold: float = 0.15
     lagged_threshold: float | None = None
@@ -92,9 +91,7 @@ class TwoDBN(SeriesOptions, NotearsADMM):
         agreement = super(LinearStrategy, self).agree(reports)
         if self.center != "series":
             return agreement
-        shares = np.array(list(agreement.rows.values())) / agreement.n
-        within = [pool({name: report}, agreement.names)[1] for name, report in reports.items()]
-        variance = shares @ np.array(within)
+        variance = variance_within(reports, agreement)
         flat = [name for name, v in zip(agreement.names, variance, strict=True) if not v > 0]
         if flat:
             raise DataError(
@@ -131,16 +128,6 @@ class TwoDBN(SeriesOptions, NotearsADMM):
         """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
         sizes = [num_variables, num_variables * self.order]
         return np.repeat([1.0, self.lagged_sparsity], sizes)[:, None]
-
-    def fast_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
-        """Return the fast schedule for the parties' data."""
-        return lagged_schedule(
-            rounds,
-            num_clients=len(agreement.rows),
-            num_rows=agreement.n,
-            num_variables=len(agreement.names),
-            scale=self.noise_scale(agreement),
-        )
 
     def final_graph(
         self, agreement: Agreement, weights: FloatArray, raw: FloatArray, masks: EdgeMasks

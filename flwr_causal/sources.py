@@ -184,11 +184,14 @@ def kind_of_data(run_config: Mapping[str, Any]) -> dict[str, Any]:
     method = run_config.get("method")
     if method not in methods.METHODS:
         return {}
-    client = methods.find(str(method)).client
-    series_column = str(run_config.get(f"{method}.series-column", "")) if client.temporal else ""
+    strategy, client = methods.find(str(method))
+    # With order 0 a method on series works on rows without time.
+    order = run_config.get(f"{method}.order", getattr(strategy, "order", 0))
+    temporal = client.temporal and order != 0
+    series_column = str(run_config.get(f"{method}.series-column", "")) if temporal else ""
     return {
         "categorical": client.categorical,
-        "temporal": client.temporal,
+        "temporal": temporal,
         "series_column": series_column,
     }
 

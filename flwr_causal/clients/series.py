@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.clients.linear import LinearClient
-from flwr_causal.core.lagged import lagged_rows
-from flwr_causal.data.levels import Centering, center, describe_series
-from flwr_causal.data.series import find_series, long_enough
+from flwr_causal.data.levels import Centering, centered_rows, describe_series
+from flwr_causal.data.series import Series, find_series, long_enough
 from flwr_causal.data.series_layout import Layout
 
 if TYPE_CHECKING:
@@ -24,6 +22,7 @@ class SeriesClient(LinearClient):
     """Base of the clients whose rows are steps of time series.
 
     The design has m = d (1 + p) columns: the variables now, one step ago, and so on to p steps ago.
+    With order 0 there is no time, and the rows are those of any table.
     """
 
     temporal: ClassVar[bool] = True
@@ -39,28 +38,46 @@ class SeriesClient(LinearClient):
             gaps=cast("Literal['fail', 'split']", options["gaps"]),
             phase_column=str(options["phase-column"]),
             perturbed=(float(start), float(end)) if start and end else None,
-            order=int(options["order"]),
+            order=self.order,
         )
+
+    @property
+    def order(self) -> int:
+        """Number of lags p."""
+        return int(self.options["order"])
 
     @property
     def dimensions(self) -> dict[str, int]:
         """d, and m for the columns of the design."""
         d = len(self.setup.names)
-        return {"d": d, "m": d * (1 + self.layout.order)}
+        return {"d": d, "m": d * (1 + self.order)}
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the series: a row is a step with all its lags."""
+        if self.order == 0:
+            return super().describe(policy)
         by = cast("Centering", self.options["center"])
         table = self.source.read()
         return describe_series(table, self.layout, policy, sums=self.sums, by=by)
 
     def design(self) -> FloatArray:
         """Return the party's rows with their lags, centred and scaled, shape (n_k, m)."""
+        if self.order == 0:
+            return super().design()
+        return np.concatenate(self.designs(self.series()))
+
+    def series(self) -> list[Series]:
+        """Return the party's series that are long enough."""
         setup, layout = self.setup, self.layout
         found = find_series(self.source.read(), layout, setup.policy, setup.names)
-        used, _ = long_enough(found, layout.order)
-        used = center(used, setup.mean, cast("Centering", setup.options["center"]))
-        if setup.options["standardize"]:
-            scale = np.sqrt(setup.variance)
-            used = [replace(one, values=one.values / scale) for one in used]
-        return lagged_rows([one.values for one in used], layout.order)
+        return long_enough(found, layout.order)[0]
+
+    def designs(self, series: list[Series]) -> list[FloatArray]:
+        """Return the rows of each series with their lags, centred and scaled."""
+        setup = self.setup
+        by = cast("Centering", setup.options["center"])
+        rows = centered_rows(series, self.order, setup.mean, by)
+        if not setup.options["standardize"]:
+            return rows
+        scale = np.tile(np.sqrt(setup.variance), 1 + self.order)
+        return [one / scale for one in rows]

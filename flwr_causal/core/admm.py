@@ -83,7 +83,7 @@ class ServerProblem:
         first dimension (1 if it has fewer than three) is the number L of candidates that are
         solved side by side. 0 on required edges.
     allowed
-        ``(m, d)`` mask of the edges that may exist; default all.
+        Mask of the edges that may exist, ``(m, d)`` or ``(L, m, d)``; default all.
     threshold
         An edge stands when its absolute weight exceeds this, a number or ``(m, 1)``; only used to
         see whether the graph still changes.
@@ -193,6 +193,7 @@ def server_step(
         raise ValueError(f"the schedule ends after {problem.schedule.rounds} rounds")
     rho_2, rho_1, sparsity, relaxation = problem.schedule.at(state.round)
     sparsities = np.broadcast_to(sparsity * np.asarray(problem.relative_sparsity), problem.shape)
+    allowed = np.broadcast_to(True if problem.allowed is None else problem.allowed, problem.shape)
     solutions = [
         project(
             mean[i],
@@ -201,7 +202,7 @@ def server_step(
             multiplier=float(state.multiplier[i]),
             penalty=rho_1,
             start=state.weights[i],
-            allowed=problem.allowed,
+            allowed=allowed[i],
             max_iterations=problem.schedule.max_iterations,
             tolerance=problem.schedule.tolerance,
             resolution=problem.schedule.resolution,

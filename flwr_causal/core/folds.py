@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 # Every fourth row: enough to compare graphs, few enough to learn them.
 SHARE = 4
+# Folds of a cross-validation.
+NUM_FOLDS = 5
 
 
 def num_held_out(num_rows: NDArray[np.int_] | int) -> NDArray[np.int_]:
@@ -23,3 +27,27 @@ def split_rows(num_rows: int, seed: int) -> tuple[NDArray[np.int_], NDArray[np.i
     order = np.random.default_rng(seed).permutation(num_rows)
     held_out = int(num_held_out(num_rows))
     return np.sort(order[held_out:]), np.sort(order[:held_out])
+
+
+def stretches(lengths: Sequence[int], num_folds: int = NUM_FOLDS) -> NDArray[np.int_]:
+    """Return the fold of each row of several series: every series is cut into stretches of time.
+
+    Parameters
+    ----------
+    lengths : sequence of int
+        Number of rows of each series.
+    num_folds : int
+
+    Returns
+    -------
+    ndarray of int, shape (sum of lengths,)
+        A series begins in the fold after that in which the last one began, so that many short
+        series fill all folds alike.
+    """
+    if not lengths:
+        return np.zeros(0, dtype=np.int_)
+    folds = [
+        (np.arange(length) * num_folds // max(length, 1) + start) % num_folds
+        for start, length in enumerate(lengths)
+    ]
+    return np.concatenate(folds)

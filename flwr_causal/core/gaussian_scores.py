@@ -57,26 +57,37 @@ def gaussian_bic(moments: Moments, adjacency: ArrayLike, gamma: float = 0.0) -> 
     return fit + edge_price(moments.n, moments.d, gamma) * edges
 
 
-def equal_variance_score(moments: Moments, adjacency: ArrayLike, gamma: float = 0.0) -> float:
+def equal_variance_score(
+    moments: Moments, adjacency: ArrayLike, gamma: float = 0.0, num_targets: int | None = None
+) -> float:
     """BIC of a model in which all noise terms have one variance.
 
     It is ``n d / 2 log(sum_j RSS_j / (n d)) + price |E|`` (Peters & Buehlmann 2014). Unlike the
     Gaussian BIC it tells Markov-equivalent graphs apart, and it is wrong where the noise variances
-    differ; parameters as in :func:`gaussian_bic`.
+    differ; parameters as in :func:`gaussian_bic`. With ``num_targets`` only the first so many
+    variables have a noise term: the others are lags of them, without parents.
     """
     edges, residuals = _edges_and_residuals(moments, adjacency)
-    fit = 0.5 * moments.n * moments.d * float(np.log(residuals.mean()))
+    noise = residuals[:num_targets]
+    fit = 0.5 * moments.n * len(noise) * float(np.log(noise.mean()))
     return fit + edge_price(moments.n, moments.d, gamma) * edges
 
 
 def score_graph(
-    moments: Moments, adjacency: ArrayLike, score: ScoreName = "bic", gamma: float = 0.0
+    moments: Moments,
+    adjacency: ArrayLike,
+    score: ScoreName = "bic",
+    gamma: float = 0.0,
+    num_targets: int | None = None,
 ) -> float:
-    """Score of a graph by the score's name; a ConfigError for an unknown one."""
+    """Score of a graph by the score's name; a ConfigError for an unknown one.
+
+    Lags of the first ``num_targets`` variables add a constant to the BIC, and nothing to the other.
+    """
     if score == "bic":
         return gaussian_bic(moments, adjacency, gamma)
     if score == "equal-variance":
-        return equal_variance_score(moments, adjacency, gamma)
+        return equal_variance_score(moments, adjacency, gamma, num_targets)
     raise ConfigError(f"unknown score {score!r}; known are {', '.join(SCORE_NAMES)}")
 
 

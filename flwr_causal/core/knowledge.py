@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.acyclicity import ancestors
+from flwr_causal.core.knowledge_entries import LaggedEdge, Pair, arrow, lagged_edges, pairs, tiers
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 BoolArray = NDArray[np.bool_]
-Pair = tuple[str, str]
 
 
 class EdgeMasks(NamedTuple):
@@ -39,6 +39,24 @@ class EdgeMasks(NamedTuple):
     required: BoolArray
 
 
+class EdgeBlocks(NamedTuple):
+    """Knowledge over the columns of time series, apart for the edges within a step and the lags.
+
+    Parameters
+    ----------
+    allowed_now, required_now : ndarray of bool, shape (d, d)
+        Instantaneous edges, as in `EdgeMasks`.
+    allowed_lagged, required_lagged : ndarray of bool, shape (p, d, d)
+        ``[l, i, j]``: from i at t - l - 1 to j at t. The diagonals are effects of variables on
+        themselves, and free as all others.
+    """
+
+    allowed_now: BoolArray
+    required_now: BoolArray
+    allowed_lagged: BoolArray
+    required_lagged: BoolArray
+
+
 @dataclass(frozen=True)
 class Knowledge:
     """What is known of the graph before the data are seen; honoured exactly by every method.
@@ -54,13 +72,24 @@ class Knowledge:
     tiers : tuple of tuples of names, default ()
         Groups in temporal order: no edge leads from a later tier into an earlier one. Edges within
         a tier, and variables that no tier lists, are free.
+    required_lagged : tuple of (cause, effect, lag), default ()
+        For time series: effects at that lag (1, 2, ...) that must stand. In both lists a variable
+        may act on itself.
+    forbidden_lagged : tuple of (cause, effect, lag) or (cause, effect), default ()
+        For time series: effects that must not stand at that lag; a pair means at every lag.
 
     Raises
     ------
     ConfigError
-        If an entry is no pair of names, an edge leads from a variable to itself, is required and
-        forbidden, is required against the tiers, required edges form a cycle, or a variable is
-        listed by two tiers.
+        If an entry is not of these forms, an edge leads from a variable to itself without a lag, is
+        required and forbidden, is required against the tiers, required edges form a cycle, or a
+        variable is listed by two tiers.
+
+    Notes
+    -----
+    ``required``, ``forbidden`` and ``tiers`` speak of edges without a lag only. What comes late in
+    a day cannot cause what comes early in it, but may well cause it the day after: tiers and cycles
+    do not bind over lags, and an edge may be absent within a step and present between steps.
 
     Examples
     --------
@@ -74,18 +103,25 @@ class Knowledge:
     required: tuple[Pair, ...] = ()
     forbidden: tuple[Pair, ...] = ()
     tiers: tuple[tuple[str, ...], ...] = ()
+    required_lagged: tuple[LaggedEdge, ...] = ()
+    forbidden_lagged: tuple[LaggedEdge | Pair, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "required", _pairs("required", self.required))
-        object.__setattr__(self, "forbidden", _pairs("forbidden", self.forbidden))
-        object.__setattr__(self, "tiers", _tiers(self.tiers))
+        object.__setattr__(self, "required", pairs("required", self.required))
+        object.__setattr__(self, "forbidden", pairs("forbidden", self.forbidden))
+        object.__setattr__(self, "tiers", tiers(self.tiers))
+        for part, every_lag in (("required_lagged", False), ("forbidden_lagged", True)):
+            entries = lagged_edges(part, getattr(self, part), every_lag=every_lag)
+            object.__setattr__(self, part, entries)
         self._check_contradictions()
 
     def _check_contradictions(self) -> None:
         """Raise a ConfigError where two statements cannot both hold."""
-        both = [pair for pair in self.required if pair in set(self.forbidden)]
+        now, lagged = set(self.forbidden), set(self.forbidden_lagged)
+        both: list[Pair | LaggedEdge] = [pair for pair in self.required if pair in now]
+        both += [edge for edge in self.required_lagged if {edge, edge[:2]} & lagged]
         if both:
-            raise ConfigError(f"{_arrow(both[0])} is both required and forbidden: drop one of them")
+            raise ConfigError(f"{arrow(both[0])} is both required and forbidden: drop one of them")
         tier_of = self._tier_of()
         for cause, effect in self.required:
             if tier_of.get(cause, -1) > tier_of.get(effect, len(self.tiers)):
@@ -106,7 +142,7 @@ class Knowledge:
         return {name: k for k, tier in enumerate(self.tiers) for name in tier}
 
     def __bool__(self) -> bool:
-        return bool(self.required or self.forbidden or self.tiers)
+        return any(getattr(self, field.name) for field in fields(self))
 
     @property
     def empty(self) -> bool:
@@ -114,7 +150,7 @@ class Knowledge:
         return not self
 
     def masks(self, names: Sequence[str]) -> EdgeMasks:
-        """Return the knowledge as matrices over ``names``.
+        """Return the knowledge as matrices over ``names``, for methods without time.
 
         Besides what is stated, an edge j -> i is not allowed where required edges lead from i to
         j, so that no optimiser can close a cycle that only a required edge could open again.
@@ -127,8 +163,54 @@ class Knowledge:
         Raises
         ------
         ConfigError
-            If the knowledge names a variable that is not among ``names``.
+            If the knowledge names a variable that is not among ``names``, or speaks of lags.
         """
+        lagged = [*self.required_lagged, *self.forbidden_lagged]
+        if lagged:
+            raise ConfigError(
+                f"the background knowledge states lagged edges ({arrow(lagged[0])}"
+                f"{', ...' if len(lagged) > 1 else ''}), but this method has no lags: leave them "
+                "out, or use '2dbn', or 'moments' with an order"
+            )
+        return self._masks_now(names)
+
+    def blocks(self, names: Sequence[str], order: int) -> EdgeBlocks:
+        """Return the knowledge as matrices over ``names`` and their lags, for time series.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The data's ``d`` columns, in order.
+        order : int
+            p, the number of lags.
+
+        Raises
+        ------
+        ConfigError
+            If the knowledge names a variable that is not among ``names``, or a lag beyond the
+            order.
+        """
+        now = self._masks_now(names)
+        index = {name: k for k, name in enumerate(names)}
+        allowed = np.ones((order, len(index), len(index)), dtype=bool)
+        required = np.zeros_like(allowed)
+        for part, mask, value in (
+            ("required_lagged", required, True),
+            ("forbidden_lagged", allowed, False),
+        ):
+            for cause, effect, *lags in getattr(self, part):
+                for lag in lags:
+                    if lag > order:
+                        raise ConfigError(
+                            f"'{part}' states {arrow((cause, effect, lag))}, but the order is "
+                            f"{order}: set the order to {lag} or more, or leave the statement out"
+                        )
+                at = lags[0] - 1 if lags else slice(None)
+                mask[at, index[cause], index[effect]] = value
+        return EdgeBlocks(now.allowed, now.required, allowed, required)
+
+    def _masks_now(self, names: Sequence[str]) -> EdgeMasks:
+        """Return the knowledge of edges without a lag."""
         index = {name: k for k, name in enumerate(names)}
         self._check_known(index)
         required = np.zeros((len(index), len(index)), dtype=bool)
@@ -150,6 +232,8 @@ class Knowledge:
             "required": [name for pair in self.required for name in pair],
             "forbidden": [name for pair in self.forbidden for name in pair],
             "tiers": [name for tier in self.tiers for name in tier],
+            "required_lagged": [name for edge in self.required_lagged for name in edge[:2]],
+            "forbidden_lagged": [name for edge in self.forbidden_lagged for name in edge[:2]],
         }
         for part, listed in mentioned.items():
             for name in listed:
@@ -161,7 +245,7 @@ class Knowledge:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Make knowledge from ``{"required": [[a, b]], "forbidden": [...], "tiers": [[...]]}``.
+        """Make knowledge from ``{"required": [[a, b]], "tiers": [[...]], ...}``, a key a field.
 
         Raises
         ------
@@ -174,8 +258,8 @@ class Knowledge:
                 raise ConfigError(f"unknown key {key!r} in knowledge: use {', '.join(expected)}")
         return cls(**record)
 
-    def to_dict(self) -> dict[str, list[list[str]]]:
-        """Return lists of lists of names, as JSON and TOML hold them."""
+    def to_dict(self) -> dict[str, list[list[str | int]]]:
+        """Return lists of lists of names, and lags, as JSON and TOML hold them."""
         return {key: [list(entry) for entry in value] for key, value in asdict(self).items()}
 
     @classmethod
@@ -223,51 +307,6 @@ class Knowledge:
         path.write_text(text, encoding="utf-8")
 
 
-def _pairs(part: str, entries: Iterable[Sequence[str]]) -> tuple[Pair, ...]:
-    """Return edges as a tuple of pairs, checked."""
-    result = []
-    for entry in _entries(part, entries):
-        if len(entry) != 2:
-            raise ConfigError(f"'{part}' holds {list(entry)}: expected pairs [cause, effect]")
-        if entry[0] == entry[1]:
-            raise ConfigError(f"'{part}' holds the edge {_arrow(entry)} of a variable to itself")
-        result.append((entry[0], entry[1]))
-    return tuple(result)
-
-
-def _tiers(entries: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return tiers as tuples of names, each name once."""
-    result = _entries("tiers", entries)
-    seen: set[str] = set()
-    for name in (name for tier in result for name in tier):
-        if name in seen:
-            raise ConfigError(f"'tiers' lists {name!r} twice: a variable has one tier")
-        seen.add(name)
-    return result
-
-
-def _entries(part: str, entries: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return a list of lists of names as tuples; a string is not a list of names."""
-    example = f"'{part}' must be a list of lists of names"
-    if isinstance(entries, str | bytes | dict) or not hasattr(entries, "__iter__"):
-        raise ConfigError(f"{example}, got {entries!r}")
-    result = []
-    for entry in entries:
-        if isinstance(entry, str | bytes | dict) or not hasattr(entry, "__iter__"):
-            raise ConfigError(f"{example}, got {entry!r} in it")
-        names = tuple(entry)
-        wrong = [name for name in names if not isinstance(name, str)]
-        if wrong:
-            raise ConfigError(f"{example}, got {wrong[0]!r} as a name: quote it")
-        result.append(names)
-    return tuple(result)
-
-
-def _arrow(pair: Sequence[str]) -> str:
-    """Return an edge as people read it."""
-    return f"{pair[0]} -> {pair[1]}"
-
-
 def _suggestion(name: str, known: Sequence[str]) -> str:
     """Return what the user may have meant, or what there is to choose from."""
     close = get_close_matches(name, known, n=1)
@@ -277,6 +316,6 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     return f"; they have {shown}"
 
 
-def _toml(value: list[list[str]]) -> str:
+def _toml(value: list[list[str | int]]) -> str:
     """Return a TOML array of arrays; a JSON string is a TOML one but for the delete character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flwr_causal.core.acyclicity import break_cycles
 from flwr_causal.core.checked_arrays import distinct_names
 from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.knowledge import EdgeMasks
+from flwr_causal.core.knowledge import EdgeMasks, Knowledge
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "companion_radius",
     "join_blocks",
+    "knowledge_masks",
     "lagged_graph",
     "lagged_masks",
     "lagged_names",
@@ -142,6 +143,34 @@ def lagged_masks(
             "allowed: drop one of the two statements"
         )
     return EdgeMasks(allowed, required)
+
+
+def knowledge_masks(knowledge: Knowledge | None, names: Sequence[str], order: int) -> EdgeMasks:
+    """Return background knowledge over all m columns, as :func:`lagged_masks` does.
+
+    Parameters
+    ----------
+    knowledge : Knowledge or None
+        None allows everything.
+    names : sequence of str
+        The d variables.
+    order : int
+        p; 0 leaves the edges without a lag.
+
+    Raises
+    ------
+    ConfigError
+        If the order is no whole number from 0 up, or the knowledge names a variable or a lag that
+        is not there.
+    """
+    _check_order(order)
+    blocks = (knowledge or Knowledge()).blocks(names, order)
+    return lagged_masks(
+        blocks.allowed_now,
+        blocks.allowed_lagged,
+        required_now=blocks.required_now,
+        required_lagged=blocks.required_lagged,
+    )
 
 
 def split_blocks(weights: NDArray[Entry]) -> tuple[NDArray[Entry], NDArray[Entry]]:

@@ -155,6 +155,7 @@ def select(
     penalties: Mapping[MethodName, Sequence[float]] | None = None,
     allowed: ArrayLike | None = None,
     required: ArrayLike | None = None,
+    lagged_sparsity: float = 1.0,
 ) -> LaggedSelection:
     """Try every order with every method and penalty, each fold left out once.
 
@@ -173,6 +174,8 @@ def select(
         Values to try of a method, in the units of the moments. Default: :func:`default_penalties`.
     allowed, required
         ``(m, d)`` masks, as the fits take them (ridge has no use for ``required``).
+    lagged_sparsity
+        DYNOTEARS' sparsity of lagged weights in units of that of instantaneous ones.
 
     Raises
     ------
@@ -201,6 +204,7 @@ def select(
     masks = _Masks(
         None if allowed is None else np.asarray(allowed, dtype=bool),
         None if required is None else np.asarray(required, dtype=bool),
+        lagged_sparsity,
     )
     errors = dict.fromkeys(recipes, 0.0)
     for k, fold in enumerate(folds):
@@ -246,14 +250,16 @@ def fit(
 
 
 class _Masks(NamedTuple):
-    """Masks of the largest order, ``(m, d)`` or None."""
+    """Masks of the largest order, ``(m, d)`` or None, and the lagged share of the sparsity."""
 
     allowed: NDArray[np.bool_] | None
     required: NDArray[np.bool_] | None
+    lagged_sparsity: float = 1.0
 
     def of(self, size: int) -> _Masks:
         """Return the masks' first rows."""
-        return _Masks(*(None if mask is None else mask[:size] for mask in self))
+        allowed, required = (None if mask is None else mask[:size] for mask in self[:2])
+        return _Masks(allowed, required, self.lagged_sparsity)
 
 
 def _fits(
@@ -284,6 +290,7 @@ def _fits(
                 moments,
                 num_variables,
                 recipe.penalty,
+                recipe.penalty * own.lagged_sparsity,
                 allowed=own.allowed,
                 required=own.required,
             )

@@ -6,9 +6,7 @@ needs the moments among a variable and its parents only.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,16 +14,27 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.core.acyclicity import is_acyclic
+from flwr_causal.core.model_parts import (
+    freeze_parameters,
+    load_parameters,
+    log_density,
+    named_columns,
+    save_parameters,
+)
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flwr_causal.core.moments import Moments
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
-FORMAT = "flwr-causal linear model 1"
+KIND = "linear model"
+FORMAT = f"flwr-causal {KIND} 1"
+FIELDS = ("weights", "intercepts", "noise_variances")
 # Relative size of a Cholesky pivot under which parents count as linearly dependent.
 SINGULAR_PIVOT = 1e-7
 
@@ -67,11 +76,15 @@ def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArr
 
 
 def least_squares(moments: Moments, adjacency: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Weights ``(d, d)`` and residual variances ``(d,)`` of every variable on its parents."""
+    """Weights and residual variances of every variable on its parents.
+
+    An adjacency ``(d, d)`` gives weights ``(d, d)`` and variances ``(d,)``; one ``(m, d)`` over m
+    columns gives those of the first d columns only, ``(m, d)`` and ``(d,)``.
+    """
     parent_mask = np.asarray(adjacency) != 0
-    weights = np.zeros((moments.d, moments.d))
-    variances = np.zeros(moments.d)
-    for j in range(moments.d):
+    weights = np.zeros(parent_mask.shape)
+    variances = np.zeros(parent_mask.shape[1])
+    for j in range(len(variances)):
         parents = np.flatnonzero(parent_mask[:, j])
         weights[parents, j], variances[j] = regress(moments.second, parents, j)
     return weights, variances
@@ -127,22 +140,9 @@ class LinearModel:
     noise_variances: FloatArray
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", tuple(str(name) for name in self.names))
         d = len(self.names)
         shapes = {"weights": (d, d), "intercepts": (d,), "noise_variances": (d,)}
-        for field, shape in shapes.items():
-            array = np.array(getattr(self, field), dtype=np.float64)
-            if array.shape != shape or not np.isfinite(array).all():
-                raise DataError(
-                    f"{field} of a linear model of {d} variables must be finite numbers of shape "
-                    f"{shape}, got shape {array.shape}"
-                )
-            array.flags.writeable = False
-            object.__setattr__(self, field, array)
-        if (self.noise_variances < 0).any():
-            raise DataError("noise variances must not be negative")
-        if not is_acyclic(self.weights):
-            raise DataError("the weights of a linear model must form a DAG, they have a cycle")
+        freeze_parameters(self, KIND, shapes)
 
     def mean(self) -> FloatArray:
         """``(d,)`` means of the variables."""
@@ -171,14 +171,9 @@ class LinearModel:
         DataError
             If variables are missing, or one has no noise, so that there is no density.
         """
-        silent = [self.names[j] for j in np.flatnonzero(self.noise_variances == 0)]
-        if silent:
-            raise DataError(f"no density: the variables {silent} have zero noise variance")
-        X = _columns(frame, self.names, self.names)
+        X = named_columns(frame, self.names, self.names)
         residuals = X - self.intercepts - X @ self.weights
-        log_scale = np.log(2 * np.pi * self.noise_variances)
-        terms: FloatArray = -0.5 * (log_scale + residuals**2 / self.noise_variances)
-        return np.asarray(terms.sum(axis=1), dtype=np.float64)
+        return log_density(residuals, self.noise_variances, self.names)
 
     def predict(self, frame: Any, target: str) -> FloatArray:
         """Conditional mean of ``target`` given its parents, ``(n,)``.
@@ -199,52 +194,19 @@ class LinearModel:
             raise DataError(f"unknown variable {target!r}; known are {', '.join(self.names)}")
         j = self.names.index(target)
         parents = np.flatnonzero(self.weights[:, j])
-        X = _columns(frame, [self.names[i] for i in parents], self.names)
+        X = named_columns(frame, [self.names[i] for i in parents], self.names)
         return np.asarray(X @ self.weights[parents, j] + self.intercepts[j], dtype=np.float64)
 
     def save(self, path: str | Path) -> None:
         """Write JSON; numbers survive exactly."""
-        content = {
-            "format": FORMAT,
-            "names": list(self.names),
-            "weights": self.weights.tolist(),
-            "intercepts": self.intercepts.tolist(),
-            "noise_variances": self.noise_variances.tolist(),
-        }
-        Path(path).write_text(json.dumps(content), encoding="utf-8")
+        save_parameters(path, FORMAT, self, FIELDS)
 
     @classmethod
     def load(cls, path: str | Path) -> LinearModel:
         """Read what :meth:`save` wrote; a DataError if it is something else."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise DataError(f"{path} is not JSON ({error})") from error
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise DataError(f"{path} does not hold a linear model of this version ({FORMAT})")
-        return cls(
-            tuple(content["names"]),
-            np.asarray(content["weights"], dtype=np.float64).reshape(len(content["names"]), -1),
-            np.asarray(content["intercepts"], dtype=np.float64),
-            np.asarray(content["noise_variances"], dtype=np.float64),
-        )
+        return cls(**load_parameters(path, FORMAT, KIND, FIELDS))
 
     def _propagate(self, rows: FloatArray) -> FloatArray:
         """Solve ``x = rows + x W`` for every row."""
         system = np.eye(len(self.names)) - self.weights
         return np.asarray(np.linalg.solve(system.T, rows.T).T, dtype=np.float64)
-
-
-def _columns(frame: Any, wanted: list[str] | tuple[str, ...], order: tuple[str, ...]) -> FloatArray:
-    """Columns ``wanted`` of a frame (by name), or of an array whose columns are ``order``."""
-    if hasattr(frame, "columns"):
-        present = [str(column) for column in frame.columns]
-        missing = [name for name in wanted if name not in present]
-        if missing:
-            raise DataError(f"the data lack the variables {missing}")
-        selected = frame.iloc[:, [present.index(name) for name in wanted]]
-        return np.asarray(selected, dtype=np.float64)
-    X = np.asarray(frame, dtype=np.float64)
-    if X.ndim != 2 or X.shape[1] != len(order):
-        raise DataError(f"an array of {len(order)} columns was expected, got shape {X.shape}")
-    return X[:, [order.index(name) for name in wanted]]

@@ -71,6 +71,7 @@ def polish(
     knowledge: Knowledge | EdgeMasks | None = None,
     max_parents: int | None = None,
     max_moves: int | None = None,
+    num_targets: int | None = None,
 ) -> Polished:
     """Improve a DAG by the best single addition, removal or reversal until there is none.
 
@@ -92,6 +93,9 @@ def polish(
         about as many parents as rows any variable is predicted perfectly.
     max_moves
         Most moves; by default no limit (the score falls with every move, so the search ends).
+    num_targets
+        Only the first so many variables can have parents and noise of their own: the others are
+        lags of them. Default: all.
 
     Raises
     ------
@@ -113,7 +117,7 @@ def polish(
     required = np.asarray(masks.required, dtype=bool)
     start = break_cycles((start & masks.allowed).astype(np.float64), required) != 0
     limit = (moments.n - 1) // 2 if max_parents is None else max_parents
-    search = _Search(moments, start | required, masks, score, gamma, limit)
+    search = _Search(moments, start | required, masks, score, gamma, limit, num_targets)
     moves: list[Move] = []
     while max_moves is None or len(moves) < max_moves:
         move = search.best_move()
@@ -125,7 +129,7 @@ def polish(
     return Polished(
         final,
         refit(moments, final),
-        score_graph(moments, final, score, gamma),
+        score_graph(moments, final, score, gamma, num_targets),
         tuple(moves),
     )
 
@@ -138,6 +142,7 @@ def polish_graph(
     gamma: float = DEFAULT_GAMMA,
     knowledge: Knowledge | EdgeMasks | None = None,
     max_parents: int | None = None,
+    num_targets: int | None = None,
 ) -> CausalGraph:
     """Polish a causal graph; the result has least-squares weights, see :func:`polish`."""
     result = polish(
@@ -147,6 +152,7 @@ def polish_graph(
         gamma=gamma,
         knowledge=knowledge,
         max_parents=max_parents,
+        num_targets=num_targets,
     )
     required = edge_masks(knowledge, moments.names).required
     return CausalGraph(names=moments.names, weights=result.weights, required=required)
@@ -168,8 +174,10 @@ class _Search:
         score: ScoreName,
         gamma: float,
         max_parents: int,
+        num_targets: int | None = None,
     ) -> None:
         self.n, self.d = moments.n, moments.d
+        self.num_targets = self.d if num_targets is None else num_targets
         self.variances = moments.variances
         scale = np.sqrt(self.variances)
         self.correlation = moments.second / np.outer(scale, scale)
@@ -185,6 +193,9 @@ class _Search:
         self.drops = np.full((self.d, self.d), np.inf)
         for child in range(self.d):
             self._price_moves(child)
+        if score == "equal-variance":
+            # lags have no noise term of their own
+            self.terms[self.num_targets :] = 0.0
 
     def best_move(self) -> Move | None:
         """Cheapest legal move, or None if no move lowers the score."""
@@ -249,12 +260,13 @@ class _Search:
 
     def _rounding(self, terms: float) -> float:
         """Difference of terms that counts as none."""
-        return LEAST_GAIN * (terms / self.d if self.score == "equal-variance" else self.n)
+        return LEAST_GAIN * (terms / self.num_targets if self.score == "equal-variance" else self.n)
 
     def _total(self, terms: float, edges: int) -> float:
         fit = terms
         if self.score == "equal-variance":
-            fit = 0.5 * self.n * self.d * float(np.log(terms / self.d))
+            noise = terms / self.num_targets
+            fit = 0.5 * self.n * self.num_targets * float(np.log(noise))
         return fit + self.price * float(edges)
 
     def _term(self, residual: FloatArray, child: int) -> FloatArray:

@@ -75,7 +75,7 @@ def finish(
     moments: Moments,
     raw_weights: FloatArray,
     *,
-    threshold: float,
+    threshold: float | FloatArray,
     masks: EdgeMasks,
     refit: bool = False,
 ) -> CausalGraph:
@@ -88,7 +88,8 @@ def finish(
     raw_weights
         ``(d, d)`` solution; entries that are not allowed are taken to be zero.
     threshold
-        Edges of absolute weight at most this are dropped, unless required.
+        Edges of absolute weight at most this are dropped, unless required; ``(d, 1)`` for one value
+        for each cause.
     masks
         Required edges survive threshold and the removal of cycles, and a variable with a required
         parent gets the least-squares weights of all its parents in the final graph.

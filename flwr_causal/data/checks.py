@@ -18,10 +18,12 @@ from flwr_causal.data.findings import (
     Findings,
     check_duplicate_names,
     check_kinds,
+    check_levels,
     check_rows,
     check_shared,
     check_values,
     columns_of,
+    pass_notes_on,
 )
 from flwr_causal.data.policy import Policy
 from flwr_causal.data.report import ColumnReport, Kind, States, TableReport
@@ -157,6 +159,8 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     columns = columns_of(reports)
     has_states = _have_states(reports)
     check_rows(reports, policy, found)
+    pass_notes_on(reports, found)
+    check_levels(reports, found)
     check_duplicate_names(reports, found)
     check_shared(reports, columns, policy, found)
     shared = {
@@ -199,6 +203,11 @@ def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[Floa
     Deviations are taken from one party's mean and carry every mean's rounding error along, so that
     a large offset common to all rows (1e8 and a spread of 1) costs no digits.
 
+    Where a party's means are those of some of its rows only (``level_rows``), the others have lost
+    a level of their own already and stay as they are: the mean is that of the rows behind the
+    means, and a party's difference from it moves the squares of those rows alone. So the variance
+    is the mean square of all rows as each party centres them by that mean.
+
     Parameters
     ----------
     reports : mapping of str to TableReport
@@ -209,10 +218,10 @@ def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[Floa
     Returns
     -------
     mean, variance : float64 arrays of shape (d,)
-        NaN for a column without sums. The variance is divided by n.
+        NaN for a column without sums. The variance is divided by n, the number of all rows.
     """
     shape = (len(reports), len(names))
-    rows, means, remainders, squares = (np.zeros(shape) for _ in range(4))
+    rows, levels, means, remainders, squares = (np.zeros(shape) for _ in range(5))
     for party, report in enumerate(reports.values()):
         by_name = {column.name: column for column in report.columns}
         for position, name in enumerate(names):
@@ -220,19 +229,19 @@ def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[Floa
             if column is None or not report.has_sums or not column.is_number:
                 continue
             rows[party, position] = report.rows
+            levels[party, position] = report.rows_of_means
             means[party, position] = column.mean
             remainders[party, position] = column.remainder
             squares[party, position] = column.squares
-    total = rows.sum(axis=0)
+    known = levels.sum(axis=0) > 0
     # From here on an undefined column has n = 1, and is set to NaN at the end.
-    known = total > 0
-    total[~known] = 1.0
-    share = np.where(rows > 0, rows, 1.0)
-    reference = means[np.argmax(rows > 0, axis=0), np.arange(len(names))]
-    shift = np.where(rows > 0, means - reference + remainders / share, 0.0)
-    offset = (rows * shift).sum(axis=0) / total
+    total, behind = (np.where(known, count.sum(axis=0), 1.0) for count in (rows, levels))
+    share = np.where(levels > 0, levels, 1.0)
+    reference = means[np.argmax(levels > 0, axis=0), np.arange(len(names))]
+    shift = np.where(levels > 0, means - reference + remainders / share, 0.0)
+    offset = (levels * shift).sum(axis=0) / behind
     within = squares - remainders**2 / share
-    between = rows * (shift - offset) ** 2
+    between = levels * (shift - offset) ** 2
     mean = np.where(known, reference + offset, np.nan)
     variance = np.where(known, np.maximum((within + between).sum(axis=0) / total, 0.0), np.nan)
     return mean, variance

@@ -18,10 +18,12 @@ __all__ = [
     "Holders",
     "check_duplicate_names",
     "check_kinds",
+    "check_levels",
     "check_rows",
     "check_shared",
     "check_values",
     "columns_of",
+    "pass_notes_on",
     "problem_line",
     "some_parties",
 ]
@@ -116,6 +118,22 @@ def check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findin
                 f"party {party!r}, all columns: the table has {count}; at least {policy.min_rows} "
                 "are needed: add rows, or leave this party out"
             )
+
+
+def check_levels(reports: Mapping[str, TableReport], found: Findings) -> None:
+    """Find out whether anybody knows the columns' means, where not all rows count for them."""
+    sizes = [report.rows_of_means for report in reports.values() if report.rows > 0]
+    if sizes and not any(sizes):
+        found.problems.append(
+            "all parties, all columns: all steps are under a perturbation, so that the level "
+            "without one is unknown; give unperturbed steps too, or use center='series'"
+        )
+
+
+def pass_notes_on(reports: Mapping[str, TableReport], found: Findings) -> None:
+    """Warn of what the parties' own code has to say of their tables."""
+    for party, report in reports.items():
+        found.warnings += [f"party {party!r}: {note}" for note in report.notes]
 
 
 def check_duplicate_names(reports: Mapping[str, TableReport], found: Findings) -> None:

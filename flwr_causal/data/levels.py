@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from flwr_causal.core.lagged import lagged_rows
 from flwr_causal.data.columns import all_columns, kind_of
 from flwr_causal.data.describe import describe
 from flwr_causal.data.report import NUMBERS
 from flwr_causal.data.series import find_series, long_enough, value_columns
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
+    from numpy.typing import NDArray
 
     from flwr_causal.data.columns import FloatArray
     from flwr_causal.data.policy import Policy
@@ -24,31 +26,39 @@ if TYPE_CHECKING:
     from flwr_causal.data.series import Series
     from flwr_causal.data.series_layout import Layout
 
-__all__ = ["Centering", "center", "describe_series"]
+    BoolArray = NDArray[np.bool_]
+
+__all__ = ["Centering", "centered_rows", "describe_series", "perturbed_rows"]
 
 #: One mean of all series of all parties, each series its own, or one for each known perturbation.
 Centering = Literal["global", "series", "phase"]
 
 
-def center(
-    series: Sequence[Series], mean: FloatArray | None = None, by: Centering = "global"
-) -> list[Series]:
-    """Return the series with their level subtracted.
+def centered_rows(
+    series: Sequence[Series],
+    order: int,
+    mean: FloatArray | None = None,
+    by: Centering = "global",
+) -> list[FloatArray]:
+    """Return the rows [x_t, x_{t-1}, ..., x_{t-p}] of each series with their level subtracted.
 
     Parameters
     ----------
     series : sequence of Series
         Of d variables each.
+    order : int
+        p.
     mean : float64 array of shape (d,), optional
         The level that all parties agreed on; needed for all but "series".
     by : {"global", "series", "phase"}, default "global"
         "global" subtracts the given mean. "series" subtracts each series' own mean. "phase" takes a
-        known perturbation for an unknown constant input to that series: its perturbed steps lose
-        their own mean, the other steps the given one, which is to be that of unperturbed steps.
+        known perturbation for an unknown constant input to that series: the rows whose step t is
+        perturbed lose their own mean, lags and all, as an intercept of their own would have it; the
+        other rows lose the given mean, which is to be that of unperturbed steps.
 
     Returns
     -------
-    list of Series
+    list of float64 arrays of shape (T - p, d (1 + p))
 
     Raises
     ------
@@ -58,27 +68,37 @@ def center(
     """
     if by not in ("global", "series", "phase"):
         raise ConfigError(f"center is {by!r}: choose 'global', 'series' or 'phase'")
-    if by == "series":
-        return [replace(one, values=one.values - _mean(one.values)) for one in series]
     result = []
     for one in series:
-        if mean is None or np.shape(mean) != (len(one.names),):
+        level = _mean(one.values) if by == "series" else mean
+        if level is None or np.shape(level) != (len(one.names),):
             raise ConfigError(
                 f"center={by!r} needs the agreed mean of the {len(one.names)} variables, got "
                 f"{'none' if mean is None else f'shape {np.shape(mean)}'}"
             )
-        values = one.values - mean
+        rows = lagged_rows([one.values - level], order)
         if by == "phase":
-            if one.phase is None:
-                raise ConfigError(
-                    "center='phase' needs to know the perturbed steps: give phase-column, or "
-                    "time-column and perturbed"
-                )
-            if one.phase.any():
-                perturbed = one.values[one.phase]
-                values[one.phase] = perturbed - _mean(perturbed)
-        result.append(replace(one, values=values))
+            perturbed = perturbed_rows(one, order)
+            if perturbed.any():
+                rows[perturbed] -= _mean(rows[perturbed])
+        result.append(rows)
     return result
+
+
+def perturbed_rows(one: Series, order: int) -> BoolArray:
+    """Mark the rows of a series whose step t is under a perturbation, shape (T - p,).
+
+    Raises
+    ------
+    ConfigError
+        If nothing marks the perturbed steps.
+    """
+    if one.phase is None:
+        raise ConfigError(
+            "center='phase' needs to know the perturbed steps: give phase-column, or "
+            "time-column and perturbed"
+        )
+    return one.phase[order:]
 
 
 def describe_series(
@@ -108,45 +128,42 @@ def describe_series(
     by : {"global", "series", "phase"}, default "global"
         How the series will be centred. The squares are those of the values so centred (with this
         party's own mean for the agreed one), and with "phase" the mean is that of the unperturbed
-        steps; a party then counts by all its rows in the mean over parties.
+        steps, whose number (``level_rows``) leaves the party too.
 
     Returns
     -------
     TableReport
-        With ``rows = sum_m (T_m - p)`` over the series that are long enough.
+        With ``rows = sum_m (T_m - p)`` over the series that are long enough; a note says how many
+        are not.
 
     Raises
     ------
     DataError
         What :func:`~flwr_causal.data.series.find_series` and
-        :func:`~flwr_causal.data.series.long_enough` raise; with "phase" also if all steps are
-        perturbed.
+        :func:`~flwr_causal.data.series.long_enough` raise.
     ConfigError
-        As :func:`center`.
+        As :func:`centered_rows`.
     """
-    series, _ = long_enough(find_series(frame, layout, policy), layout.order)
+    series, warning = long_enough(find_series(frame, layout, policy), layout.order)
     p = layout.order
     variables = value_columns(frame, layout)
     rows = np.concatenate([one.rows[p:] for one in series])
     # Incomplete rows are cut away already: only text can still have missing values.
     report = describe(variables.iloc[rows], policy, sums=sums)
+    if warning:
+        report = replace(report, notes=(warning,))
     if by == "global":
         return report
-    unperturbed = [one.values[p:] for one in series]
-    if by == "phase":
-        unperturbed = [
-            one.values[p:] if one.phase is None else one.values[p:][~one.phase[p:]]
+    levels = np.vstack(
+        [
+            one.values[p:][~perturbed_rows(one, p)] if by == "phase" else one.values[p:]
             for one in series
         ]
-    levels = np.vstack(unperturbed)
-    if len(levels) == 0:
-        raise DataError(
-            "all steps are under a perturbation, so that the level without one is unknown: give "
-            "unperturbed steps too, or use center='series'"
-        )
-    mean = _mean(levels)
-    rest = (levels - mean).mean(axis=0) * report.rows
-    centered = np.vstack([one.values[p:] for one in center(series, mean, by)])
+    )
+    # Without a single unperturbed step the level has no rows behind it, and no weight.
+    mean = _mean(levels) if len(levels) else np.zeros(levels.shape[1])
+    rest = (levels - mean).sum(axis=0)
+    centered = np.vstack(centered_rows(series, p, mean, by))
     columns = list(report.columns)
     # The series hold the columns of numbers only, in their order.
     kinds = [kind_of(column) for column in all_columns(variables)]
@@ -161,7 +178,8 @@ def describe_series(
                 remainder=float(rest[own]),
                 squares=float(deviations @ deviations),
             )
-    return replace(report, columns=tuple(columns))
+    level_rows = len(levels) if by == "phase" else None
+    return replace(report, columns=tuple(columns), level_rows=level_rows)
 
 
 def _mean(values: FloatArray) -> FloatArray:

@@ -105,6 +105,12 @@ class TableReport:
         Whether the columns' ``mean``, ``remainder`` and ``squares`` were computed.
     has_states : bool
         Whether the columns' ``distinct``, ``whole`` and ``states`` were.
+    level_rows : int or None
+        The rows behind ``mean`` and ``remainder``, where these are not all that are kept (of time
+        series, the rows that are not under a perturbation); None if they are. With 0 the party has
+        no mean to tell, and its means are 0.
+    notes : tuple of str
+        What the user should hear of this party's table, one sentence each, free of its values.
     """
 
     rows: int
@@ -112,6 +118,13 @@ class TableReport:
     columns: tuple[ColumnReport, ...]
     has_sums: bool
     has_states: bool = False
+    level_rows: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows_of_means(self) -> int:
+        """The number of rows behind ``mean`` and ``remainder``."""
+        return self.rows if self.level_rows is None else self.level_rows
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -150,6 +163,10 @@ class TableReport:
             values["whole"] = [int(column.whole) for column in columns]
             texts, counts = pack_states([column.states for column in columns])
             values |= {"states": texts, "num-states": counts}
+        if self.level_rows is not None:
+            values["level-rows"] = self.level_rows
+        if self.notes:
+            values["notes"] = list(self.notes)
         return values
 
     @classmethod
@@ -189,7 +206,11 @@ class TableReport:
                 for k in range(number)
             )
             rows, dropped = int(values["rows"]), int(values["dropped-rows"])
-            return cls(rows, dropped, columns, has_sums, has_states)
+            level_rows = int(values["level-rows"]) if "level-rows" in values else None
+            if level_rows is not None and not 0 <= level_rows <= rows:
+                raise ValueError(f"{level_rows} of {rows} rows are behind the means")
+            notes = tuple(str(note) for note in values.get("notes", ()))
+            return cls(rows, dropped, columns, has_sums, has_states, level_rows, notes)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"a party's report of its table is malformed ({error!r}): "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     BoolArray = NDArray[np.bool_]
 
 __all__ = ["SERIES", "Layout", "Series", "find_series", "long_enough", "value_columns"]
+
+#: The options behind :attr:`Layout.columns`.
+OPTIONS = ("series-column", "time-column", "phase-column")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +89,12 @@ def find_series(
     Raises
     ------
     DataError
-        The table has no rows or lacks a column; a series' times are missing, descending, repeated
-        or unequally spaced; a value is missing or infinite within a series; a phase is neither true
-        nor false. Messages name series by their position, since ids may be private.
+        The table lacks a column that an option names (said before all else), or has no rows; a
+        series' times are missing, descending, repeated or unequally spaced; a value is missing or
+        infinite within a series; a phase is neither true nor false. Messages name series by their
+        position, since ids may be private.
     """
+    _check_roles(frame, layout)
     variables = value_columns(frame, layout)
     if len(frame) == 0:
         raise DataError("the table has no rows: a time series is needed")
@@ -96,7 +102,7 @@ def find_series(
     starts = np.zeros(len(frame), dtype=np.bool_)
     phase = _phase(frame, layout)
     if layout.time_column:
-        times = read_times(_role(frame, layout.time_column, "time-column"))
+        times = read_times(frame[layout.time_column])
         starts = find_gaps(times, groups, layout.time_column, split=layout.gaps == "split")
         if layout.perturbed is not None:
             if times.unit:
@@ -180,7 +186,7 @@ def _groups(frame: pd.DataFrame, layout: Layout) -> list[IntArray]:
     """Return the rows of each series, in the order in which the series first appear."""
     keys = [frame[SERIES]] if SERIES in frame.columns else []
     if layout.series_column:
-        ids = _role(frame, layout.series_column, "series-column")
+        ids = frame[layout.series_column]
         missing = ids.isna().to_numpy(dtype=np.bool_)
         if missing.any():
             raise DataError(
@@ -203,7 +209,7 @@ def _phase(frame: pd.DataFrame, layout: Layout) -> BoolArray | None:
     """Return which rows the phase column marks."""
     if not layout.phase_column:
         return None
-    column = _role(frame, layout.phase_column, "phase-column")
+    column = frame[layout.phase_column]
     values: NDArray[Any] = (
         as_numbers(column) if kind_of(column) in NUMBERS else np.full(len(frame), np.nan)
     )
@@ -250,8 +256,21 @@ def _cut(rows: IntArray, starts: BoolArray, complete: BoolArray) -> list[IntArra
     return [piece for piece in pieces if complete[piece[0]]]
 
 
-def _role(frame: pd.DataFrame, name: str, option: str) -> pd.Series:
-    try:
-        return find_columns(frame, [name])[0]
-    except DataError as error:
-        raise DataError(f"{option}={name!r}: {error}") from None
+def _check_roles(frame: pd.DataFrame, layout: Layout) -> None:
+    """Check that each column that tells series, times or phases is there once."""
+    for option, name in zip(OPTIONS, layout.columns, strict=True):
+        count = list(frame.columns).count(name)
+        if not name or count == 1:
+            continue
+        if count:
+            raise DataError(
+                f"{option}={name!r}: column {name!r} is there {count} times in the table: rename "
+                "all but one"
+            )
+        folded = {str(column).casefold(): column for column in frame.columns}
+        close = get_close_matches(name.casefold(), folded, n=1)
+        meant = f" (did you mean {folded[close[0]]!r}?)" if close else ""
+        raise DataError(
+            f"{option}={name!r}: column {name!r} is missing in the table, which has "
+            f"{', '.join(frame.columns)}{meant}: add or rename the column, or correct the option"
+        )

@@ -49,7 +49,8 @@ def check_constant(
             "not compared, since values stay with the parties"
         )
         return
-    if len({holders[party].mean for party in filled}) > 1:
+    # A party whose rows have all lost levels of their own has no mean to compare.
+    if len({holders[party].mean for party in filled if reports[party].rows_of_means > 0}) > 1:
         found.warnings.append(
             f"column {name!r} has one value only at every party, and not the same one: it tells "
             "the parties apart and varies within none"

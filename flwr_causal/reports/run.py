@@ -13,6 +13,7 @@ import pandas as pd
 
 from flwr_causal.core.bayesian_network import BayesianNetwork
 from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.lagged_model import LaggedModel
 from flwr_causal.core.linear import LinearModel
 from flwr_causal.data.networks import write_bif
 from flwr_causal.errors import DataError
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # The kinds of models that a directory may hold, by the name that is written beside them.
-MODELS: dict[str, Any] = {"LinearModel": LinearModel, "BayesianNetwork": BayesianNetwork}
+MODELS: dict[str, Any] = {
+    kind.__name__: kind for kind in (LinearModel, LaggedModel, BayesianNetwork)
+}
 OPTIONAL_FILES = (
     "graph.json",
     "graph.graphml",
@@ -63,7 +66,8 @@ class Run:
     config : dict
         Method and options.
     model : object or None
-        What the method fits beside the graph: a linear system, a Bayesian network, a circuit.
+        What the method fits beside the graph: a linear system (with lags for time series), a
+        Bayesian network, a circuit.
     parties : dict of str to int
         Name and number of rows of each party.
     failures : list of dict

@@ -13,6 +13,7 @@ from flwr_causal.core.metrics import varsortability
 from flwr_causal.core.moments import Moments
 from flwr_causal.core.schedules import data_scale
 from flwr_causal.data.checks import Agreement, pool
+from flwr_causal.errors import DataError
 from flwr_causal.strategies.base import CausalStrategy, StateT
 from flwr_causal.strategies.options import require
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # Above this varsortability the variances alone nearly give the order (0.5 is what chance gives).
 HIGH_VARSORTABILITY = 0.9
+# Ways of centring that give every unit its own level -> what the units are called.
+OWN_LEVELS = {"party": "party", "series": "series"}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -68,11 +71,25 @@ class LinearStrategy(CausalStrategy[StateT]):
         return {"center": self.center, "standardize": self.standardize}
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Agree on the columns; with ``center="party"`` the variance is that within the parties."""
+        """Agree on the columns; where each unit has its own level, with the variance within units.
+
+        Raises
+        ------
+        DataError
+            If a column varies between the units only, or as the base's.
+        """
         agreement = super().agree(reports)
-        if self.center == "global":
+        unit = OWN_LEVELS.get(self.center)
+        if unit is None:
             return agreement
-        return replace(agreement, variance=variance_within(reports, agreement))
+        variance = variance_within(reports, agreement)
+        flat = [name for name, v in zip(agreement.names, variance, strict=True) if not v > 0]
+        if flat:
+            raise DataError(
+                f"column {flat[0]!r} does not vary within any {unit}, only between them: leave it "
+                "out, or use center='global'"
+            )
+        return replace(agreement, variance=variance)
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge as masks over the agreed columns."""

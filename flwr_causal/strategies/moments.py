@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-
-from flwr_causal.core import moments as core
-from flwr_causal.core.folds import num_held_out
-from flwr_causal.core.notears import dagma, notears
-from flwr_causal.core.polish import polish_graph
-from flwr_causal.core.selection import (
-    default_sparsity,
-    select_by_bic,
-    select_by_held_out,
-    typical_variance,
-)
+from flwr_causal.core.folds import NUM_FOLDS
+from flwr_causal.core.lagged import knowledge_masks
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.moments_solutions import Outcome, solve_rows, solve_series
 from flwr_causal.strategies.options import require
+from flwr_causal.strategies.series import SeriesOptions
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from flwr_causal.core.graph import CausalGraph
     from flwr_causal.core.knowledge import EdgeMasks
+    from flwr_causal.core.lagged_model import LaggedModel
     from flwr_causal.core.linear import LinearModel
     from flwr_causal.data.checks import Agreement
     from flwr_causal.wire import Arrays, Scalar
 
     FloatArray = NDArray[np.float64]
+
+THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
+WITHOUT_TIME, OF_SERIES = ("global", "party"), ("global", "series", "phase")
+# Options that mean something with lags only.
+LAGGED = ("select_order", "instantaneous", "regression", "ranking", "ridge")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,41 +40,70 @@ class MomentsRun:
     ----------
     agreement : Agreement
     masks : EdgeMasks
-    moments : Moments or None
-        Of all parties together, centred and scaled; None before the exchange.
-    solution : CausalGraph or None
-        What the solver made of them.
+        Over the d columns, or over the m columns of the design with lags.
+    outcome : Outcome or None
+        None before the exchange.
     """
 
     agreement: Agreement
     masks: EdgeMasks
-    moments: core.Moments | None = None
-    solution: CausalGraph | None = None
+    outcome: Outcome | None = None
 
 
 @dataclass(kw_only=True, eq=False)
-class Moments(LinearStrategy[MomentsRun]):
+class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
     """Federated linear structure learning from summed second moments, in one exchange.
 
     Means and second moments are all that a linear Gaussian system needs from the rows
     (Ng & Zhang 2022, section 4), and sums over parties are exactly those of the pooled rows. The
-    answer is therefore that of the centralised solver on the pooled data.
+    answer is therefore that of the centralised solver on the pooled data. With an ``order`` p the
+    rows are steps of time series with their p lags, and the answer is a dynamic Bayesian network,
+    that of DYNOTEARS (Pamfil et al. 2020) on the series of all parties, or of a regression on the
+    past alone.
 
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
     column, mean and sum of squared deviations; then one d x d array of second moments of the
-    centred and scaled rows. With secure summation the server learns the pooled second moments and
-    nothing else. Without it it learns each party's, that is, each party's correlations.
+    centred and scaled rows; with an order p sums and products of the m = d (1 + p) columns, one
+    (2 + m) x (2 + m) array, five where something is chosen by held-out error. With secure summation
+    the server learns the pooled second moments and nothing else. Without it it learns each party's,
+    that is, each party's correlations.
 
     Parameters
     ----------
+    order : int, default 0
+        p, the number of lags; 0 is rows without time. The options of series are those of
+        :class:`~flwr_causal.strategies.series.SeriesOptions`, and need an order.
     solver : {"dagma", "notears"}, default "dagma"
         "dagma" is the log-determinant central path (Bello et al. 2022), also for hundreds of
         variables; "notears" the trace exponential and augmented Lagrangian (Zheng et al. 2018).
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight of the L1 norm. "auto" is c sqrt(log d / n) times the geometric mean of the variances
-        (``flwr_causal.core.selection.default_sparsity``); "bic" chooses among multiples of it by
-        the Gaussian BIC; "held-out" by the error on a quarter of the rows of every party, whose
-        sums then travel apart.
+        (``flwr_causal.core.selection.default_sparsity``; ``core.lagged_solution`` with lags); "bic"
+        chooses among multiples of it by the Gaussian BIC; "held-out" by the error on rows that were
+        held out, whose sums travel apart: a quarter of the rows of every party, or, with lags, each
+        fifth of them in turn.
+    threshold : float or None, default None
+        None is 0.3, and 0.15 with an order: weights of series are smaller.
+    center : {"global", "party", "series", "phase"}, default "global"
+        "party" is for rows without time; "series" and "phase" are for series, see
+        :class:`~flwr_causal.strategies.two_dbn.TwoDBN`.
+    lagged_sparsity : float, default 1.6
+        The sparsity of the lagged weights in units of that of the instantaneous ones, measured to
+        be better than 1.
+    select_order : bool, default False
+        Let the held-out error of one-step predictions choose the number of lags, 1 to ``order``.
+    instantaneous : bool or "auto", default True
+        Fit effects within a step. "auto" does where they lower the held-out error by 2 %.
+    regression : {"lasso", "ridge", "both"}, default "lasso"
+        How effects are penalised; "both" cuts the graph from the lasso and ranks by the sum of the
+        two normalised strengths.
+    ridge : float or "held-out", default "held-out"
+        Weight of the squared norm, in units of the variables' variance.
+    ranking : {"weights", "hubs", "partial-correlation", "partial-correlation+weights"}, \
+default "weights"
+        What ``run.scores`` holds. "hubs" favours variables with many effects, a belief about gene
+        regulation; the contemporaneous partial correlations, symmetric, are for series that are
+        sampled more slowly than effects act, as in fMRI.
     polish : bool, default False
         Go on from the solver's graph by adding, dropping and reversing single edges as long as
         ``score`` improves, on the same moments.
@@ -89,32 +117,106 @@ class Moments(LinearStrategy[MomentsRun]):
 
     method: ClassVar[str] = "moments"
 
+    order: int = 0
     solver: Literal["dagma", "notears"] = "dagma"
     sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
+    threshold: float | None = None  # type: ignore[assignment]
+    center: Literal["global", "party", "series", "phase"] = "global"  # type: ignore[assignment]
+    lagged_sparsity: float = 1.6
+    select_order: bool = False
+    instantaneous: bool | Literal["auto"] = True
+    regression: Literal["lasso", "ridge", "both"] = "lasso"
+    ridge: float | Literal["held-out"] = "held-out"
+    ranking: Literal["weights", "hubs", "partial-correlation", "partial-correlation+weights"] = (
+        "weights"
+    )
     polish: bool = False
     score: Literal["bic", "equal-variance"] = "bic"
     refit: bool = True
 
     def validate(self) -> None:
         """Check the options' values."""
+        if self.threshold is None:
+            self.threshold = LAGGED_THRESHOLD if self.order else THRESHOLD
         super().validate()
         if self.max_rounds != 1:
             raise ConfigError(
                 f"The option 'max_rounds' is {self.max_rounds!r}; the moments method has exactly "
                 "one exchange. Leave the option out."
             )
-        if isinstance(self.sparsity, float):
-            require(self.sparsity >= 0, "sparsity", self.sparsity, "0 or more")
+        for name in ("sparsity", "ridge"):
+            value = getattr(self, name)
+            require(isinstance(value, str) or value >= 0, name, value, "0 or more")
+        known = OF_SERIES if self.order else WITHOUT_TIME
+        condition = f"{' or '.join(map(repr, known))} with order {self.order}"
+        require(self.center in known, "center", self.center, condition)
+        if self.order:
+            self.validate_series(self.center)
+        else:
+            self._refuse_series_options()
+
+    def _refuse_series_options(self) -> None:
+        for option in fields(self):
+            of_series = option.name in LAGGED or option.name in SeriesOptions.__dataclass_fields__
+            value = getattr(self, option.name)
+            if of_series and value != option.default:
+                raise ConfigError(
+                    f"The option '{option.name}' is {value!r}, but the order is 0, that is, rows "
+                    "without time: give an order of 1 or more, or leave the option out."
+                )
+
+    @property
+    def thresholds(self) -> tuple[float, float]:
+        """The thresholds of instantaneous and of lagged edges."""
+        assert self.threshold is not None
+        return self.limits(self.threshold)
+
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are no variables: with an order those of series, times and phases."""
+        return super().role_columns if self.order else ()
+
+    @property
+    def schema_options(self) -> dict[str, Scalar]:
+        """How the parties find and centre their rows or series."""
+        return {**self.layout_options, "center": self.center}
 
     @property
     def client_options(self) -> dict[str, Scalar]:
         """How the parties prepare their rows."""
-        held_out = self.sparsity == "held-out"
-        return {**super().client_options, "held-out": held_out, "seed": self.seed}
+        return {
+            **super().client_options,
+            "held-out": self.sparsity == "held-out",
+            "folds": NUM_FOLDS if self._holds_out else 1,
+            "seed": self.seed,
+        }
+
+    @property
+    def _holds_out(self) -> bool:
+        """Whether something about series is chosen by held-out error."""
+        return (
+            self.select_order
+            or self.instantaneous == "auto"
+            or self.sparsity == "held-out"
+            or (self.regression != "lasso" and self.ridge == "held-out")
+            or self.ranking.startswith("partial-correlation")
+        )
+
+    def masks(self, agreement: Agreement) -> EdgeMasks:
+        """Return the background knowledge over the columns of the rows, with their lags if any."""
+        if self.order == 0:
+            return super().masks(agreement)
+        return knowledge_masks(self.knowledge_or_none, agreement.names, self.order)
 
     def init(self, agreement: Agreement) -> MomentsRun:
         """Start without moments."""
-        return MomentsRun(agreement, self.masks(agreement))
+        names, masks = agreement.names, self.masks(agreement)
+        if self.instantaneous is False and masks.required[: len(names), : len(names)].any():
+            raise ConfigError(
+                "The background knowledge requires instantaneous edges, and instantaneous=False "
+                "leaves them out: state them as lagged edges, or use instantaneous=True."
+            )
+        return MomentsRun(agreement, masks)
 
     def broadcast(self, state: MomentsRun) -> Arrays:
         """Return nothing: the parties need only the agreement."""
@@ -124,70 +226,26 @@ class Moments(LinearStrategy[MomentsRun]):
         self, state: MomentsRun, mean: Arrays, replies: int
     ) -> tuple[MomentsRun, dict[str, Any]]:
         """Solve on the moments of all parties."""
-        agreement, folds = state.agreement, mean["moments"]
-        pooled = self._moments(agreement, agreement.n, folds.sum(axis=0))
-        sparsity = self._choose_sparsity(pooled, folds, agreement, state.masks)
-        solution = self._solve(pooled, sparsity, state.masks)
-        if self.polish:
-            solution = polish_graph(pooled, solution, score=self.score, knowledge=state.masks)
-        return replace(state, moments=pooled, solution=solution), {"sparsity": sparsity}
-
-    def _moments(self, agreement: Agreement, n: int, sums: FloatArray) -> core.Moments:
-        """Return the moments of n rows whose products were summed and divided by all rows."""
-        zeros = np.zeros(len(agreement.names))
-        return core.Moments(n, zeros, sums * (agreement.n / n), agreement.names)
-
-    def _solve(self, pooled: core.Moments, sparsity: float, masks: EdgeMasks) -> CausalGraph:
-        solve = notears if self.solver == "notears" else dagma
-        return solve(
-            pooled,
-            sparsity=sparsity,
-            threshold=self.threshold,
-            knowledge=masks,
-            refit=self.refit,
-        )
-
-    def _choose_sparsity(
-        self, pooled: core.Moments, folds: FloatArray, agreement: Agreement, masks: EdgeMasks
-    ) -> float:
-        """Return the weight of the L1 norm that the option asks for."""
-        if isinstance(self.sparsity, float):
-            return self.sparsity
-        if self.sparsity == "auto":
-            return default_sparsity(pooled.n, pooled.d, typical_variance(pooled))
-
-        def solve(moments: core.Moments, sparsity: float) -> CausalGraph:
-            return self._solve(moments, sparsity, masks)
-
-        if self.sparsity == "bic":
-            return select_by_bic(pooled, None, solve).chosen
-        held_out = int(num_held_out(np.array(list(agreement.rows.values()))).sum())
-        train = self._moments(agreement, agreement.n - held_out, folds[0])
-        validation = self._moments(agreement, held_out, folds[1])
-        return select_by_held_out(train, validation, None, solve).chosen
+        solve = solve_series if self.order else solve_rows
+        outcome = solve(self, state.agreement, state.masks, mean["moments"])
+        return replace(state, outcome=outcome), outcome.info
 
     def finished(self, state: MomentsRun) -> str | None:
         """Return why the run is over: one exchange is all."""
-        return None if state.moments is None else "the one exchange of sums is done"
+        return None if state.outcome is None else "the one exchange of sums is done"
 
     def graph(self, state: MomentsRun) -> CausalGraph | None:
         """Return the solver's graph."""
-        return state.solution
+        return None if state.outcome is None else state.outcome.graph
 
-    def model(self, state: MomentsRun) -> LinearModel | None:
+    def model(self, state: MomentsRun) -> LinearModel | LaggedModel | None:
         """Return the fitted linear system in the units of the data."""
-        if state.moments is None or state.solution is None:
-            return None
-        return self.fitted_system(state.agreement, state.moments, state.solution.adjacency)
+        return None if state.outcome is None else state.outcome.model
 
     def scores(self, state: MomentsRun) -> FloatArray | None:
-        """Return the absolute weights before the threshold."""
-        if state.solution is None or state.solution.raw_weights is None:
-            return None
-        return np.abs(state.solution.raw_weights)
+        """Return the strengths of the edges before the threshold, see ``ranking``."""
+        return None if state.outcome is None else state.outcome.scores
 
     def warnings(self, state: MomentsRun) -> list[str]:
-        """Warn where the order of the variances may have decided the directions."""
-        if state.solution is None:
-            return []
-        return self.order_warning(state.agreement, state.solution.adjacency)
+        """Warn where the order of the variances may have decided, or the fit is not stationary."""
+        return [] if state.outcome is None else list(state.outcome.warnings)

@@ -11,10 +11,12 @@ from flwr_causal.core import admm
 from flwr_causal.core.acyclicity import break_cycles
 from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.knowledge import EdgeMasks
 from flwr_causal.core.moments import Moments
 from flwr_causal.core.schedules import TUNED, Schedule, Tuning, fast_schedule, paper_schedule
 from flwr_causal.core.selection import held_out_error, score_graph_bic
 from flwr_causal.core.solution import refit_support, squared
+from flwr_causal.strategies.admm_run import AdmmRun, Candidate
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import require
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.core.knowledge import EdgeMasks
     from flwr_causal.core.linear import LinearModel
     from flwr_causal.data.checks import Agreement
     from flwr_causal.wire import Arrays, Scalar, Value
@@ -31,38 +32,10 @@ if TYPE_CHECKING:
     BoolArray = NDArray[np.bool_]
     FloatArray = NDArray[np.float64]
 
-# Factors on the automatic sparsity that "bic" and "held-out" choose from.
-CANDIDATES = (0.5, 0.71, 1.0, 1.41, 2.0, 2.83)
+# Factors on the automatic sparsity that "bic" and "held-out" choose from, that which stands first.
+CANDIDATES = (1.0, 0.5, 0.71, 1.41, 2.0, 2.83)
 PAPER_ROUNDS = 200
 DEFAULT_ROUNDS = 40
-
-
-@dataclass(frozen=True, eq=False)
-class AdmmRun:
-    """The state of a NOTEARS-ADMM run.
-
-    Parameters
-    ----------
-    agreement : Agreement
-        Columns, rows, means and variances.
-    masks : EdgeMasks
-        Background knowledge over the m columns of the design.
-    problem : ServerProblem
-        Schedule, threshold and masks of the iteration.
-    inner : State
-        The iteration's own state.
-    stopped : str or None
-        Why the iteration is over.
-    moments : ndarray of shape (folds, d, d) or None
-        What the last exchange returned: second moments among each variable and its parents.
-    """
-
-    agreement: Agreement
-    masks: EdgeMasks
-    problem: admm.ServerProblem
-    inner: admm.State
-    stopped: str | None = None
-    moments: FloatArray | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -127,8 +100,7 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
     @property
     def client_options(self) -> dict[str, Scalar]:
         """How the parties prepare their rows."""
-        held_out = self.sparsity == "held-out"
-        return {**super().client_options, "held-out": held_out, "seed": self.seed}
+        return {**super().client_options, "held-out": self._holds_out, "seed": self.seed}
 
     def init(self, agreement: Agreement) -> AdmmRun:
         """Start from W = 0."""
@@ -138,7 +110,7 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
             num_variables=d,
             lags=self.lags,
             relative_sparsity=self._relative_sparsity(masks, d),
-            allowed=masks.allowed[:, :d],
+            allowed=self._allowed(masks, d),
             threshold=self.thresholds(agreement),
         )
         return AdmmRun(agreement, masks, problem, admm.init(problem))
@@ -155,7 +127,12 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
 
     @property
     def _selects(self) -> bool:
-        return self.sparsity in ("bic", "held-out")
+        return len(self.candidates) > 1
+
+    @property
+    def _holds_out(self) -> bool:
+        """Whether candidates are judged on held-out rows: all choices are but those by BIC."""
+        return self._selects and self.sparsity != "bic"
 
     def _schedule(self, agreement: Agreement, masks: EdgeMasks) -> Schedule:
         assert self.max_rounds is not None
@@ -195,6 +172,12 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         """Return what the weights of the design's columns must exceed, shape (m, 1)."""
         return self.threshold
 
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """What is run side by side, the one that stands until the choice first."""
+        factors = CANDIDATES if self.sparsity in ("bic", "held-out") else (1.0,)
+        return tuple(Candidate(factor, self.lags) for factor in factors)
+
     def block_sparsity(self, num_variables: int) -> float | FloatArray:
         """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
         return 1.0
@@ -207,12 +190,20 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
 
     def _relative_sparsity(self, masks: EdgeMasks, num_variables: int) -> FloatArray:
         """Return the factors on the schedule's sparsity, shape (candidates, m, d)."""
-        factors = np.array(CANDIDATES if self._selects else (1.0,))
-        if self.sparsity == "held-out":
-            # The first half is trained without the held-out rows, the second on all rows.
-            factors = np.concatenate([factors, factors])
+        factors = np.array([candidate.factor for candidate in self._side_by_side])
         exempt = np.where(masks.required[:, :num_variables], 0.0, 1.0)
         return factors[:, None, None] * exempt * self.block_sparsity(num_variables)
+
+    def _allowed(self, masks: EdgeMasks, num_variables: int) -> BoolArray:
+        """Return the edges that each candidate may have, shape (candidates, m, d)."""
+        lag = np.arange(len(masks.allowed)) // num_variables
+        within = np.array([lag <= candidate.lags for candidate in self._side_by_side])
+        return np.asarray(within[:, :, None] & masks.allowed[:, :num_variables])
+
+    @property
+    def _side_by_side(self) -> tuple[Candidate, ...]:
+        """The candidates; with held-out rows first all without these rows, then all on all rows."""
+        return self.candidates * (2 if self._holds_out else 1)
 
     def instructions(self, state: AdmmRun) -> dict[str, Value]:
         """Say which penalty and relaxation this round uses, or that the final sums are due."""
@@ -229,7 +220,7 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         """Return W, or the mask of the moments that the refit needs."""
         if state.stopped is None:
             return {"weights": state.inner.weights}
-        folds = 2 if self.sparsity == "held-out" else 1
+        folds = 2 if self._holds_out else 1
         return {"moments": np.stack([self._needed(state)] * folds)}
 
     def server_step(
@@ -270,7 +261,7 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
         rows = np.array(list(state.agreement.rows.values()))
         held_out = int(num_held_out(rows).sum())
         counts = [state.agreement.n]
-        if self.sparsity == "held-out":
+        if self._holds_out:
             counts = [state.agreement.n - held_out, held_out]
         names = self.columns(state.agreement)
         return [
@@ -280,16 +271,18 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
 
     def _chosen(self, state: AdmmRun) -> int:
         """Return the index of the candidate that the criterion prefers."""
-        graphs = self._adjacencies(state)
+        graphs, count = self._adjacencies(state), len(self.candidates)
+        first = len(graphs) - count
         if state.moments is None or not self._selects:
-            # Before the sums are in, the automatic sparsity stands.
-            return len(graphs) - len(CANDIDATES) + CANDIDATES.index(1.0) if self._selects else 0
+            return first
         folds = self._folds(state)
-        if self.sparsity == "bic":
-            return int(np.argmin([score_graph_bic(folds[0], graph) for graph in graphs]))
-        train, validation = folds
-        errors = [held_out_error(train, validation, g) for g in graphs[: len(CANDIDATES)]]
-        return len(CANDIDATES) + int(np.argmin(errors))
+        if self._holds_out:
+            errors = [held_out_error(*folds, graph) for graph in graphs[:count]]
+        else:
+            errors = [score_graph_bic(folds[0], graph) for graph in graphs]
+        # Two orders may come to the same graph, without an edge at the lags that one lacks.
+        lags = [candidate.lags for candidate in self.candidates]
+        return first + min(range(count), key=lambda k: (errors[k], lags[k]))
 
     def _all_moments(self, state: AdmmRun) -> Moments:
         assert state.moments is not None
@@ -307,7 +300,9 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
             limits = self.thresholds(state.agreement)
             moments, required = self._all_moments(state), state.masks.required
             weights = refit_support(moments, adjacency, limits, required)[:, :d]
-        return self.final_graph(state.agreement, weights, raw, state.masks)
+        rows = d * (1 + self._side_by_side[chosen].lags)
+        masks = EdgeMasks(*(mask[:rows, :rows] for mask in state.masks))
+        return self.final_graph(state.agreement, weights[:rows], raw[:rows], masks)
 
     def model(self, state: AdmmRun) -> LinearModel | None:
         """Return the fitted linear system in the units of the data, None before the final sums."""

@@ -1,4 +1,4 @@
-"""The options of time-series methods: order, and how a table holds series."""
+"""The options of methods on time series: order, blocks of the design, how a table holds series."""
 
 from __future__ import annotations
 
@@ -7,23 +7,37 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from flwr_causal.core.lagged import lagged_masks
+from flwr_causal.core.lagged import companion_radius
+from flwr_causal.core.lagged_model import LaggedModel, fit_lagged
+from flwr_causal.core.moments import Moments
 from flwr_causal.data.series_layout import Layout
 from flwr_causal.data.tables import SERIES
+from flwr_causal.strategies.options import require
 
 if TYPE_CHECKING:
-    from flwr_causal.core.knowledge import EdgeMasks
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.graph import CausalGraph
+    from flwr_causal.data.checks import Agreement
     from flwr_causal.wire import Scalar
+
+    FloatArray = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False)
 class SeriesOptions:
     """Options that strategies on time series have in common.
 
+    A row of the design is [x_t, x_{t-1}, ..., x_{t-p}], m = d (1 + p) columns.
+
     Parameters
     ----------
     order : int, default 1
         p, the number of lags.
+    lagged_threshold : float, optional
+        Lagged edges of absolute weight up to this are left out; default as ``threshold``.
+    lagged_sparsity : float, default 1.0
+        The sparsity of the lagged weights in units of that of the instantaneous ones.
     series_column : str, default ""
         The column that tells a party's series apart; its values never leave the party. Default: the
         table is one series, or a list of tables is several.
@@ -39,12 +53,31 @@ class SeriesOptions:
     """
 
     order: int = 1
+    lagged_threshold: float | None = None
+    lagged_sparsity: float = 1.0
     series_column: str = ""
     time_column: str = ""
     gaps: Literal["fail", "split"] = "fail"
     phase_column: str = ""
     perturbed_from: float | None = None
     perturbed_to: float | None = None
+
+    def validate_series(self, center: str) -> None:
+        """Check the options' values, and that they agree with the way of centring.
+
+        Raises
+        ------
+        ConfigError
+            With the option's name and what is allowed.
+        """
+        limit = self.lagged_threshold
+        require(limit is None or limit >= 0, "lagged_threshold", limit, "0 or more")
+        require(self.lagged_sparsity >= 0, "lagged_sparsity", self.lagged_sparsity, "0 or more")
+        both = (self.perturbed_from is None) == (self.perturbed_to is None)
+        require(both, "perturbed_to", self.perturbed_to, "given with perturbed_from")
+        marked = bool(self.phase_column) or self.perturbed_from is not None
+        require(center != "phase" or marked, "center", center, "given with phase_column")
+        _ = self.layout
 
     @property
     def layout(self) -> Layout:
@@ -60,11 +93,6 @@ class SeriesOptions:
         )
 
     @property
-    def role_columns(self) -> tuple[str, ...]:
-        """The columns that are no variables: of series, times and phases."""
-        return (SERIES, *(name for name in self.layout.columns if name))
-
-    @property
     def layout_options(self) -> dict[str, Scalar]:
         """The same as plain values."""
         start, end = self.perturbed_from, self.perturbed_to
@@ -78,8 +106,51 @@ class SeriesOptions:
             "perturbed-to": "" if end is None else repr(end),
         }
 
-    def over_lags(self, masks: EdgeMasks) -> EdgeMasks:
-        """Return knowledge of instantaneous edges over the design's columns; lags are free."""
-        d = len(masks.allowed)
-        every = np.ones((self.order, d, d), dtype=bool)
-        return lagged_masks(masks.allowed, every, required_now=masks.required)
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are no variables: of series, times and phases."""
+        return (SERIES, *(name for name in self.layout.columns if name))
+
+    def limits(self, threshold: float) -> tuple[float, float]:
+        """Return the thresholds of instantaneous and of lagged edges."""
+        lagged = self.lagged_threshold
+        return threshold, threshold if lagged is None else lagged
+
+
+def by_block(now: float, lagged: float, num_variables: int, order: int) -> FloatArray:
+    """Return one value for each column of the design, shape (m, 1): now, and at each lag."""
+    return np.repeat([now, lagged], [num_variables, num_variables * order])[:, None]
+
+
+def stationarity_warning(graph: CausalGraph | None) -> list[str]:
+    """Warn where the system of a graph's weights is not stationary, with its spectral radius."""
+    if graph is None or graph.lagged is None:
+        return []
+    radius = companion_radius(graph.weights, graph.lagged)
+    if radius < 1:
+        return []
+    return [
+        f"The fitted system is not stationary (spectral radius {radius:.2f}, stationary below "
+        "1): the series may have trends. Take differences, or center='series'."
+    ]
+
+
+def system_of_series(
+    agreement: Agreement, scale: FloatArray, moments: Moments, adjacency: NDArray[np.bool_]
+) -> LaggedModel:
+    """Return the least-squares system of a graph over the design's columns, in the data's units.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    scale : ndarray of shape (d,)
+        What the variables were divided by.
+    moments : Moments
+        Of the m columns, centred and scaled; only entries within families are read.
+    adjacency : ndarray of bool, shape (m, m)
+    """
+    d = len(agreement.names)
+    units, level = (np.tile(values, moments.d // d) for values in (scale, agreement.mean))
+    second = moments.second * np.outer(units, units)
+    mean = level + moments.mean * units
+    return fit_lagged(Moments(moments.n, mean, second, moments.names), adjacency, d)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from flwr_causal.core.lagged import companion_radius, lagged_graph, lagged_names
+from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.core.lagged import knowledge_masks, lagged_graph, lagged_names
 from flwr_causal.core.schedules import TUNED_LAGGED, Tuning
-from flwr_causal.errors import DataError
-from flwr_causal.strategies.linear import LinearStrategy, variance_within
-from flwr_causal.strategies.notears_admm import AdmmRun, NotearsADMM
-from flwr_causal.strategies.options import require
-from flwr_causal.strategies.series import SeriesOptions
+from flwr_causal.core.solution import squared
+from flwr_causal.strategies.notears_admm import NotearsADMM
+from flwr_causal.strategies.series import (
+    SeriesOptions,
+    by_block,
+    stationarity_warning,
+    system_of_series,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +26,9 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graph import CausalGraph
     from flwr_causal.core.knowledge import EdgeMasks
-    from flwr_causal.data.checks import Agreement, TableReport
+    from flwr_causal.core.lagged_model import LaggedModel
+    from flwr_causal.data.checks import Agreement
+    from flwr_causal.strategies.admm_run import AdmmRun, Candidate
     from flwr_causal.wire import Scalar
 
     FloatArray = NDArray[np.float64]
@@ -48,14 +54,14 @@ class TwoDBN(SeriesOptions, NotearsADMM):
     threshold : float, default 0.15
         Of instantaneous edges. The paper's is 0.3, at which its program finds next to nothing in
         small samples.
-    lagged_threshold : float, optional
-        Of lagged edges; default as ``threshold``.
-    lagged_sparsity : float, default 1.0
-        The sparsity of the lagged weights in units of that of the instantaneous ones.
+    select_order : bool, default False
+        Choose the number of lags, 1 to ``order``, as ``sparsity="held-out"`` chooses the sparsity
+        (with ``sparsity="bic"`` by the BIC): all run side by side.
     center : {"global", "series", "phase"}, default "global"
         Subtract the mean over all parties' rows, each series' own, or, for rows under a known
         perturbation, their own within the series and the global one elsewhere.
-    order, series_column, time_column, gaps, phase_column, perturbed_from, perturbed_to
+    order, lagged_threshold, lagged_sparsity, series_column, time_column, gaps, phase_column, \
+perturbed_from, perturbed_to
         See :class:`~flwr_causal.strategies.series.SeriesOptions`.
     """
 
@@ -63,8 +69,7 @@ class TwoDBN(SeriesOptions, NotearsADMM):
     tunings: ClassVar[Mapping[int, Tuning]] = TUNED_LAGGED
 
     threshold: float = 0.15
-    lagged_threshold: float | None = None
-    lagged_sparsity: float = 1.0
+    select_order: bool = False
     center: Literal["global", "series", "phase"] = "global"  # type: ignore[assignment]
 
     def validate(self) -> None:
@@ -72,33 +77,12 @@ class TwoDBN(SeriesOptions, NotearsADMM):
         if self.max_rounds is None and self.schedule == "fast":
             self.max_rounds = DEFAULT_ROUNDS
         super().validate()
-        limit = self.lagged_threshold
-        require(limit is None or limit >= 0, "lagged_threshold", limit, "0 or more")
-        require(self.lagged_sparsity >= 0, "lagged_sparsity", self.lagged_sparsity, "0 or more")
-        both = (self.perturbed_from is None) == (self.perturbed_to is None)
-        require(both, "perturbed_to", self.perturbed_to, "given with perturbed_from")
-        marked = bool(self.phase_column) or self.perturbed_from is not None
-        require(self.center != "phase" or marked, "center", self.center, "given with phase_column")
-        _ = self.layout
+        self.validate_series(self.center)
 
     @property
     def schema_options(self) -> dict[str, Scalar]:
         """How the parties find and centre their series."""
         return {**self.layout_options, "center": self.center}
-
-    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Agree on the columns; with ``center="series"`` the variance is that within the series."""
-        agreement = super(LinearStrategy, self).agree(reports)
-        if self.center != "series":
-            return agreement
-        variance = variance_within(reports, agreement)
-        flat = [name for name, v in zip(agreement.names, variance, strict=True) if not v > 0]
-        if flat:
-            raise DataError(
-                f"column {flat[0]!r} does not vary within any series, only between them: leave it "
-                "out, or use center='global'"
-            )
-        return replace(agreement, variance=variance)
 
     # The lagged design.
 
@@ -112,22 +96,27 @@ class TwoDBN(SeriesOptions, NotearsADMM):
         return lagged_names(agreement.names, self.order)
 
     def stacked_masks(self, agreement: Agreement) -> EdgeMasks:
-        """Return the background knowledge over the design's columns; lagged edges are free."""
-        return self.over_lags(self.masks(agreement))
-
-    def _limits(self) -> tuple[float, float]:
-        lagged = self.threshold if self.lagged_threshold is None else self.lagged_threshold
-        return self.threshold, lagged
+        """Return the background knowledge over the design's columns."""
+        return knowledge_masks(self.knowledge_or_none, agreement.names, self.order)
 
     def thresholds(self, agreement: Agreement) -> FloatArray:
         """Return what the weights of the design's columns must exceed, shape (m, 1)."""
-        d, (now, lagged) = len(agreement.names), self._limits()
-        return np.repeat([now, lagged], [d, d * self.order])[:, None]
+        return by_block(*self.limits(self.threshold), len(agreement.names), self.order)
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """What is run side by side: every sparsity with every number of lags, the largest first."""
+        given = super().candidates
+        if not self.select_order:
+            return given
+        known = self.knowledge_or_none or Knowledge()
+        least = max((lag for *_, lag in known.required_lagged), default=1)
+        orders = range(self.order, least - 1, -1)
+        return tuple(candidate._replace(lags=p) for p in orders for candidate in given)
 
     def block_sparsity(self, num_variables: int) -> FloatArray:
         """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
-        sizes = [num_variables, num_variables * self.order]
-        return np.repeat([1.0, self.lagged_sparsity], sizes)[:, None]
+        return by_block(1.0, self.lagged_sparsity, num_variables, self.order)
 
     def final_graph(
         self, agreement: Agreement, weights: FloatArray, raw: FloatArray, masks: EdgeMasks
@@ -137,8 +126,15 @@ class TwoDBN(SeriesOptions, NotearsADMM):
             agreement.names, weights, threshold_now=0, threshold_lagged=0, raw=raw, masks=masks
         )
 
-    def model(self, state: AdmmRun) -> None:
-        """Return nothing: the graph's weights are the model."""
+    def model(self, state: AdmmRun) -> LaggedModel | None:  # type: ignore[override]
+        """Return the fitted dynamic system in the units of the data, None before the final sums."""
+        if state.moments is None:
+            return None
+        graph, scale = self.graph(state), self.scale(state.agreement)
+        assert graph.lagged is not None
+        stacked = np.vstack([graph.weights, *graph.lagged])
+        moments = self._all_moments(state).subset(range(len(stacked)))
+        return system_of_series(state.agreement, scale, moments, squared(stacked) != 0)
 
     def scores(self, state: AdmmRun) -> FloatArray:
         """Return the absolute weights before the threshold, summed over W and the lags."""
@@ -148,13 +144,4 @@ class TwoDBN(SeriesOptions, NotearsADMM):
 
     def warnings(self, state: AdmmRun) -> list[str]:
         """Warn where the fitted system is not stationary."""
-        graph = self.graph(state)
-        if graph.lagged is None:
-            return []
-        radius = companion_radius(graph.weights, graph.lagged)
-        if radius < 1:
-            return []
-        return [
-            f"The fitted system is not stationary (spectral radius {radius:.2f}, stationary below "
-            "1): the series may have trends. Take differences, or center='series'."
-        ]
+        return stationarity_warning(self.graph(state))

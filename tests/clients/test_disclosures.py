@@ -22,6 +22,10 @@ OPTIONS = [
     ("notears-admm", {"schedule": "paper", "max_rounds": 5, "refit": True, "standardize": True}),
     ("moments", {}),
     ("moments", {"sparsity": "held-out", "standardize": True}),
+    ("moments", {"order": 1, "sparsity": "held-out"}),
+    ("moments", {"order": 2, "instantaneous": False, "center": "series"}),
+    ("2dbn", {"order": 1, "max_rounds": 8}),
+    ("2dbn", {"order": 2, "max_rounds": 8, "select_order": True}),
 ]
 # The answer to the schema question: names, types, counts, flags, and three sums a column.
 SCHEMA = {
@@ -100,11 +104,13 @@ def watched(request):
     """A grid that saw a whole run, and the run's outcome."""
     method, options = request.param
     grid = spy(tables_of())
-    return grid, run(build(method, options), grid), METHODS[method].client
+    outcome = run(build(method, options), grid)
+    return grid, outcome, METHODS[method].client, D * (1 + options.get("order", 0))
 
 
 def test_nothing_leaves_that_was_not_declared(watched):
-    grid, outcome, client = watched
+    grid, outcome, client, m = watched
+    sizes = {"d": D, "m": m, "s": m if m == D else m + 2}
     phases = {m.metadata.group_id: wire.config_of(m.content)["phase"] for m in grid.sent[3:]}
     replies = grid.replies[3:]
     assert len(replies) == 3 * outcome.rounds
@@ -116,7 +122,7 @@ def test_nothing_leaves_that_was_not_declared(watched):
         assert set(arrays) | set(wire.numbers_of(reply.content)) <= set(declared)
         for name, array in arrays.items():
             assert len(array.shape) == len(declared[name])
-            assert array.shape[-2:] == (D, D)
+            assert array.shape[-2:] == tuple(sizes[size] for size in declared[name][-2:])
         assert set(reply.content["metrics"]) - set(declared) == {"num-examples"}
 
 
@@ -136,7 +142,7 @@ def test_the_schema_exchange_says_what_is_documented(watched):
 
 
 def test_bytes_are_those_on_the_wire(watched):
-    grid, outcome, _ = watched
+    grid, outcome, *_ = watched
     sent = sum(size_of(m.content) - setup_size(m.content) for m in grid.sent[3:])
     assert outcome.bytes_sent == sent
     assert outcome.bytes_received == sum(size_of(m.content) for m in grid.replies[3:])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flwr_causal.core.acyclicity import ancestors, is_acyclic
 from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.core.lagged import knowledge_masks, lagged_graph
 from flwr_causal.errors import ConfigError
 
 NAMES = ("a", "b", "c", "d")
@@ -90,6 +91,25 @@ def test_any_single_allowed_edge_keeps_the_required_ones_acyclic(data):
         ({"tiers": [1, 2]}, ["'tiers'", "1"]),
         ({"forbidden": [["a", 1]]}, ["'forbidden'", "1", "quote"]),
         ({"forbiden": [["a", "b"]]}, ["'forbiden'", "required, forbidden, tiers"]),
+        (
+            {"required_lagged": [["a", "b", 2]], "forbidden_lagged": [["a", "b", 2]]},
+            ["a -> b at lag 2", "required and forbidden"],
+        ),
+        (
+            {"required_lagged": [["a", "a", 1]], "forbidden_lagged": [["a", "a"]]},
+            ["a -> a at lag 1", "required and forbidden"],
+        ),
+        ({"required_lagged": [["a", "b"]]}, ["['a', 'b']", "expected [cause, effect, lag]"]),
+        ({"forbidden_lagged": [["a", "b", 1, 2]]}, ["['a', 'b', 1, 2]", "every lag"]),
+        ({"forbidden_lagged": [["a"]]}, ["'forbidden_lagged'", "['a']"]),
+        ({"forbidden_lagged": [["a", 1]]}, ["'forbidden_lagged'", "1", "quote"]),
+        ({"forbidden_lagged": "ab"}, ["'forbidden_lagged'", "'ab'"]),
+        ({"required_lagged": ["abc"]}, ["'required_lagged'", "'abc'"]),
+        *(
+            ({part: [["a", "b", lag]]}, [f"'{part}'", f"['a', 'b', {lag!r}]", "from 1 up"])
+            for part in ("required_lagged", "forbidden_lagged")
+            for lag in (0, -1, True, 1.0, "1", None)
+        ),
     ],
 )
 def test_contradictions_and_malformed_entries_name_the_thing(record, parts):
@@ -106,9 +126,116 @@ def test_unknown_names_are_reported_with_a_suggestion(part):
         known.masks(["pressure", "flow"])
 
 
+@pytest.mark.parametrize("part", ["required_lagged", "forbidden_lagged"])
+def test_unknown_names_of_lagged_edges_are_reported_too(part):
+    known = Knowledge(**{part: [("flow", "presure", 1)]})
+    with pytest.raises(ConfigError, match=rf"'{part}'.*'presure'.*did you mean 'pressure'"):
+        known.blocks(["pressure", "flow"], 1)
+
+
 def test_unknown_names_in_tiers_list_what_there_is():
     with pytest.raises(ConfigError, match=r"'tiers' names the variable 'zzz'.*they have a, b"):
         Knowledge(tiers=[["zzz"]]).masks(["a", "b"])
+
+
+LAGGED = Knowledge(
+    required=[("a", "b")],
+    tiers=[("a",), ("b", "c")],
+    required_lagged=[("b", "a", 2), ("c", "c", 1)],
+    forbidden_lagged=[("a", "c"), ("b", "b", 1)],
+)
+
+
+def test_lagged_edges_in_blocks():
+    blocks = LAGGED.blocks(("c", "a", "b"), 2)
+    now = Knowledge(required=[("a", "b")], tiers=[("a",), ("b", "c")]).masks(("c", "a", "b"))
+    np.testing.assert_array_equal(blocks.allowed_now, now.allowed)
+    np.testing.assert_array_equal(blocks.required_now, now.required)
+    # the tiers do not bind over lags: of 18 edges only a -> c, twice, and b -> b at lag 1 are out
+    assert np.argwhere(~blocks.allowed_lagged).tolist() == [[0, 1, 0], [0, 2, 2], [1, 1, 0]]
+    assert np.argwhere(blocks.required_lagged).tolist() == [[0, 0, 0], [1, 2, 1]]
+
+
+def test_lagged_edges_over_the_columns_of_the_design():
+    names = ("c", "a", "b")
+    masks, blocks = knowledge_masks(LAGGED, names, 2), LAGGED.blocks(names, 2)
+    assert masks.allowed.shape == masks.required.shape == (9, 9)
+    assert not masks.allowed[:, 3:].any()
+    assert not masks.required[:, 3:].any()
+    np.testing.assert_array_equal(masks.allowed[:3, :3], blocks.allowed_now)
+    np.testing.assert_array_equal(masks.allowed[3:, :3].reshape(2, 3, 3), blocks.allowed_lagged)
+    np.testing.assert_array_equal(masks.required[3:, :3].reshape(2, 3, 3), blocks.required_lagged)
+    # b two steps ago to a now
+    assert masks.required[6 + 2, 1]
+    free = knowledge_masks(None, names, 1)
+    assert free.allowed[:, :3].sum() == 6 + 9
+    assert not free.required.any()
+    for order in (-1, 1.0, True):
+        with pytest.raises(ConfigError, match="order is"):
+            knowledge_masks(LAGGED, names, order)
+
+
+def test_the_graph_keeps_to_knowledge_of_lagged_edges():
+    weights = np.full((6, 3), 0.1) + np.eye(6, 3, k=-3)
+    known = Knowledge(required_lagged=[("b", "a", 1)], forbidden_lagged=[("c", "c")])
+    masks = knowledge_masks(known, ("a", "b", "c"), 1)
+    graph = lagged_graph(
+        ("a", "b", "c"), weights, threshold_now=0.3, threshold_lagged=0.3, masks=masks
+    )
+    np.testing.assert_array_equal(graph.lagged[0], [[1.1, 0, 0], [0.1, 1.1, 0], [0, 0, 0]])
+
+
+def test_a_lag_beyond_the_order_is_named():
+    message = "'required_lagged' states b -> a at lag 2, but the order is 1: set the order to 2"
+    with pytest.raises(ConfigError, match=message):
+        LAGGED.blocks("abc", 1)
+    with pytest.raises(ConfigError, match=r"'forbidden_lagged' states a -> b at lag 1.*order is 0"):
+        Knowledge(forbidden_lagged=[("a", "b", 1)]).blocks("ab", 0)
+
+
+@pytest.mark.parametrize("part", ["required_lagged", "forbidden_lagged"])
+def test_methods_without_lags_refuse_lagged_edges(part):
+    known = Knowledge(**{part: [("a", "a", 3), ("a", "b", 1)]})
+    assert known
+    assert not known.empty
+    words = (
+        r"lagged edges \(a -> a at lag 3, \.\.\.\).*no lags: leave them out, or use '2dbn', or 'mom"
+    )
+    with pytest.raises(ConfigError, match=words):
+        known.masks(("a", "b"))
+
+
+def test_what_is_forbidden_at_once_may_be_required_later_and_the_other_way_round():
+    known = Knowledge(
+        required=[("b", "c")],
+        forbidden=[("a", "b")],
+        required_lagged=[("a", "b", 1), ("c", "b", 1), ("a", "c", 2)],
+        forbidden_lagged=[("b", "c"), ("a", "c", 1)],
+    )
+    assert known.blocks("abc", 2).required_lagged.sum() == 3
+
+
+NAME = st.text(min_size=1, max_size=4)
+LAGS = st.integers(1, 9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    required=st.lists(st.tuples(NAME, NAME, LAGS), max_size=4),
+    forbidden=st.lists(st.one_of(st.tuples(NAME, NAME, LAGS), st.tuples(NAME, NAME)), max_size=4),
+    suffix=st.sampled_from([".toml", ".json"]),
+)
+def test_lagged_edges_survive_files(tmp_path_factory, required, forbidden, suffix):
+    stated = {edge[:2] for edge in required}
+    forbidden = [edge for edge in forbidden if edge[:2] not in stated]
+    known = Knowledge(required_lagged=required, forbidden_lagged=forbidden)
+    assert Knowledge.from_dict(known.to_dict()) == known
+    path = tmp_path_factory.mktemp("known") / f"k{suffix}"
+    known.save(path)
+    again = Knowledge.load(path)
+    assert again == known
+    assert again.required_lagged == tuple(required)
+    assert again.forbidden_lagged == tuple(forbidden)
 
 
 @pytest.mark.parametrize("suffix", [".toml", ".json"])
@@ -129,6 +256,10 @@ def test_a_hand_written_toml(tmp_path):
     path = tmp_path / "k.toml"
     path.write_text('required = [["raf", "mek"]]\ntiers = [\n  ["plc"],\n  ["raf"],\n]\n')
     assert Knowledge.load(path) == Knowledge(required=(("raf", "mek"),), tiers=(("plc",), ("raf",)))
+    path.write_text('required_lagged = [["a", "b", 2]]\nforbidden_lagged = [["a", "a"]]\n')
+    assert Knowledge.load(path) == Knowledge(
+        required_lagged=(("a", "b", 2),), forbidden_lagged=(("a", "a"),)
+    )
 
 
 @pytest.mark.parametrize(

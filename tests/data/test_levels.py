@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flwr_causal.core.lagged import lagged_rows
-from flwr_causal.data.checks import TableReport, agree, describe
-from flwr_causal.data.levels import center, describe_series
+from flwr_causal.data.checks import TableReport, agree, describe, pool
+from flwr_causal.data.levels import centered_rows, describe_series
 from flwr_causal.data.policy import Policy
 from flwr_causal.data.series import Layout, find_series
 from flwr_causal.data.tables import read_table
@@ -26,30 +26,35 @@ def test_centering_in_numbers():
     series = find_series(frame, PHASES)
 
     def centered(**given):
-        return [one.values[:, 0].tolist() for one in center(series, **given)]
+        return [rows[:, 0].tolist() for rows in centered_rows(series, 0, **given)]
 
     assert centered(mean=np.array([2.0])) == [[-1, 1, 3, 7], [0, 2, 4]]
     assert centered(by="series") == [[-3.5, -1.5, 0.5, 4.5], [-2, 0, 2]]
     assert centered(mean=np.array([5.0]), by="phase") == [[-1, 1, 0, 4], [-3, -1, 1]]
     assert series[0].values[0, 0] == 1
-    assert center(series, by="series")[0].rows is series[0].rows
+    # with a lag: the rows of a perturbed step lose their own mean, lags and all
+    one, other = centered_rows(series, 1, np.array([5.0]), "phase")
+    assert one.tolist() == [[0, 0], [0, -2], [4, 0]]
+    assert other.tolist() == [[-1, -3], [1, -1]]
+    one, other = centered_rows(series, 1, by="series")
+    assert one.tolist() == [[-1.5, -3.5], [0.5, -1.5], [4.5, 0.5]]
 
 
 def test_a_constant_becomes_zero_exactly():
     series = find_series(pd.DataFrame({"a": [0.1] * 3}), Layout())
-    assert not center(series, by="series")[0].values.any()
+    assert not centered_rows(series, 1, by="series")[0].any()
 
 
 def test_centering_refuses():
     series = find_series(pd.DataFrame({"a": [1.0, 2.0]}), Layout())
     with pytest.raises(ConfigError, match="center is 'party': choose 'global', 'series' or"):
-        center(series, by="party")
+        centered_rows(series, 1, by="party")
     with pytest.raises(ConfigError, match="agreed mean of the 1 variables, got none"):
-        center(series)
+        centered_rows(series, 1)
     with pytest.raises(ConfigError, match=r"got shape \(2,\)"):
-        center(series, np.zeros(2))
+        centered_rows(series, 1, np.zeros(2))
     with pytest.raises(ConfigError, match="phase-column, or time-column and perturbed"):
-        center(series, np.zeros(1), "phase")
+        centered_rows(series, 1, np.zeros(1), "phase")
 
 
 def test_a_report_counts_the_rows_of_the_design():
@@ -118,7 +123,7 @@ def test_squares_are_those_of_the_centred_values():
     for by, centered in (
         ("series", [[2, -4, -2], [14.5, -11.5, -7.5]]),
         # unperturbed steps 1, 3, 4, 8 have the mean 4
-        ("phase", [[-1, -3, -1], [5, 0, 4]]),
+        ("phase", [[0, -3, -1], [0, 0, 4]]),
     ):
         column = describe_series(frame, PHASES, sums=True, by=by).columns[0]
         assert column.squares == pytest.approx(np.square(centered).sum())
@@ -126,14 +131,97 @@ def test_squares_are_those_of_the_centred_values():
         assert column.remainder == pytest.approx(0)
 
 
-def test_phases_of_parties_pool_by_their_rows():
-    reports = {
-        name: describe_series(pulsed(values, [1, 1, 0, 0]), PHASES, sums=True, by="phase")
-        for name, values in {"one": [9, 7, 1, 3], "two": [20, 30, 4, 8]}.items()
+def phase_reports(**parties):
+    return {
+        name: describe_series(pulsed(*columns), PHASES, sums=True, by="phase")
+        for name, columns in parties.items()
     }
+
+
+def test_the_level_is_that_of_all_unperturbed_rows():
+    """Rows from the second on: one has a single unperturbed one, two has three."""
+    reports = phase_reports(
+        one=([9, 7, 8, 2], [1, 1, 1, 0]), two=([20, 30, 4, 8, 6], [1, 1, 0, 0, 0])
+    )
+    assert [report.level_rows for report in reports.values()] == [1, 3]
+    assert [report.rows for report in reports.values()] == [3, 4]
     agreement = agree(reports)
     assert agreement.names == ("a",)
-    np.testing.assert_allclose(agreement.mean, [4.0])
+    np.testing.assert_allclose(agreement.mean, [(2 + 4 + 8 + 6) / 4])
+    # perturbed rows lose 7.5 and 30, the others 5
+    np.testing.assert_allclose(
+        agreement.variance, [np.square([-0.5, 0.5, -3, 0, -1, 3, 1]).mean()], rtol=1e-14
+    )
+
+
+def test_a_party_with_perturbed_rows_only_has_no_say_in_the_level():
+    reports = phase_reports(one=([20, 30, 40], [1, 1, 1]), two=([5, 4, 8, 6], [0, 0, 0, 0]))
+    assert reports["one"].level_rows == 0
+    for order in ("one", "two"), ("two", "one"):
+        agreement = agree({name: reports[name] for name in order})
+        np.testing.assert_allclose(agreement.mean, [6])
+        np.testing.assert_allclose(agreement.variance, [np.square([-5, 5, -2, 2, 0]).mean()])
+    with pytest.raises(DataError, match=r"all steps are under a perturbation.*center='series'"):
+        agree({"one": reports["one"]})
+    # nor in whether a column has the same one value everywhere
+    flat = phase_reports(one=([7, 7, 7], [1, 1, 1]), two=([5, 5, 5], [0, 0, 0]))
+    with pytest.raises(DataError, match="column 'a': constant"):
+        agree(flat)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    order=st.integers(1, 3),
+    offset=st.sampled_from([0.0, 1e8]),
+    num_parties=st.integers(1, 4),
+)
+def test_phases_pool_to_what_the_parties_will_centre_to(seed, order, offset, num_parties):
+    rng = np.random.default_rng(seed)
+    layout = Layout(phase_column="pulse", order=order)
+    tables = []
+    for _ in range(num_parties):
+        lengths = rng.integers(order + 2, 30, size=rng.integers(1, 4))
+        # some parties are perturbed rarely, some often, some always
+        share = rng.choice([0.0, 0.2, 0.8, 1.0])
+        tables.append(
+            read_table(
+                [
+                    pd.DataFrame(rng.standard_normal((steps, 2)) * [1, 5] + offset).assign(
+                        pulse=rng.random(steps) < share
+                    )
+                    for steps in lengths
+                ]
+            )
+        )
+    tables[-1].loc[tables[-1].index[-1], "pulse"] = False
+    series = [find_series(table, layout) for table in tables]
+    every = [one for party in series for one in party]
+    level = np.vstack([one.values[order:][~one.phase[order:]] - offset for one in every])
+
+    reports = {
+        str(k): describe_series(table, layout, sums=True, by="phase")
+        for k, table in enumerate(tables)
+    }
+    reports = {name: TableReport.from_dict(report.to_dict()) for name, report in reports.items()}
+    mean, variance = pool(reports, ["0", "1"])
+    np.testing.assert_allclose(mean, level.mean(axis=0) + offset, rtol=1e-15, atol=1e-12)
+    if not offset:
+        np.testing.assert_allclose(mean, level.mean(axis=0), rtol=1e-12, atol=1e-13)
+    centered = np.vstack(centered_rows(every, order, mean, "phase"))[:, :2]
+    np.testing.assert_allclose(variance, centered.var(axis=0), rtol=1e-12)
+
+
+def test_series_left_out_are_noted():
+    frame = read_table([np.eye(4)[:, 2:], np.ones((1, 2)), np.eye(5)[:, 3:]])
+    for by in ("global", "series"):
+        report = describe_series(frame, Layout(order=2), sums=True, by=by)
+        assert TableReport.from_dict(report.to_dict()) == report
+        (note,) = report.notes
+        assert note.startswith("1 of 3 series (1 steps in all) are shorter than the 4 steps")
+        agreement = agree({"clinic": report})
+        assert agreement.warnings == (f"party 'clinic': {note}",)
+    assert describe_series(frame.iloc[:4], Layout(), sums=True).notes == ()
 
 
 def test_what_varies_between_series_only_is_constant_once_series_lose_their_means():
@@ -175,7 +263,8 @@ def test_problems_of_tables_are_found_as_ever():
 def test_nothing_left_to_report():
     with pytest.raises(DataError, match="order 3 needs 5 steps"):
         describe_series(pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0]}), Layout(order=3))
+    unknown = describe_series(pulsed([1, 2, 3], [0, 1, 1]), PHASES, by="phase")
     with pytest.raises(DataError, match="all steps are under a perturbation"):
-        describe_series(pulsed([1, 2, 3], [0, 1, 1]), PHASES, by="phase")
+        agree({"one": unknown})
     with pytest.raises(ConfigError, match="phase-column"):
         describe_series(pd.DataFrame({"a": [1.0, 2.0, 4.0]}), Layout(), by="phase")

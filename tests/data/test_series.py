@@ -219,6 +219,19 @@ def test_bad_phases(values):
     [
         (timed([]), Layout(), "no rows"),
         (timed([1, 2]), Layout(series_column="who"), "series-column='who': .*missing.*has t, a"),
+        (timed([1, 2])[["t"]], Layout(time_column="T"), "time-column='T': .*missing.*mean 't'"),
+        (timed([]), Layout(time_column="when"), "time-column='when'"),
+        (timed([1, 2], [1, None]), Layout(series_column="id", phase_column="p"), "phase-column="),
+        (
+            timed([1, 2]).assign(p=[5, 6]),
+            Layout(time_column="when", phase_column="p"),
+            "time-column='when': .*missing.*correct the option",
+        ),
+        (
+            timed([1, 2]).set_axis(["t", "t"], axis=1),
+            Layout(time_column="t"),
+            "time-column='t': column 't' is there 2 times.*rename",
+        ),
         (timed([1, 2]), Layout(time_column="when"), "time-column='when'"),
         (timed([1, 2]), Layout(phase_column="p"), "phase-column='p'"),
         (timed([1, 2], [1, None]), Layout(series_column="id"), r"1 missing \(the first in row 2"),

@@ -9,6 +9,7 @@ import pytest
 
 from flwr_causal.core.bayesian_network import BayesianNetwork
 from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.lagged_model import LaggedModel
 from flwr_causal.data.networks import read_bif
 from flwr_causal.data.random_networks import random_network
 from flwr_causal.errors import DataError
@@ -41,7 +42,9 @@ def same(one, two):
                 for one_table, two_table in zip(first.tables, second.tables, strict=True):
                     assert np.array_equal(one_table, two_table)
             elif first is not None:
-                for part in ("weights", "intercepts", "noise_variances"):
+                assert first.names == second.names
+                lags = ("lagged",) if isinstance(first, LaggedModel) else ()
+                for part in ("weights", "intercepts", "noise_variances", *lags):
                     assert np.array_equal(getattr(first, part), getattr(second, part))
         else:
             assert first == second, field.name
@@ -115,6 +118,20 @@ def test_a_network_is_kept_exactly_and_for_other_programs(admm_run, tmp_path):
     # The network of an earlier run must not pass for a part of this one.
     admm_run.save(tmp_path)
     assert not (tmp_path / "model.bif").exists()
+
+
+def test_a_model_with_lags_is_kept_exactly(admm_run, tmp_path):
+    rng = np.random.default_rng(0)
+    weights, lagged = np.triu(rng.normal(size=(3, 3)), 1), rng.normal(size=(2, 3, 3)) / 9
+    graph = CausalGraph(("a", "b", "c"), weights, lagged=lagged)
+    model = LaggedModel(graph.names, weights, lagged, rng.normal(size=3), rng.uniform(size=3))
+    run = Run(**{**BARE, "graph": graph}, model=model)
+    loaded = Run.load(run.save(tmp_path))
+    same(run, loaded)
+    series = model.sample(20, seed=0)
+    assert np.array_equal(loaded.model.predict(series), model.predict(series))
+    # A later run's model takes its place.
+    same(admm_run, Run.load(admm_run.save(tmp_path)))
 
 
 def test_a_directory_without_a_run(tmp_path):

@@ -98,9 +98,24 @@ BAD = {
         ["party 0", "phase-column", "quiet"],
     ),
     "all perturbed": (
-        changed(lambda t: t.assign(quiet=True)),
+        [table.assign(quiet=True) for table in changed(lambda t: t)],
         {"center": "phase"},
-        [SECOND, "all steps", "center='series'"],
+        ["all parties", "all steps", "center='series'"],
+    ),
+    "time renamed": (
+        changed(lambda t: t.rename(columns={"t": "T"})),
+        {"truth": TRUTH.weights},
+        [SECOND, "time-column='t'", "did you mean 'T'"],
+    ),
+    "series renamed": (
+        changed(lambda t: t.rename(columns={"id": "ID"})),
+        {},
+        [SECOND, "series-column='id'", "did you mean 'ID'"],
+    ),
+    "phase dropped": (
+        changed(lambda t: t.drop(columns=["quiet", "x2"])),
+        {},
+        [SECOND, "phase-column='quiet'", "correct the option"],
     ),
 }
 
@@ -113,6 +128,22 @@ def test_bad_series(case, grids):
     for word in words:
         assert word in str(caught.value)
     assert all(not grid.training_messages for grid in grids)
+
+
+def test_a_party_may_be_perturbed_all_the_time():
+    run = simulate("2dbn", changed(lambda t: t.assign(quiet=True)), **ROLES, center="phase")
+    assert run.parties[SECOND] == 60
+    assert run.graph.lagged.any()
+
+
+def test_series_that_are_left_out_are_pointed_out():
+    first, second, third = (party.to_numpy() for party in PARTIES)
+    run = simulate("2dbn", [[first, second[:2]], third])
+    assert [text for text in run.warnings if "series" in text] == [
+        "party 'party 0': 1 of 2 series (2 steps in all) are shorter than the 3 steps that order 1 "
+        "needs, and are not used"
+    ]
+    assert simulate("2dbn", [[first, second], third]).warnings == []
 
 
 @pytest.mark.parametrize("case", ["gap", "nan"])

@@ -20,7 +20,7 @@ POOLED = PooledMoments.from_rows(FED.pooled, NAMES)
 
 
 def second_of(tables, **options):
-    return run(Moments(**options), spy(tables)).state.moments.second
+    return run(Moments(**options), spy(tables)).state.outcome.moments.second
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
@@ -118,7 +118,9 @@ def test_the_sparsity_is_chosen_by_held_out_rows():
     outcome = run(Moments(sparsity="held-out", seed=3), grid)
     # The two folds' sums are those of all rows.
     np.testing.assert_allclose(
-        outcome.state.moments.second, np.cov(FED.pooled, rowvar=False, bias=True), atol=1e-12
+        outcome.state.outcome.moments.second,
+        np.cov(FED.pooled, rowvar=False, bias=True),
+        atol=1e-12,
     )
     assert np.array_equal(outcome.graph.adjacency, FED.weights != 0)
     again = run(Moments(sparsity="held-out", seed=3), spy(TABLES))

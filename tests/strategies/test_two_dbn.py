@@ -10,7 +10,7 @@ from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.knowledge import Knowledge
 from flwr_causal.data.dynamic import federated_dynamic, simulate_series
 from flwr_causal.data.tables import read_table
-from flwr_causal.errors import DataError
+from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations.dynamic_scenarios import block_metrics
 from flwr_causal.strategies import run
 from flwr_causal.strategies.two_dbn import TwoDBN
@@ -363,7 +363,88 @@ def test_tiers():
     assert any(stands(graph, (a, b)) for a in others for b in NAMES if a != b)
 
 
+LAGGED = tuple(NAMES[k] for k in np.argwhere(TRUTH.lagged[0])[0])
+ABSENT = tuple(NAMES[k] for k in np.argwhere(TRUTH.lagged[0] == 0)[0])
+
+
+def effect(graph, lag, edge):
+    return graph.lagged[lag - 1, NAMES.index(edge[0]), NAMES.index(edge[1])]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"sparsity": "bic"}, {"refit": False}, {"schedule": "paper"}], ids=str
+)
+def test_lagged_knowledge(options):
+    known = Knowledge(required_lagged=[(*ABSENT, 2)], forbidden_lagged=[LAGGED])
+    graph = dbn(order=2, knowledge=known, **options).graph
+    assert effect(graph, 2, ABSENT) != 0
+    assert effect(graph, 1, LAGGED) == effect(graph, 2, LAGGED) == 0
+    assert effect(dbn(order=2, **options).graph, 1, LAGGED) != 0
+    assert effect(dbn(order=2, **options).graph, 2, ABSENT) == 0
+    # forbidden at one lag only
+    known = Knowledge(forbidden_lagged=[(*LAGGED, 2)])
+    assert effect(dbn(order=2, knowledge=known, **options).graph, 1, LAGGED) != 0
+    with pytest.raises(ConfigError, match="set the order to 2 or more"):
+        dbn(knowledge=known, **options)
+
+
+def test_lagged_knowledge_from_a_file(tmp_path):
+    path = tmp_path / "known.toml"
+    Knowledge(forbidden_lagged=[LAGGED]).save(path)
+    assert effect(dbn(knowledge=str(path)).graph, 1, LAGGED) == 0
+
+
 # What comes out.
+
+
+@pytest.mark.parametrize("sparsity", ["auto", "bic", "held-out"])
+def test_the_order_is_chosen(sparsity):
+    parties, truth = federated_dynamic(4, 900, 3, order=2, seed=3)
+    outcome = dbn(parties, order=3, select_order=True, sparsity=sparsity)
+    assert outcome.graph.lagged.shape == (2, 4, 4)
+    assert outcome.graph.raw_lagged.shape == (2, 4, 4)
+    assert distance(outcome.graph, truth) <= 2
+    assert outcome.model.lagged.shape == (2, 4, 4)
+    sets = {"auto": 3 * 2, "bic": 3 * 6, "held-out": 3 * 6 * 2}[sparsity]
+    assert outcome.state.inner.weights.shape == (sets, 16, 4)
+    # the candidate of one lag has nothing beyond
+    one = outcome.state.inner.weights[sets // 3 * 3 - 1]
+    assert not one[8:].any()
+    # a required edge at lag 3 leaves order 3 only
+    known = Knowledge(required_lagged=[(truth.names[0], truth.names[1], 3)])
+    kept = dbn(parties, order=3, select_order=True, sparsity=sparsity, knowledge=known)
+    assert kept.graph.lagged[2, 0, 1] != 0
+
+
+def test_a_choice_by_held_out_rows_is_one_by_their_sums():
+    """The chosen order's weights are those of a run with that order on the same rows."""
+    cut = [[series.iloc[:-1] for series in party] for party in PARTIES]
+    later = [[series.iloc[1:] for series in party] for party in PARTIES]
+    chosen = dbn(order=2, select_order=True)
+    assert chosen.graph.lagged.shape == (1, 5, 5)
+    # with order 2 the first step of each series is nobody's target
+    again = dbn(later)
+    assert sum(p.num_rows for p in again.parties) == sum(p.num_rows for p in chosen.parties)
+    assert np.array_equal(chosen.graph.adjacency, again.graph.adjacency)
+    np.testing.assert_allclose(chosen.graph.weights, again.graph.weights, atol=1e-4)
+    assert not np.allclose(dbn(cut).graph.weights, again.graph.weights, atol=1e-4)
+
+
+def test_the_model_is_in_the_units_of_the_data():
+    shifted = [[10.0 * one + 3.0 for one in party] for party in PARTIES]
+    outcome = dbn(shifted, standardize=True, threshold=0.1)
+    model = outcome.model
+    rows = design([one for party in shifted for one in party], 1)
+    weights = np.vstack([model.weights, *model.lagged])
+    assert np.array_equal(model.lagged != 0, outcome.graph.lagged != 0)
+    for j in range(5):
+        parents = np.flatnonzero(weights[:, j])
+        # the agreed level is that of the steps now, for the lags too
+        centred = rows - np.tile(rows[:, :5].mean(axis=0), 2)
+        expected = np.linalg.lstsq(centred[:, parents], centred[:, j], rcond=None)[0]
+        np.testing.assert_allclose(weights[parents, j], expected, atol=1e-8)
+    np.testing.assert_allclose(model.mean(), rows[:, :5].mean(axis=0), atol=1e-8)
+    assert dbn(refit=False).model is None
 
 
 def test_a_graph_with_lags_comes_back_from_a_file(tmp_path):

@@ -1,0 +1,196 @@
+"""What the moments method makes of the summed products: of rows, or of steps of time series."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from flwr_causal.core.folds import num_held_out
+from flwr_causal.core.lagged import lagged_graph, lagged_names
+from flwr_causal.core.lagged_solution import LaggedProblem
+from flwr_causal.core.moments import Moments
+from flwr_causal.core.notears import dagma, notears
+from flwr_causal.core.polish import polish_graph
+from flwr_causal.core.selection import (
+    default_sparsity,
+    select_by_bic,
+    select_by_held_out,
+    typical_variance,
+)
+from flwr_causal.strategies.series import by_block, stationarity_warning, system_of_series
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.graph import CausalGraph
+    from flwr_causal.core.knowledge import EdgeMasks
+    from flwr_causal.core.lagged_model import LaggedModel
+    from flwr_causal.core.linear import LinearModel
+    from flwr_causal.data.checks import Agreement
+    from flwr_causal.strategies.moments import Moments as MomentsStrategy
+
+    FloatArray = NDArray[np.float64]
+
+
+class Outcome(NamedTuple):
+    """What comes of the one exchange.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of all parties together, centred and scaled.
+    graph : CausalGraph
+    model : LinearModel or LaggedModel
+        In the units of the data.
+    scores : ndarray of shape (d, d)
+        The strength of every edge, for ranking.
+    warnings : tuple of str
+    info : dict
+        What was chosen: plain numbers.
+    """
+
+    moments: Moments
+    graph: CausalGraph
+    model: LinearModel | LaggedModel
+    scores: FloatArray
+    warnings: tuple[str, ...]
+    info: dict[str, Any]
+
+
+def solve_rows(
+    method: MomentsStrategy, agreement: Agreement, masks: EdgeMasks, sums: FloatArray
+) -> Outcome:
+    """Solve for rows without time.
+
+    Parameters
+    ----------
+    method : Moments
+        For its options.
+    agreement : Agreement
+    masks : EdgeMasks
+        Over the d columns.
+    sums : ndarray of shape (folds, d, d)
+        Products of the centred and scaled rows of each fold, divided by all n rows.
+    """
+
+    def moments_of(n: int, products: FloatArray) -> Moments:
+        zeros = np.zeros(len(agreement.names))
+        return Moments(n, zeros, products * (agreement.n / n), agreement.names)
+
+    def solve(moments: Moments, sparsity: float) -> CausalGraph:
+        solver = notears if method.solver == "notears" else dagma
+        return solver(
+            moments,
+            sparsity=sparsity,
+            threshold=method.thresholds[0],
+            knowledge=masks,
+            refit=method.refit,
+        )
+
+    pooled = moments_of(agreement.n, sums.sum(axis=0))
+    if isinstance(method.sparsity, float):
+        sparsity = method.sparsity
+    elif method.sparsity == "auto":
+        sparsity = default_sparsity(pooled.n, pooled.d, typical_variance(pooled))
+    elif method.sparsity == "bic":
+        sparsity = select_by_bic(pooled, None, solve).chosen
+    else:
+        held_out = int(num_held_out(np.array(list(agreement.rows.values()))).sum())
+        train = moments_of(agreement.n - held_out, sums[0])
+        sparsity = select_by_held_out(train, moments_of(held_out, sums[1]), None, solve).chosen
+    graph = solve(pooled, sparsity)
+    assert graph.raw_weights is not None
+    scores = np.abs(graph.raw_weights)
+    if method.polish:
+        graph = polish_graph(pooled, graph, score=method.score, knowledge=masks)
+    return Outcome(
+        moments=pooled,
+        graph=graph,
+        model=method.fitted_system(agreement, pooled, graph.adjacency),
+        scores=scores,
+        warnings=tuple(method.order_warning(agreement, graph.adjacency)),
+        info={"sparsity": sparsity},
+    )
+
+
+def solve_series(
+    method: MomentsStrategy, agreement: Agreement, masks: EdgeMasks, sums: FloatArray
+) -> Outcome:
+    """Solve for steps of time series with their lags.
+
+    Parameters
+    ----------
+    method : Moments
+        For its options.
+    agreement : Agreement
+    masks : EdgeMasks
+        Over the m = d (1 + p) columns of the design.
+    sums : ndarray of shape (folds, 2 + m, 2 + m)
+        Products of the rows [1, g, z] of each fold, z centred and scaled, g = 1 where they share
+        the agreed level, divided by all n rows.
+    """
+    d = len(agreement.names)
+    columns = lagged_names(agreement.names, method.order)
+    problem = LaggedProblem(
+        masks=masks,
+        thresholds=by_block(*method.thresholds, d, method.order),
+        select_order=method.select_order,
+        instantaneous=method.instantaneous,
+        regression=method.regression,
+        ranking=method.ranking,
+        sparsity=method.sparsity,
+        lagged_sparsity=method.lagged_sparsity,
+        ridge=method.ridge,
+        solver=method.solver,
+    )
+    found = problem.solve(_folds(sums, agreement.n, columns), d)
+    over_columns = problem.cut(found.moments, found.raw, refit=method.refit)
+    m = found.moments.d
+    own_masks = type(masks)(*(mask[:m, :m] for mask in masks))
+    if method.polish:
+        over_columns = polish_graph(
+            found.moments, over_columns, score=method.score, knowledge=own_masks, num_targets=d
+        )
+    graph = lagged_graph(
+        agreement.names,
+        over_columns.weights[:, :d],
+        threshold_now=0,
+        threshold_lagged=0,
+        raw=found.raw,
+        masks=own_masks,
+    )
+    info = {"sparsity": found.sparsity, "ridge": found.ridge}
+    return Outcome(
+        moments=found.moments,
+        graph=graph,
+        model=system_of_series(
+            agreement, method.scale(agreement), found.moments, over_columns.adjacency
+        ),
+        scores=found.scores,
+        warnings=tuple(stationarity_warning(graph)),
+        info={
+            "order": found.order,
+            "instantaneous": int(found.instantaneous),
+            **{name: value for name, value in info.items() if np.isfinite(value)},
+        },
+    )
+
+
+def _folds(sums: FloatArray, total: int, columns: tuple[str, ...]) -> list[Moments]:
+    """Return the moments of each fold's rows from its products of [1, g, z], divided by all rows.
+
+    The level of z, column by column, is its mean over the rows with g = 1; the others have lost
+    one of their own. It makes up the folds' means, with what rows deviate from it.
+    """
+    level = sums[:, 1, 2:].sum(axis=0) / sums[:, 1, 1].sum()
+    folds = []
+    for products in sums:
+        share, sharing, own = products[0, 0], products[0, 1], products[1, 2:]
+        if share == 0:
+            continue
+        mean = (products[0, 2:] - sharing * level) / share
+        second = products[2:, 2:] - np.outer(level, own) - np.outer(own, level)
+        second = (second + sharing * np.outer(level, level)) / share - np.outer(mean, mean)
+        folds.append(Moments(round(total * float(share)), level + mean, second, columns))
+    return folds

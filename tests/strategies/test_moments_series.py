@@ -1,0 +1,303 @@
+"""The one exchange on time series: what the sums give is what the pooled rows would give."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from federations import spy
+
+from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.core.lagged import lagged_names, lagged_rows
+from flwr_causal.core.lagged_instantaneous import dynotears
+from flwr_causal.core.lagged_regression import lasso, ridge
+from flwr_causal.core.lagged_strengths import combined, hub_prior
+from flwr_causal.core.moments import Moments as CoreMoments
+from flwr_causal.core.partial_correlation import partial_correlation
+from flwr_causal.data.dynamic import federated_dynamic, simulate_series
+from flwr_causal.data.tables import read_table
+from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.simulations.dynamic_scenarios import block_metrics
+from flwr_causal.strategies import run
+from flwr_causal.strategies.moments import Moments
+
+PARTIES, TRUTH = federated_dynamic(5, 400, 3, series_per_party=2, seed=1)
+NAMES = TRUTH.names
+SERIES = [series for party in PARTIES for series in party]
+
+
+def moments(parties=PARTIES, order=1, **options):
+    method = Moments(min_available_nodes=len(parties), order=order, **options)
+    return run(method, spy([read_table(party) for party in parties]))
+
+
+def pooled(order=1, series=SERIES):
+    rows = lagged_rows([one[list(NAMES)].to_numpy() for one in series], order)
+    return CoreMoments.from_rows(rows, lagged_names(NAMES, order))
+
+
+def stacked(graph):
+    return np.vstack([graph.raw_weights, *graph.raw_lagged])
+
+
+def distance(graph, truth=TRUTH):
+    blocks = block_metrics(truth, graph)
+    return blocks["W"]["shd"] + blocks["A"]["shd"]
+
+
+# What is found is what the pooled rows give.
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_sums_are_those_of_the_pooled_rows(order):
+    found = moments(order=order).state.outcome.moments
+    expected = pooled(order)
+    assert (found.n, found.names) == (expected.n, expected.names)
+    np.testing.assert_allclose(found.second, expected.second, atol=1e-12)
+
+
+def test_the_default_is_dynotears_on_all_rows():
+    outcome = moments()
+    sparsity = outcome.history[-1]["sparsity"]
+    expected = dynotears(pooled(), 5, sparsity, 1.6 * sparsity)
+    np.testing.assert_allclose(stacked(outcome.graph), expected, atol=1e-9)
+    assert outcome.rounds == 1
+    assert distance(outcome.graph) <= 1
+
+
+def test_lasso_and_ridge_on_the_past_alone():
+    expected = lasso(pooled(2), 5, 0.07)
+    found = moments(order=2, instantaneous=False, sparsity=0.07).graph
+    np.testing.assert_allclose(stacked(found), expected, atol=1e-9)
+    assert not found.weights.any()
+    found = moments(order=2, instantaneous=False, regression="ridge", ridge=0.2).graph
+    second = pooled(2).second
+    solution = np.linalg.solve(second[5:, 5:] + 0.2 * np.eye(10), second[5:, :5])
+    np.testing.assert_allclose(stacked(found)[5:], solution, atol=1e-9)
+
+
+def test_a_ridge_takes_the_instantaneous_effects_for_given():
+    found = stacked(moments(regression="ridge", ridge=0.3, sparsity=0.05).graph)
+    now = dynotears(pooled(), 5, 0.05, 0.08)[:5]
+    np.testing.assert_allclose(found[:5], now, atol=1e-9)
+    # a ridge is linear in its targets
+    expected = ridge(pooled(), 5, 0.3)[5:] @ (np.eye(5) - now)
+    np.testing.assert_allclose(found[5:], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"regression": "both", "ridge": 0.1}, {"sparsity": "bic"}], ids=str
+)
+def test_who_holds_the_series_does_not_matter(options):
+    """Where folds choose, it may: they are cut in each series, beginning by its place."""
+    one, other = moments(**options), moments([SERIES], **options)
+    again = moments(SERIES[::-1], **options)
+    for found in (other, again):
+        np.testing.assert_allclose(found.graph.weights, one.graph.weights, atol=1e-8)
+        np.testing.assert_allclose(found.graph.lagged, one.graph.lagged, atol=1e-8)
+        np.testing.assert_allclose(found.scores, one.scores, atol=1e-8)
+
+
+def test_the_order_of_parties_does_not_matter_to_a_choice_by_folds():
+    options = {"sparsity": "held-out", "regression": "both", "select_order": True, "order": 2}
+    one, other = moments(**options), moments(PARTIES[::-1], **options)
+    np.testing.assert_allclose(one.scores, other.scores, atol=1e-8)
+    chosen = ("order", "sparsity", "ridge", "instantaneous")
+    assert [one.history[-1][key] for key in chosen] == pytest.approx(
+        [other.history[-1][key] for key in chosen]
+    )
+
+
+# What the data choose.
+
+
+def test_the_order_is_chosen():
+    parties, truth = federated_dynamic(4, 900, 3, order=2, seed=3)
+    outcome = moments(parties, order=4, select_order=True)
+    assert outcome.history[-1]["order"] == 2
+    assert outcome.graph.lagged.shape == (2, 4, 4)
+    assert distance(outcome.graph, truth) <= 2
+    assert moments(parties, order=4).graph.lagged.shape == (4, 4, 4)
+    # a required edge at lag 3 leaves the orders from 3 on
+    known = Knowledge(required_lagged=[(truth.names[0], truth.names[1], 3)])
+    assert moments(parties, order=4, select_order=True, knowledge=known).graph.lagged[2, 0, 1] != 0
+
+
+def test_instantaneous_effects_are_trusted_where_they_predict():
+    assert moments(instantaneous="auto").history[-1]["instantaneous"] == 1
+    lagged_only = [
+        pd.DataFrame(values, columns=list(NAMES))
+        for values in simulate_series(np.zeros((5, 5)), TRUTH.lagged, [150] * 3, seed=4)
+    ]
+    outcome = moments(lagged_only, instantaneous="auto")
+    assert outcome.history[-1]["instantaneous"] == 0
+    assert not outcome.graph.weights.any()
+    assert np.array_equal(outcome.graph.lagged != 0, TRUTH.lagged != 0)
+
+
+@pytest.mark.parametrize("sparsity", ["bic", "held-out"])
+@pytest.mark.parametrize("instantaneous", [True, False])
+def test_chosen_sparsity(sparsity, instantaneous):
+    outcome = moments(sparsity=sparsity, instantaneous=instantaneous)
+    record = outcome.history[-1]
+    assert 0 < record["sparsity"] < 1
+    expected = (
+        dynotears(pooled(), 5, record["sparsity"], 1.6 * record["sparsity"])
+        if instantaneous
+        else lasso(pooled(), 5, record["sparsity"])
+    )
+    np.testing.assert_allclose(stacked(outcome.graph), expected, atol=1e-8)
+    if instantaneous:
+        assert distance(outcome.graph) <= 2
+
+
+# Rankings.
+
+
+def test_scores():
+    both = moments(regression="both", sparsity=0.06, ridge=0.2, instantaneous=False)
+    rows = pooled()
+    sparse, dense = (np.abs(fit(rows, 5, p))[5:] for fit, p in ((lasso, 0.06), (ridge, 0.2)))
+    np.testing.assert_allclose(both.scores, combined(dense, sparse), atol=1e-8)
+    one = moments(sparsity=0.06, instantaneous=False, ranking="hubs")
+    np.testing.assert_allclose(one.scores, hub_prior(sparse), atol=1e-8)
+    plain = moments(sparsity=0.06)
+    expected = np.abs(stacked(plain.graph)).reshape(2, 5, 5).sum(axis=0)
+    np.testing.assert_allclose(plain.scores, expected, atol=1e-12)
+
+
+def test_scores_by_partial_correlation():
+    found = moments(ranking="partial-correlation").scores
+    now, _ = pooled().subset(range(5)).standardized()
+    candidates = [np.abs(partial_correlation(now, share)) for share in (0.003, 0.01, 0.03, 0.1)]
+    assert min(np.abs(found - one).max() for one in candidates) < 1e-9
+    weighted = moments(ranking="partial-correlation+weights", sparsity=0.06)
+    expected = combined(found, np.abs(stacked(weighted.graph)).reshape(2, 5, 5).sum(axis=0))
+    np.testing.assert_allclose(weighted.scores, expected, atol=1e-9)
+
+
+# Graph, model, units, knowledge.
+
+
+def test_thresholds_and_refit():
+    plain = moments(refit=False, threshold=0.2, lagged_threshold=0.1).graph
+    assert np.array_equal(plain.lagged != 0, np.abs(plain.raw_lagged) > 0.1)
+    assert np.array_equal(plain.weights != 0, np.abs(plain.raw_weights) > 0.2)
+    fitted = moments().graph
+    rows = lagged_rows([one.to_numpy() for one in SERIES], 1)
+    weights = np.vstack([fitted.weights, *fitted.lagged])
+    for j in range(5):
+        parents = np.flatnonzero(weights[:, j])
+        design = np.column_stack([np.ones(len(rows)), rows[:, parents]])
+        expected = np.linalg.lstsq(design, rows[:, j], rcond=None)[0]
+        np.testing.assert_allclose(weights[parents, j], expected[1:], atol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"standardize": True, "threshold": 0.1}], ids=str)
+def test_the_model_is_in_the_units_of_the_data(options):
+    shifted = [[10.0 * one + 3.0 for one in party] for party in PARTIES]
+    outcome = moments(shifted, **options)
+    model = outcome.model
+    rows = lagged_rows([10.0 * one.to_numpy() + 3.0 for one in SERIES], 1)
+    weights = np.vstack([model.weights, *model.lagged])
+    assert np.array_equal(
+        weights != 0, np.vstack([outcome.graph.weights, *outcome.graph.lagged]) != 0
+    )
+    for j in range(5):
+        parents = np.flatnonzero(weights[:, j])
+        design = np.column_stack([np.ones(len(rows)), rows[:, parents]])
+        expected = np.linalg.lstsq(design, rows[:, j], rcond=None)[0]
+        np.testing.assert_allclose(weights[parents, j], expected[1:], atol=1e-8)
+        assert model.intercepts[j] == pytest.approx(expected[0], abs=1e-7)
+        residual = rows[:, j] - design @ expected
+        assert model.noise_variances[j] == pytest.approx(residual @ residual / len(rows))
+
+
+def test_standardised_columns_forget_their_own_units():
+    units = np.array([1.0, 10.0, 0.1, 1e3, 1e-3])
+    scaled = [[units * one + 5.0 for one in party] for party in PARTIES]
+    one, other = moments(standardize=True), moments(scaled, standardize=True)
+    np.testing.assert_allclose(one.graph.weights, other.graph.weights, atol=1e-6)
+    np.testing.assert_allclose(one.graph.lagged, other.graph.lagged, atol=1e-6)
+
+
+def test_centring_by_phase_is_an_intercept_for_each_perturbation():
+    """Least squares on the parents with one intercept for all, and one for each pulse."""
+    rng = np.random.default_rng(5)
+    tables = []
+    for k, values in enumerate(simulate_series(TRUTH.weights, TRUTH.lagged, [120] * 5, seed=7)):
+        frame = pd.DataFrame(values + 3.0, columns=list(NAMES))
+        # parties differ in how long they are perturbed, one never is
+        frame["pulse"] = frame.index.to_series().between(40, 40 + 10 * k) & (k > 0)
+        frame.loc[frame["pulse"], list(NAMES)] += rng.normal(0, 8, 5)
+        tables.append(frame)
+    outcome = moments(tables, order=2, center="phase", phase_column="pulse")
+    rows = lagged_rows([frame[list(NAMES)].to_numpy() for frame in tables], 2)
+    pulses = np.zeros((len(rows), 4))
+    for k in range(1, 5):
+        pulses[118 * k : 118 * (k + 1), k - 1] = tables[k]["pulse"].to_numpy()[2:]
+    weights = np.vstack([outcome.graph.weights, *outcome.graph.lagged])
+    assert (weights != 0).sum() > 5
+    for j in range(5):
+        parents = np.flatnonzero(weights[:, j])
+        design = np.column_stack([np.ones(len(rows)), pulses, rows[:, parents]])
+        expected = np.linalg.lstsq(design, rows[:, j], rcond=None)[0]
+        np.testing.assert_allclose(weights[parents, j], expected[5:], atol=1e-9)
+        assert outcome.model.intercepts[j] == pytest.approx(expected[0], abs=1e-9)
+
+
+@pytest.mark.parametrize("score", ["bic", "equal-variance"])
+def test_polish(score):
+    outcome = moments(polish=True, score=score, sparsity=0.3)
+    # a start that lost most edges is mended by either score
+    assert distance(moments(sparsity=0.3).graph) > 4
+    assert distance(outcome.graph) <= 3
+    assert outcome.graph.lagged.any()
+
+
+def test_lagged_knowledge_is_honoured():
+    cause, effect = (NAMES[k] for k in np.argwhere(TRUTH.lagged[0])[0])
+    absent = tuple(NAMES[k] for k in np.argwhere(TRUTH.lagged[0] == 0)[0])
+    known = Knowledge(
+        forbidden_lagged=[(cause, effect)], required_lagged=[(*absent, 1)], forbidden=[NAMES[:2]]
+    )
+    at = {name: k for k, name in enumerate(NAMES)}
+    for options in ({}, {"instantaneous": False}, {"regression": "ridge"}, {"polish": True}):
+        graph = moments(knowledge=known, **options).graph
+        assert graph.lagged[0, at[cause], at[effect]] == 0
+        assert graph.lagged[0, at[absent[0]], at[absent[1]]] != 0
+        assert graph.weights[0, 1] == 0
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"order": 0, "series_column": "id"}, "order is 0"),
+        ({"order": 0, "select_order": True}, "order is 0"),
+        ({"order": 0, "ranking": "hubs"}, "order is 0"),
+        ({"order": 0, "center": "series"}, "'global' or 'party' with order 0"),
+        ({"order": 1, "center": "party"}, "'global' or 'series' or 'phase' with order 1"),
+        ({"order": -1}, "order is -1"),
+        ({"order": 1, "ridge": -1.0}, "'ridge' is -1.0"),
+        ({"order": 1, "center": "phase"}, "phase_column"),
+        ({"order": 1, "regression": "elastic"}, "'lasso' or 'ridge' or 'both'"),
+        ({"order": 1, "instantaneous": "maybe"}, "'auto'"),
+    ],
+    ids=str,
+)
+def test_impossible_options(options, words):
+    with pytest.raises(ConfigError, match=words):
+        Moments(**options)
+
+
+def test_knowledge_that_contradicts_the_options():
+    required = Knowledge(required=[NAMES[:2]])
+    with pytest.raises(CausalError, match="instantaneous=True"):
+        moments(knowledge=required, instantaneous=False)
+    with pytest.raises(CausalError, match="order"):
+        moments(order=1, knowledge=Knowledge(required_lagged=[(*NAMES[:2], 2)]))
+    joined = [[pd.concat(party)] for party in PARTIES]
+    lagged = Knowledge(forbidden_lagged=[NAMES[:2]])
+    with pytest.raises(CausalError, match="lag"):
+        moments([party[0] for party in joined], order=0, knowledge=lagged)

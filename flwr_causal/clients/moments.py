@@ -14,6 +14,8 @@ from flwr_causal.wire import Disclosure, Scalar
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from flwr_causal.data.series import Series
+
     FloatArray = NDArray[np.float64]
 
 
@@ -24,7 +26,7 @@ class MomentsClient(SeriesClient):
     are held out to choose the sparsity: one for each fold), with the weight n_k. Of time series
     the rows are [1, g, x_t, x_{t-1}, ..., x_{t-p}], where g is 1 but for rows under a perturbation
     that have lost a level of their own, and the array (2 + m) x (2 + m) with m = d (1 + p) (five
-    where something is chosen by held-out error).
+    where something is chosen by held-out error, and one for each smaller order to choose from).
     """
 
     discloses: ClassVar[tuple[Disclosure, ...]] = (
@@ -41,20 +43,32 @@ class MomentsClient(SeriesClient):
         self, parameters: list[NDArray[Any]], config: dict[str, Scalar]
     ) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
         """Return the second moments, weighted by the number of rows."""
-        folds = self._steps() if self.order else self.folds(self.design())
+        if self.order:
+            return self._of_series()
+        folds = self.folds(self.design())
         total = sum(map(len, folds))
         return [np.stack([fold.T @ fold / total for fold in folds])], total, {}
 
-    def _steps(self) -> list[FloatArray]:
-        """Return the rows [1, g, z] of the series by fold; g marks those that share one level."""
-        series, setup = self.series(), self.setup
-        rows = np.concatenate(self.designs(series))
-        level = np.ones(len(rows))
-        if setup.options["center"] == "phase":
-            level = 1.0 - np.concatenate([perturbed_rows(one, self.order) for one in series])
-        rows = np.column_stack([np.ones(len(rows)), level, rows])
-        count = int(setup.options["folds"])
-        if count == 1:
-            return [rows]
+    def _of_series(self) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
+        """Return the products of the steps' rows by fold, then those with fewer lags."""
+        series, options = self.series(), self.setup.options
+        rows = self._rows(series, self.order)
+        count = int(options["folds"])
         fold = stretches([len(one.values) - self.order for one in series], count)
-        return [rows[fold == k] for k in range(count)]
+        parts = [rows[fold == k] for k in range(count)]
+        if options["select-order"]:
+            # Each smaller order has steps of its own: those that have too few before them for p.
+            parts += [self._rows(series, order) for order in range(1, self.order)]
+        sums = np.zeros((len(parts), rows.shape[1], rows.shape[1]))
+        for part, products in zip(parts, sums, strict=True):
+            size = part.shape[1]
+            products[:size, :size] = part.T @ part / len(rows)
+        return [sums], len(rows), {}
+
+    def _rows(self, series: list[Series], order: int) -> FloatArray:
+        """Return the rows [1, g, z] of the series; g marks those that share one level."""
+        rows = np.concatenate(self.designs(series, order))
+        level = np.ones(len(rows))
+        if self.setup.options["center"] == "phase":
+            level = 1.0 - np.concatenate([perturbed_rows(one, order) for one in series])
+        return np.column_stack([np.ones(len(rows)), level, rows])

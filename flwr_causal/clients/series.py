@@ -64,7 +64,7 @@ class SeriesClient(LinearClient):
         """Return the party's rows with their lags, centred and scaled, shape (n_k, m)."""
         if self.order == 0:
             return super().design()
-        return np.concatenate(self.designs(self.series()))
+        return np.concatenate(self.designs(self.series(), self.order))
 
     def series(self) -> list[Series]:
         """Return the party's series that are long enough."""
@@ -72,12 +72,12 @@ class SeriesClient(LinearClient):
         found = find_series(self.source.read(), layout, setup.policy, setup.names)
         return long_enough(found, layout.order)[0]
 
-    def designs(self, series: list[Series]) -> list[FloatArray]:
-        """Return the rows of each series with their lags, centred and scaled."""
+    def designs(self, series: list[Series], order: int) -> list[FloatArray]:
+        """Return the rows of each series with so many lags, centred and scaled."""
         setup = self.setup
         by = cast("Centering", setup.options["center"])
-        rows = centered_rows(series, self.order, setup.mean, by)
+        rows = centered_rows(series, order, setup.mean, by)
         if not setup.options["standardize"]:
             return rows
-        scale = np.tile(np.sqrt(setup.variance), 1 + self.order)
+        scale = np.tile(np.sqrt(setup.variance), 1 + order)
         return [one / scale for one in rows]

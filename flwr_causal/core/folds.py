@@ -41,13 +41,14 @@ def stretches(lengths: Sequence[int], num_folds: int = NUM_FOLDS) -> NDArray[np.
     Returns
     -------
     ndarray of int, shape (sum of lengths,)
-        A series begins in the fold after that in which the last one began, so that many short
-        series fill all folds alike.
+        The first stretch of every series is in the first fold, and so on. Series of fewer rows than
+        there are folds begin in turns, so that they fill all folds alike.
     """
     if not lengths:
         return np.zeros(0, dtype=np.int_)
-    folds = [
-        (np.arange(length) * num_folds // max(length, 1) + start) % num_folds
-        for start, length in enumerate(lengths)
-    ]
+    folds = []
+    for start, length in enumerate(lengths):
+        stretch = np.array_split(np.arange(length), num_folds)
+        fold = np.repeat(np.arange(num_folds), [len(rows) for rows in stretch])
+        folds.append((fold + start) % num_folds if length < num_folds else fold)
     return np.concatenate(folds)

@@ -64,7 +64,8 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
     column, mean and sum of squared deviations; then one d x d array of second moments of the
     centred and scaled rows; with an order p sums and products of the m = d (1 + p) columns, one
-    (2 + m) x (2 + m) array, five where something is chosen by held-out error. With secure summation
+    (2 + m) x (2 + m) array, five where something is chosen by held-out error, and one more for each
+    smaller order to choose from. With secure summation
     the server learns the pooled second moments and nothing else. Without it it learns each party's,
     that is, each party's correlations.
 
@@ -91,12 +92,13 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         The sparsity of the lagged weights in units of that of the instantaneous ones, measured to
         be better than 1.
     select_order : bool, default False
-        Let the held-out error of one-step predictions choose the number of lags, 1 to ``order``.
+        Let the held-out error of one-step predictions choose the number of lags, 1 to ``order``,
+        all judged on the steps that have so many before them; the chosen one is fitted to all.
     instantaneous : bool or "auto", default True
         Fit effects within a step. "auto" does where they lower the held-out error by 2 %.
-    regression : {"lasso", "ridge", "both"}, default "lasso"
-        How effects are penalised; "both" cuts the graph from the lasso and ranks by the sum of the
-        two normalised strengths.
+    regression : {"lasso", "ridge", "both", "held-out"}, default "lasso"
+        How effects are penalised; "held-out" takes the one that predicts better, "both" cuts the
+        graph from the lasso and ranks by the sum of the two normalised strengths.
     ridge : float or "held-out", default "held-out"
         Weight of the squared norm, in units of the variables' variance.
     ranking : {"weights", "hubs", "partial-correlation", "partial-correlation+weights"}, \
@@ -125,7 +127,7 @@ default "weights"
     lagged_sparsity: float = 1.6
     select_order: bool = False
     instantaneous: bool | Literal["auto"] = True
-    regression: Literal["lasso", "ridge", "both"] = "lasso"
+    regression: Literal["lasso", "ridge", "both", "held-out"] = "lasso"
     ridge: float | Literal["held-out"] = "held-out"
     ranking: Literal["weights", "hubs", "partial-correlation", "partial-correlation+weights"] = (
         "weights"
@@ -187,20 +189,23 @@ default "weights"
         return {
             **super().client_options,
             "held-out": self.sparsity == "held-out",
-            "folds": NUM_FOLDS if self._holds_out else 1,
+            "folds": self.num_folds,
+            "select-order": self.select_order,
             "seed": self.seed,
         }
 
     @property
-    def _holds_out(self) -> bool:
-        """Whether something about series is chosen by held-out error."""
-        return (
+    def num_folds(self) -> int:
+        """In how many parts the products of series travel: several to choose by held-out error."""
+        holds_out = (
             self.select_order
             or self.instantaneous == "auto"
             or self.sparsity == "held-out"
+            or self.regression == "held-out"
             or (self.regression != "lasso" and self.ridge == "held-out")
             or self.ranking.startswith("partial-correlation")
         )
+        return NUM_FOLDS if holds_out else 1
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the columns of the rows, with their lags if any."""

@@ -126,9 +126,9 @@ def solve_series(
     agreement : Agreement
     masks : EdgeMasks
         Over the m = d (1 + p) columns of the design.
-    sums : ndarray of shape (folds, 2 + m, 2 + m)
+    sums : ndarray of shape (folds + orders, 2 + m, 2 + m)
         Products of the rows [1, g, z] of each fold, z centred and scaled, g = 1 where they share
-        the agreed level, divided by all n rows.
+        the agreed level, divided by all n rows; then those of all rows that each smaller order has.
     """
     d = len(agreement.names)
     columns = lagged_names(agreement.names, method.order)
@@ -144,7 +144,9 @@ def solve_series(
         ridge=method.ridge,
         solver=method.solver,
     )
-    found = problem.solve(_folds(sums, agreement.n, columns), d)
+    folds = _moments(sums[: method.num_folds], agreement.n, columns)
+    own = [_moments(part[None], agreement.n, columns)[0] for part in sums[method.num_folds :]]
+    found = problem.solve(folds, d, by_order={1 + k: part for k, part in enumerate(own)})
     over_columns = problem.cut(found.moments, found.raw, refit=method.refit)
     m = found.moments.d
     own_masks = type(masks)(*(mask[:m, :m] for mask in masks))
@@ -177,20 +179,19 @@ def solve_series(
     )
 
 
-def _folds(sums: FloatArray, total: int, columns: tuple[str, ...]) -> list[Moments]:
+def _moments(sums: FloatArray, total: int, columns: tuple[str, ...]) -> list[Moments]:
     """Return the moments of each fold's rows from its products of [1, g, z], divided by all rows.
 
-    The level of z, column by column, is its mean over the rows with g = 1; the others have lost
-    one of their own. It makes up the folds' means, with what rows deviate from it.
+    They are about the level of z, column by column its mean over all rows with g = 1: so held-out
+    rows are judged with the intercept that all rows have, not with one of the other folds'.
     """
     level = sums[:, 1, 2:].sum(axis=0) / sums[:, 1, 1].sum()
     folds = []
     for products in sums:
-        share, sharing, own = products[0, 0], products[0, 1], products[1, 2:]
+        share, sharing, own = products[0, 0], products[1, 1], products[1, 2:]
         if share == 0:
             continue
-        mean = (products[0, 2:] - sharing * level) / share
-        second = products[2:, 2:] - np.outer(level, own) - np.outer(own, level)
-        second = (second + sharing * np.outer(level, level)) / share - np.outer(mean, mean)
-        folds.append(Moments(round(total * float(share)), level + mean, second, columns))
+        about = np.outer(level, own)
+        second = products[2:, 2:] - about - about.T + sharing * np.outer(level, level)
+        folds.append(Moments(round(total * float(share)), level, second / share, columns))
     return folds

@@ -277,7 +277,8 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
             return first
         folds = self._folds(state)
         if self._holds_out:
-            errors = [held_out_error(*folds, graph) for graph in graphs[:count]]
+            train, held_out = folds
+            errors = [held_out_error(train, held_out, graph) for graph in graphs[:count]]
         else:
             errors = [score_graph_bic(folds[0], graph) for graph in graphs]
         # Two orders may come to the same graph, without an edge at the lags that one lacks.

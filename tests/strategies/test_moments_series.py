@@ -84,10 +84,11 @@ def test_a_ridge_takes_the_instantaneous_effects_for_given():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"regression": "both", "ridge": 0.1}, {"sparsity": "bic"}], ids=str
+    "options",
+    [{}, {"regression": "both"}, {"sparsity": "bic"}, {"ranking": "partial-correlation"}],
+    ids=str,
 )
 def test_who_holds_the_series_does_not_matter(options):
-    """Where folds choose, it may: they are cut in each series, beginning by its place."""
     one, other = moments(**options), moments([SERIES], **options)
     again = moments(SERIES[::-1], **options)
     for found in (other, again):
@@ -121,6 +122,16 @@ def test_the_order_is_chosen():
     assert moments(parties, order=4, select_order=True, knowledge=known).graph.lagged[2, 0, 1] != 0
 
 
+def test_the_chosen_order_is_fitted_to_all_its_rows():
+    for options in ({}, {"center": "series"}, {"regression": "both", "ridge": 0.2}):
+        chosen = moments(order=3, select_order=True, sparsity=0.06, **options)
+        assert chosen.history[-1]["order"] == 1
+        plain = moments(order=1, sparsity=0.06, **options)
+        np.testing.assert_allclose(stacked(chosen.graph), stacked(plain.graph), atol=1e-9)
+        np.testing.assert_allclose(chosen.scores, plain.scores, atol=1e-9)
+        assert chosen.state.outcome.moments.n == plain.state.outcome.moments.n == 400
+
+
 def test_instantaneous_effects_are_trusted_where_they_predict():
     assert moments(instantaneous="auto").history[-1]["instantaneous"] == 1
     lagged_only = [
@@ -147,6 +158,20 @@ def test_chosen_sparsity(sparsity, instantaneous):
     np.testing.assert_allclose(stacked(outcome.graph), expected, atol=1e-8)
     if instantaneous:
         assert distance(outcome.graph) <= 2
+
+
+def test_the_regression_is_chosen():
+    """Many weak effects of all on all are the ridge's case, few strong ones the lasso's."""
+    rng = np.random.default_rng(1)
+    dense = rng.normal(0, 0.1, (1, 12, 12))
+    sparse = np.diag(np.full(12, 0.7))[None]
+    found = []
+    for lagged in (dense, sparse):
+        series = simulate_series(np.zeros((12, 12)), lagged, [40] * 3, seed=3)
+        options = {"regression": "held-out", "instantaneous": False, "ridge": "held-out"}
+        record = moments(series, **options).history[-1]
+        found.append(("ridge" in record, "sparsity" in record))
+    assert found == [(True, False), (False, True)]
 
 
 # Rankings.
@@ -281,7 +306,7 @@ def test_lagged_knowledge_is_honoured():
         ({"order": -1}, "order is -1"),
         ({"order": 1, "ridge": -1.0}, "'ridge' is -1.0"),
         ({"order": 1, "center": "phase"}, "phase_column"),
-        ({"order": 1, "regression": "elastic"}, "'lasso' or 'ridge' or 'both'"),
+        ({"order": 1, "regression": "elastic"}, "'lasso' or 'ridge' or 'both' or 'held-out'"),
         ({"order": 1, "instantaneous": "maybe"}, "'auto'"),
     ],
     ids=str,

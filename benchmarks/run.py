@@ -18,7 +18,19 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
 DISCRETE_SUITES = ("ges", "fedges", "fedges-public", "fedges-time")
-SUITES = ("rounds", "variants", "moments", "time", "memory", "wire", "sachs", *DISCRETE_SUITES)
+DYNAMIC_SUITES = ("dynamic", "dynamic-time")
+SUITES = (
+    "rounds",
+    "variants",
+    "moments",
+    "time",
+    *DYNAMIC_SUITES,
+    "applications",
+    "memory",
+    "wire",
+    "sachs",
+    *DISCRETE_SUITES,
+)
 
 
 def read_seeds(text):
@@ -62,6 +74,14 @@ def main():
         help="the modes to run in the suite fedges, e.g. 'driven;scores;exact, BIC'",
     )
     parser.add_argument(
+        "--dream4",
+        type=Path,
+        help="folder with size100_1.npz to size100_5.npz, for the suite applications",
+    )
+    parser.add_argument(
+        "--netsim", type=Path, help="folder with sim1.npz to sim3.npz, for the suite applications"
+    )
+    parser.add_argument(
         "--time-limit", type=float, default=120.0, help="seconds for each peer in the suite ges"
     )
     arguments = parser.parse_args()
@@ -91,6 +111,14 @@ def measure(name, arguments):
         import speed
 
         speed.main(seeds, quick)
+    elif name in DYNAMIC_SUITES:
+        import dynamic
+
+        (dynamic.main if name == "dynamic" else dynamic.times)(seeds, quick)
+    elif name == "applications":
+        import applications
+
+        applications.main(arguments.dream4, arguments.netsim, quick)
     elif name == "memory":
         import memory
 

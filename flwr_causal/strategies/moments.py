@@ -65,9 +65,8 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
     column, mean and sum of squared deviations; then one d x d array of second moments of the
     centred and scaled rows; with an order p sums and products of the m = d (1 + p) columns, one
     (2 + m) x (2 + m) array, five where something is chosen by held-out error, and one more for each
-    smaller order to choose from. With secure summation
-    the server learns the pooled second moments and nothing else. Without it it learns each party's,
-    that is, each party's correlations.
+    smaller order to choose from. With secure summation the server learns the pooled second moments
+    and nothing else. Without it it learns each party's, that is, each party's correlations.
 
     Parameters
     ----------
@@ -88,9 +87,6 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
     center : {"global", "party", "series", "phase"}, default "global"
         "party" is for rows without time; "series" and "phase" are for series, see
         :class:`~flwr_causal.strategies.two_dbn.TwoDBN`.
-    lagged_sparsity : float, default 1.6
-        The sparsity of the lagged weights in units of that of the instantaneous ones, measured to
-        be better than 1.
     select_order : bool, default False
         Let the held-out error of one-step predictions choose the number of lags, 1 to ``order``,
         all judged on the steps that have so many before them; the chosen one is fitted to all.
@@ -124,7 +120,6 @@ default "weights"
     sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
     threshold: float | None = None  # type: ignore[assignment]
     center: Literal["global", "party", "series", "phase"] = "global"  # type: ignore[assignment]
-    lagged_sparsity: float = 1.6
     select_order: bool = False
     instantaneous: bool | Literal["auto"] = True
     regression: Literal["lasso", "ridge", "both", "held-out"] = "lasso"

@@ -140,7 +140,7 @@ def solve_series(
         regression=method.regression,
         ranking=method.ranking,
         sparsity=method.sparsity,
-        lagged_sparsity=method.lagged_sparsity,
+        lagged_sparsity=method.lagged_factor(automatic=isinstance(method.sparsity, str)),
         ridge=method.ridge,
         solver=method.solver,
     )

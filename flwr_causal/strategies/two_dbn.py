@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-DEFAULT_ROUNDS = 26
+DEFAULT_ROUNDS = 25
 
 
 @dataclass(kw_only=True, eq=False)
@@ -50,7 +50,7 @@ class TwoDBN(SeriesOptions, NotearsADMM):
     Parameters
     ----------
     max_rounds : int or None, default None
-        None is 26 for the fast schedule (25 rounds and the refit) and 200 for the paper's.
+        None is 25 for the fast schedule (24 rounds and the refit) and 200 for the paper's.
     threshold : float, default 0.15
         Of instantaneous edges. The paper's is 0.3, at which its program finds next to nothing in
         small samples.
@@ -116,7 +116,9 @@ perturbed_from, perturbed_to
 
     def block_sparsity(self, num_variables: int) -> FloatArray:
         """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
-        return by_block(1.0, self.lagged_sparsity, num_variables, self.order)
+        automatic = self.schedule == "fast" and isinstance(self.sparsity, str)
+        factor = self.lagged_factor(automatic=automatic)
+        return by_block(1.0, factor, num_variables, self.order)
 
     def final_graph(
         self, agreement: Agreement, weights: FloatArray, raw: FloatArray, masks: EdgeMasks

@@ -35,6 +35,15 @@ def test_simulation_and_failed_runs(flower, tmp_path):
     assert (networks / "model.bif").exists()
     assert "SMHD" in output
 
+    series = tmp_path / "series"
+    config = f"method='2dbn' 2dbn.order=2 variables=5 rows=300 output-dir='{series}'"
+    output = flower.run(REPOSITORY, "", config, *THREE_NODES)
+    assert flower.statuses(at_least=3)[0] == "finished:completed", output
+    run = Run.load(series)
+    assert run.graph.lagged.shape == run.model.lagged.shape == (2, 5, 5)
+    assert run.metrics["lagged_shd"] <= 6
+    assert (series / "graph.json").exists()
+
     missing = tmp_path / "no-such-table.csv"
     failures = {
         "threshold='abc'": "'threshold' is 'abc'",
@@ -42,7 +51,7 @@ def test_simulation_and_failed_runs(flower, tmp_path):
         "method='fedges' fedges.fusion=1.5": "(0, 1]",
         f"data='{missing}'": str(missing),
     }
-    for number, (config, message) in enumerate(failures.items(), start=3):
+    for number, (config, message) in enumerate(failures.items(), start=4):
         output = flower.run(REPOSITORY, "", config, *THREE_NODES)
         assert flower.statuses(at_least=number)[0].startswith("finished:failed"), output
         assert message in output, output

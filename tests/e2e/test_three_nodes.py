@@ -5,9 +5,11 @@ import shutil
 import subprocess
 
 import numpy as np
+import pandas as pd
 import pytest
 from processes import APP, EXAMPLE, Deployment, wait_for
 
+from flwr_causal.data.dynamic import federated_dynamic
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 
@@ -64,6 +66,38 @@ def test_three_nodes_agree_on_categories(flower, tables, tmp_path):
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-12)
     # What travelled is the same too.
     assert (found.rounds, found.bytes_received) == (expected.rounds, expected.bytes_received)
+
+
+def test_three_nodes_agree_on_time_series(flower, tmp_path):
+    """Several series a table, told apart by a column and ordered by another one."""
+    parties, truth = federated_dynamic(4, 400, 3, series_per_party=2, seed=4)
+    deployment, files = Deployment(flower), []
+    for name, party in zip("abc", parties, strict=True):
+        files.append(tmp_path / f"{name}.csv")
+        tagged = [one.assign(id=f"{name}{k}", day=range(len(one))) for k, one in enumerate(party)]
+        pd.concat(tagged).sort_values(["day", "id"]).to_csv(files[-1], index=False)
+        deployment.add_node(name, files[-1])
+    options = "moments.order=2 moments.select-order=true moments.instantaneous='auto'"
+    columns = "moments.series-column='id' moments.time-column='day'"
+
+    config = f"method='moments' {options} {columns} output-dir='{tmp_path / 'results'}'"
+    output = flower.run(APP, "clinic", config)
+
+    assert flower.statuses("clinic") == ["finished:completed"], output
+    expected = simulate(
+        "moments",
+        files,
+        order=2,
+        select_order=True,
+        instantaneous="auto",
+        series_column="id",
+        time_column="day",
+    )
+    found = Run.load(tmp_path / "results")
+    assert found.graph.names == truth.names
+    np.testing.assert_allclose(found.graph.weights, expected.graph.weights, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.graph.lagged, expected.graph.lagged, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-12)
 
 
 def test_run_survives_a_node_that_is_killed(flower, tables, tmp_path):

@@ -205,7 +205,7 @@ def job(caplog, monkeypatch):
 def test_the_app_on_synthetic_series(job, tmp_path):
     result = job(variables=5, rows=300, seed=1, output_dir=str(tmp_path), **{"2dbn.order": 2})
     assert result["status"] == "completed"
-    assert result["rounds"] <= 26
+    assert result["rounds"] <= 25
     run = Run.load(tmp_path)
     assert run.graph.lagged.shape == (2, 5, 5)
     assert run.metrics["lagged_shd"] <= 3

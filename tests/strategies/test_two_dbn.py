@@ -166,7 +166,7 @@ def test_accuracy_on_the_papers_simulations(setting, bound):
     for seed in range(3):
         parties, truth = federated_dynamic(*setting, seed=seed)
         outcome = dbn(parties)
-        assert outcome.rounds <= 26
+        assert outcome.rounds <= 25
         total += distance(outcome.graph, truth)
     assert total <= bound
 
@@ -217,7 +217,7 @@ def test_sparsity_of_the_lags():
 def test_chosen_sparsity(sparsity):
     outcome = dbn(sparsity=sparsity)
     assert distance(outcome.graph) <= 2
-    assert outcome.rounds <= 26
+    assert outcome.rounds <= 25
     sets = 6 if sparsity == "bic" else 12
     assert outcome.state.inner.weights.shape == (sets, 10, 5)
     assert outcome.state.moments.shape == (1 if sparsity == "bic" else 2, 10, 10)

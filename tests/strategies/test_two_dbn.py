@@ -1,5 +1,7 @@
 """2Dbn as a whole: against the paper's iteration written out, and what its options promise."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import paper_admm
@@ -13,6 +15,7 @@ from flwr_causal.data.tables import read_table
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations.dynamic_scenarios import block_metrics
 from flwr_causal.strategies import run
+from flwr_causal.strategies.moments import Moments
 from flwr_causal.strategies.two_dbn import TwoDBN
 
 PARTIES, TRUTH = federated_dynamic(5, 400, 3, series_per_party=2, seed=1)
@@ -456,17 +459,25 @@ def test_a_graph_with_lags_comes_back_from_a_file(tmp_path):
     assert np.array_equal(again.raw_lagged, graph.raw_lagged)
 
 
-def test_random_walks_are_warned_of():
+@pytest.mark.parametrize("method", [TwoDBN, Moments])
+def test_random_walks_and_trends_are_warned_of(method):
+    def warned(parties):
+        outcome = run(method(order=1), spy([read_table(party) for party in parties]))
+        return [text for text in outcome.warnings if "stationary" in text]
+
     rng = np.random.default_rng(0)
-    walks = [rng.normal(size=(200, 3)).cumsum(axis=0) for _ in range(3)]
-    radius = [w for w in dbn(walks, refit=True).warnings if "not stationary" in w]
-    trends = [w + 0.5 * np.arange(200)[:, None] for w in walks]
-    found = [w for w in dbn(trends).warnings if "not stationary" in w]
-    assert radius or found
-    assert "spectral radius 1." in (radius + found)[0]
-    assert "differences" in (radius + found)[0]
-    steps = [np.diff(w, axis=0) for w in walks]
-    assert not [w for w in dbn(steps).warnings if "stationary" in w]
+    noise = [rng.normal(size=(200, 3)) for _ in range(3)]
+    for parties in (
+        [steps.cumsum(axis=0) for steps in noise],
+        [steps + 0.2 * np.arange(200)[:, None] for steps in noise],
+    ):
+        (text,) = warned(parties)
+        assert re.search(r"spectral radius (0\.99|1\.0)\d", text)
+        assert "Take differences" in text
+        assert warned([np.diff(series, axis=0) for series in parties]) == []
+    explosive = [series.cumsum(axis=0) for series in (steps.cumsum(axis=0) for steps in noise)]
+    assert "not stationary" in warned(explosive)[0]
+    assert warned(PARTIES) == []
 
 
 def test_no_warning_of_variances_that_sort_the_variables():

@@ -29,6 +29,8 @@ SUITES = (
     "memory",
     "wire",
     "sachs",
+    "fedcausal",
+    "fedcausal-sachs",
     *DISCRETE_SUITES,
 )
 
@@ -50,8 +52,8 @@ def main():
     parser.add_argument(
         "--sachs",
         type=Path,
-        help="folder with sachs_observational_853.csv and "
-        "edges_dag_17.csv; the suite sachs is skipped without it",
+        help="folder with sachs_observational_853.csv and edges_dag_17.csv, for fedcausal-sachs "
+        "sachs_all_7466.csv, conditions.csv, edges_consensus_20.csv; skipped without it",
     )
     parser.add_argument(
         "--samples",
@@ -66,7 +68,8 @@ def main():
     parser.add_argument(
         "--names",
         type=lambda text: text.split(","),
-        help="the networks to take, e.g. alarm,andes; each suite has its own default",
+        help="the networks to take, e.g. alarm,andes; each suite has its own default; in the suite "
+        "fedcausal its parts, e.g. linear,mixed",
     )
     parser.add_argument(
         "--modes",
@@ -129,8 +132,16 @@ def measure(name, arguments):
         traffic.main(quick)
     elif name in DISCRETE_SUITES:
         measure_discrete(name, arguments)
+    elif name == "fedcausal":
+        import fedcausal
+
+        fedcausal.main(seeds, quick, arguments.names)
     elif arguments.sachs is None:
-        print("\nskipped: sachs needs --sachs FOLDER")
+        print(f"\nskipped: {name} needs --sachs FOLDER")
+    elif name == "fedcausal-sachs":
+        import fedcausal
+
+        fedcausal.sachs(arguments.sachs, seeds)
     else:
         import sachs
 

@@ -39,6 +39,7 @@ _HOMES = {
     "moments": ("moments", "Moments"),
     "fedges": ("fedges", "FedGES"),
     "2dbn": ("two_dbn", "TwoDBN"),
+    "fedcausal": ("fedcausal", "FedCausal"),
 }
 
 

@@ -14,6 +14,7 @@ from flwr_causal import methods
 from flwr_causal.clients import Source
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.data.dynamic import federated_dynamic
+from flwr_causal.data.nonlinear import federated_nonlinear
 from flwr_causal.data.partition import split
 from flwr_causal.data.random_networks import federated_discrete
 from flwr_causal.data.synthetic import federated_linear
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from flwr.app import Context
 
-ROWS_OF_NUMBERS, ROWS_OF_CATEGORIES = 256, 5000
+ROWS_OF_NUMBERS, ROWS_OF_CATEGORIES, ROWS_OF_FUNCTIONS = 256, 5000, 2000
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".npz")
 
 
@@ -47,7 +48,7 @@ class DataConfig:
         Concentration of the Dirichlet distribution for "uneven" and "dirichlet".
     variables, rows : int, default 20 and 0
         Size of the synthetic system; the rows of all parties together. 0 rows stands for 256 of a
-        linear system, and for 5000 of a network of categories.
+        linear system, 2000 of functions, and 5000 of a network of categories.
     graph : {"er", "sf"}, default "er"
         Erdos-Renyi or scale-free (Ng & Zhang 2022, section 6: ER with as many edges as variables).
     seed : int, default 0
@@ -88,6 +89,7 @@ def simulated_parties(
     *,
     categorical: bool = False,
     temporal: bool = False,
+    nonlinear: bool = False,
     series_column: str = "",
 ) -> tuple[list[pd.DataFrame], CausalGraph | None]:
     """Return the tables of all parties of a simulation, and the true graph where it is known.
@@ -101,6 +103,8 @@ def simulated_parties(
     temporal : bool, default False
         Whether the rows are steps of time series: synthetic ones, or a table that is dealt out in
         stretches of time.
+    nonlinear : bool, default False
+        Whether the synthetic parties have mechanisms of different kinds.
     series_column : str, default ""
         Of a table of several series: they are dealt out whole.
 
@@ -110,6 +114,10 @@ def simulated_parties(
         If the data cannot be read or dealt to so many parties.
     """
     if not config.data:
+        if nonlinear:
+            rows = config.rows or ROWS_OF_FUNCTIONS
+            size = (config.variables, rows, num_parties)
+            return federated_nonlinear(*size, graph=config.graph, seed=config.seed)
         return _synthetic(config, num_parties, categorical=categorical, temporal=temporal)
     path = Path(config.data)
     if not path.is_absolute():
@@ -192,6 +200,7 @@ def kind_of_data(run_config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "categorical": client.categorical,
         "temporal": temporal,
+        "nonlinear": client.nonlinear,
         "series_column": series_column,
     }
 

@@ -152,7 +152,7 @@ def kebab(name):
 
 
 # Fields that a run config calls by their other name.
-CONFIG_NAMES = {"start_from": "start"}
+CONFIG_NAMES = {"start_from": "start", "kind": "model"}
 
 
 def options_of_code():

@@ -7,6 +7,7 @@ from flwr_causal.lazy import lazily
 if TYPE_CHECKING:
     from flwr_causal.clients.base import CausalClient, Source
     from flwr_causal.clients.bridge import client_app
+    from flwr_causal.clients.fedcausal import FedCausalClient
     from flwr_causal.clients.fedges import FedGESClient
     from flwr_causal.clients.linear import LinearClient
     from flwr_causal.clients.moments import MomentsClient
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CausalClient",
     "Disclosure",
+    "FedCausalClient",
     "FedGESClient",
     "LinearClient",
     "MomentsClient",
@@ -29,6 +31,7 @@ __all__ = [
 _HOMES = {
     "CausalClient": "flwr_causal.clients.base",
     "Disclosure": "flwr_causal.wire",
+    "FedCausalClient": "flwr_causal.clients.fedcausal",
     "FedGESClient": "flwr_causal.clients.fedges",
     "LinearClient": "flwr_causal.clients.linear",
     "MomentsClient": "flwr_causal.clients.moments",

@@ -89,12 +89,15 @@ class CausalClient(NumPyClient):
         Whether the method works on categories; decides which synthetic data a run without data has.
     temporal : bool
         Whether it works on time series.
+    nonlinear : bool
+        Whether it is for mechanisms that differ between parties; again for synthetic data.
     """
 
     discloses: ClassVar[tuple[Disclosure, ...]] = ()
     sums: ClassVar[bool] = True
     categorical: ClassVar[bool] = False
     temporal: ClassVar[bool] = False
+    nonlinear: ClassVar[bool] = False
 
     def __init__(
         self,

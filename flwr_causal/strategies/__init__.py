@@ -7,6 +7,7 @@ from flwr_causal.lazy import lazily
 if TYPE_CHECKING:
     from flwr_causal.strategies.base import CausalStrategy
     from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
+    from flwr_causal.strategies.fedcausal import FedCausal
     from flwr_causal.strategies.fedges import FedGES
     from flwr_causal.strategies.linear import LinearStrategy
     from flwr_causal.strategies.loop import Outcome, run
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CausalStrategy",
     "ExchangeStrategy",
+    "FedCausal",
     "FedGES",
     "LinearStrategy",
     "Moments",
@@ -31,6 +33,7 @@ __all__ = [
 _HOMES = {
     "CausalStrategy": "flwr_causal.strategies.base",
     "ExchangeStrategy": "flwr_causal.strategies.exchange",
+    "FedCausal": "flwr_causal.strategies.fedcausal",
     "FedGES": "flwr_causal.strategies.fedges",
     "LinearStrategy": "flwr_causal.strategies.linear",
     "Moments": "flwr_causal.strategies.moments",

@@ -18,7 +18,7 @@ from flwr_causal.strategies.base import CausalStrategy, StateT
 from flwr_causal.strategies.options import require
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -93,7 +93,11 @@ class LinearStrategy(CausalStrategy[StateT]):
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge as masks over the agreed columns."""
-        return (self.knowledge_or_none or Knowledge()).masks(agreement.names)
+        return self.masks_of(agreement.names)
+
+    def masks_of(self, names: Sequence[str]) -> EdgeMasks:
+        """Return the background knowledge as masks over columns of these names."""
+        return (self.knowledge_or_none or Knowledge()).masks(names)
 
     @property
     def knowledge_or_none(self) -> Knowledge | None:

@@ -7,7 +7,7 @@ from federations import SpyGrid, make_federation, spy
 from flwr.app import ArrayRecord
 
 from flwr_causal import wire
-from flwr_causal.clients import FedGESClient, MomentsClient, NotearsADMMClient
+from flwr_causal.clients import FedCausalClient, FedGESClient, MomentsClient, NotearsADMMClient
 from flwr_causal.data.partition import split
 from flwr_causal.methods import METHODS, build
 from flwr_causal.strategies import run
@@ -24,6 +24,9 @@ OPTIONS = [
     ("moments", {"sparsity": "held-out", "standardize": True}),
     ("moments", {"order": 1, "sparsity": "held-out"}),
     ("moments", {"order": 2, "instantaneous": False, "center": "series"}),
+    ("fedcausal", {}),
+    ("fedcausal", {"refine": "none", "max_rounds": 4, "precision": "float32"}),
+    ("fedcausal", {"model": "linear", "max_rounds": 4}),
     ("2dbn", {"order": 1, "max_rounds": 8}),
     ("2dbn", {"order": 2, "max_rounds": 8, "select_order": True}),
 ]
@@ -122,6 +125,9 @@ def test_nothing_leaves_that_was_not_declared(watched):
         assert set(arrays) | set(wire.numbers_of(reply.content)) <= set(declared)
         for name, array in arrays.items():
             assert len(array.shape) == len(declared[name])
+            if name == "evidence":
+                assert array.shape[-1] == D
+                continue
             assert array.shape[-2:] == tuple(sizes[size] for size in declared[name][-2:])
         assert set(reply.content["metrics"]) - set(declared) == {"num-examples"}
 
@@ -166,6 +172,7 @@ def test_the_setup_travels_once_to_each(watched):
     [
         (NotearsADMMClient, {"train", "fit"}),
         (MomentsClient, {"train"}),
+        (FedCausalClient, {"group", "linear", "norms", "layers", "evidence"}),
         (FedGESClient, {"cuts", "graph", "graphs", "judge", "scores", "counts", "fit"}),
     ],
 )

@@ -17,7 +17,8 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    ("method", "options"), [("notears-admm", {"max_rounds": 8}), ("moments", {})]
+    ("method", "options"),
+    [("notears-admm", {"max_rounds": 8}), ("moments", {}), ("fedcausal", {"max_rounds": 12})],
 )
 def test_both_engines_give_the_same_run(method, options):
     federation = make_federation()

@@ -1,0 +1,258 @@
+"""FedCausal: parties with mechanisms of their own, of one kind, and nobody's; the protein data.
+
+The settings are those of Yang et al. (AAAI 2024): ten parties with 200 rows each unless a row says
+otherwise, Erdos-Renyi graphs with d edges. No public code exists; the paper's figures stand beside.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from speed import cpu
+from tables import mean_and_error, print_table, verdict, with_error
+
+from flwr_causal.core.metrics import compare
+from flwr_causal.core.notears import notears
+from flwr_causal.data.sachs_conditions import condition_parties, read_sachs, sampled_parties
+from flwr_causal.simulations import simulate
+from flwr_causal.simulations.nonlinear_scenarios import (
+    NonlinearSetting,
+    compare_baselines,
+    different_mechanisms,
+    growing_parties,
+    nonlinear_data,
+    same_functions,
+    uneven_parties,
+)
+
+HEADER = ("data", "d", "K", "method", "seeds", "SHD", "TPR", "FDR", "exchanges", "CPU s", "most")
+DEFAULT = ("default", {})
+EQUAL = ('noise="equal"', {"noise": "equal"})
+GROUP = ('refine="none"', {"refine": "none"})
+LINEAR = ('model="linear"', {"model": "linear"})
+LINEAR_PAPER = ('"linear", schedule="paper"', {"model": "linear", "schedule": "paper"})
+MLP = ('model="mlp"', {"model": "mlp"})
+MLP_PAPER = ('"mlp", averaging="layers"', {"model": "mlp", "averaging": "layers"})
+POOLED = ("pooled NOTEARS", None)
+# Goals: SHD, exchanges and CPU seconds of a run.
+GOAL_SHD, GOAL_EXCHANGES, GOAL_SECONDS = 3, 24, 10
+GOAL_ABOVE_POOLED, GOAL_LINEAR_EXCHANGES, GOAL_LINEAR_SECONDS = 1, 16, 1
+GOAL_LARGE_SECONDS = 120
+# Sachs in Yang et al. (2024), table 2; 20 edges, 10 parties of 746 rows.
+SACHS_PAPER = ("15", "0.450", "0.526", "19")  # SHD, TPR, FDR, NNZ
+SACHS_UNITS = {
+    "raw": {},
+    "log(x + 10)": {"log": True},
+    "standardised": {"standardize": True},
+    "log, standardised": {"log": True, "standardize": True},
+}
+
+
+class Found(NamedTuple):
+    shd: int
+    tpr: float
+    fdr: float
+    exchanges: int
+    seconds: float
+    edges: int
+
+
+def main(seeds, quick, names=None):
+    """Print the tables of all parts, or of those that are named."""
+    simulate("fedcausal", nonlinear_data(NonlinearSetting(5), 0)[0])  # imports on first use
+    for name, part in PARTS.items():
+        if names is None or name in names:
+            part(seeds, quick)
+
+
+def one(setting, method, seed):
+    """One method on one seed's parties."""
+    parties, truth = nonlinear_data(setting, seed)
+    if method is POOLED:
+        rows = np.concatenate([party.to_numpy() for party in parties])
+        graph, seconds = cpu(notears, rows)
+        return described(compare(truth, graph), 0, seconds)
+    return federated(parties, truth, method)
+
+
+def federated(parties, truth, method):
+    run, seconds = cpu(simulate, "fedcausal", parties, truth=truth, **method[1])
+    return described(run.metrics, run.rounds, seconds)
+
+
+def described(metrics, exchanges, seconds):
+    values = (metrics[key] for key in ("shd", "tpr", "fdr"))
+    return Found(*values, exchanges, seconds, metrics["num_edges"])
+
+
+def measured(settings, methods, seeds):
+    """Runs of every method on every setting, by both."""
+    return {(s, m[0]): [one(s, m, seed) for seed in seeds] for s in settings for m in methods}
+
+
+def row(setting, method, runs):
+    """One line of a table."""
+    kind = setting.mechanisms[0] if len(setting.mechanisms) == 1 else "mixed"
+    words = (kind, "iid" if setting.iid else "own", setting.sizes, setting.graph)
+    data = ", ".join(word for word in words if word not in ("even", "er"))
+    shd, tpr, fdr, exchanges, seconds, _ = zip(*runs, strict=True)
+    return (
+        data,
+        setting.num_variables,
+        setting.num_parties,
+        method,
+        len(runs),
+        with_error(*mean_and_error(shd)),
+        f"{np.mean(tpr):.3f}",
+        f"{np.mean(fdr):.3f}",
+        max(exchanges) or "",
+        f"{np.mean(seconds):.2f}",
+        f"{max(seconds):.2f}",
+    )
+
+
+def column(runs, field):
+    return np.array([getattr(run, field) for run in runs])
+
+
+def show(title, found):
+    print_table(title, HEADER, [row(s, m, runs) for (s, m), runs in found.items()])
+
+
+def goals(rows):
+    """Table of (quantity, measured, goal), met where the measured one is at most the goal."""
+    lines = [(what, f"{value:.4g}", goal, verdict(value <= goal)) for what, value, goal in rows]
+    print_table("Goals", ("quantity, at most", "measured", "goal", "met"), lines)
+
+
+def linear(seeds, quick):
+    """Linear Gaussian rows, one system: the paper's linear model beside NOTEARS on all rows."""
+    settings = same_functions("lg", (10, 20) if quick else (10, 20, 40))
+    found = measured(settings, (LINEAR, POOLED), seeds)
+    if not quick:
+        found |= measured(same_functions("lg", (80,)), (LINEAR, POOLED), seeds[:2])
+    found |= measured(settings[:2], (LINEAR_PAPER,), seeds[:2])
+    show("Linear Gaussian, one system, linear model", found)
+    ours = {s: runs for (s, method), runs in found.items() if method == LINEAR[0]}
+    rows = []
+    for s, runs in ours.items():
+        above = column(runs, "shd").mean() - column(found[s, POOLED[0]], "shd").mean()
+        rows.append((f"SHD above pooled NOTEARS, d = {s[0]}", above, GOAL_ABOVE_POOLED))
+    exchanges = max(column(runs, "exchanges").max() for runs in ours.values())
+    rows.append(("exchanges", exchanges, GOAL_LINEAR_EXCHANGES))
+    seconds = column(ours[settings[1]], "seconds").max()
+    goals([*rows, ("CPU s at d = 20", seconds, GOAL_LINEAR_SECONDS)])
+
+
+def mixed(seeds, quick):
+    """Every party draws its mechanism."""
+    settings = different_mechanisms((10, 20) if quick else (10, 20, 40))
+    found = measured(settings, (DEFAULT, GROUP, LINEAR), seeds)
+    show("Mechanisms of the parties' own (the paper at d = 40: 13.3, TPR .849, FDR .009)", found)
+    runs, at = found[settings[-1], "default"], f"of the default at d = {settings[-1].num_variables}"
+    goals(
+        [
+            (f"mean SHD {at}", column(runs, "shd").mean(), GOAL_SHD),
+            (f"exchanges {at}", column(runs, "exchanges").max(), GOAL_EXCHANGES),
+            (f"CPU s {at}, slowest run", column(runs, "seconds").max(), GOAL_SECONDS),
+        ]
+    )
+
+
+def baselines(seeds, quick):
+    """NOTEARS on the rows of all, and the mean of the weights that it finds alone."""
+    rows = []
+    for setting in different_mechanisms((10, 20) if quick else (10, 20, 40)):
+        data = [nonlinear_data(setting, seed) for seed in seeds]
+        for solver in ("dagma", "notears"):
+            by_seed = [compare_baselines(*pair, solver=solver) for pair in data]
+            for name in by_seed[0]:
+                runs = [described(metrics[name], 0, 0.0) for metrics in by_seed]
+                rows.append(row(setting, f"{name}, {solver}", runs)[:8])
+    title = "Linear baselines, mechanisms of the parties' own (the paper, with NOTEARS-MLP, "
+    print_table(title + "at d = 40: NO-Avg 107.1, NO-ALL 389.9)", HEADER[:8], rows)
+
+
+def linear_rows(seeds, quick):
+    """Linear Gaussian rows and the default, which does not know that they are."""
+    settings = same_functions("lg", (10, 20) if quick else (10, 20, 40))
+    show("Linear Gaussian, one system, default", measured(settings, (DEFAULT, EQUAL), seeds))
+
+
+def perceptrons(seeds, quick):
+    """Functions that are perceptrons, of one system."""
+    settings = same_functions("anm-mlp", (10,) if quick else (10, 20, 40))
+    show("Perceptrons, one system", measured(settings, (DEFAULT,), seeds))
+
+
+def neural(seeds, quick):
+    """The perceptron model; needs torch."""
+    settings = same_functions("anm-mlp", (10,))
+    found = measured(settings, (MLP, MLP_PAPER), seeds[:2])
+    found |= measured(different_mechanisms((10,)), (MLP, MLP_PAPER), seeds[:2])
+    show("Perceptron model", found)
+
+
+def parties(seeds, quick):
+    """Sizes and numbers of the parties."""
+    d = 20 if quick else 40
+    found = measured(uneven_parties((d,)), (DEFAULT,), seeds)
+    found |= measured(different_mechanisms((d,), "sf"), (DEFAULT,), seeds[:2])
+    own = [NonlinearSetting(20, 2048, num_parties) for num_parties in (2, 8, 32)]
+    found |= measured(own, (DEFAULT,), seeds[:3])
+    found |= measured(growing_parties(parties=(2, 8, 32), num_variables=20), (DEFAULT,), seeds[:3])
+    show("Uneven parties (the paper: 13.6, TPR .860, FDR .025), 2048 rows over K parties", found)
+
+
+def other_mechanisms(seeds, quick):
+    """What the kernel was not made for: parties' own functions of one kind."""
+    kinds = ("mim", "threshold", "multiplicative")
+    settings = [NonlinearSetting(10 if quick else 20, mechanisms=(kind,)) for kind in kinds]
+    show("Other mechanisms", measured(settings, (DEFAULT, GROUP), seeds))
+
+
+def large(seeds, quick):
+    """Many variables."""
+    settings = different_mechanisms((40,) if quick else (100,))
+    found = measured(settings, (DEFAULT,), seeds[:1])
+    show("Many variables", found)
+    seconds = found[settings[0], "default"][0].seconds
+    goals([(f"CPU s at d = {settings[0][0]}", seconds, GOAL_LARGE_SECONDS)])
+
+
+# The cheap ones first.
+PARTS = {
+    "linear": linear,
+    "mixed": mixed,
+    "baselines": baselines,
+    "large": large,
+    "other": other_mechanisms,
+    "mlp-rows": perceptrons,
+    "linear-rows": linear_rows,
+    "mlp": neural,
+    "parties": parties,
+}
+
+
+def sachs(folder, seeds):
+    """The paper's split of the 7466 cells, and one party for each of the nine conditions."""
+    rows = [("ten random parts", "?", "the paper's", "?", *SACHS_PAPER, "", "")]
+    for method in (LINEAR, DEFAULT):
+        for unit, options in SACHS_UNITS.items():
+            data = read_sachs(folder, **options)
+            by_seed = [sampled_parties(data, seed) for seed in seeds[: 3 if method[1] else 1]]
+            natural = [list(condition_parties(data).values())]
+            for split, federations in (("ten random parts", by_seed), ("nine conditions", natural)):
+                runs = [federated(tables, data.truth, method) for tables in federations]
+                shd, tpr, fdr, _, seconds, edges = map(np.mean, zip(*runs, strict=True))
+                cells = (f"{shd:.1f}", f"{tpr:.3f}", f"{fdr:.3f}", f"{edges:.1f}")
+                cells = (
+                    split,
+                    unit,
+                    method[0],
+                    len(runs),
+                    *cells,
+                    max(run.exchanges for run in runs),
+                )
+                rows.append((*cells, f"{seconds:.1f}"))
+    header = ("parties", "units", "method", "runs", "SHD", "TPR", "FDR", "NNZ", "exchanges")
+    print_table("Sachs, 7466 cells, 20 edges; means", (*header, "CPU s"), rows)

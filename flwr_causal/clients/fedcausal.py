@@ -1,0 +1,176 @@
+"""FedCausal (Yang et al., AAAI 2024) and its better form: the party's side."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from flwr_causal.clients.cache import cached
+from flwr_causal.clients.linear import LinearClient
+from flwr_causal.core import evidence, fedcausal_party, group_party, neural_rounds
+from flwr_causal.core.basis import additive
+from flwr_causal.core.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.neural_network import Network, SquaredLoss
+from flwr_causal.core.schedules import data_scale
+from flwr_causal.errors import FederationError
+from flwr_causal.wire import Disclosure, Scalar
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Answer = tuple[list[NDArray[Any]], int, dict[str, Any]]
+
+
+class FedCausalClient(LinearClient):
+    """Fits its own mechanisms, and tells how much they speak for each edge.
+
+    **What leaves the party** after the schema exchange, averaged with its number of rows n_k as
+    weight:
+
+    - ``model="group"``: in each round the squared norms of the blocks of coefficients that it has
+      formed (``squared-norms``), d x d. The first ones are those of a ridge regression on functions
+      of each variable.
+    - ``model="linear"``: in each round its weights W_k of eq. (5) (``weights``), d x d.
+    - ``model="mlp"``: in each round the squared norms of the first layers' blocks, d x d, or with
+      ``averaging="layers"`` the first layers, d x hidden x d (``shared``), and the mean squares of
+      the slopes df_j/dx_i (``slopes``), d x d. All further layers stay with it.
+    - ``refine="evidence"``: in each step and for each of two graphs, how much its evidence changes
+      with the edges that the server asks about, divided by n_k (``changes``), d x d, and what it is
+      for each variable (``evidence``), d numbers; the share of an effect's variance that each cause
+      adds to the parents in the graph (``shares``), d x d.
+
+    A party that lost its memory (a restarted SuperNode) goes on with the solution that fits what it
+    receives; with ``model="linear"`` and in the search there is none to lose.
+    """
+
+    nonlinear: ClassVar[bool] = True
+    discloses: ClassVar[tuple[Disclosure, ...]] = (
+        Disclosure("squared-norms", "||Y_k[i, :, j]||^2", ("d", "d"), phase="group"),
+        Disclosure("weights", "W_k", ("d", "d"), phase="linear"),
+        Disclosure("shared", "||A_j[:, i]||^2", ("d", "d"), phase="norms"),
+        Disclosure("slopes", "mean square of df_j/dx_i", ("d", "d"), phase="norms"),
+        Disclosure("shared", "the first layers A", ("d", "*", "d"), phase="layers"),
+        Disclosure("slopes", "mean square of df_j/dx_i", ("d", "d"), phase="layers"),
+        Disclosure("changes", "change of the evidence / n_k", ("*", "d", "d"), phase="evidence"),
+        Disclosure("evidence", "the evidence / n_k of each variable", ("*", "d"), phase="evidence"),
+        Disclosure(
+            "shares", "share of variance beyond the parents", ("*", "d", "d"), phase="evidence"
+        ),
+    )
+
+    def fit(self, parameters: list[NDArray[Any]], config: dict[str, Scalar]) -> Answer:
+        """Answer the message of a phase."""
+        phases = {
+            "group": self._group,
+            "linear": self._linear,
+            "norms": self._neural,
+            "layers": self._neural,
+            "evidence": self._evidence,
+        }
+        arrays = phases[str(config["phase"])](parameters, config)
+        return arrays, len(self.design()), {}
+
+    def _once(self, name: str, compute: Any) -> Any:
+        """Return what is computed once a process from the party's rows."""
+        return cached(self.context, f"{name} {self.setup.exchange}", compute)
+
+    @property
+    def _masks(self) -> EdgeMasks:
+        text = str(self.setup.options["knowledge"])
+        knowledge = Knowledge.from_dict(json.loads(text)) if text else Knowledge()
+        return knowledge.masks(self.setup.names)
+
+    def _last(self, iteration: int) -> Any:
+        """Return what was remembered, after a check that no later message has come before."""
+        memory = self.recall()
+        if memory is not None and memory.numbers["iteration"] > iteration:
+            raise FederationError(
+                f"A message of iteration {iteration} came after that of iteration "
+                f"{memory.numbers['iteration']}; it was ignored."
+            )
+        return memory
+
+    def _group(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> list[NDArray[Any]]:
+        (factors,) = parameters
+        iteration, memory = int(config["iteration"]), self._last(int(config["iteration"]))
+        state = None
+        if memory is not None:
+            state = group_party.ClientState(
+                memory.arrays["formed"], memory.numbers["penalty"], memory.numbers["iteration"]
+            )
+        # A reply that got lost is given again: the multipliers must not be updated twice.
+        if state is None or state.round < iteration:
+            problem = self._once(
+                "group", lambda: group_party.local_problem(additive(self.design()))
+            )
+            penalty = float(config["penalty"])
+            state = group_party.client_step(problem, state, factors, penalty, iteration)
+        self.remember({"formed": state.formed}, penalty=state.penalty, iteration=iteration)
+        return [state.squared_norms]
+
+    def _linear(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> list[NDArray[Any]]:
+        setup, options = self.setup, self.setup.options
+        variance = np.ones_like(setup.variance) if options["standardize"] else setup.variance
+        unit = data_scale(variance) if options["relative"] else 1.0
+        problem = self._once(
+            "linear",
+            lambda: fedcausal_party.party_problem(
+                self.design(),
+                self._masks,
+                sparsity=float(options["sparsity"]) * unit,
+                proximity=float(options["proximity"]),
+                scale=float(variance.mean()),
+            ),
+        )
+        multiplier, penalty = float(config["multiplier"]), float(config["penalty"])
+        return [fedcausal_party.party_step(problem, parameters[0], multiplier, penalty).weights]
+
+    def _neural(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> list[NDArray[Any]]:
+        shared, norms = parameters
+        options, iteration = self.setup.options, int(config["iteration"])
+        problem = neural_rounds.Problem(
+            network=Network(len(self.setup.names), (int(options["hidden"]),)),
+            masks=self._masks,
+            averaging=str(options["averaging"]),
+            sparsity=float(options["sparsity"]),
+            proximal=float(options["proximity"]),
+            max_iterations=int(options["inner-steps"]),
+            seed=int(options["seed"]),
+        )
+        memory = self._last(iteration)
+        state = None
+        if memory is not None:
+            if memory.numbers["iteration"] == iteration:
+                return [memory.arrays["shared"], memory.arrays["slopes"]]
+            state = neural_rounds.ClientState(memory.arrays["theta"], memory.numbers["iteration"])
+        loss = SquaredLoss(
+            self.design(),
+            problem.network,
+            device=str(options["device"]),
+            precision=str(options["arithmetic"]),
+        )
+        multiplier, penalty = float(config["multiplier"]), float(config["penalty"])
+        sent = neural_rounds.Broadcast(shared, norms, multiplier, penalty, iteration)
+        state, upload = neural_rounds.client_step(problem, loss, state, sent)
+        arrays = {"shared": upload.shared, "slopes": upload.squared_slopes}
+        self.remember({"theta": state.theta, **arrays}, iteration=iteration)
+        return list(arrays.values())
+
+    def _evidence(
+        self, parameters: list[NDArray[Any]], config: dict[str, Any]
+    ) -> list[NDArray[Any]]:
+        graphs, wanted, start = (mask.astype(bool) for mask in parameters)
+        noise = cast("evidence.Noise", str(self.setup.options["noise"]))
+        problem = self._once(
+            "evidence",
+            lambda: evidence.evidence_problem(self.design(), noise=noise, start=start),
+        )
+        tables = [
+            evidence.client_step(problem, graph, mask)
+            for graph, mask in zip(graphs, wanted, strict=True)
+        ]
+        changes, totals, shares = (np.stack(arrays) for arrays in zip(*tables, strict=True))
+        n = len(problem.targets)
+        return [changes / n, totals / n, shares]

@@ -1,0 +1,122 @@
+"""The suites of the FedCausal paper: their settings, their data and baselines."""
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.core.graph import CausalGraph
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.simulations import nonlinear_scenarios as scenarios
+from flwr_causal.simulations.nonlinear_scenarios import NonlinearSetting
+
+PAPER = {"lg", "anm-mlp", "add-gp", "mim"}
+
+
+def test_the_settings_are_those_of_the_paper():
+    for mechanism in ("lg", "anm-mlp"):
+        same = scenarios.same_functions(mechanism)
+        assert [s.num_variables for s in same] == [10, 20, 40, 80]
+        assert {(s.num_rows, s.num_parties, s.iid, s.sizes) for s in same} == {
+            (2000, 10, True, "even")
+        }
+        assert {s.mechanisms for s in same} == {(mechanism,)}
+    different = scenarios.different_mechanisms(graph="sf")
+    assert [s.num_variables for s in different] == [10, 20, 40, 80]
+    assert {(s.num_rows, s.num_parties, s.iid, s.graph) for s in different} == {
+        (2000, 10, False, "sf")
+    }
+    assert all(set(s.mechanisms) == PAPER for s in different)
+    (uneven,) = scenarios.uneven_parties()
+    assert uneven == NonlinearSetting(40, sizes="uneven")
+    growing = scenarios.growing_parties()
+    assert [s.num_parties for s in growing] == [2, 4, 8, 16, 32]
+    assert [s.num_rows // s.num_parties for s in growing] == [1024, 512, 256, 128, 64]
+    assert all(s.iid and s.num_variables == 40 for s in growing)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        NonlinearSetting(5, 60, 3, ("lg",), iid=True),
+        NonlinearSetting(6, 60, 3, graph="sf"),
+        NonlinearSetting(6, 300, 4, sizes="uneven"),
+    ],
+)
+def test_the_data_follow_the_setting(setting):
+    parties, truth = scenarios.nonlinear_data(setting, seed=2)
+    assert len(parties) == setting.num_parties
+    assert sum(map(len, parties)) == setting.num_rows
+    assert len(truth.names) == setting.num_variables
+    assert truth.num_edges == setting.num_variables - (setting.graph == "sf")
+    assert all(len(party) % 50 == 0 for party in parties) == (setting.sizes == "uneven")
+    again, _ = scenarios.nonlinear_data(setting, seed=2)
+    pd.testing.assert_frame_equal(parties[0], again[0])
+
+
+def test_all_suites_have_the_same_truths():
+    settings = (
+        scenarios.same_functions()[0],
+        scenarios.different_mechanisms()[0],
+        *scenarios.uneven_parties((10,)),
+        scenarios.growing_parties(num_variables=10)[3],
+    )
+    first, *others = (scenarios.nonlinear_data(setting, seed=4)[1] for setting in settings)
+    assert all(first.equals(other) for other in others)
+
+
+def test_linear_rows_are_solved_and_different_mechanisms_are_not():
+    linear = scenarios.compare_baselines(
+        *scenarios.nonlinear_data(scenarios.same_functions()[0], seed=0)
+    )
+    assert list(linear) == ["NO-ALL", "NO-Avg"]
+    assert linear["NO-ALL"]["shd"] == 0
+    mixed = scenarios.compare_baselines(
+        *scenarios.nonlinear_data(scenarios.different_mechanisms()[0], seed=0)
+    )
+    assert mixed["NO-ALL"]["shd"] >= 5
+
+
+@pytest.mark.parametrize("solver", ["dagma", "notears"])
+def test_with_one_party_both_baselines_solve_the_same_problem(solver):
+    parties, truth = scenarios.nonlinear_data(
+        NonlinearSetting(5, 2000, 1, ("lg",), iid=True), seed=0
+    )
+    metrics = scenarios.compare_baselines(parties, truth, solver=solver)
+    assert metrics["NO-ALL"]["shd"] == metrics["NO-Avg"]["shd"] == 0
+
+
+def test_rows_are_centred_by_their_own_party():
+    """Shifts between parties, of all variables alike, would tie them all together."""
+    parties, truth = scenarios.nonlinear_data(
+        NonlinearSetting(6, 2000, 4, ("lg",), iid=True), seed=0
+    )
+    moved = [party + 50.0 * k for k, party in enumerate(parties)]
+    for name, metrics in scenarios.compare_baselines(parties, truth).items():
+        assert metrics == scenarios.compare_baselines(moved, truth)[name]
+        assert metrics["shd"] == 0
+
+
+def edge(forward, n, seed):
+    rng = np.random.default_rng(seed)
+    cause = rng.standard_normal(n)
+    effect = 1.5 * cause + rng.standard_normal(n)
+    return pd.DataFrame({"a": cause, "b": effect} if forward else {"a": effect, "b": cause})
+
+
+def test_the_average_is_weighted_by_rows_and_keeps_its_cycles():
+    truth = CausalGraph.from_array(np.array([[0, 1], [0, 0]]), names=("a", "b"))
+    half = scenarios.compare_baselines([edge(True, 400, 0), edge(False, 400, 1)], truth)["NO-Avg"]
+    assert not half["acyclic"]
+    most = scenarios.compare_baselines([edge(True, 4000, 0), edge(False, 200, 1)], truth)["NO-Avg"]
+    assert most["acyclic"]
+    assert most["shd"] == 0
+    assert nx.is_directed_acyclic_graph(truth.to_networkx())
+
+
+def test_bad_arguments_are_refused():
+    parties, truth = scenarios.nonlinear_data(NonlinearSetting(3, 20, 1), seed=0)
+    with pytest.raises(ConfigError, match="solver is 'ges'"):
+        scenarios.compare_baselines(parties, truth, solver="ges")
+    with pytest.raises(DataError, match="no parties"):
+        scenarios.compare_baselines([], truth)

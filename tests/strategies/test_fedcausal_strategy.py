@@ -1,0 +1,342 @@
+"""FedCausal as a whole: against its cores in one loop, and what its options promise."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from federations import VARSORTABLE, spy
+
+from flwr_causal.core import evidence, evidence_search, fedcausal, group, group_party
+from flwr_causal.core.basis import additive
+from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.core.metrics import compare
+from flwr_causal.data.nonlinear import federated_nonlinear
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.strategies import run
+from flwr_causal.strategies.fedcausal import FedCausal
+
+MIXED, TRUTH = federated_nonlinear(6, 600, 4, seed=2)
+LINEAR, LINEAR_TRUTH = federated_nonlinear(6, 600, 3, seed=1, mechanisms="lg", iid=True)
+NAMES = TRUTH.names
+EDGE = tuple(NAMES[k] for k in np.argwhere(TRUTH.adjacency)[0])
+
+
+def found(parties=MIXED, **options):
+    return run(FedCausal(min_available_nodes=len(parties), **options), spy(parties))
+
+
+def shd(outcome, truth=TRUTH):
+    return compare(truth, outcome.graph)["shd"]
+
+
+def stands(graph, edge):
+    return bool(graph.adjacency[NAMES.index(edge[0]), NAMES.index(edge[1])])
+
+
+# What the messages carry is what the cores compute.
+
+
+def test_the_group_stage_is_the_cores_iteration():
+    outcome = found(refine="none", max_rounds=6, quorum=1.0)
+    parties = [frame.to_numpy() for frame in MIXED]
+    problem = group.ServerProblem(group.group_schedule(6), FedCausal().masks_of(NAMES))
+    state, own = group.init(6), [None] * len(parties)
+    local = [group_party.local_problem(additive(rows)) for rows in parties]
+    sizes = np.array([len(rows) for rows in parties])
+    for k in range(6):
+        penalty = problem.schedule.at(k).consensus_penalty
+        own = [
+            group_party.client_step(one, before, state.factors, penalty, k)
+            for one, before in zip(local, own, strict=True)
+        ]
+        mean = sum(n * one.squared_norms for n, one in zip(sizes, own, strict=True)) / sizes.sum()
+        state, _ = group.server_step(state, mean, problem)
+    np.testing.assert_allclose(outcome.scores, state.received, atol=1e-8)
+    assert np.array_equal(outcome.graph.adjacency, group.graph_of(state, problem))
+    assert outcome.rounds == 6
+
+
+@pytest.mark.parametrize("noise", ["own", "equal"])
+def test_the_search_is_that_of_the_summed_evidence(noise):
+    outcome = found(noise=noise)
+    before = outcome.state.before
+    parties = [frame.to_numpy() for frame in MIXED]
+    masks = FedCausal().masks_of(NAMES)
+    problem = evidence_search.SearchProblem(masks, max_exchanges=16)
+    problems = [
+        evidence.evidence_problem(rows, noise=noise, start=before.graph) for rows in parties
+    ]
+    sizes = np.array([len(rows) for rows in parties])
+    ends = []
+    for start in (before.graph, np.zeros((6, 6), dtype=bool)):
+        state, reason = evidence_search.init(start, before.scores, problem), None
+        while reason is None:
+            tables = [evidence.client_step(one, state.graph, state.wanted) for one in problems]
+            pooled = evidence.Tables(
+                sum(one.changes for one in tables),
+                sum(one.evidence for one in tables),
+                np.average([one.shares for one in tables], axis=0, weights=sizes),
+            )
+            state, info = evidence_search.server_step(state, pooled, problem)
+            reason = evidence_search.finished(state, info, problem)
+        ends.append(state)
+    best = evidence_search.more_probable(ends)
+    assert np.array_equal(outcome.graph.adjacency, best.graph)
+    assert outcome.stop_reason
+    assert outcome.rounds == 8 + max(state.exchanges for state in ends)
+
+
+def test_the_papers_linear_model_is_the_cores_iteration():
+    outcome = found(LINEAR, model="linear", sparsity=0.1, schedule="paper", max_rounds=20)
+    rows = [frame.to_numpy() - frame.to_numpy().mean(axis=0) for frame in LINEAR]
+    scale = float(np.mean([part.var(axis=0).mean() for part in rows]))
+    masks = FedCausal().masks_of(NAMES)
+    problems = [fedcausal.party_problem(part, masks, sparsity=0.1, scale=scale) for part in rows]
+    settings = fedcausal.Settings(growth=10.0, max_exchanges=20, patience=0)
+    problem = fedcausal.ServerProblem(6, settings, masks.allowed)
+    state, reason = fedcausal.init(problem), None
+    while reason is None:
+        steps = [
+            fedcausal.party_step(one, state.weights, state.multiplier, state.penalty).weights
+            for one in problems
+        ]
+        state, info = fedcausal.server_step(state, np.mean(steps, axis=0), problem)
+        reason = fedcausal.finished(state, info, problem)
+    assert outcome.rounds == state.exchange
+    np.testing.assert_allclose(outcome.graph.raw_weights, np.abs(state.weights), atol=1e-6)
+    strong = np.abs(state.weights) > 0.3
+    assert np.array_equal(outcome.graph.adjacency, strong)
+    np.testing.assert_allclose(outcome.graph.weights[strong], state.weights[strong], atol=1e-6)
+
+
+# How good.
+
+
+def test_different_mechanisms():
+    total, plain = 0, 0
+    for seed in range(3):
+        parties, truth = federated_nonlinear(10, 2000, 10, seed=seed)
+        outcome = found(parties)
+        assert outcome.rounds <= 24
+        total += shd(outcome, truth)
+        plain += shd(found(parties, model="linear"), truth)
+    # 0 and 17 when measured
+    assert total <= 1
+    assert plain >= 8
+
+
+@pytest.mark.parametrize("schedule", ["fast", "paper"])
+def test_linear_parties(schedule):
+    total = 0
+    for seed in range(3):
+        parties, truth = federated_nonlinear(10, 2000, 10, seed=seed, mechanisms="lg", iid=True)
+        outcome = found(parties, model="linear", schedule=schedule)
+        assert outcome.rounds <= (16 if schedule == "fast" else 40)
+        total += shd(outcome, truth)
+    # 1 when measured, as pooled NOTEARS
+    assert total <= 2
+
+
+def test_equal_noise_tells_linear_directions():
+    parties, truth = federated_nonlinear(10, 2000, 10, seed=0, mechanisms="lg", iid=True)
+    assert shd(found(parties, noise="equal"), truth) == 0
+    assert shd(found(parties, model="linear", refine="evidence", noise="equal"), truth) == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"averaging": "layers"}, {"schedule": "paper"}], ids=str)
+def test_perceptrons(options):
+    pytest.importorskip("torch")
+    parties, truth = federated_nonlinear(5, 800, 2, seed=3, mechanisms="add-gp")
+    outcome = found(parties, model="mlp", max_rounds=8, inner_steps=30, **options)
+    assert outcome.rounds <= 8
+    assert shd(outcome, truth) <= 4
+    layers = options != {}
+    shape = (5, 10, 5) if layers else (5, 5)
+    assert outcome.state.stage.state.broadcast.shared.shape == shape
+
+
+def test_perceptrons_refined():
+    pytest.importorskip("torch")
+    parties, truth = federated_nonlinear(5, 800, 2, seed=3, mechanisms="add-gp")
+    outcome = found(parties, model="mlp", refine="evidence", max_rounds=16, inner_steps=20)
+    assert {record["phase"] for record in outcome.history} == {"norms", "evidence"}
+    assert shd(outcome, truth) <= 1
+
+
+# Invariances.
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"refine": "none"}, {"model": "linear"}, {"noise": "equal"}], ids=str
+)
+def test_the_order_of_parties_does_not_matter(options):
+    one, other = found(**options), found(parties=MIXED[::-1], **options)
+    assert np.array_equal(one.graph.adjacency, other.graph.adjacency)
+    np.testing.assert_allclose(one.scores, other.scores, atol=1e-5)
+
+
+def test_names_do_not_matter():
+    order = np.random.default_rng(0).permutation(6)
+    names = [NAMES[k] for k in order]
+    other = found([frame[names] for frame in MIXED]).graph
+    one = found().graph
+    assert np.array_equal(other.adjacency, one.adjacency[np.ix_(order, order)])
+
+
+@pytest.mark.parametrize("options", [{}, {"standardize": True}], ids=str)
+def test_units_do_not_matter_to_own_noise(options):
+    units = np.array([1.0, 100.0, 0.01, 3.0, 1.0, 1e4])
+    scaled = [frame * units + 7.0 for frame in MIXED]
+    assert shd(found(**options)) == shd(found(scaled, **options)) == 0
+
+
+def test_levels_of_parties_do_not_matter():
+    shifted = [frame + 50.0 * k for k, frame in enumerate(MIXED)]
+    assert np.array_equal(found().graph.adjacency, found(shifted).graph.adjacency)
+    together = found(LINEAR, model="linear").graph
+    apart = found([frame + 50.0 * k for k, frame in enumerate(LINEAR)], model="linear").graph
+    np.testing.assert_allclose(together.weights, apart.weights, atol=1e-5)
+
+
+# Knowledge, options.
+
+MODELS = [{}, {"refine": "none"}, {"model": "linear"}, {"model": "linear", "refine": "evidence"}]
+
+
+@pytest.mark.parametrize("options", MODELS, ids=str)
+def test_knowledge_is_honoured(options):
+    graph = found(knowledge=Knowledge(required=[EDGE[::-1]]), **options).graph
+    assert stands(graph, EDGE[::-1])
+    assert not stands(graph, EDGE)
+    assert graph.is_acyclic()
+    assert not stands(found(knowledge=Knowledge(forbidden=[EDGE]), **options).graph, EDGE)
+    later, earlier = EDGE
+    tiers = Knowledge(tiers=[[earlier], [later]])
+    assert not stands(found(knowledge=tiers, **options).graph, EDGE)
+
+
+def test_knowledge_of_perceptrons():
+    pytest.importorskip("torch")
+    options = {"model": "mlp", "max_rounds": 4, "inner_steps": 10}
+    graph = found(knowledge=Knowledge(required=[EDGE[::-1]]), **options).graph
+    assert stands(graph, EDGE[::-1])
+    assert graph.is_acyclic()
+    assert not stands(found(knowledge=Knowledge(forbidden=[EDGE]), **options).graph, EDGE)
+
+
+def test_the_servers_acyclicity_can_be_left_out():
+    with_h = found(LINEAR, model="linear", max_rounds=3, threshold=0.0)
+    without = found(LINEAR, model="linear", max_rounds=3, threshold=0.0, acyclic_server=False)
+    last = without.history[-1]
+    assert last["h"] == last["mean_h"] > with_h.history[-1]["h"]
+    assert without.graph.is_acyclic()
+
+
+def test_sparsity_threshold_and_proximity():
+    assert found(LINEAR, model="linear", sparsity=50.0).graph.num_edges == 0
+    assert found(refine="none", sparsity=50.0).graph.num_edges == 0
+    weak, strong = (found(LINEAR, model="linear", threshold=t).graph for t in (0.01, 2.0))
+    assert weak.num_edges > strong.num_edges
+    held = found(LINEAR, model="linear", proximity=100.0, max_rounds=3).graph.raw_weights
+    free = found(LINEAR, model="linear", proximity=0.0, max_rounds=3).graph.raw_weights
+    assert np.abs(held).max() < 0.5 * np.abs(free).max()
+
+
+def test_candidates_limit_what_is_asked():
+    few, many = found(candidates=1), found(candidates=5)
+    first = [next(r for r in o.history if r["phase"] == "evidence") for o in (few, many)]
+    assert first[0]["bytes_received"] == first[1]["bytes_received"]
+    stages = [o.state.stage for o in (few, many)]
+    assert [stage.problem.candidates for stage in stages] == [1, 5]
+    assert shd(many) <= shd(few)
+
+
+@pytest.mark.parametrize(
+    ("options", "rounds"),
+    [({}, 24), ({"max_rounds": 12}, 12), ({"refine": "none"}, 20), ({"model": "linear"}, 16)],
+    ids=str,
+)
+def test_no_more_exchanges_than_allowed(options, rounds):
+    method = FedCausal(min_available_nodes=4, **options)
+    assert method.max_rounds == rounds
+    grid = spy(MIXED)
+    outcome = run(method, grid)
+    assert outcome.rounds <= rounds
+    assert len(grid.training_messages) == 4 * outcome.rounds
+
+
+def test_half_of_the_parties_a_round():
+    parties, truth = federated_nonlinear(6, 1200, 6, seed=2)
+    assert shd(found(parties, fraction_train=0.5), truth) <= 3
+    linear, truth = federated_nonlinear(6, 1200, 6, seed=1, mechanisms="lg", iid=True)
+    assert shd(found(linear, model="linear", fraction_train=0.5), truth) <= 1
+
+
+def test_scores_rank_the_edges():
+    outcome = found()
+    assert outcome.scores[TRUTH.adjacency].min() > 0
+    assert (outcome.scores >= 0).all()
+    assert np.array_equal(outcome.graph.weights != 0, outcome.graph.adjacency)
+    assert not [w for w in outcome.warnings if VARSORTABLE in w]
+    assert [w for w in found(LINEAR, model="linear").warnings if VARSORTABLE in w]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"model": "gp"}, "'group' or 'linear' or 'mlp'"),
+        ({"averaging": "norms"}, "for model='mlp'"),
+        ({"schedule": "paper"}, "'fast' with model='group'"),
+        ({"proximity": 0.1}, "left out"),
+        ({"sparsity": -1.0}, "'sparsity' is -1.0"),
+        ({"candidates": 0}, "'candidates' is 0"),
+        ({"hidden": 0, "model": "mlp"}, "'hidden' is 0"),
+        ({"max_rounds": 2}, "'max_rounds' is 2"),
+        ({"center": "series"}, "'party' or 'global'"),
+        ({"model": "linear", "kind": "linear"}, "the same one"),
+    ],
+    ids=str,
+)
+def test_impossible_options(options, words):
+    with pytest.raises(ConfigError, match=words):
+        FedCausal(**options)
+
+
+def test_a_column_that_varies_between_parties_only_is_refused():
+    flat = [frame.assign(site=float(k)) for k, frame in enumerate(MIXED)]
+    with pytest.raises(DataError, match=r"'site' does not vary within any party"):
+        found(flat)
+
+
+def test_a_column_that_one_party_has_constant():
+    """It says nothing there; the others decide."""
+    frozen = [MIXED[0].assign(x0=1.0), *MIXED[1:]]
+    outcome = found(frozen)
+    assert shd(outcome) <= 1
+    assert any("one value only" in text for text in outcome.warnings)
+
+
+def test_few_rows():
+    tiny = [frame.iloc[:3] for frame in MIXED]
+    for options in ({}, {"model": "linear"}):
+        assert found(tiny, **options).graph.is_acyclic()
+
+
+def test_missing_torch_is_said(monkeypatch):
+    import builtins
+
+    real = builtins.__import__
+
+    def without_torch(name, *args, **kwargs):
+        if name.split(".")[0] == "torch":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_torch)
+    with pytest.raises(Exception, match=r"flwr-causal\[torch\]"):
+        found(MIXED, model="mlp")
+    assert found(MIXED, refine="none").graph is not None
+
+
+def test_tables_of_text_are_refused():
+    with pytest.raises(DataError, match="'kind': not numeric"):
+        found([frame.assign(kind=pd.Series(["a", "b"] * 75)) for frame in MIXED])

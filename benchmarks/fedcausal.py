@@ -162,14 +162,12 @@ def baselines(seeds, quick):
     """NOTEARS on the rows of all, and the mean of the weights that it finds alone."""
     rows = []
     for setting in different_mechanisms((10, 20) if quick else (10, 20, 40)):
-        data = [nonlinear_data(setting, seed) for seed in seeds]
-        for solver in ("dagma", "notears"):
-            by_seed = [compare_baselines(*pair, solver=solver) for pair in data]
-            for name in by_seed[0]:
-                runs = [described(metrics[name], 0, 0.0) for metrics in by_seed]
-                rows.append(row(setting, f"{name}, {solver}", runs)[:8])
-    title = "Linear baselines, mechanisms of the parties' own (the paper, with NOTEARS-MLP, "
-    print_table(title + "at d = 40: NO-Avg 107.1, NO-ALL 389.9)", HEADER[:8], rows)
+        by_seed = [compare_baselines(*nonlinear_data(setting, seed)) for seed in seeds]
+        for name in by_seed[0]:
+            runs = [described(metrics[name], 0, 0.0) for metrics in by_seed]
+            rows.append(row(setting, name, runs)[:8])
+    title = "Linear baselines, own mechanisms (the paper's MLP, d = 40: NO-Avg 107.1, NO-ALL 389.9)"
+    print_table(title, HEADER[:8], rows)
 
 
 def linear_rows(seeds, quick):
@@ -186,21 +184,22 @@ def perceptrons(seeds, quick):
 
 def neural(seeds, quick):
     """The perceptron model; needs torch."""
-    settings = same_functions("anm-mlp", (10,))
-    found = measured(settings, (MLP, MLP_PAPER), seeds[:2])
-    found |= measured(different_mechanisms((10,)), (MLP, MLP_PAPER), seeds[:2])
-    show("Perceptron model", found)
+    settings = (*same_functions("anm-mlp", (10,)), *different_mechanisms((10,)))
+    show("Perceptron model", measured(settings, (MLP, MLP_PAPER), seeds[:2]))
 
 
-def parties(seeds, quick):
-    """Sizes and numbers of the parties."""
-    d = 20 if quick else 40
-    found = measured(uneven_parties((d,)), (DEFAULT,), seeds)
-    found |= measured(different_mechanisms((d,), "sf"), (DEFAULT,), seeds[:2])
-    own = [NonlinearSetting(20, 2048, num_parties) for num_parties in (2, 8, 32)]
-    found |= measured(own, (DEFAULT,), seeds[:3])
-    found |= measured(growing_parties(parties=(2, 8, 32), num_variables=20), (DEFAULT,), seeds[:3])
-    show("Uneven parties (the paper: 13.6, TPR .860, FDR .025), 2048 rows over K parties", found)
+def uneven(seeds, quick):
+    """Parties of different sizes."""
+    found = measured(uneven_parties((20 if quick else 40,)), (DEFAULT,), seeds)
+    show("Uneven parties (the paper: 13.6, TPR .860, FDR .025)", found)
+
+
+def numbers(seeds, quick):
+    """Few and many parties, the same number of rows."""
+    several = (8, 32) if quick else (8, 32, 2)
+    own = [NonlinearSetting(20, 2048, num_parties) for num_parties in several]
+    for settings in (own, growing_parties(parties=several, num_variables=20)):
+        show("2048 rows over K parties", measured(settings, (DEFAULT,), seeds))
 
 
 def other_mechanisms(seeds, quick):
@@ -229,7 +228,8 @@ PARTS = {
     "mlp-rows": perceptrons,
     "linear-rows": linear_rows,
     "mlp": neural,
-    "parties": parties,
+    "uneven": uneven,
+    "numbers": numbers,
 }
 
 
@@ -245,14 +245,7 @@ def sachs(folder, seeds):
                 runs = [federated(tables, data.truth, method) for tables in federations]
                 shd, tpr, fdr, _, seconds, edges = map(np.mean, zip(*runs, strict=True))
                 cells = (f"{shd:.1f}", f"{tpr:.3f}", f"{fdr:.3f}", f"{edges:.1f}")
-                cells = (
-                    split,
-                    unit,
-                    method[0],
-                    len(runs),
-                    *cells,
-                    max(run.exchanges for run in runs),
-                )
-                rows.append((*cells, f"{seconds:.1f}"))
+                cells += (max(run.exchanges for run in runs), f"{seconds:.1f}")
+                rows.append((split, unit, method[0], len(runs), *cells))
     header = ("parties", "units", "method", "runs", "SHD", "TPR", "FDR", "NNZ", "exchanges")
     print_table("Sachs, 7466 cells, 20 edges; means", (*header, "CPU s"), rows)

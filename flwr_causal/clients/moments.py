@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.clients.series import SeriesClient
+from flwr_causal.core.additive_basis import basis_rows
+from flwr_causal.core.basis import SIZE
 from flwr_causal.core.folds import stretches
 from flwr_causal.data.levels import perturbed_rows
 from flwr_causal.wire import Disclosure, Scalar
@@ -27,6 +29,7 @@ class MomentsClient(SeriesClient):
     the rows are [1, g, x_t, x_{t-1}, ..., x_{t-p}], where g is 1 but for rows under a perturbation
     that have lost a level of their own, and the array (2 + m) x (2 + m) with m = d (1 + p) (five
     where something is chosen by held-out error, and one for each smaller order to choose from).
+    With ``model="additive"`` they are [1, five functions of each variable], (1 + 5 d) x (1 + 5 d).
     """
 
     discloses: ClassVar[tuple[Disclosure, ...]] = (
@@ -37,7 +40,13 @@ class MomentsClient(SeriesClient):
     def dimensions(self) -> dict[str, int]:
         """d, m for the columns of the design, and s for those of the sums."""
         sizes = super().dimensions
+        if self._additive:
+            return {**sizes, "s": 1 + SIZE * sizes["d"]}
         return {**sizes, "s": sizes["m"] + 2 if self.order else sizes["d"]}
+
+    @property
+    def _additive(self) -> bool:
+        return bool(self.setup.options["model"] == "additive")
 
     def fit(
         self, parameters: list[NDArray[Any]], config: dict[str, Scalar]
@@ -45,9 +54,19 @@ class MomentsClient(SeriesClient):
         """Return the second moments, weighted by the number of rows."""
         if self.order:
             return self._of_series()
+        if self._additive:
+            return self._of_functions()
         folds = self.folds(self.design())
         total = sum(map(len, folds))
         return [np.stack([fold.T @ fold / total for fold in folds])], total, {}
+
+    def _of_functions(self) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
+        """Return the products of the rows [1, functions of the variables], the same for all."""
+        setup, rows = self.setup, self.design()
+        scale = np.ones(len(setup.names)) if setup.options["standardize"] else setup.variance
+        functions = basis_rows(rows, np.zeros(len(scale)), np.sqrt(scale))
+        rows = np.column_stack([np.ones(len(rows)), functions])
+        return [(rows.T @ rows / len(rows))[None]], len(rows), {}
 
     def _of_series(self) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
         """Return the products of the steps' rows by fold, then those with fewer lags."""

@@ -121,8 +121,12 @@ def basis_moments(
 
     Parameters are those of :func:`basis_rows`, and the d variables' names.
     """
-    labels = [f"{name}[{k}]" for name in names for k in range(size)]
-    return Moments.from_rows(basis_rows(rows, mean, scale, size), labels)
+    return Moments.from_rows(basis_rows(rows, mean, scale, size), function_names(names, size))
+
+
+def function_names(names: Sequence[str], size: int = SIZE) -> tuple[str, ...]:
+    """Names of the functions of all variables, in the order of :func:`basis_rows`."""
+    return tuple(f"{name}[{k}]" for name in names for k in range(size))
 
 
 def additive_problem(moments: Moments, num_variables: int) -> AdditiveProblem:

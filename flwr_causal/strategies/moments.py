@@ -9,8 +9,13 @@ from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.lagged import knowledge_masks
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.linear import LinearStrategy
-from flwr_causal.strategies.moments_solutions import Outcome, solve_rows, solve_series
-from flwr_causal.strategies.options import require
+from flwr_causal.strategies.moments_solutions import (
+    Outcome,
+    solve_additive,
+    solve_rows,
+    solve_series,
+)
+from flwr_causal.strategies.options import also_called, require
 from flwr_causal.strategies.series import SeriesOptions
 
 if TYPE_CHECKING:
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
+THRESHOLD, LAGGED_THRESHOLD, ADDITIVE_THRESHOLD = 0.3, 0.15, 0.1
 WITHOUT_TIME, OF_SERIES = ("global", "party"), ("global", "series", "phase")
 # Options that mean something with lags only.
 LAGGED = ("select_order", "instantaneous", "regression", "ranking", "ridge")
@@ -50,6 +55,7 @@ class MomentsRun:
     outcome: Outcome | None = None
 
 
+@also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
 class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
     """Federated linear structure learning from summed second moments, in one exchange.
@@ -70,6 +76,12 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
 
     Parameters
     ----------
+    kind : {"linear", "additive"}, default "linear"
+        The option ``model`` (a strategy has a method of that name). "additive" lets every effect be
+        a sum of five functions of its cause, the same at all parties (``core.additive``): their
+        second moments are (1 + 5 d) x (1 + 5 d), and the graph is that of the pooled rows again.
+        ``graph.weights`` are then the effects' standard deviations in units of the variable that
+        is explained, without a sign.
     order : int, default 0
         p, the number of lags; 0 is rows without time. The options of series are those of
         :class:`~flwr_causal.strategies.series.SeriesOptions`, and need an order.
@@ -83,7 +95,8 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         held out, whose sums travel apart: a quarter of the rows of every party, or, with lags, each
         fifth of them in turn.
     threshold : float or None, default None
-        None is 0.3, and 0.15 with an order: weights of series are smaller.
+        None is 0.3, 0.15 with an order (weights of series are smaller), and 0.1 for additive
+        effects.
     center : {"global", "party", "series", "phase"}, default "global"
         "party" is for rows without time; "series" and "phase" are for series, see
         :class:`~flwr_causal.strategies.two_dbn.TwoDBN`.
@@ -115,6 +128,7 @@ default "weights"
 
     method: ClassVar[str] = "moments"
 
+    kind: Literal["linear", "additive"] = "linear"
     order: int = 0
     solver: Literal["dagma", "notears"] = "dagma"
     sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
@@ -134,7 +148,8 @@ default "weights"
     def validate(self) -> None:
         """Check the options' values."""
         if self.threshold is None:
-            self.threshold = LAGGED_THRESHOLD if self.order else THRESHOLD
+            usual = ADDITIVE_THRESHOLD if self.kind == "additive" else THRESHOLD
+            self.threshold = LAGGED_THRESHOLD if self.order else usual
         super().validate()
         if self.max_rounds != 1:
             raise ConfigError(
@@ -147,6 +162,8 @@ default "weights"
         known = OF_SERIES if self.order else WITHOUT_TIME
         condition = f"{' or '.join(map(repr, known))} with order {self.order}"
         require(self.center in known, "center", self.center, condition)
+        if self.kind == "additive":
+            self._refuse_linear_options()
         if self.order:
             self.validate_series(self.center)
         else:
@@ -160,6 +177,21 @@ default "weights"
                 raise ConfigError(
                     f"The option '{option.name}' is {value!r}, but the order is 0, that is, rows "
                     "without time: give an order of 1 or more, or leave the option out."
+                )
+
+    def _refuse_linear_options(self) -> None:
+        """Raise for what is made for linear effects."""
+        chosen = self.sparsity in ("bic", "held-out")
+        for name, wrong in (
+            ("order", self.order != 0),
+            ("polish", self.polish),
+            ("solver", self.solver != "dagma"),
+            ("sparsity", chosen),
+        ):
+            if wrong:
+                raise ConfigError(
+                    f"The option '{name}' is {getattr(self, name)!r}, which is for model='linear': "
+                    "leave it out with model='additive'."
                 )
 
     @property
@@ -184,6 +216,7 @@ default "weights"
         return {
             **super().client_options,
             "held-out": self.sparsity == "held-out",
+            "model": self.kind,
             "folds": self.num_folds,
             "select-order": self.select_order,
             "seed": self.seed,
@@ -227,6 +260,7 @@ default "weights"
     ) -> tuple[MomentsRun, dict[str, Any]]:
         """Solve on the moments of all parties."""
         solve = solve_series if self.order else solve_rows
+        solve = solve_additive if self.kind == "additive" else solve
         outcome = solve(self, state.agreement, state.masks, mean["moments"])
         return replace(state, outcome=outcome), outcome.info
 

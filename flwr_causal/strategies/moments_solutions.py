@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.additive import additive
+from flwr_causal.core.additive_basis import function_names
 from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.lagged import lagged_graph, lagged_names
 from flwr_causal.core.lagged_solution import LaggedProblem
@@ -41,7 +43,7 @@ class Outcome(NamedTuple):
     moments : Moments
         Of all parties together, centred and scaled.
     graph : CausalGraph
-    model : LinearModel or LaggedModel
+    model : LinearModel or LaggedModel or None
         In the units of the data.
     scores : ndarray of shape (d, d)
         The strength of every edge, for ranking.
@@ -52,7 +54,7 @@ class Outcome(NamedTuple):
 
     moments: Moments
     graph: CausalGraph
-    model: LinearModel | LaggedModel
+    model: LinearModel | LaggedModel | None
     scores: FloatArray
     warnings: tuple[str, ...]
     info: dict[str, Any]
@@ -112,6 +114,37 @@ def solve_rows(
         warnings=tuple(method.order_warning(agreement, graph.adjacency)),
         info={"sparsity": sparsity},
     )
+
+
+def solve_additive(
+    method: MomentsStrategy, agreement: Agreement, masks: EdgeMasks, sums: FloatArray
+) -> Outcome:
+    """Solve for additive effects.
+
+    Parameters
+    ----------
+    method : Moments
+        For its options.
+    agreement : Agreement
+    masks : EdgeMasks
+        Over the d columns.
+    sums : ndarray of shape (1, 1 + d q, 1 + d q)
+        Products of the rows [1, functions of the variables], divided by all n rows.
+    """
+    mean = sums[0, 0, 1:] / sums[0, 0, 0]
+    second = sums[0, 1:, 1:] / sums[0, 0, 0] - np.outer(mean, mean)
+    pooled = Moments(agreement.n, mean, second, function_names(agreement.names))
+    graph = additive(
+        pooled,
+        len(agreement.names),
+        names=agreement.names,
+        sparsity=None if isinstance(method.sparsity, str) else method.sparsity,
+        threshold=method.thresholds[0],
+        knowledge=masks,
+        refit=method.refit,
+    )
+    assert graph.raw_weights is not None
+    return Outcome(pooled, graph, None, np.abs(graph.raw_weights), (), {})
 
 
 def solve_series(

@@ -22,6 +22,7 @@ OPTIONS = [
     ("notears-admm", {"schedule": "paper", "max_rounds": 5, "refit": True, "standardize": True}),
     ("moments", {}),
     ("moments", {"sparsity": "held-out", "standardize": True}),
+    ("moments", {"model": "additive"}),
     ("moments", {"order": 1, "sparsity": "held-out"}),
     ("moments", {"order": 2, "instantaneous": False, "center": "series"}),
     ("fedcausal", {}),
@@ -108,12 +109,14 @@ def watched(request):
     method, options = request.param
     grid = spy(tables_of())
     outcome = run(build(method, options), grid)
-    return grid, outcome, METHODS[method].client, D * (1 + options.get("order", 0))
+    columns = D * (1 + options.get("order", 0))
+    sums = columns + 2 if "order" in options else columns
+    sums = 1 + 5 * D if options.get("model") == "additive" else sums
+    return grid, outcome, METHODS[method].client, {"d": D, "m": columns, "s": sums}
 
 
 def test_nothing_leaves_that_was_not_declared(watched):
-    grid, outcome, client, m = watched
-    sizes = {"d": D, "m": m, "s": m if m == D else m + 2}
+    grid, outcome, client, sizes = watched
     phases = {m.metadata.group_id: wire.config_of(m.content)["phase"] for m in grid.sent[3:]}
     replies = grid.replies[3:]
     assert len(replies) == 3 * outcome.rounds

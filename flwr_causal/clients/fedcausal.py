@@ -167,8 +167,9 @@ class FedCausalClient(LinearClient):
             "evidence",
             lambda: evidence.evidence_problem(self.design(), noise=noise, start=start),
         )
+        known: evidence.Known = self._once("known evidence", dict)
         tables = [
-            evidence.client_step(problem, graph, mask)
+            evidence.client_step(problem, graph, mask, known)
             for graph, mask in zip(graphs, wanted, strict=True)
         ]
         changes, totals, shares = (np.stack(arrays) for arrays in zip(*tables, strict=True))

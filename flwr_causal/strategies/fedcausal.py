@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
+OF_PERCEPTRONS = ("averaging", "hidden", "inner_steps", "device", "arithmetic")
 # An edge of the graph whose strength is zero (a required one) is stored with this.
 LEAST_WEIGHT = 1e-12
 
@@ -142,24 +143,38 @@ class FedCausal(LinearStrategy[FedCausalRun]):
         if self.max_rounds is None:
             self.max_rounds = default_rounds(self)
         super().validate()
-        if self.averaging is None:
-            self.averaging = "layers" if self.schedule == "paper" else "norms"
-        elif self.kind != "mlp":
-            raise ConfigError("The option 'averaging' is for model='mlp': leave it out.")
         require(self.candidates >= 1, "candidates", self.candidates, "at least 1")
         require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
         require(self.inner_steps >= 1, "inner_steps", self.inner_steps, "at least 1")
+        self._refuse_what_would_be_ignored()
         for name in ("sparsity", "proximity"):
             value = getattr(self, name)
             require(value == "auto" or value >= 0, name, value, "0 or more")
-        if self.kind == "group":
-            require(self.schedule == "fast", "schedule", self.schedule, "'fast' with model='group'")
-            require(
-                self.proximity == "auto", "proximity", self.proximity, "left out: for the paper's"
-            )
         least = 3 if self.kind == "group" else 1
         least += self.refine == "evidence"
         require(self.max_rounds >= least, "max_rounds", self.max_rounds, f"{least} or more")
+
+    def _refuse_what_would_be_ignored(self) -> None:
+        """Raise for options of another model, or of the search where there is none."""
+        of_model = dict.fromkeys(OF_PERCEPTRONS, "model='mlp'") if self.kind != "mlp" else {}
+        if self.kind != "linear":
+            of_model["acyclic_server"] = "model='linear'"
+        if self.kind == "group":
+            of_model |= dict.fromkeys(("schedule", "proximity"), "the paper's models")
+        if self.refine == "none":
+            of_model |= dict.fromkeys(("noise", "candidates"), "refine='evidence'")
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.name in of_model and value != option.default:
+                raise ConfigError(
+                    f"The option '{option.name}' is {value!r}, which is for "
+                    f"{of_model[option.name]}: leave it out."
+                )
+
+    @property
+    def averages(self) -> str:
+        """What is averaged of perceptrons."""
+        return self.averaging or ("layers" if self.schedule == "paper" else "norms")
 
     @property
     def client_options(self) -> dict[str, Scalar]:
@@ -173,7 +188,7 @@ class FedCausal(LinearStrategy[FedCausalRun]):
             "sparsity": self.lambda_1,
             "relative": self.kind == "linear" and self.sparsity == "auto",
             "proximity": self.lambda_2,
-            "averaging": str(self.averaging),
+            "averaging": self.averages,
             "hidden": self.hidden,
             "inner-steps": self.inner_steps,
             "device": self.device,
@@ -235,9 +250,7 @@ class FedCausal(LinearStrategy[FedCausalRun]):
         required = np.asarray(state.masks.required, dtype=bool)
         weights = np.where(found.graph, found.weights, 0.0)
         weights = np.where(found.graph & (weights == 0), LEAST_WEIGHT, weights)
-        return CausalGraph(
-            state.agreement.names, weights, raw_weights=found.scores, required=required
-        )
+        return CausalGraph(state.agreement.names, weights, raw_weights=found.raw, required=required)
 
     def scores(self, state: FedCausalRun) -> FloatArray:
         """Return the strengths of all edges before the threshold."""

@@ -72,7 +72,7 @@ def first_stage(method: FedCausal, agreement: Agreement, masks: EdgeMasks, limit
     neural = neural_rounds.Problem(
         network=Network(d, (method.hidden,)),
         masks=masks,
-        averaging=str(method.averaging),
+        averaging=method.averages,
         max_rounds=rounds,
         patience=0 if method.schedule == "paper" else 4,
         threshold=method.threshold,

@@ -36,13 +36,18 @@ class Found(NamedTuple):
         Acyclic, with the required edges.
     weights : ndarray
         What the graph's edges weigh: weights of a linear model, else strengths.
-    scores : ndarray
-        Strengths of all edges before the threshold, for ranking.
+    raw : ndarray
+        The same of all edges, before the threshold.
     """
 
     graph: BoolArray
     weights: FloatArray
-    scores: FloatArray
+    raw: FloatArray
+
+    @property
+    def scores(self) -> FloatArray:
+        """Strengths of all edges, for ranking."""
+        return np.abs(self.raw)
 
 
 class Step(NamedTuple):
@@ -167,7 +172,7 @@ class LinearStage:
         """The weights above the threshold."""
         weights = self.state.weights
         graph = _cut(weights, self.threshold, self.masks)
-        return Found(graph, weights, np.abs(weights))
+        return Found(graph, weights, weights)
 
 
 @dataclass(frozen=True, eq=False)

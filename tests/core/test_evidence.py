@@ -129,6 +129,25 @@ def test_changes_are_differences_of_evidence(noise):
     np.testing.assert_array_equal(tables.shares, partial_shares(problem.moments, GRAPH))
 
 
+def test_what_is_known_is_looked_up():
+    problem, wanted, known = evidence_problem(ROWS), everything(5), {}
+    plain = client_step(problem, GRAPH, wanted)
+    first = client_step(problem, GRAPH, wanted, known)
+    # each variable with its parents, and with each of the four others in or out
+    assert len(known) == 5 * (1 + 4)
+    size = dict(known)
+    again = client_step(problem, GRAPH, wanted, known)
+    assert known == size
+    for one in (first, again):
+        for expected, found in zip(plain, one, strict=True):
+            np.testing.assert_array_equal(expected, found)
+    child = 2
+    parents = tuple(np.flatnonzero(GRAPH[:, child]).tolist())
+    assert known[child, parents] == log_evidence(problem, child, parents)
+    known[child, parents] += 1.0
+    assert client_step(problem, GRAPH, wanted, known).evidence[child] == first.evidence[child] + 1
+
+
 def test_units_and_order():
     wanted = everything(5)
     own = evidence_changes(evidence_problem(ROWS), GRAPH, wanted)[0]

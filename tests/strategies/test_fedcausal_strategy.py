@@ -102,7 +102,8 @@ def test_the_papers_linear_model_is_the_cores_iteration():
         state, info = fedcausal.server_step(state, np.mean(steps, axis=0), problem)
         reason = fedcausal.finished(state, info, problem)
     assert outcome.rounds == state.exchange
-    np.testing.assert_allclose(outcome.graph.raw_weights, np.abs(state.weights), atol=1e-6)
+    np.testing.assert_allclose(outcome.graph.raw_weights, state.weights, atol=1e-6)
+    np.testing.assert_allclose(outcome.scores, np.abs(state.weights), atol=1e-6)
     strong = np.abs(state.weights) > 0.3
     assert np.array_equal(outcome.graph.adjacency, strong)
     np.testing.assert_allclose(outcome.graph.weights[strong], state.weights[strong], atol=1e-6)
@@ -271,6 +272,14 @@ def test_half_of_the_parties_a_round():
     assert shd(found(linear, model="linear", fraction_train=0.5), truth) <= 1
 
 
+def test_options_are_checked_again_at_the_start():
+    """Flower's ``start`` checks them anew, as they have become."""
+    for options in ({}, {"model": "linear"}, {"model": "mlp", "schedule": "paper"}):
+        method = FedCausal(**options)
+        method.validate()
+        assert FedCausal(**method.options).options == method.options
+
+
 def test_scores_rank_the_edges():
     outcome = found()
     assert outcome.scores[TRUTH.adjacency].min() > 0
@@ -284,9 +293,14 @@ def test_scores_rank_the_edges():
     ("options", "words"),
     [
         ({"model": "gp"}, "'group' or 'linear' or 'mlp'"),
-        ({"averaging": "norms"}, "for model='mlp'"),
-        ({"schedule": "paper"}, "'fast' with model='group'"),
-        ({"proximity": 0.1}, "left out"),
+        ({"averaging": "norms"}, "'averaging' is 'norms', which is for model='mlp'"),
+        ({"hidden": 5}, "'hidden' is 5, which is for model='mlp'"),
+        ({"device": "cuda", "model": "linear"}, "'device' is 'cuda', which is for model='mlp'"),
+        ({"acyclic_server": False}, "which is for model='linear'"),
+        ({"schedule": "paper"}, "which is for the paper's models"),
+        ({"proximity": 0.1}, "which is for the paper's models"),
+        ({"noise": "equal", "refine": "none"}, "which is for refine='evidence'"),
+        ({"candidates": 3, "model": "linear"}, "which is for refine='evidence'"),
         ({"sparsity": -1.0}, "'sparsity' is -1.0"),
         ({"candidates": 0}, "'candidates' is 0"),
         ({"hidden": 0, "model": "mlp"}, "'hidden' is 0"),

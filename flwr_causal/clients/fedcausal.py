@@ -20,6 +20,7 @@ from flwr_causal.wire import Disclosure, Scalar
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    FloatArray = NDArray[np.float64]
     Answer = tuple[list[NDArray[Any]], int, dict[str, Any]]
 
 
@@ -70,7 +71,13 @@ class FedCausalClient(LinearClient):
             "evidence": self._evidence,
         }
         arrays = phases[str(config["phase"])](parameters, config)
-        return arrays, len(self.design()), {}
+        return arrays, len(self._rows), {}
+
+    @property
+    def _rows(self) -> FloatArray:
+        """The party's rows as the models see them, prepared once a process."""
+        rows: FloatArray = self._once("rows", self.design)
+        return rows
 
     def _once(self, name: str, compute: Any) -> Any:
         """Return what is computed once a process from the party's rows."""
@@ -102,9 +109,7 @@ class FedCausalClient(LinearClient):
             )
         # A reply that got lost is given again: the multipliers must not be updated twice.
         if state is None or state.round < iteration:
-            problem = self._once(
-                "group", lambda: group_party.local_problem(additive(self.design()))
-            )
+            problem = self._once("group", lambda: group_party.local_problem(additive(self._rows)))
             penalty = float(config["penalty"])
             state = group_party.client_step(problem, state, factors, penalty, iteration)
         self.remember({"formed": state.formed}, penalty=state.penalty, iteration=iteration)
@@ -117,7 +122,7 @@ class FedCausalClient(LinearClient):
         problem = self._once(
             "linear",
             lambda: fedcausal_party.party_problem(
-                self.design(),
+                self._rows,
                 self._masks,
                 sparsity=float(options["sparsity"]) * unit,
                 proximity=float(options["proximity"]),
@@ -146,7 +151,7 @@ class FedCausalClient(LinearClient):
                 return [memory.arrays["shared"], memory.arrays["slopes"]]
             state = neural_rounds.ClientState(memory.arrays["theta"], memory.numbers["iteration"])
         loss = SquaredLoss(
-            self.design(),
+            self._rows,
             problem.network,
             device=str(options["device"]),
             precision=str(options["arithmetic"]),
@@ -165,7 +170,7 @@ class FedCausalClient(LinearClient):
         noise = cast("evidence.Noise", str(self.setup.options["noise"]))
         problem = self._once(
             "evidence",
-            lambda: evidence.evidence_problem(self.design(), noise=noise, start=start),
+            lambda: evidence.evidence_problem(self._rows, noise=noise, start=start),
         )
         known: evidence.Known = self._once("known evidence", dict)
         tables = [

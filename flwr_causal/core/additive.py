@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from flwr_causal.core.active_set import check_sparsity
-from flwr_causal.core.acyclicity import break_cycles, logdet_block
+from flwr_causal.core.acyclicity import logdet_block
 from flwr_causal.core.additive_basis import (
     RIDGE,
     AdditiveProblem,
@@ -44,7 +44,7 @@ from flwr_causal.core.additive_basis import (
 from flwr_causal.core.dagma import CENTRAL_PATH
 from flwr_causal.core.edge_problem import INFEASIBLE
 from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.solution import check_at_least_zero, edge_masks
+from flwr_causal.core.solution import check_at_least_zero, edge_masks, standing_edges
 from flwr_causal.threads import single_threaded
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def additive(
     coefficients = follow_central_path(problem, masks, sparsity, tolerance)
     raw = strengths(problem, coefficients)
     required = np.asarray(masks.required, dtype=bool)
-    weights = break_cycles(np.where(raw > threshold, raw, 0.0), required)
-    adjacency = (weights != 0) | required
+    adjacency = standing_edges(raw, threshold, required)
+    weights = np.where(adjacency, raw, 0.0)
     if refit:
         weights = _refit(problem, adjacency, threshold, required)
     else:

@@ -42,6 +42,7 @@ from flwr_causal.core.local_problem import (
     multiplier_after,
 )
 from flwr_causal.core.projection import project
+from flwr_causal.core.schedules import reason_to_end
 
 if TYPE_CHECKING:
     from flwr_causal.core.schedules import Schedule
@@ -257,19 +258,13 @@ def finished(
     consensus_tolerance
         ``||mean_k B_k - W||_F`` must be at most this times ``max(1, ||W||_F)`` for an early end.
     """
-    rounds, patience = problem.schedule.rounds, problem.schedule.patience
-    if state.round >= rounds:
-        return f"the schedule's {rounds} rounds are done"
     norm = max(1.0, float(np.linalg.norm(state.weights, axis=(1, 2)).max()))
-    if (
-        patience
-        and state.stable_rounds >= patience
-        and info.h <= h_tolerance * problem.num_variables
-        and info.consensus <= consensus_tolerance * norm
-    ):
-        return (
-            f"converged after {state.round} of {rounds} rounds: the graph has not changed for "
-            f"{state.stable_rounds} rounds, h = {info.h:.1e}, consensus residual "
-            f"{info.consensus:.1e}"
-        )
-    return None
+    return reason_to_end(
+        problem.schedule,
+        state.round,
+        state.stable_rounds,
+        h=info.h,
+        h_limit=h_tolerance * problem.num_variables,
+        residual=info.consensus,
+        residual_limit=consensus_tolerance * norm,
+    )

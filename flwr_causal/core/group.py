@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.acyclicity import break_cycles
 from flwr_causal.core.group_party import (
     ClientState,
     LocalProblem,
@@ -44,8 +43,9 @@ from flwr_causal.core.group_party import (
     local_problem,
     local_step,
 )
-from flwr_causal.core.projection import project
+from flwr_causal.core.projection import factors, project
 from flwr_causal.core.schedules import Schedule
+from flwr_causal.core.solution import standing_edges
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -232,8 +232,13 @@ def server_step(
         resolution=problem.schedule.resolution,
     )
     norms = np.minimum(solution.weights, received)  # the rounding of the problem may exceed it
-    factors = np.divide(norms, received, out=np.zeros_like(norms), where=received > 0)
-    after = State(state.round + 1, factors, norms, received, state.multiplier + rho_1 * solution.h)
+    after = State(
+        state.round + 1,
+        factors(norms, received),
+        norms,
+        received,
+        state.multiplier + rho_1 * solution.h,
+    )
     graph, graph_before = (n > problem.threshold for n in (norms, state.norms))
     info = Info(
         h=solution.h,
@@ -253,7 +258,4 @@ def finished(state: State, problem: ServerProblem) -> str | None:
 
 def graph_of(state: State, problem: ServerProblem) -> BoolArray:
     """Return the acyclic graph of the norms above the threshold, with all required edges."""
-    required = np.asarray(problem.masks.required, dtype=bool)
-    strong = np.where(state.norms > problem.threshold, state.norms, 0.0)
-    graph: BoolArray = (break_cycles(strong, required) != 0) | required
-    return graph
+    return standing_edges(state.norms, problem.threshold, problem.masks.required)

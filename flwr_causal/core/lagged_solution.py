@@ -18,7 +18,7 @@ from flwr_causal.core.knowledge import EdgeMasks
 from flwr_causal.core.lagged import split_blocks
 from flwr_causal.core.lagged_instantaneous import dynotears
 from flwr_causal.core.lagged_regression import lasso, leading, order_of, ridge
-from flwr_causal.core.lagged_selection import LaggedSelection, MethodName, select
+from flwr_causal.core.lagged_selection import LaggedSelection, MethodName, Trial, select
 from flwr_causal.core.lagged_strengths import combined, hub_prior, summed_strengths
 from flwr_causal.core.moments import Moments, merge
 from flwr_causal.core.partial_correlation import partial_correlation, select_ridge
@@ -208,6 +208,7 @@ class _Fitting:
         self, problem: LaggedProblem, folds: Sequence[Moments], d: int, pooled: Moments
     ) -> None:
         self.problem, self.folds, self.d, self.pooled = problem, folds, d, pooled
+        self.tried: dict[MethodName, tuple[Trial, ...]] = {}
         m = self.pooled.d
         self.allowed = np.asarray(problem.masks.allowed)[:m, :d]
         self.required = np.asarray(problem.masks.required)[:m, :d]
@@ -297,16 +298,20 @@ class _Fitting:
         return score_graph_bic(self.pooled, graph.adjacency)
 
     def _select(self, *methods: MethodName) -> LaggedSelection:
+        """Try the methods that have not been tried yet; return the trials of all of them."""
         order = order_of(self.pooled, self.d)
-        return select(
-            self.folds,
-            self.d,
-            orders=(order,),
-            methods=methods,
-            allowed=self.allowed,
-            required=self.required,
-            lagged_sparsity=self.problem.lagged_sparsity,
-        )
+        for method in methods:
+            if method not in self.tried:
+                self.tried[method] = select(
+                    self.folds,
+                    self.d,
+                    orders=(order,),
+                    methods=(method,),
+                    allowed=self.allowed,
+                    required=self.required,
+                    lagged_sparsity=self.problem.lagged_sparsity,
+                ).table
+        return LaggedSelection(tuple(trial for method in methods for trial in self.tried[method]))
 
 
 def _strengths(weights: FloatArray) -> FloatArray:

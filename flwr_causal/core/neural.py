@@ -15,12 +15,11 @@ import scipy.linalg
 import scipy.optimize
 from numpy.typing import NDArray
 
-from flwr_causal.core.acyclicity import break_cycles
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.moments import as_moments
 from flwr_causal.core.neural_network import Network, SquaredLoss, one_thread
-from flwr_causal.core.notears import MAX_DUAL_STEPS, PENALTY_GROWTH, PENALTY_LIMIT, PROGRESS
-from flwr_causal.core.solution import check_at_least_zero, edge_masks
+from flwr_causal.core.notears import ascend
+from flwr_causal.core.solution import check_at_least_zero, edge_masks, standing_edges
 from flwr_causal.threads import single_threaded
 
 if TYPE_CHECKING:
@@ -134,21 +133,13 @@ def solve_augmented(
     """Parameters that solve the Lagrangian; the arguments are those of :func:`notears_mlp`."""
     network = loss.network
     shrunk, free = first_layer_sparsity(network, masks, sparsity), free_parameters(network, masks)
-    theta = np.where(free, start, 0.0)
-    penalty, multiplier, h = 1.0, 0.0, np.inf
-    for _ in range(MAX_DUAL_STEPS):
-        while True:
-            objective = local_objective(loss, decay, multiplier, penalty)
-            candidate = minimise(objective, theta, free, shrunk, max_iterations).theta
-            candidate_h = acyclicity(network, candidate)[0]
-            if candidate_h <= PROGRESS * h or penalty >= PENALTY_LIMIT:
-                break
-            penalty *= PENALTY_GROWTH
-        theta, h = candidate, candidate_h
-        multiplier += penalty * h
-        if h <= tolerance or penalty >= PENALTY_LIMIT:
-            break
-    return theta
+
+    def minimum(theta: FloatArray, multiplier: float, penalty: float) -> FloatArray:
+        objective = local_objective(loss, decay, multiplier, penalty)
+        return minimise(objective, theta, free, shrunk, max_iterations).theta
+
+    start = np.where(free, start, 0.0)
+    return ascend(minimum, lambda theta: acyclicity(network, theta)[0], start, tolerance)
 
 
 def local_objective(
@@ -265,5 +256,5 @@ def strength_graph(
     """Make the DAG of ``(d, d)`` edge strengths: threshold, weakest edges on cycles, knowledge."""
     raw = np.where(masks.allowed, strengths, 0.0)
     required = np.asarray(masks.required, dtype=bool)
-    weights = break_cycles(np.where((raw > threshold) | required, raw, 0.0), required)
+    weights = np.where(standing_edges(raw, threshold, required), raw, 0.0)
     return CausalGraph(names=names, weights=weights, raw_weights=raw, required=required)

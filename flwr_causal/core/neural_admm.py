@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from flwr_causal.core.local_problem import ClientState, multiplier_after
 from flwr_causal.core.neural import free_parameters, minimise
 from flwr_causal.core.neural_network import one_thread
-from flwr_causal.core.projection import project
-from flwr_causal.core.schedules import Schedule, Tuning
+from flwr_causal.core.projection import factors, project
+from flwr_causal.core.schedules import Schedule, Tuning, reason_to_end
 from flwr_causal.core.schedules import fast_schedule as interpolated_schedule
 from flwr_causal.core.schedules import paper_schedule as growing_schedule
 
@@ -263,11 +263,6 @@ def server_step(
     return after, info
 
 
-def factors(after: FloatArray, before: FloatArray) -> FloatArray:
-    """``(d, d)`` factors that turn blocks of norms ``before`` into ones of norms ``after``."""
-    return np.divide(after, before, out=np.zeros_like(after), where=before > 0)
-
-
 def finished(
     state: State,
     info: Info,
@@ -289,18 +284,12 @@ def finished(
     consensus_tolerance
         The consensus residual must be at most this for an early end.
     """
-    rounds, patience = problem.schedule.rounds, problem.schedule.patience
-    if state.round >= rounds:
-        return f"the schedule's {rounds} rounds are done"
-    if (
-        patience
-        and state.stable_rounds >= patience
-        and info.h <= h_tolerance * problem.network.num_variables
-        and info.consensus <= consensus_tolerance
-    ):
-        return (
-            f"converged after {state.round} of {rounds} rounds: the graph has not changed for "
-            f"{state.stable_rounds} rounds, h = {info.h:.1e}, consensus residual "
-            f"{info.consensus:.1e}"
-        )
-    return None
+    return reason_to_end(
+        problem.schedule,
+        state.round,
+        state.stable_rounds,
+        h=info.h,
+        h_limit=h_tolerance * problem.network.num_variables,
+        residual=info.consensus,
+        residual_limit=consensus_tolerance,
+    )

@@ -14,8 +14,8 @@ from flwr_causal.core.neural import (
     local_objective,
     minimise,
 )
-from flwr_causal.core.neural_admm import factors
 from flwr_causal.core.neural_network import one_thread
+from flwr_causal.core.projection import factors
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:

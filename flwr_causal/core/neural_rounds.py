@@ -34,7 +34,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.acyclicity import h_exponential
-from flwr_causal.core.neural_admm import factors
 from flwr_causal.core.neural_party import (
     AVERAGING,
     Broadcast,
@@ -45,7 +44,7 @@ from flwr_causal.core.neural_party import (
     initial,
     received,
 )
-from flwr_causal.core.projection import project
+from flwr_causal.core.projection import factors, project
 
 FloatArray = NDArray[np.float64]
 

@@ -22,6 +22,8 @@ from flwr_causal.core.solution import check_at_least_zero, edge_masks, finish
 from flwr_causal.threads import single_threaded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flwr_causal.core.edge_problem import Barrier
     from flwr_causal.core.graph import CausalGraph
     from flwr_causal.core.knowledge import EdgeMasks, Knowledge
@@ -111,22 +113,47 @@ def solve_augmented(
         sparsity / scale,
         moments.d <= ALL_EDGES_LIMIT if all_edges is None else all_edges,
     )
-    weights = np.zeros((moments.d, moments.d))
-    penalty, multiplier, h = 1.0, 0.0, np.inf
+
+    def minimize(weights: FloatArray, multiplier: float, penalty: float) -> FloatArray:
+        barrier = augmented_lagrangian(multiplier, penalty)
+        return problem.minimize(weights, exponential_block, barrier, passes=3)
+
+    start = np.zeros((moments.d, moments.d))
+    return ascend(minimize, lambda weights: h_exponential(weights)[0], start, tolerance)
+
+
+def ascend(
+    minimize: Callable[[FloatArray, float, float], FloatArray],
+    acyclicity: Callable[[FloatArray], float],
+    start: FloatArray,
+    tolerance: float,
+) -> FloatArray:
+    """Dual ascent on the acyclicity, ``h = 0`` (Zheng 2018, section 4.1).
+
+    Parameters
+    ----------
+    minimize
+        From a start, multiplier and penalty to the minimiser of the Lagrangian.
+    acyclicity
+        h of a solution.
+    start
+        Where the first minimisation starts; each one goes on where the last accepted one ended.
+    tolerance
+        h at which to stop.
+    """
+    solution, penalty, multiplier, h = start, 1.0, 0.0, np.inf
     for _ in range(MAX_DUAL_STEPS):
         while True:
-            candidate = problem.minimize(
-                weights, exponential_block, augmented_lagrangian(multiplier, penalty), passes=3
-            )
-            candidate_h = h_exponential(candidate)[0]
+            candidate = minimize(solution, multiplier, penalty)
+            candidate_h = acyclicity(candidate)
             if candidate_h <= PROGRESS * h or penalty >= PENALTY_LIMIT:
                 break
             penalty *= PENALTY_GROWTH
-        weights, h = candidate, candidate_h
+        solution, h = candidate, candidate_h
         multiplier += penalty * h
         if h <= tolerance or penalty >= PENALTY_LIMIT:
             break
-    return weights
+    return solution
 
 
 def augmented_lagrangian(multiplier: float, penalty: float) -> Barrier:

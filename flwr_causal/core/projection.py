@@ -238,3 +238,8 @@ def _minimise(
     )
     values = np.asarray(result.x, dtype=np.float64)
     return values, _acyclicity(values, blocks)[0], int(result.nit)
+
+
+def factors(after: FloatArray, before: FloatArray) -> FloatArray:
+    """``(d, d)`` factors that turn blocks of norms ``before`` into ones of norms ``after``."""
+    return np.divide(after, before, out=np.zeros_like(after), where=before > 0)

@@ -289,3 +289,37 @@ def _check_rounds(max_rounds: int, at_least: int) -> None:
         raise ConfigError(
             f"max_rounds is {max_rounds}, but this schedule needs at least {at_least} rounds"
         )
+
+
+def reason_to_end(
+    schedule: Schedule,
+    rounds_done: int,
+    stable_rounds: int,
+    *,
+    h: float,
+    h_limit: float,
+    residual: float,
+    residual_limit: float,
+) -> str | None:
+    """Say why a consensus run ends: its schedule is done, or it has converged; or None.
+
+    Parameters
+    ----------
+    schedule
+        Its patience is the number of rounds for which the graph must have stayed as it is; 0 rules
+        an early end out.
+    rounds_done, stable_rounds
+        Rounds so far, and how many the thresholded graph has not changed for.
+    h, residual
+        Acyclicity and consensus residual of the last round, which must not exceed their limits for
+        an early end.
+    """
+    rounds, patience = schedule.rounds, schedule.patience
+    if rounds_done >= rounds:
+        return f"the schedule's {rounds} rounds are done"
+    if patience and stable_rounds >= patience and h <= h_limit and residual <= residual_limit:
+        return (
+            f"converged after {rounds_done} of {rounds} rounds: the graph has not changed for "
+            f"{stable_rounds} rounds, h = {h:.1e}, consensus residual {residual:.1e}"
+        )
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.core.acyclicity import break_cycles
 from flwr_causal.core.graph import CausalGraph
@@ -45,6 +45,26 @@ def refit_required(
         result[:, child] = 0.0
         result[parents, child] = regress(moments.second, parents, int(child))[0]
     return result
+
+
+def standing_edges(
+    weights: FloatArray, threshold: float | FloatArray, required: ArrayLike
+) -> BoolArray:
+    """Return the acyclic edges of the weights above a threshold, with all required ones.
+
+    Parameters
+    ----------
+    weights
+        ``(d, d)``; the weakest edges on cycles are left out.
+    threshold
+        For the absolute weight, a number or ``(d, 1)``.
+    required
+        ``(d, d)`` edges that stand whatever their weight, and take part in cycles even at zero.
+    """
+    must = np.asarray(required, dtype=bool)
+    strong = np.where(np.abs(weights) > threshold, weights, 0.0)
+    strong = np.where(must & (strong == 0), 1.0, strong)
+    return np.asarray((break_cycles(strong, must) != 0) | must)
 
 
 def squared(stacked: FloatArray) -> FloatArray:
@@ -99,8 +119,8 @@ def finish(
     """
     raw = np.where(masks.allowed, raw_weights, 0.0)
     required = np.asarray(masks.required, dtype=bool)
-    weights = break_cycles(np.where(np.abs(raw) > threshold, raw, 0.0), required)
-    adjacency = (weights != 0) | required
+    adjacency = standing_edges(raw, threshold, required)
+    weights = np.where(adjacency, raw, 0.0)
     if refit:
         weights = refit_support(moments, adjacency, threshold, required)
     else:

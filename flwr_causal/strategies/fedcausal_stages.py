@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from flwr_causal.core import evidence_search, fedcausal, group, neural_rounds
-from flwr_causal.core.acyclicity import break_cycles
 from flwr_causal.core.basis import strengths
 from flwr_causal.core.evidence import Tables
+from flwr_causal.core.solution import standing_edges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -171,7 +171,7 @@ class LinearStage:
     def found(self) -> Found:
         """The weights above the threshold."""
         weights = self.state.weights
-        graph = _cut(weights, self.threshold, self.masks)
+        graph = standing_edges(weights, self.threshold, self.masks.required)
         return Found(graph, weights, weights)
 
 
@@ -215,7 +215,8 @@ class NeuralStage:
     def found(self) -> Found:
         """The strengths above the threshold."""
         slopes = self.state.strengths
-        graph = _cut(slopes, self.problem.threshold, self.problem.masks)
+        problem = self.problem
+        graph = standing_edges(slopes, problem.threshold, problem.masks.required)
         return Found(graph, slopes, slopes)
 
 
@@ -288,12 +289,3 @@ class EvidenceStage:
         best = evidence_search.more_probable(self.searches)
         sizes = strengths(best.ranking)
         return Found(best.graph, sizes, sizes)
-
-
-def _cut(weights: FloatArray, threshold: float, masks: EdgeMasks) -> BoolArray:
-    """Return the acyclic graph of the weights above a threshold, with all required edges."""
-    required = np.asarray(masks.required, dtype=bool)
-    strong = np.where(np.abs(weights) > threshold, weights, 0.0)
-    # A required edge takes part in cycles even when its own weight is zero.
-    standing = np.where(required & (strong == 0), 1.0, strong)
-    return np.asarray((break_cycles(standing, required) != 0) | required)

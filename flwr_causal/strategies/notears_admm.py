@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from flwr_causal.core import admm
-from flwr_causal.core.acyclicity import break_cycles
 from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.knowledge import EdgeMasks
 from flwr_causal.core.moments import Moments
 from flwr_causal.core.schedules import TUNED, Schedule, Tuning, fast_schedule, paper_schedule
 from flwr_causal.core.selection import held_out_error, score_graph_bic
-from flwr_causal.core.solution import refit_support, squared
+from flwr_causal.core.solution import refit_support, squared, standing_edges
 from flwr_causal.strategies.admm_run import AdmmRun, Candidate
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import require
@@ -239,13 +238,7 @@ class NotearsADMM(LinearStrategy[AdmmRun]):
     def _adjacencies(self, state: AdmmRun) -> list[BoolArray]:
         """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
         thresholds, required = self.thresholds(state.agreement), state.masks.required
-        found = []
-        for raw in state.inner.weights:
-            # A required edge takes part in cycles even when its own weight is zero.
-            square = squared(np.where(np.abs(raw) > thresholds, raw, 0.0))
-            square = np.where(required & (square == 0), 1.0, square)
-            found.append((break_cycles(square, required) != 0) | required)
-        return found
+        return [standing_edges(squared(raw), thresholds, required) for raw in state.inner.weights]
 
     def _needed(self, state: AdmmRun) -> FloatArray:
         """Mark the pairs of columns that share a family in some candidate's graph, (m, m)."""

@@ -9,6 +9,7 @@ from flwr_causal.core.knowledge import Knowledge
 from flwr_causal.core.linear import LinearModel, refit
 from flwr_causal.core.moments import Moments
 from flwr_causal.core.notears import dagma, notears
+from flwr_causal.core.solution import standing_edges
 from flwr_causal.errors import ConfigError, DataError
 
 SOLVERS = pytest.mark.parametrize("solve", [notears, dagma])
@@ -198,3 +199,16 @@ def test_wrong_options_and_data(solve):
         solve(np.where(np.arange(3) == 2, np.nan, rows))
     with pytest.raises(ConfigError, match="nobody"):
         solve(rows, knowledge=Knowledge(required=[("x0", "nobody")]))
+
+
+def test_required_edges_take_part_in_cycles_even_without_a_weight():
+    weights = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.9], [0.5, 0.0, 0.0]])
+    required = np.zeros((3, 3), dtype=bool)
+    required[0, 1] = True
+    # 0 -> 1 is required, and 1 -> 2 -> 0 would close the cycle: its weakest other edge goes
+    expected = np.zeros((3, 3), dtype=bool)
+    expected[0, 1] = expected[1, 2] = True
+    assert np.array_equal(standing_edges(weights, 0.3, required), expected)
+    by_cause = np.array([[0.3], [1.0], [0.3]])
+    expected[1, 2], expected[2, 0] = False, True
+    assert np.array_equal(standing_edges(weights, by_cause, required), expected)

@@ -30,6 +30,7 @@ EQUAL = ('noise="equal"', {"noise": "equal"})
 GROUP = ('refine="none"', {"refine": "none"})
 LINEAR = ('model="linear"', {"model": "linear"})
 LINEAR_PAPER = ('"linear", schedule="paper"', {"model": "linear", "schedule": "paper"})
+NO_ACYCLICITY = ('"linear", acyclic_server=False', {"model": "linear", "acyclic_server": False})
 MLP = ('model="mlp"', {"model": "mlp"})
 MLP_PAPER = ('"mlp", averaging="layers"', {"model": "mlp", "averaging": "layers"})
 POOLED = ("pooled NOTEARS", None)
@@ -37,6 +38,7 @@ POOLED = ("pooled NOTEARS", None)
 GOAL_SHD, GOAL_EXCHANGES, GOAL_SECONDS = 3, 24, 10
 GOAL_ABOVE_POOLED, GOAL_LINEAR_EXCHANGES, GOAL_LINEAR_SECONDS = 1, 16, 1
 GOAL_LARGE_SECONDS = 120
+GOAL_ABOVE_PERCEPTRONS, GOAL_PERCEPTRON_SECONDS = 0, 120
 # Sachs in Yang et al. (2024), table 2; 20 edges, 10 parties of 746 rows.
 SACHS_PAPER = ("15", "0.450", "0.526", "19")  # SHD, TPR, FDR, NNZ
 SACHS_UNITS = {
@@ -89,6 +91,19 @@ def measured(settings, methods, seeds):
     return {(s, m[0]): [one(s, m, seed) for seed in seeds] for s in settings for m in methods}
 
 
+def peers(settings, solver, seeds):
+    """Runs of NO-ALL and of NO-Avg on every setting, by both; the seconds are those of the two."""
+    found = {}
+    for setting in settings:
+        for seed in seeds:
+            tables, truth = nonlinear_data(setting, seed)
+            by_name, seconds = cpu(compare_baselines, tables, truth, solver=solver)
+            for name, metrics in by_name.items():
+                runs = found.setdefault((setting, f"{name}, {solver}"), [])
+                runs.append(described(metrics, 0, seconds))
+    return found
+
+
 def row(setting, method, runs):
     """One line of a table."""
     kind = setting.mechanisms[0] if len(setting.mechanisms) == 1 else "mixed"
@@ -118,6 +133,12 @@ def show(title, found):
     print_table(title, HEADER, [row(s, m, runs) for (s, m), runs in found.items()])
 
 
+def above(found, setting, method, peer):
+    """Mean SHD of a method above that of a peer, on the same seeds."""
+    of_peer = column(found[setting, peer], "shd")
+    return column(found[setting, method], "shd")[: len(of_peer)].mean() - of_peer.mean()
+
+
 def goals(rows):
     """Table of (quantity, measured, goal), met where the measured one is at most the goal."""
     lines = [(what, f"{value:.4g}", goal, verdict(value <= goal)) for what, value, goal in rows]
@@ -134,9 +155,9 @@ def linear(seeds, quick):
     show("Linear Gaussian, one system, linear model", found)
     ours = {s: runs for (s, method), runs in found.items() if method == LINEAR[0]}
     rows = []
-    for s, runs in ours.items():
-        above = column(runs, "shd").mean() - column(found[s, POOLED[0]], "shd").mean()
-        rows.append((f"SHD above pooled NOTEARS, d = {s[0]}", above, GOAL_ABOVE_POOLED))
+    for s in ours:
+        more = above(found, s, LINEAR[0], POOLED[0])
+        rows.append((f"SHD above pooled NOTEARS, d = {s[0]}", more, GOAL_ABOVE_POOLED))
     exchanges = max(column(runs, "exchanges").max() for runs in ours.values())
     rows.append(("exchanges", exchanges, GOAL_LINEAR_EXCHANGES))
     seconds = column(ours[settings[1]], "seconds").max()
@@ -160,11 +181,26 @@ def mixed(seeds, quick):
 
 def baselines(seeds, quick):
     """NOTEARS on the rows of all, and the mean of the weights that it finds alone."""
+    settings = different_mechanisms((10, 20) if quick else (10, 20, 40))
     title = "Linear baselines, own mechanisms (the paper's MLP, d = 40: NO-Avg 107.1, NO-ALL 389.9)"
-    for setting in different_mechanisms((10, 20) if quick else (10, 20, 40)):
-        by_seed = [compare_baselines(*nonlinear_data(setting, seed)) for seed in seeds[:3]]
-        runs = {name: [described(of[name], 0, 0.0) for of in by_seed] for name in by_seed[0]}
-        print_table(title, HEADER[:8], [row(setting, *pair)[:8] for pair in runs.items()])
+    show(title, peers(settings, "dagma", seeds))
+
+
+def without_acyclicity(seeds, quick):
+    """The paper's ablation NO-w/oAcy: a server that only averages."""
+    own = different_mechanisms((10, 20) if quick else (10, 20, 40))
+    found = measured((*own, *same_functions("lg", (20,))), (LINEAR, NO_ACYCLICITY), seeds)
+    show(
+        "Without acyclicity on the server (the paper's MLP at d = 40, own mechanisms: 20.7)", found
+    )
+
+
+def scale_free(seeds, quick):
+    """Graphs with hubs."""
+    d = (10 if quick else 20,)
+    found = measured(different_mechanisms(d, graph="sf"), (DEFAULT, GROUP), seeds)
+    settings = same_functions("lg", d, graph="sf")
+    show("Scale-free graphs", found | measured(settings, (LINEAR, POOLED, EQUAL), seeds))
 
 
 def linear_rows(seeds, quick):
@@ -174,15 +210,35 @@ def linear_rows(seeds, quick):
 
 
 def perceptrons(seeds, quick):
-    """Functions that are perceptrons, of one system."""
-    settings = same_functions("anm-mlp", (10,) if quick else (10, 20, 40))
-    show("Perceptrons, one system", measured(settings, (DEFAULT,), seeds))
+    """Functions that are perceptrons, of one system, beside perceptrons on all rows."""
+    for s in same_functions("anm-mlp", (10,) if quick else (10, 20)):
+        found = measured((s,), (DEFAULT, MLP, MLP_PAPER), seeds)
+        found |= peers((s,), "notears-mlp", seeds)
+        show("Perceptrons, one system", found)
+        rows = []
+        for name, _ in (DEFAULT, MLP):
+            more = above(found, s, name, "NO-ALL, notears-mlp")
+            rows.append((f"SHD above NO-ALL, {name}", more, GOAL_ABOVE_PERCEPTRONS))
+        goals(rows)
+
+
+def many_perceptrons(seeds, quick):
+    """The same rows of many variables; the baselines on one seed."""
+    settings = same_functions("anm-mlp", (20 if quick else 40,))
+    found = measured(settings, (DEFAULT, MLP), seeds)
+    show(
+        "Perceptrons, one system, many variables", found | peers(settings, "notears-mlp", seeds[:1])
+    )
 
 
 def neural(seeds, quick):
-    """The perceptron model; needs torch."""
-    settings = (*same_functions("anm-mlp", (10,)), *different_mechanisms((10,)))
-    show("Perceptron model", measured(settings, (MLP, MLP_PAPER), seeds[:2]))
+    """The perceptron model where the parties' mechanisms are their own."""
+    small, many = different_mechanisms((10, 20 if quick else 40))
+    found = measured((small,), (MLP, MLP_PAPER), seeds) | peers((small,), "notears-mlp", seeds)
+    found |= measured((many,), (MLP,), seeds[:2])
+    show("Perceptron model, own mechanisms", found)
+    seconds = column(found[many, MLP[0]], "seconds").max()
+    goals([(f"CPU s at d = {many.num_variables}", seconds, GOAL_PERCEPTRON_SECONDS)])
 
 
 def uneven(seeds, quick):
@@ -220,13 +276,17 @@ PARTS = {
     "linear": linear,
     "mixed": mixed,
     "baselines": baselines,
+    "without-acyclicity": without_acyclicity,
+    "scale-free": scale_free,
     "large": large,
     "other": other_mechanisms,
-    "mlp-rows": perceptrons,
     "linear-rows": linear_rows,
-    "mlp": neural,
     "uneven": uneven,
     "numbers": numbers,
+    # Those that need torch, and minutes for each seed.
+    "mlp": neural,
+    "mlp-rows": perceptrons,
+    "mlp-rows-large": many_perceptrons,
 }
 
 

@@ -88,6 +88,8 @@ def _finished_run(outcome: Outcome[Any], settings: dict[str, Any]) -> Run:
             "simulated": all(party.partition_id >= 0 for party in outcome.parties),
         },
         model=outcome.model,
+        local_graphs=outcome.heterogeneity.graphs if outcome.heterogeneity else {},
+        heterogeneity=outcome.heterogeneity.edges if outcome.heterogeneity else None,
         parties={party.name: party.num_rows for party in outcome.parties},
         failures=[
             {"round": f.server_round, "party": f.party, "reason": f.reason}

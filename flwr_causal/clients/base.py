@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.client import NumPyClient
 
+from flwr_causal.clients.cache import cached
 from flwr_causal.data.checks import Policy, TableReport, describe, prepare
 from flwr_causal.data.tables import SERIES
 from flwr_causal.errors import DataError, FederationError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.setup_message import Setup
     from flwr_causal.wire import Arrays, Disclosure, Number, Scalar
+
+T = TypeVar("T")
 
 SETUP = "setup"
 MEMORY = "memory"
@@ -184,6 +187,10 @@ class CausalClient(NumPyClient):
     ) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
         """Answer a query after training; arguments and result as of :meth:`fit`."""
         raise NotImplementedError(f"{type(self).__name__} answers no queries.")
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """Return what is computed once a process from the party's rows as agreed."""
+        return cached(self.context, f"{name} {self.setup.exchange}", compute)
 
     def recall(self) -> Memory | None:
         """Return what was remembered in an earlier message of this run, None if nothing was."""

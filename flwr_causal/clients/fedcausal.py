@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from flwr_causal.clients.cache import cached
 from flwr_causal.clients.linear import LinearClient
-from flwr_causal.core import evidence, fedcausal_party, group_party, neural_rounds
+from flwr_causal.core import evidence, fedcausal_party, group_party, heterogeneity, neural_rounds
 from flwr_causal.core.basis import additive
-from flwr_causal.core.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.evidence_search import SearchProblem
 from flwr_causal.core.neural_network import Network, SquaredLoss
 from flwr_causal.core.schedules import data_scale
 from flwr_causal.errors import FederationError
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
 class FedCausalClient(LinearClient):
     """Fits its own mechanisms, and tells how much they speak for each edge.
 
-    **What leaves the party** after the schema exchange, averaged with its number of rows n_k as
-    weight:
+    **What leaves the party** after the schema exchange, all but the last item averaged with its
+    number of rows n_k as weight:
 
     - ``model="group"``: in each round the squared norms of the blocks of coefficients that it has
       formed (``squared-norms``), d x d. The first ones are those of a ridge regression on functions
@@ -41,6 +39,10 @@ class FedCausalClient(LinearClient):
       with the edges that the server asks about, divided by n_k (``changes``), d x d, and what it is
       for each variable (``evidence``), d numbers; the share of an effect's variance that each cause
       adds to the parents in the graph (``shares``), d x d.
+    - ``local_graphs=True``, once, and kept apart for each party instead of averaged: the graph that
+      its rows alone speak for (``own-graph``), by how much they speak for each edge of that graph
+      and of the common one (``support``), and the shares of variance in its own graph
+      (``own-shares``), d x d each.
 
     A party that lost its memory (a restarted SuperNode) goes on with the solution that fits what it
     receives; with ``model="linear"`` and in the search there is none to lose.
@@ -59,6 +61,11 @@ class FedCausalClient(LinearClient):
         Disclosure(
             "shares", "share of variance beyond the parents", ("*", "d", "d"), phase="evidence"
         ),
+        Disclosure("own-graph", "the party's own graph", ("d", "d"), phase="local"),
+        Disclosure("support", "change of its evidence by each edge", ("d", "d"), phase="local"),
+        Disclosure(
+            "own-shares", "share of variance beyond its own parents", ("d", "d"), phase="local"
+        ),
     )
 
     def fit(self, parameters: list[NDArray[Any]], config: dict[str, Scalar]) -> Answer:
@@ -69,6 +76,7 @@ class FedCausalClient(LinearClient):
             "norms": self._neural,
             "layers": self._neural,
             "evidence": self._evidence,
+            "local": self._local,
         }
         arrays = phases[str(config["phase"])](parameters, config)
         return arrays, len(self._rows), {}
@@ -76,18 +84,8 @@ class FedCausalClient(LinearClient):
     @property
     def _rows(self) -> FloatArray:
         """The party's rows as the models see them, prepared once a process."""
-        rows: FloatArray = self._once("rows", self.design)
+        rows: FloatArray = self.once("rows", self.design)
         return rows
-
-    def _once(self, name: str, compute: Any) -> Any:
-        """Return what is computed once a process from the party's rows."""
-        return cached(self.context, f"{name} {self.setup.exchange}", compute)
-
-    @property
-    def _masks(self) -> EdgeMasks:
-        text = str(self.setup.options["knowledge"])
-        knowledge = Knowledge.from_dict(json.loads(text)) if text else Knowledge()
-        return knowledge.masks(self.setup.names)
 
     def _last(self, iteration: int) -> Any:
         """Return what was remembered, after a check that no later message has come before."""
@@ -109,7 +107,7 @@ class FedCausalClient(LinearClient):
             )
         # A reply that got lost is given again: the multipliers must not be updated twice.
         if state is None or state.round < iteration:
-            problem = self._once("group", lambda: group_party.local_problem(additive(self._rows)))
+            problem = self.once("group", lambda: group_party.local_problem(additive(self._rows)))
             penalty = float(config["penalty"])
             state = group_party.client_step(problem, state, factors, penalty, iteration)
         self.remember({"formed": state.formed}, penalty=state.penalty, iteration=iteration)
@@ -119,11 +117,11 @@ class FedCausalClient(LinearClient):
         setup, options = self.setup, self.setup.options
         variance = np.ones_like(setup.variance) if options["standardize"] else setup.variance
         unit = data_scale(variance) if options["relative"] else 1.0
-        problem = self._once(
+        problem = self.once(
             "linear",
             lambda: fedcausal_party.party_problem(
                 self._rows,
-                self._masks,
+                self.masks,
                 sparsity=float(options["sparsity"]) * unit,
                 proximity=float(options["proximity"]),
                 scale=float(variance.mean()),
@@ -137,7 +135,7 @@ class FedCausalClient(LinearClient):
         options, iteration = self.setup.options, int(config["iteration"])
         problem = neural_rounds.Problem(
             network=Network(len(self.setup.names), (int(options["hidden"]),)),
-            masks=self._masks,
+            masks=self.masks,
             averaging=str(options["averaging"]),
             sparsity=float(options["sparsity"]),
             proximal=float(options["proximity"]),
@@ -167,12 +165,7 @@ class FedCausalClient(LinearClient):
         self, parameters: list[NDArray[Any]], config: dict[str, Any]
     ) -> list[NDArray[Any]]:
         graphs, wanted, start = (mask.astype(bool) for mask in parameters)
-        noise = cast("evidence.Noise", str(self.setup.options["noise"]))
-        problem = self._once(
-            "evidence",
-            lambda: evidence.evidence_problem(self._rows, noise=noise, start=start),
-        )
-        known: evidence.Known = self._once("known evidence", dict)
+        problem, known = self._evidence_problem(start)
         tables = [
             evidence.client_step(problem, graph, mask, known)
             for graph, mask in zip(graphs, wanted, strict=True)
@@ -180,3 +173,21 @@ class FedCausalClient(LinearClient):
         changes, totals, shares = (np.stack(arrays) for arrays in zip(*tables, strict=True))
         n = len(problem.targets)
         return [changes / n, totals / n, shares]
+
+    def _local(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> list[NDArray[Any]]:
+        common, start = (mask.astype(bool) for mask in parameters)
+        problem, known = self._evidence_problem(start)
+        search = SearchProblem(self.masks, int(config["candidates"]), heterogeneity.STEPS)
+        own = heterogeneity.own_graph(problem, common, search, known)
+        return [own.graph.astype(np.uint8), own.support, own.shares]
+
+    def _evidence_problem(
+        self, start: NDArray[np.bool_]
+    ) -> tuple[evidence.EvidenceProblem, evidence.Known]:
+        """Return the rows for the evidence, and what is known of it; the same start each time."""
+        noise = cast("evidence.Noise", str(self.setup.options["noise"]))
+        problem = self.once(
+            "evidence",
+            lambda: evidence.evidence_problem(self._rows, noise=noise, start=start),
+        )
+        return problem, self.once("known evidence", dict)

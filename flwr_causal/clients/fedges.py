@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.clients.base import CausalClient
-from flwr_causal.clients.cache import cached
 from flwr_causal.core import look_ahead
 from flwr_causal.core.cut_points import count_up_to
 from flwr_causal.core.edge_lists import edges_of, matrix_of, parents_of, precedence
@@ -126,7 +125,7 @@ class FedGESClient(CausalClient):
 
     def _desk(self, config: dict[str, Any]) -> Desk:
         """Return the party's rows and what was computed from them."""
-        return cached(self.context, f"desk {self.setup.exchange}", lambda: self._new_desk(config))
+        return self.once("desk", lambda: self._new_desk(config))
 
     def _new_desk(self, config: dict[str, Any]) -> Desk:
         setup = self.setup

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.clients.base import CausalClient
 from flwr_causal.core.folds import split_rows
+from flwr_causal.core.knowledge import EdgeMasks, Knowledge
 
 FloatArray = NDArray[np.float64]
 
@@ -19,6 +22,13 @@ class LinearClient(CausalClient):
         """d, and m for the columns of the design."""
         d = len(self.setup.names)
         return {"d": d, "m": d}
+
+    @property
+    def masks(self) -> EdgeMasks:
+        """The background knowledge, of methods that send it (option ``knowledge``)."""
+        text = str(self.setup.options["knowledge"])
+        knowledge = Knowledge.from_dict(json.loads(text)) if text else Knowledge()
+        return knowledge.masks(self.setup.names)
 
     def design(self) -> FloatArray:
         """Return the party's rows centred and scaled as agreed, shape (n_k, d)."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from flwr_causal.clients.notears_admm import NotearsADMMClient
+from flwr_causal.clients.linear_admm import LinearADMMClient
 from flwr_causal.clients.series import SeriesClient
 
 
-class TwoDBNClient(SeriesClient, NotearsADMMClient):
+class TwoDBNClient(SeriesClient, LinearADMMClient):
     """Solves its own least-squares problem on rows with lags; the iteration is NOTEARS-ADMM's.
 
     **What leaves the party**: the same arrays as with NOTEARS-ADMM
-    (:class:`~flwr_causal.clients.notears_admm.NotearsADMMClient`), m x d and m x m with
+    (:class:`~flwr_causal.clients.linear_admm.LinearADMMClient`), m x d and m x m with
     m = d (1 + p): ``weights`` in every round, ``moments`` in the last exchange. The values of id,
     time and phase columns never leave it.
     """

@@ -208,15 +208,6 @@ def evidence_changes(
     return changes, evidence
 
 
-def edge_support(problem: EvidenceProblem, graph: BoolArray) -> FloatArray:
-    """By how much this party's evidence falls when an edge is taken out of the graph, ``(d, d)``.
-
-    In nats; 0 where no edge stands. A negative entry says that the party's own rows speak against
-    an edge of the common graph: compared over parties it shows where mechanisms differ.
-    """
-    return 0.0 - evidence_changes(problem, graph, graph)[0]
-
-
 def client_step(
     problem: EvidenceProblem, graph: BoolArray, wanted: BoolArray, known: Known | None = None
 ) -> Tables:

@@ -38,6 +38,10 @@ class EdgeMasks(NamedTuple):
     allowed: BoolArray
     required: BoolArray
 
+    def first(self, size: int) -> EdgeMasks:
+        """Return the knowledge over the first columns alone."""
+        return EdgeMasks(self.allowed[:size, :size], self.required[:size, :size])
+
 
 class EdgeBlocks(NamedTuple):
     """Knowledge over the columns of time series, apart for the edges within a step and the lags.

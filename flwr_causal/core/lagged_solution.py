@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.knowledge import EdgeMasks
 from flwr_causal.core.lagged import split_blocks
 from flwr_causal.core.lagged_instantaneous import dynotears
 from flwr_causal.core.lagged_regression import lasso, leading, order_of, ridge
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.graph import CausalGraph
+    from flwr_causal.core.knowledge import EdgeMasks
     from flwr_causal.core.lagged_instantaneous import SolverName
 
 FloatArray = NDArray[np.float64]
@@ -177,7 +177,7 @@ class LaggedProblem:
         With ``refit`` its weights are those of least squares, see :func:`solution.refit_support`.
         """
         m = moments.d
-        masks = EdgeMasks(*(mask[:m, :m] for mask in self.masks))
+        masks = self.masks.first(m)
         limits = self.thresholds[:m]
         return finish(moments, squared(raw), threshold=limits, masks=masks, refit=refit)
 

@@ -182,6 +182,15 @@ class SquaredLoss:
     most_activations
         Bound on the hidden units held at once; more rows are done in batches, with the same result.
 
+    Attributes
+    ----------
+    network
+        As given.
+    own_rows
+        n_k.
+    nbytes
+        Size of the rows, for caches.
+
     Raises
     ------
     ConfigError
@@ -202,6 +211,8 @@ class SquaredLoss:
         if precision not in PRECISIONS:
             raise ConfigError(f"precision must be one of {PRECISIONS}, got {precision!r}")
         self.network = network
+        self.own_rows = len(rows)
+        self.nbytes = rows.nbytes
         self._scale = 1.0 / (len(rows) if num_rows is None else num_rows)
         self._dtype = getattr(torch, precision)
         self._device = _checked_device(torch, device)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+# An edge that stands with a strength of zero (a required one) is stored with this.
+LEAST_WEIGHT = 1e-12
+
 
 def edge_masks(knowledge: Knowledge | EdgeMasks | None, names: tuple[str, ...]) -> EdgeMasks:
     """Masks of allowed and required edges, ``(d, d)`` each, from whatever the user gave."""
@@ -65,6 +68,11 @@ def standing_edges(
     strong = np.where(np.abs(weights) > threshold, weights, 0.0)
     strong = np.where(must & (strong == 0), 1.0, strong)
     return np.asarray((break_cycles(strong, must) != 0) | must)
+
+
+def standing_weights(adjacency: BoolArray, strengths: FloatArray) -> FloatArray:
+    """Weights of the graph with these edges, ``(d, d)``; no strength of zero takes an edge away."""
+    return np.where(adjacency, np.where(strengths == 0, LEAST_WEIGHT, strengths), 0.0)
 
 
 def squared(stacked: FloatArray) -> FloatArray:

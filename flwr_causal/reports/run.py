@@ -17,6 +17,7 @@ from flwr_causal.core.lagged_model import LaggedModel
 from flwr_causal.core.linear import LinearModel
 from flwr_causal.data.networks import write_bif
 from flwr_causal.errors import DataError
+from flwr_causal.reports import heterogeneity
 from flwr_causal.reports.export import write_all
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ OPTIONAL_FILES = (
     "scores.csv",
     "model.json",
     "model.bif",
+    heterogeneity.GRAPHS_FILE,
+    heterogeneity.TABLE_FILE,
 )
 VERSIONED = ("flwr-causal", "flwr", "numpy", "scipy", "networkx", "pandas")
 
@@ -70,6 +73,11 @@ class Run:
         Bayesian network, a circuit.
     parties : dict of str to int
         Name and number of rows of each party.
+    local_graphs : dict of str to CausalGraph
+        The graph that each party's own rows speak for, by its name, where they were asked for.
+    heterogeneity : DataFrame or None
+        One row for each party and edge, where the parties' own graphs were asked for; see
+        :func:`flwr_causal.core.heterogeneity.edge_table`.
     failures : list of dict
         Parties that did not deliver in a round: ``round``, ``party``, ``reason``.
     warnings : list of str
@@ -91,12 +99,14 @@ class Run:
     config: dict[str, Any] = field(default_factory=dict)
     model: Any = None
     parties: dict[str, int] = field(default_factory=dict)
+    local_graphs: dict[str, CausalGraph] = field(default_factory=dict)
+    heterogeneity: pd.DataFrame | None = None
     failures: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     error: str = ""
 
     def summary(self) -> dict[str, Any]:
-        """Return everything but graph, model, scores and history as plain values."""
+        """Return everything but graphs, tables, model, scores and history as plain values."""
         plain = (
             "rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics config "
             "parties failures warnings error"
@@ -109,8 +119,9 @@ class Run:
 
         ``graph.json`` (loads back), ``graph.graphml``, ``graph.dot``, ``edges.csv``,
         ``history.jsonl`` (one line a round), ``run.json`` (status, metrics, configuration,
-        versions), ``scores.csv`` and ``model.json``, as far as the run has them; ``model.bif`` too
-        where the model is a Bayesian network.
+        versions), ``scores.csv``, ``model.json``, ``local_graphs.json`` (by party) and
+        ``heterogeneity.csv``, as far as the run has them; ``model.bif`` too where the model is a
+        Bayesian network.
 
         Returns
         -------
@@ -137,6 +148,7 @@ class Run:
             if self.scores is not None:
                 names = list(self.graph.names)
                 pd.DataFrame(self.scores, names, names).to_csv(target / "scores.csv")
+        heterogeneity.write(self.local_graphs, self.heterogeneity, target)
         return target
 
     @classmethod
@@ -167,7 +179,16 @@ class Run:
             # As text first: Python then reads the digits, which is exact whatever the pandas.
             table = pd.read_csv(scores_file, index_col=0, dtype=str, keep_default_na=False)
             scores = table.to_numpy(dtype=np.float64)
-        return cls(graph=graph, history=history, model=model, scores=scores, **content)
+        local_graphs, differences = heterogeneity.read(source)
+        return cls(
+            graph=graph,
+            history=history,
+            model=model,
+            scores=scores,
+            local_graphs=local_graphs,
+            heterogeneity=differences,
+            **content,
+        )
 
 
 def _write(path: Path, text: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.reports.heterogeneity import describe_heterogeneity
+
 if TYPE_CHECKING:
     from flwr_causal.core.graph import CausalGraph
     from flwr_causal.reports.run import Run
@@ -26,6 +28,8 @@ def describe_run(run: Run) -> list[str]:
     lines = [f"{run.config.get('method', 'run')}: {run.stop_reason}"]
     if run.graph is not None:
         lines += describe_graph(run.graph)
+    if run.heterogeneity is not None:
+        lines += describe_heterogeneity(run.heterogeneity)
     lines += _comparison(run.metrics)
     lines += [
         f"Rounds {run.rounds}, {run.seconds:.1f} s, {len(run.parties)} parties, "

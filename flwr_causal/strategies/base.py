@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType
+from flwr.app import ArrayRecord, ConfigRecord, MessageType
 from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal import wire
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
-    from flwr.app import MetricRecord
+    from flwr.app import Message, MetricRecord
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result
     from numpy.typing import NDArray
 
     from flwr_causal.core.graph import CausalGraph
+    from flwr_causal.core.heterogeneity import Heterogeneity
     from flwr_causal.strategies.exchange import Request
     from flwr_causal.strategies.federation import Federation, Party
     from flwr_causal.wire import Arrays, Scalar
@@ -214,6 +215,10 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         """Return the strength of every edge before the threshold, shape (d, d), for ranking."""
         return None
 
+    def heterogeneity(self, state: StateT) -> Heterogeneity | None:
+        """Return the parties' own graphs and how they differ from the common one, if known."""
+        return None
+
     def warnings(self, state: StateT) -> list[str]:
         """Return what the user should know about the finished run."""
         return []
@@ -283,14 +288,9 @@ class CausalStrategy(FedAvg, Generic[StateT]):
                 )
                 for request in own
             ]
+        sent_as = self.message_type(state), server_round, self.round_timeout
         return [
-            Message(
-                content=federation.introduce(party, content),
-                dst_node_id=party.node_id,
-                message_type=self.message_type(state),
-                ttl=self.round_timeout,
-                group_id=str(server_round),
-            )
+            federation.message(party.node_id, content, *sent_as)
             for party, content in zip(parties, contents, strict=True)
         ]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from flwr_causal import wire
 from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.heterogeneity import Heterogeneity, OwnGraph, edge_table
+from flwr_causal.core.solution import standing_weights
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.fedcausal_plan import (
     AUTOMATIC_PROXIMITY,
@@ -17,22 +19,25 @@ from flwr_causal.strategies.fedcausal_plan import (
     first_stage,
     search_stage,
 )
+from flwr_causal.strategies.fedcausal_stages import Found
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import also_called, require
+from flwr_causal.strategies.perceptrons import PERCEPTRONS, PerceptronOptions, refuse_ignored
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flwr.app import Message
     from numpy.typing import NDArray
 
     from flwr_causal.core.knowledge import EdgeMasks
     from flwr_causal.data.checks import Agreement
-    from flwr_causal.strategies.fedcausal_stages import Found, Stage
+    from flwr_causal.strategies.fedcausal_stages import Stage
     from flwr_causal.wire import Arrays, Scalar, Value
 
     FloatArray = NDArray[np.float64]
 
-OF_PERCEPTRONS = ("averaging", "hidden", "inner_steps", "device", "arithmetic")
-# An edge of the graph whose strength is zero (a required one) is stored with this.
-LEAST_WEIGHT = 1e-12
+OF_PERCEPTRONS = ("averaging", *PERCEPTRONS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +51,11 @@ class FedCausalRun:
     stage : Stage
         What the parties are asked next, or were asked last.
     reason : str or None
-        Why the run is over.
+        Why the search for the common graph is over.
     before : Found or None
         What the model came to, where the search has begun.
+    own : mapping of str to OwnGraph, or None
+        What the parties said of their own graphs, by their names; None before that exchange.
     """
 
     agreement: Agreement
@@ -56,11 +63,12 @@ class FedCausalRun:
     stage: Stage
     reason: str | None = None
     before: Found | None = None
+    own: Mapping[str, OwnGraph] | None = None
 
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
-class FedCausal(LinearStrategy[FedCausalRun]):
+class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     """One causal graph from parties whose mechanisms may differ (Yang et al., AAAI 2024).
 
     The paper's algorithm averages the parties' weights or first layers, which cancel where
@@ -84,6 +92,10 @@ class FedCausal(LinearStrategy[FedCausalRun]):
         each party. "equal" tells directions of linear Gaussian effects, where it is true.
     candidates : int, default 5
         Additions into each variable whose evidence is asked for in a step.
+    local_graphs : bool, default False
+        Ask every party in one more exchange for the graph that its own rows speak for, by the
+        evidence, whatever the model: ``run.local_graphs`` and ``run.heterogeneity`` then tell where
+        parties differ from the common graph. These answers are kept apart, not averaged.
     schedule : {"fast", "paper"}, default "fast"
         Of the paper's models: "paper" has its penalties (table S2) and ends at h = 1e-11; "fast"
         grows them faster and ends when the graph is stable.
@@ -96,20 +108,14 @@ class FedCausal(LinearStrategy[FedCausalRun]):
         is.
     proximity : float or "auto", default "auto"
         lambda_2 of the paper's models, which it does not give either: 0.001 (linear), 0 (mlp).
-    hidden : int, default 10
-        Hidden units of a perceptron (Zheng et al. 2020).
-    inner_steps : int, default 100
-        Most L-BFGS steps of a party in a round, ``model="mlp"``; with half of them the graphs are
-        nearly as good in half the time.
-    device : str, default "cpu"
-        Where torch computes: "cpu", "cuda", "cuda:1", ...
-    arithmetic : {"float64", "float32"}, default "float64"
-        In what torch computes.
+    hidden, inner_steps, device, arithmetic
+        See :class:`~flwr_causal.strategies.perceptrons.PerceptronOptions`. With half of the steps
+        the graphs are nearly as good in half the time.
     acyclic_server : bool, default True
         False leaves the acyclicity out on the server (the paper's ablation NO-w/oAcy).
     max_rounds : int or None, default None
         None is 24 for group lasso and search (8 and at most 16), 20 for the group lasso alone, 16
-        for the paper's models and 100 for the paper's schedule.
+        for the paper's models and 100 for the paper's schedule; one more with local graphs.
     center : {"party", "global"}, default "party"
         Levels are part of a party's mechanisms.
     threshold : float, default 0.3
@@ -124,14 +130,11 @@ class FedCausal(LinearStrategy[FedCausalRun]):
     refine: Literal["evidence", "none"] | None = None
     noise: Literal["own", "equal"] = "own"
     candidates: int = 5
+    local_graphs: bool = False
     schedule: Literal["fast", "paper"] = "fast"
     averaging: Literal["norms", "layers"] | None = None
     sparsity: float | Literal["auto"] = "auto"
     proximity: float | Literal["auto"] = "auto"
-    hidden: int = 10
-    inner_steps: int = 100
-    device: str = "cpu"
-    arithmetic: Literal["float64", "float32"] = "float64"
     acyclic_server: bool = True
     max_rounds: int | None = None  # type: ignore[assignment]
     center: Literal["party", "global"] = "party"
@@ -141,18 +144,23 @@ class FedCausal(LinearStrategy[FedCausalRun]):
         if self.refine is None:
             self.refine = "evidence" if self.kind == "group" else "none"
         if self.max_rounds is None:
-            self.max_rounds = default_rounds(self)
+            self.max_rounds = default_rounds(self) + self.local_graphs
         super().validate()
         require(self.candidates >= 1, "candidates", self.candidates, "at least 1")
-        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
-        require(self.inner_steps >= 1, "inner_steps", self.inner_steps, "at least 1")
+        self.validate_perceptrons()
         self._refuse_what_would_be_ignored()
         for name in ("sparsity", "proximity"):
             value = getattr(self, name)
             require(value == "auto" or value >= 0, name, value, "0 or more")
         least = 3 if self.kind == "group" else 1
-        least += self.refine == "evidence"
+        least += (self.refine == "evidence") + self.local_graphs
         require(self.max_rounds >= least, "max_rounds", self.max_rounds, f"{least} or more")
+        require(
+            not self.local_graphs or self.fraction_train == 1,
+            "fraction_train",
+            self.fraction_train,
+            "1 with local_graphs, for which every party is asked",
+        )
 
     def _refuse_what_would_be_ignored(self) -> None:
         """Raise for options of another model, or of the search where there is none."""
@@ -161,15 +169,10 @@ class FedCausal(LinearStrategy[FedCausalRun]):
             of_model["acyclic_server"] = "model='linear'"
         if self.kind == "group":
             of_model |= dict.fromkeys(("schedule", "proximity"), "the paper's models")
-        if self.refine == "none":
-            of_model |= dict.fromkeys(("noise", "candidates"), "refine='evidence'")
-        for option in fields(self):
-            value = getattr(self, option.name)
-            if option.name in of_model and value != option.default:
-                raise ConfigError(
-                    f"The option '{option.name}' is {value!r}, which is for "
-                    f"{of_model[option.name]}: leave it out."
-                )
+        if self.refine == "none" and not self.local_graphs:
+            for_evidence = "refine='evidence' or local_graphs=True"
+            of_model |= dict.fromkeys(("noise", "candidates"), for_evidence)
+        refuse_ignored(self, of_model)
 
     @property
     def averages(self) -> str:
@@ -179,7 +182,6 @@ class FedCausal(LinearStrategy[FedCausalRun]):
     @property
     def client_options(self) -> dict[str, Scalar]:
         """How the parties fit their rows."""
-        knowledge = self.knowledge_or_none
         return {
             **super().client_options,
             "held-out": False,
@@ -189,11 +191,8 @@ class FedCausal(LinearStrategy[FedCausalRun]):
             "relative": self.kind == "linear" and self.sparsity == "auto",
             "proximity": self.lambda_2,
             "averaging": self.averages,
-            "hidden": self.hidden,
-            "inner-steps": self.inner_steps,
-            "device": self.device,
-            "arithmetic": self.arithmetic,
-            "knowledge": json.dumps(knowledge.to_dict()) if knowledge else "",
+            **self.perceptron_options,
+            "knowledge": self.knowledge_text,
         }
 
     @property
@@ -212,9 +211,9 @@ class FedCausal(LinearStrategy[FedCausalRun]):
 
     @property
     def limit(self) -> int:
-        """Exchanges that may be used."""
+        """Exchanges that may be used for the common graph."""
         assert self.max_rounds is not None
-        return self.max_rounds
+        return self.max_rounds - self.local_graphs
 
     def init(self, agreement: Agreement) -> FedCausalRun:
         """Start with the model's stage."""
@@ -222,12 +221,40 @@ class FedCausal(LinearStrategy[FedCausalRun]):
         return FedCausalRun(agreement, masks, first_stage(self, agreement, masks, self.limit))
 
     def broadcast(self, state: FedCausalRun) -> Arrays:
-        """Return what the stage sends."""
-        return state.stage.arrays
+        """Return what the stage sends; in the end the common graph, and where its search began."""
+        if state.reason is None:
+            return state.stage.arrays
+        graph = state.stage.found.graph
+        start = graph if state.before is None else state.before.graph
+        return {"graph": graph.astype(np.uint8), "start": start.astype(np.uint8)}
 
     def instructions(self, state: FedCausalRun) -> dict[str, Value]:
         """Say which stage it is, and with which penalties."""
-        return {"phase": state.stage.phase, **state.stage.instructions}
+        if state.reason is None:
+            return {"phase": state.stage.phase, **state.stage.instructions}
+        return {"phase": "local", "candidates": self.candidates}
+
+    def absorb(
+        self, strategy: Any, server_round: int, messages: Sequence[Message]
+    ) -> tuple[FedCausalRun, dict[str, Any]]:
+        """Average the replies, or keep them by party where they are of the parties' own graphs."""
+        if self.local_graphs and strategy is not self:
+            raise ConfigError(
+                f"{type(strategy).__name__} adds noise to a mean, but with local_graphs=True each "
+                "party's answer of the last exchange is kept as it is. Leave local_graphs out, or "
+                "run without the wrapper."
+            )
+        state = self._running
+        if state.reason is None:
+            return super().absorb(strategy, server_round, messages)
+        assert self.federation is not None
+        own = {}
+        for message in messages:
+            arrays = wire.arrays_of(message.content)
+            own[self.federation.party(message.metadata.src_node_id).name] = OwnGraph(
+                arrays["own-graph"].astype(bool), arrays["support"], arrays["own-shares"]
+            )
+        return replace(state, own=own), {}
 
     def server_step(
         self, state: FedCausalRun, mean: Arrays, replies: int
@@ -241,16 +268,22 @@ class FedCausal(LinearStrategy[FedCausalRun]):
         return replace(state, stage=search, reason=None, before=step.stage.found), step.info
 
     def finished(self, state: FedCausalRun) -> str | None:
-        """Return why the run is over."""
-        return state.reason
+        """Return why the run is over; the parties' own graphs come after the common one."""
+        due = self.local_graphs and state.own is None
+        return None if due else state.reason
 
     def graph(self, state: FedCausalRun) -> CausalGraph:
         """Return the graph so far, a DAG."""
-        found = state.stage.found
-        required = np.asarray(state.masks.required, dtype=bool)
-        weights = np.where(found.graph, found.weights, 0.0)
-        weights = np.where(found.graph & (weights == 0), LEAST_WEIGHT, weights)
-        return CausalGraph(state.agreement.names, weights, raw_weights=found.raw, required=required)
+        return _causal_graph(state, state.stage.found)
+
+    def heterogeneity(self, state: FedCausalRun) -> Heterogeneity | None:
+        """Return the parties' own graphs, and how they differ from the common one."""
+        if state.own is None:
+            return None
+        found = {name: Found.of_shares(own.graph, own.shares) for name, own in state.own.items()}
+        graphs = {name: _causal_graph(state, one) for name, one in found.items()}
+        common = state.stage.found.graph
+        return Heterogeneity(graphs, edge_table(common, state.own, state.agreement.names))
 
     def scores(self, state: FedCausalRun) -> FloatArray:
         """Return the strengths of all edges before the threshold."""
@@ -261,3 +294,10 @@ class FedCausal(LinearStrategy[FedCausalRun]):
         if self.kind != "linear" or self.refine == "evidence":
             return []
         return self.order_warning(state.agreement, self.graph(state).adjacency)
+
+
+def _causal_graph(state: FedCausalRun, found: Found) -> CausalGraph:
+    """Return what was found as a graph over the agreed columns, with the required edges."""
+    required = np.asarray(state.masks.required, dtype=bool)
+    weights = standing_weights(found.graph, found.weights)
+    return CausalGraph(state.agreement.names, weights, raw_weights=found.raw, required=required)

@@ -49,6 +49,12 @@ class Found(NamedTuple):
         """Strengths of all edges, for ranking."""
         return np.abs(self.raw)
 
+    @classmethod
+    def of_shares(cls, graph: BoolArray, shares: FloatArray) -> Found:
+        """Return a graph of the evidence with the strengths that shares of variance come to."""
+        sizes = strengths(shares)
+        return cls(graph, sizes, sizes)
+
 
 class Step(NamedTuple):
     """What follows an exchange.
@@ -287,5 +293,4 @@ class EvidenceStage:
     def found(self) -> Found:
         """The graph of highest evidence."""
         best = evidence_search.more_probable(self.searches)
-        sizes = strengths(best.ranking)
-        return Found(best.graph, sizes, sizes)
+        return Found.of_shares(best.graph, best.ranking)

@@ -121,9 +121,22 @@ class Federation:
         """Return how many parties must reply in a round, of all that agreed at the start."""
         return max(1, math.ceil(quorum * max(1, round(fraction * len(self.parties)))))
 
-    def introduce(self, party: Party, content: RecordDict) -> RecordDict:
-        """Return the content with the setup, for a party that has not had it yet."""
-        return content if party.node_id in self._informed else self._with_setup(content)
+    def message(
+        self,
+        node_id: int,
+        content: RecordDict,
+        message_type: str,
+        server_round: int,
+        timeout: float,
+    ) -> Message:
+        """Return a message of a round; with the setup, for a node that has not had it yet."""
+        return Message(
+            content=content if node_id in self._informed else self._with_setup(content),
+            dst_node_id=node_id,
+            message_type=message_type,
+            ttl=timeout,
+            group_id=str(server_round),
+        )
 
     def _with_setup(self, content: RecordDict) -> RecordDict:
         arrays = content.get(wire.ARRAYS)
@@ -156,8 +169,9 @@ class Federation:
         contents = {m.metadata.dst_node_id: (m.content, m.metadata.message_type) for m in sent}
         invited = [m.metadata.dst_node_id for m in sent]
         reasons = self._collect(grid, sent, timeout, result)
+        self._informed -= set(reasons)
         again = [
-            self._second_attempt(node_id, *contents[node_id], server_round, timeout)
+            self.message(node_id, *contents[node_id], server_round, timeout)
             for node_id, (code, _) in reasons.items()
             if code != NODE_UNAVAILABLE
         ]
@@ -192,22 +206,6 @@ class Federation:
         late = f"no reply within {timeout:g} s"
         return errors | dict.fromkeys(silent, (NODE_UNAVAILABLE, late))
 
-    def _second_attempt(
-        self,
-        node_id: int,
-        content: RecordDict,
-        message_type: str,
-        server_round: int,
-        timeout: float,
-    ) -> Message:
-        return Message(
-            content=self._with_setup(content),
-            dst_node_id=node_id,
-            message_type=message_type,
-            ttl=timeout,
-            group_id=str(server_round),
-        )
-
     def _judge(
         self,
         invited: Sequence[int],
@@ -224,7 +222,6 @@ class Federation:
             if node_id in good:
                 self._failed_in_a_row[node_id] = 0
                 continue
-            self._informed.discard(node_id)
             self._failed_in_a_row[node_id] = self._failed_in_a_row.get(node_id, 0) + 1
             failure = Failure(server_round, self.party(node_id).name, reasons[node_id][1])
             self.failures.append(failure)

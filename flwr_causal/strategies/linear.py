@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -103,6 +104,12 @@ class LinearStrategy(CausalStrategy[StateT]):
     def knowledge_or_none(self) -> Knowledge | None:
         """The background knowledge, read from its file where a path was given."""
         return None if isinstance(self.knowledge, str) else self.knowledge
+
+    @property
+    def knowledge_text(self) -> str:
+        """The background knowledge as JSON for the parties; empty where there is none."""
+        knowledge = self.knowledge_or_none
+        return json.dumps(knowledge.to_dict()) if knowledge else ""
 
     def scale(self, agreement: Agreement) -> FloatArray:
         """Return what the columns are divided by, shape (d,)."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.graph import CausalGraph
+    from flwr_causal.core.heterogeneity import Heterogeneity
     from flwr_causal.data.checks import Agreement
     from flwr_causal.strategies.federation import Failure, Federation, Party
 
@@ -55,6 +56,7 @@ class Outcome(Generic[StateT]):
     graph: CausalGraph | None = None
     model: Any = None
     scores: NDArray[np.float64] | None = None
+    heterogeneity: Heterogeneity | None = None
     state: StateT | None = None
     agreement: Agreement | None = None
     parties: tuple[Party, ...] = ()
@@ -218,6 +220,7 @@ def _conclude(method: CausalStrategy[StateT], outcome: Outcome[StateT], seconds:
             outcome.graph = method.graph(state)
             outcome.model = method.model(state)
             outcome.scores = method.scores(state)
+            outcome.heterogeneity = method.heterogeneity(state)
             outcome.warnings += method.warnings(state)
 
 

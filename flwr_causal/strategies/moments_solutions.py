@@ -182,7 +182,7 @@ def solve_series(
     found = problem.solve(folds, d, by_order={1 + k: part for k, part in enumerate(own)})
     over_columns = problem.cut(found.moments, found.raw, refit=method.refit)
     m = found.moments.d
-    own_masks = type(masks)(*(mask[:m, :m] for mask in masks))
+    own_masks = masks.first(m)
     if method.polish:
         over_columns = polish_graph(
             found.moments, over_columns, score=method.score, knowledge=own_masks, num_targets=d

@@ -11,7 +11,7 @@ from flwr_causal.core.knowledge import Knowledge
 from flwr_causal.core.lagged import knowledge_masks, lagged_graph, lagged_names
 from flwr_causal.core.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.solution import squared
-from flwr_causal.strategies.notears_admm import NotearsADMM
+from flwr_causal.strategies.linear_admm import LinearADMM
 from flwr_causal.strategies.series import (
     SeriesOptions,
     by_block,
@@ -37,13 +37,13 @@ DEFAULT_ROUNDS = 25
 
 
 @dataclass(kw_only=True, eq=False)
-class TwoDBN(SeriesOptions, NotearsADMM):
+class TwoDBN(SeriesOptions, LinearADMM):
     """Federated structure learning from time series (Chen, Ma & Yue 2024).
 
     The model is ``x_t = x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + noise`` (row vectors) with W
     acyclic. With the rows [x_t, x_{t-1}, ..., x_{t-p}] it is the consensus ADMM of
-    :class:`~flwr_causal.strategies.notears_admm.NotearsADMM`, whose options it shares; the
-    acyclicity acts on W alone.
+    NOTEARS-ADMM, whose options it shares
+    (:class:`~flwr_causal.strategies.linear_admm.LinearADMM`); the acyclicity acts on W alone.
 
     **What leaves a party**: as with NOTEARS-ADMM, arrays of m x d and m x m with m = d (1 + p).
 

@@ -1,6 +1,7 @@
 """Parties that share a graph and nothing else, for the tests of the methods made for them."""
 
 import numpy as np
+import pandas as pd
 
 from flwr_causal.core import group
 from flwr_causal.core.basis import additive
@@ -60,3 +61,31 @@ def group_lasso(parties, schedule=None, masks=None, lost=()):
         mean = sum(w * client.squared_norms for w, client in zip(shares, clients, strict=True))
         state, info = group.server_step(state, mean, problem)
     return state, problem, clients, info
+
+
+CHAIN = [("x0", "x1"), ("x1", "x2"), ("x3", "x2"), ("x3", "x4")]
+
+
+def differing_parties(seed=0, missing=None, extra=None, size=0.5, num_parties=5, num_rows=150):
+    """Tables of `CHAIN` with strong nonlinear effects, each of a kind and sign of its party.
+
+    The party ``missing`` lacks x3 -> x2, and the party ``extra`` has x0 -> x4 too, of this size.
+    """
+    functions = (
+        lambda x: 2.0 * np.tanh(2.0 * x),
+        lambda x: 2.0 * np.sin(1.5 * x),
+        lambda x: x**2 - 1.0,
+    )
+    tables = []
+    for k in range(num_parties):
+        rng = np.random.default_rng((seed, k))
+        rows, signs = rng.standard_normal((num_rows, 5)), rng.choice([-1.0, 1.0], 5)
+        effects = [
+            lambda x, sign=sign, i=i, k=k: sign * functions[(k + i) % 3](x)
+            for i, sign in enumerate(signs)
+        ]
+        rows[:, 1] += effects[0](rows[:, 0])
+        rows[:, 2] += effects[1](rows[:, 1]) + (k != missing) * effects[2](rows[:, 3])
+        rows[:, 4] += effects[3](rows[:, 3]) + (k == extra) * size * effects[4](rows[:, 0])
+        tables.append(pd.DataFrame(rows, columns=[f"x{i}" for i in range(5)]))
+    return tables

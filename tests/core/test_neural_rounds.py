@@ -371,7 +371,7 @@ class TestConsensus:
 
     def test_finds_the_graph_in_few_rounds(self):
         rows = nonlinear_rows(450, 0)
-        schedule = admm.fast_schedule(40, 3, 450, 4)
+        schedule = admm.fast_schedule(40, 3, 450, 4, scale=2.0)
         problem = admm_problem(hidden=(10,), schedule=schedule, decay=admm.NEURAL_DECAY)
         state, strengths, reason = admm_run(problem, np.array_split(rows, 3))
         assert state.round <= 40

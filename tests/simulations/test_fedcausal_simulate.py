@@ -58,6 +58,20 @@ def test_the_app_on_synthetic_parties(job, tmp_path):
     assert {"pooled", "alone"} <= set(run.metrics)
 
 
+def test_the_app_asks_for_local_graphs(job, tmp_path, caplog):
+    options = {"fedcausal.local-graphs": True, "output_dir": str(tmp_path)}
+    result = job(variables=5, rows=600, seed=1, **options)
+    assert result["status"] == "completed"
+    run = Run.load(tmp_path)
+    assert run.history[-1]["phase"] == "local"
+    assert list(run.local_graphs) == list(run.parties)
+    assert set(run.heterogeneity["party"]) == set(run.parties)
+    assert run.config["local_graphs"] is True
+    text = "\n".join(record.getMessage() for record in caplog.records)
+    for party in run.parties:
+        assert f"{party} supports" in text
+
+
 def test_the_app_on_the_papers_model(job):
     result = job(variables=5, rows=400, **{"fedcausal.model": "linear", "fedcausal.refine": "none"})
     assert result["status"] == "completed"

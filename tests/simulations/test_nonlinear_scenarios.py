@@ -1,5 +1,7 @@
 """The suites of the FedCausal paper: their settings, their data and baselines."""
 
+import sys
+
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -112,6 +114,56 @@ def test_the_average_is_weighted_by_rows_and_keeps_its_cycles():
     assert most["acyclic"]
     assert most["shd"] == 0
     assert nx.is_directed_acyclic_graph(truth.to_networkx())
+
+
+def waves(*signs, rows=300, shift=0.0):
+    """Parties with ``b = 2 sign sin(2a) + noise``, and the true graph."""
+    parties = []
+    for k, sign in enumerate(signs):
+        rng = np.random.default_rng(k)
+        cause = rng.standard_normal(rows)
+        effect = 2 * sign * np.sin(2 * cause) + 0.5 * rng.standard_normal(rows)
+        parties.append(pd.DataFrame({"a": cause, "b": effect}) + shift * k)
+    return parties, CausalGraph.from_array(np.array([[0, 1], [0, 0]]), names=("a", "b"))
+
+
+def test_perceptrons_find_a_wave_whatever_its_level():
+    pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
+    metrics = scenarios.compare_baselines(*waves(1, 1), solver="notears-mlp")
+    assert metrics["NO-ALL"]["shd"] == metrics["NO-Avg"]["shd"] == 0
+    assert metrics == scenarios.compare_baselines(*waves(1, 1, shift=50.0), solver="notears-mlp")
+
+
+def test_strengths_of_perceptrons_do_not_cancel_on_average():
+    """Opposite effects cancel in the rows of all, and linear weights in their mean."""
+    pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
+    metrics = scenarios.compare_baselines(*waves(1, -1), solver="notears-mlp")
+    assert metrics["NO-ALL"]["num_edges"] == 0
+    assert metrics["NO-Avg"]["shd"] == 0
+    assert scenarios.compare_baselines(*waves(1, -1))["NO-Avg"]["num_edges"] == 0
+
+
+def test_perceptrons_of_a_party_with_a_constant_column():
+    pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
+    parties, truth = waves(1, 1)
+    parties[1]["b"] = 3.0
+    metrics = scenarios.compare_baselines(parties, truth, solver="notears-mlp")
+    assert metrics["NO-ALL"]["shd"] == metrics["NO-Avg"]["shd"] == 0
+
+
+def test_with_one_party_both_baselines_have_the_same_perceptrons():
+    pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
+    parties, truth = scenarios.nonlinear_data(NonlinearSetting(4, 300, 1, ("mim",)), seed=3)
+    metrics = scenarios.compare_baselines(parties, truth, solver="notears-mlp")
+    assert metrics["NO-ALL"] == metrics["NO-Avg"]
+    assert metrics["NO-ALL"]["shd"] <= 1
+
+
+def test_torch_is_needed_by_perceptrons_only(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert scenarios.compare_baselines(*waves(1))["NO-ALL"]["num_edges"] == 1
+    with pytest.raises(ConfigError, match=r'pip install "flwr-causal\[torch\]"'):
+        scenarios.compare_baselines(*waves(1), solver="notears-mlp")
 
 
 def test_bad_arguments_are_refused():

@@ -56,6 +56,17 @@ POOLED_NOTEARS = {
 }
 
 
+# Perceptrons, 512 rows, seeds 0-2: NOTEARS-MLP-ADMM by the authors' program, 176 rounds, (d, K);
+# NOTEARS-MLP (Zheng et al. 2020) on the pooled rows, by d.
+NOTEARS_MLP_ADMM = {
+    (10, 2): Figure(11.7, 1.20, 23.6, 3),
+    (10, 8): Figure(13.7, 2.85, 33.7, 3),
+    (20, 2): Figure(19.3, 2.19, 46.0, 3),
+    (20, 8): Figure(14.7, 1.20, 67.1, 3),
+}
+POOLED_NOTEARS_MLP = {10: Figure(3.3, 0.67, 44.8, 3), 20: Figure(5.7, 1.20, 198.8, 3)}
+
+
 class DiscreteFigure(NamedTuple):
     smhd: int  # of the last round
     best_smhd: int  # of the best round

@@ -23,6 +23,7 @@ SUITES = (
     "rounds",
     "variants",
     "moments",
+    "perceptrons",
     "time",
     *DYNAMIC_SUITES,
     "applications",
@@ -110,6 +111,10 @@ def measure(name, arguments):
         import pooled
 
         pooled.main(seeds, quick)
+    elif name == "perceptrons":
+        import perceptrons
+
+        perceptrons.main(seeds, quick)
     elif name == "time":
         import speed
 

@@ -61,6 +61,9 @@ class Problem:
         Rounds for which the graph must have stayed the same for an early end; 0: never.
     threshold
         Edges stand whose strength exceeds this.
+    acyclic
+        Whether the server's problem has the acyclicity; without it (the paper's ablation NO-w/oAcy)
+        the server passes the mean on, and only the parties know of h.
     seed
         Of the weights that all parties start from.
 
@@ -85,6 +88,7 @@ class Problem:
     h_tolerance: float = 1e-11
     patience: int = 4
     threshold: float = 0.3
+    acyclic: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -144,16 +144,19 @@ def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, In
         norms = np.sqrt(np.maximum(mean.shared, 0.0))
     else:
         norms = np.sqrt(np.einsum("jui,jui->ij", mean.shared, mean.shared))
-    solution = project(
-        norms,
-        sparsity=0.0,
-        curvature=2.0,  # eq. (4) has no factor 1/2
-        multiplier=sent.multiplier,
-        penalty=sent.penalty,
-        allowed=problem.masks.allowed,
-    )
-    # what knowledge demands is not traded for acyclicity: the edges against it have to yield
-    weights = np.where(problem.masks.required, norms, solution.weights)
+    weights, iterations = np.where(problem.masks.allowed, norms, 0.0), 0
+    if problem.acyclic:
+        solution = project(
+            norms,
+            sparsity=0.0,
+            curvature=2.0,  # eq. (4) has no factor 1/2
+            multiplier=sent.multiplier,
+            penalty=sent.penalty,
+            allowed=problem.masks.allowed,
+        )
+        # what knowledge demands is not traded for acyclicity: the edges against it have to yield
+        weights = np.where(problem.masks.required, norms, solution.weights)
+        iterations = solution.iterations
     scale = factors(weights, norms)
     h, h_mean = h_exponential(weights)[0], h_exponential(norms)[0]
 
@@ -171,7 +174,7 @@ def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, In
         h if accepted else state.h_accepted,
         0 if changed else state.stable_rounds + 1,
     )
-    return after, Info(h, h_mean, changed, int(graph.sum()), solution.iterations)
+    return after, Info(h, h_mean, changed, int(graph.sum()), iterations)
 
 
 def finished(state: State, info: Info, problem: Problem) -> str | None:

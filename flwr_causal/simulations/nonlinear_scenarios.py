@@ -36,7 +36,8 @@ SolverName = Literal["dagma", "notears", "notears-mlp"]
 DIMENSIONS = (10, 20, 40, 80)
 #: Numbers of parties in supplement D.
 PARTIES = (2, 4, 8, 16, 32)
-#: Most L-BFGS-B iterations of one inner problem of NOTEARS-MLP in the baselines.
+#: Most L-BFGS-B iterations of one inner problem of NOTEARS-MLP in the baselines. With SciPy's
+#: 15,000 both took 229 CPU s instead of 100 on ten variables, for the same errors.
 INNER_STEPS = 300
 
 

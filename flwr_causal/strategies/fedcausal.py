@@ -165,10 +165,9 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     def _refuse_what_would_be_ignored(self) -> None:
         """Raise for options of another model, or of the search where there is none."""
         of_model = dict.fromkeys(OF_PERCEPTRONS, "model='mlp'") if self.kind != "mlp" else {}
-        if self.kind != "linear":
-            of_model["acyclic_server"] = "model='linear'"
         if self.kind == "group":
-            of_model |= dict.fromkeys(("schedule", "proximity"), "the paper's models")
+            paper = ("schedule", "proximity", "acyclic_server")
+            of_model |= dict.fromkeys(paper, "the paper's models")
         if self.refine == "none" and not self.local_graphs:
             for_evidence = "refine='evidence' or local_graphs=True"
             of_model |= dict.fromkeys(("noise", "candidates"), for_evidence)

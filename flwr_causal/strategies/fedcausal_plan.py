@@ -76,6 +76,7 @@ def first_stage(method: FedCausal, agreement: Agreement, masks: EdgeMasks, limit
         max_rounds=rounds,
         patience=0 if method.schedule == "paper" else 4,
         threshold=method.threshold,
+        acyclic=method.acyclic_server,
         seed=method.seed,
     )
     return NeuralStage(neural, neural_rounds.init(neural))

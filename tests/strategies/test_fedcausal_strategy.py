@@ -232,6 +232,16 @@ def test_the_servers_acyclicity_can_be_left_out():
     assert without.graph.is_acyclic()
 
 
+@pytest.mark.parametrize("averaging", ["norms", "layers"])
+def test_the_servers_acyclicity_can_be_left_out_of_perceptrons(averaging):
+    pytest.importorskip("torch")
+    options = {"model": "mlp", "averaging": averaging, "max_rounds": 2, "inner_steps": 5}
+    without = found(acyclic_server=False, **options)
+    assert without.history[-1]["h"] == without.history[-1]["h_mean"] > 0
+    assert found(**options).history[-1]["h"] < found(**options).history[-1]["h_mean"]
+    assert without.graph.is_acyclic()
+
+
 def test_sparsity_threshold_and_proximity():
     assert found(LINEAR, model="linear", sparsity=50.0).graph.num_edges == 0
     assert found(refine="none", sparsity=50.0).graph.num_edges == 0
@@ -296,7 +306,7 @@ def test_scores_rank_the_edges():
         ({"averaging": "norms"}, "'averaging' is 'norms', which is for model='mlp'"),
         ({"hidden": 5}, "'hidden' is 5, which is for model='mlp'"),
         ({"device": "cuda", "model": "linear"}, "'device' is 'cuda', which is for model='mlp'"),
-        ({"acyclic_server": False}, "which is for model='linear'"),
+        ({"acyclic_server": False}, "which is for the paper's models"),
         ({"schedule": "paper"}, "which is for the paper's models"),
         ({"proximity": 0.1}, "which is for the paper's models"),
         ({"noise": "equal", "refine": "none"}, "which is for refine='evidence'"),

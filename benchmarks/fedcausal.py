@@ -47,6 +47,17 @@ SACHS_UNITS = {
     "standardised": {"standardize": True},
     "log, standardised": {"log": True, "standardize": True},
 }
+PARTY = {"center": "party"}
+# Label, method, options, random splits at most.
+SACHS_METHODS = (
+    (LINEAR[0], "fedcausal", LINEAR[1], 3),
+    (GROUP[0], "fedcausal", GROUP[1], 3),
+    ("notears-admm", "notears-admm", {}, 3),
+    ('notears-admm, center="party"', "notears-admm", PARTY, 3),
+    ('moments, center="party"', "moments", PARTY, 3),
+    ('moments, model="additive", center="party"', "moments", {"model": "additive", **PARTY}, 3),
+    ("default", "fedcausal", {}, 1),
+)
 
 
 class Found(NamedTuple):
@@ -76,8 +87,8 @@ def one(setting, method, seed):
     return federated(parties, truth, method)
 
 
-def federated(parties, truth, method):
-    run, seconds = cpu(simulate, "fedcausal", parties, truth=truth, **method[1])
+def federated(parties, truth, method, name="fedcausal"):
+    run, seconds = cpu(simulate, name, parties, truth=truth, **method[1])
     return described(run.metrics, run.rounds, seconds)
 
 
@@ -150,7 +161,7 @@ def linear(seeds, quick):
     settings = same_functions("lg", (10, 20) if quick else (10, 20, 40))
     found = measured(settings, (LINEAR, POOLED), seeds)
     if not quick:
-        found |= measured(same_functions("lg", (80,)), (LINEAR, POOLED), seeds[:2])
+        found |= measured(same_functions("lg", (80,)), (LINEAR, POOLED), seeds[:4])
     found |= measured(settings[:2], (LINEAR_PAPER,), seeds[:2])
     show("Linear Gaussian, one system, linear model", found)
     ours = {s: runs for (s, method), runs in found.items() if method == LINEAR[0]}
@@ -293,16 +304,18 @@ PARTS = {
 def sachs(folder, seeds):
     """The paper's split of the 7466 cells, and one party for each of the nine conditions."""
     rows = [("ten random parts", "?", "the paper's", "?", *SACHS_PAPER, "", "")]
-    for method in (LINEAR, DEFAULT):
+    for label, name, chosen, splits in SACHS_METHODS:
         for unit, options in SACHS_UNITS.items():
             data = read_sachs(folder, **options)
-            by_seed = [sampled_parties(data, seed) for seed in seeds[: 3 if method[1] else 1]]
+            by_seed = [sampled_parties(data, seed) for seed in seeds[:splits]]
             natural = [list(condition_parties(data).values())]
             for split, federations in (("ten random parts", by_seed), ("nine conditions", natural)):
-                runs = [federated(tables, data.truth, method) for tables in federations]
+                runs = [
+                    federated(tables, data.truth, (label, chosen), name) for tables in federations
+                ]
                 shd, tpr, fdr, _, seconds, edges = map(np.mean, zip(*runs, strict=True))
                 cells = (f"{shd:.1f}", f"{tpr:.3f}", f"{fdr:.3f}", f"{edges:.1f}")
                 cells += (max(run.exchanges for run in runs), f"{seconds:.1f}")
-                rows.append((split, unit, method[0], len(runs), *cells))
+                rows.append((split, unit, label, len(runs), *cells))
     header = ("parties", "units", "method", "runs", "SHD", "TPR", "FDR", "NNZ", "exchanges")
     print_table("Sachs, 7466 cells, 20 edges; means", (*header, "CPU s"), rows)

@@ -19,6 +19,8 @@ from typing import (
     get_type_hints,
 )
 
+import numpy as np
+
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -94,6 +96,8 @@ def check_options(strategy: Any) -> None:
 
 def checked(name: str, value: Any, wanted: Any) -> Any:
     """Return the value as the wanted type, or raise a ConfigError that names the option."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     alternatives = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pytest
 
 from flwr_causal.core.knowledge import Knowledge
@@ -142,3 +143,9 @@ def test_a_strangers_strategy_is_checked_alike():
     assert Mine(depth=4).depth == 4
     with pytest.raises(ConfigError, match="'depth'"):
         Mine(depth=0.5)
+
+
+def test_scalars_of_numpy_are_plain_numbers():
+    method = NotearsADMM(threshold=np.float64(0.5), max_rounds=np.int64(9), early_stop=np.bool_(0))
+    kinds = [type(value) for value in (method.threshold, method.max_rounds, method.early_stop)]
+    assert kinds == [float, int, bool]

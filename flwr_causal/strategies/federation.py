@@ -193,17 +193,21 @@ class Federation:
         self, grid: Grid, messages: Sequence[Message], timeout: float, result: Exchange
     ) -> dict[int, tuple[int, str]]:
         """Send, add the good replies to the result, return the errors by node."""
-        silent = {m.metadata.dst_node_id for m in messages}
-        errors = {}
+        asked = {m.metadata.dst_node_id for m in messages}
+        silent, errors = set(asked), {}
+        late = f"no reply within {timeout:g} s"
         for reply in grid.send_and_receive(messages, timeout=timeout):
             node_id = reply.metadata.src_node_id
+            if node_id not in asked:
+                # The SuperLink itself answers for a node that it has given up.
+                late = _last_line(reply.error.reason) if reply.has_error() else late
+                continue
             silent.discard(node_id)
             if reply.has_error():
                 errors[node_id] = (reply.error.code, _last_line(reply.error.reason))
             else:
                 result.replies.append(reply)
                 result.bytes_received += wire.reply_bytes(reply)
-        late = f"no reply within {timeout:g} s"
         return errors | dict.fromkeys(silent, (NODE_UNAVAILABLE, late))
 
     def _judge(

@@ -32,6 +32,9 @@ SUITES = (
     "sachs",
     "fedcausal",
     "fedcausal-sachs",
+    "circuits-evaluation",
+    "circuits-learning",
+    "circuits-tensors",
     *DISCRETE_SUITES,
 )
 
@@ -84,6 +87,15 @@ def main():
     )
     parser.add_argument(
         "--netsim", type=Path, help="folder with sim1.npz to sim3.npz, for the suite applications"
+    )
+    parser.add_argument(
+        "--tabular", type=Path, help="folder with adult.csv.gz, for the suite circuits-learning"
+    )
+    parser.add_argument(
+        "--debd", type=Path, help="folder with nltcs.npz and so on, for the suite circuits-learning"
+    )
+    parser.add_argument(
+        "--images", type=Path, help="FILE.npz (x: images of bytes), for the suite circuits-tensors"
     )
     parser.add_argument(
         "--time-limit", type=float, default=120.0, help="seconds for each peer in the suite ges"
@@ -141,6 +153,18 @@ def measure(name, arguments):
         import fedcausal
 
         fedcausal.main(seeds, quick, arguments.names)
+    elif name == "circuits-evaluation":
+        import circuits
+
+        circuits.main(seeds, quick)
+    elif name == "circuits-learning":
+        import circuits_learning
+
+        circuits_learning.main(arguments.tabular, arguments.debd, seeds, quick)
+    elif name == "circuits-tensors":
+        import circuits_tensors
+
+        circuits_tensors.main(arguments.debd, arguments.images, seeds, quick)
     elif arguments.sachs is None:
         print(f"\nskipped: {name} needs --sachs FOLDER")
     elif name == "fedcausal-sachs":

@@ -12,13 +12,20 @@ from flwr.serverapp import ServerApp
 from flwr.supercore import log
 
 from flwr_causal import methods
+from flwr_causal.circuit_comparison import answers, circuit_baselines, circuit_scores, query_table
 from flwr_causal.comparison import category_baselines, linear_baselines, pooled_score
 from flwr_causal.core.metrics import compare
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.reports.read_graph import read_edges
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import describe_run
-from flwr_causal.sources import DataConfig, kind_of_data, simulated_parties
+from flwr_causal.sources import (
+    DataConfig,
+    kind_of_data,
+    roles_of,
+    simulated_parties,
+    tabular_parties,
+)
 from flwr_causal.strategies import Outcome
 from flwr_causal.strategies import run as run_strategy
 from flwr_causal.strategies.options import check_names, checked, option_types
@@ -33,7 +40,10 @@ if TYPE_CHECKING:
 
 # Nodes of a simulation register one after the other, within milliseconds.
 SETTLE_SECONDS = 1.0
-METRICS = ("shd", "tpr", "fdr", "cpdag_shd", "smhd")
+METRICS = (
+    *("shd", "tpr", "fdr", "cpdag_shd", "smhd"),
+    *("log_likelihood", "accuracy", "macro_f1", "auroc"),
+)
 
 
 def execute(
@@ -124,12 +134,16 @@ class JobConfig:
         Absolute path of the directory for the results; empty: the log only.
     compare : bool, default True
         In a simulation, compare with the pooled rows and with each party alone.
+    query : str, default ""
+        Absolute path of a table (or of a directory of tables with ids) whose rows a fitted circuit
+        is asked about: ``answers.csv`` in the output directory.
     """
 
     method: str = "notears-admm"
     truth: str = ""
     output_dir: str = ""
     compare: bool = True
+    query: str = ""
 
 
 def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, CausalStrategy[Any]]:
@@ -199,6 +213,7 @@ def server_app() -> ServerApp:
             )
             try:
                 _compare(run, job, data, context.run_config)
+                _answer(run, job, context.run_config)
             except CausalError as error:
                 run.error = str(error)
                 error.outcome = run
@@ -239,8 +254,30 @@ def _compact(run: Run) -> dict[str, Any]:
     return {**{name: summary[name] for name in kept}, **metrics, "edges": edges}
 
 
+def _answer(run: Run, job: JobConfig, run_config: Mapping[str, Any]) -> None:
+    """Ask a fitted circuit about the rows of the query, while its parties are in reach."""
+    if not job.query:
+        return
+    roles = roles_of(run_config)
+    if roles is None or run.model is None:
+        raise ConfigError(
+            f"query='{job.query}' is for methods that fit a circuit, not for '{job.method}': leave "
+            "it out."
+        )
+    rows = query_table(job.query, roles["row_id"])
+    run.answers = answers(run.model, rows, roles["row_id"])
+    run.metrics["query"] = circuit_scores(run.model, rows)
+
+
 def _compare(run: Run, job: JobConfig, data: DataConfig, run_config: Mapping[str, Any]) -> None:
     """Fill in the metrics; in a simulation also those of the parties alone and of all rows."""
+    roles = roles_of(run_config)
+    if roles is not None and run.model is not None and run.config["simulated"]:
+        frames, test = tabular_parties(data, len(run.parties), **roles)
+        if len(test):
+            run.metrics = circuit_scores(run.model, test)
+            if job.compare:
+                run.metrics |= circuit_baselines(frames, test, run.config)
     if run.graph is None:
         return
     truth = read_edges(job.truth, run.graph.names) if job.truth else None

@@ -5,6 +5,7 @@ A new Flower release that moves one of these names breaks this module and nothin
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flwr.common.constant import ErrorCode
@@ -13,6 +14,8 @@ from flwr.supercore.run import Run as FlowerRun
 from flwr.supercore.task_identity import TaskIdentity
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flwr.app import Message
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
@@ -23,6 +26,8 @@ __all__ = [
     "NODE_UNAVAILABLE",
     "FlowerRun",
     "empty_run",
+    "own_identity",
+    "quiet",
     "run_on_ray",
     "set_message_id",
     "set_task_identity",
@@ -38,6 +43,29 @@ def set_task_identity(run_id: int) -> None:
     TaskIdentity.task_id = 1
     TaskIdentity.run_id = run_id
     TaskIdentity.node_id = SERVER_NODE_ID
+
+
+@contextmanager
+def own_identity() -> Iterator[None]:
+    """Let a run inside another one have an identity of its own; the other's is restored."""
+    names = ("_task_id", "_run_id", "_node_id")
+    before = {name: getattr(TaskIdentity, name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(TaskIdentity, name, value)
+
+
+@contextmanager
+def quiet(level: int) -> Iterator[None]:
+    """Silence what Flower's logger has to say below a level."""
+    before = FLOWER_LOGGER.level
+    FLOWER_LOGGER.setLevel(level)
+    try:
+        yield
+    finally:
+        FLOWER_LOGGER.setLevel(before)
 
 
 def set_message_id(message: Message, message_id: str) -> None:

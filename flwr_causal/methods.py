@@ -40,6 +40,7 @@ _HOMES = {
     "fedges": ("fedges", "FedGES"),
     "2dbn": ("two_dbn", "TwoDBN"),
     "fedcausal": ("fedcausal", "FedCausal"),
+    "fedpc": ("fedpc", "FedPC"),
 }
 
 

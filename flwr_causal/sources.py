@@ -13,10 +13,13 @@ import pandas as pd
 from flwr_causal import methods
 from flwr_causal.clients import Source
 from flwr_causal.core.graph import CausalGraph
+from flwr_causal.data.column_split import Setting, hold_out, split_columns
 from flwr_causal.data.dynamic import federated_dynamic
+from flwr_causal.data.example_tables import breast_cancer
 from flwr_causal.data.nonlinear import federated_nonlinear
-from flwr_causal.data.partition import split
+from flwr_causal.data.partition import Partition, split
 from flwr_causal.data.random_networks import federated_discrete
+from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.data.synthetic import federated_linear
 from flwr_causal.data.tables import read_table, read_table_cached
 from flwr_causal.errors import ConfigError, DataError
@@ -40,10 +43,10 @@ class DataConfig:
     data : str, default ""
         Absolute path of a table whose rows are dealt to the parties, or of a directory with one
         table for each party. Empty: a synthetic system.
-    partition : {"even", "uneven", "dirichlet", "column"}, default "even"
+    partition : {"even", "uneven", "dirichlet", "sorted", "column"}, default "even"
         How a table's rows are dealt; see ``flwr_causal.data.partition.split``.
     partition_column : str, default ""
-        The column for "dirichlet" and "column".
+        The column for "dirichlet", "sorted" and "column".
     partition_concentration : float, default 1.0
         Concentration of the Dirichlet distribution for "uneven" and "dirichlet".
     variables, rows : int, default 20 and 0
@@ -51,17 +54,24 @@ class DataConfig:
         linear system, 2000 of functions, and 5000 of a network of categories.
     graph : {"er", "sf"}, default "er"
         Erdos-Renyi or scale-free (Ng & Zhang 2022, section 6: ER with as many edges as variables).
+    setting : {"horizontal", "vertical", "hybrid"}, default "horizontal"
+        For methods on mixed tables: whether parties have rows of their own, columns of their own,
+        or both; see ``flwr_causal.data.column_split.split_columns``.
+    test_share : float, default 0.2
+        For methods on mixed tables: the share of the rows on which the result is judged.
     seed : int, default 0
         Fixes the synthetic system and the dealing of the rows.
     """
 
     data: str = ""
-    partition: Literal["even", "uneven", "dirichlet", "column"] = "even"
+    partition: Partition = "even"
     partition_column: str = ""
     partition_concentration: float = 1.0
     variables: int = 20
     rows: int = 0
     graph: Literal["er", "sf"] = "er"
+    setting: Setting = "horizontal"
+    test_share: float = 0.2
     seed: int = 0
 
     @classmethod
@@ -119,25 +129,69 @@ def simulated_parties(
             size = (config.variables, rows, num_parties)
             return federated_nonlinear(*size, graph=config.graph, seed=config.seed)
         return _synthetic(config, num_parties, categorical=categorical, temporal=temporal)
+    path = _path_of(config)
+    if path.is_dir():
+        return [read_table(file) for file in _tables_in(path, num_parties)], None
+    if temporal:
+        return deal_series(read_table(path), num_parties, series_column), None
+    return _dealt(read_table(path), config, num_parties), None
+
+
+@lru_cache(maxsize=2)
+def tabular_parties(
+    config: DataConfig, num_parties: int, *, target: str = "", row_id: str = ROW_ID
+) -> tuple[list[pd.DataFrame], pd.DataFrame]:
+    """Return the tables of all parties of a simulation, and rows set aside for the test.
+
+    Parameters
+    ----------
+    config : DataConfig
+        Without data it is the breast cancer table of scikit-learn.
+    num_parties : int
+    target : str, default ""
+        The class, a column of the table; empty: see `flwr_causal.data.roles.target_in`.
+    row_id : str
+        The column of ids, where the tables have one.
+
+    Raises
+    ------
+    ConfigError, DataError
+        If the data cannot be read or dealt to so many parties.
+    """
+    path = _path_of(config) if config.data else None
+    if path is not None and path.is_dir():
+        tables = [read_table(file) for file in _tables_in(path, num_parties)]
+    else:
+        frame = breast_cancer() if path is None else read_table(path)
+        if config.setting == "horizontal":
+            tables = _dealt(frame, config, num_parties)
+        else:
+            label = target_in(frame.columns, target)
+            deal = {"target": label, "seed": config.seed, "row_id": row_id}
+            tables = split_columns(frame, num_parties, config.setting, **deal)
+    return hold_out(tables, config.test_share, config.seed, row_id)
+
+
+def _path_of(config: DataConfig) -> Path:
     path = Path(config.data)
     if not path.is_absolute():
         raise ConfigError(
             f"data='{config.data}' is a relative path; Flower runs apps in a directory of its own. "
             "Give the absolute path."
         )
-    if path.is_dir():
-        return [read_table(file) for file in _tables_in(path, num_parties)], None
-    if temporal:
-        return deal_series(read_table(path), num_parties, series_column), None
-    frames = split(
-        read_table(path),
+    return path
+
+
+def _dealt(frame: pd.DataFrame, config: DataConfig, num_parties: int) -> list[pd.DataFrame]:
+    """Deal the rows of a table out."""
+    return split(
+        frame,
         num_parties,
         config.partition,
         column=config.partition_column or None,
         concentration=config.partition_concentration,
         seed=config.seed,
     )
-    return frames, None
 
 
 def _synthetic(
@@ -205,6 +259,15 @@ def kind_of_data(run_config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def roles_of(run_config: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return what `tabular_parties` has to know of a run's method; None if it is not for it."""
+    method = run_config.get("method")
+    if method not in methods.METHODS or not methods.find(str(method)).client.tabular:
+        return None
+    target = str(run_config.get(f"{method}.target", ""))
+    return {"target": target, "row_id": str(run_config.get(f"{method}.row-id", "")) or ROW_ID}
+
+
 def source_of(context: Context) -> Source:
     """Return a node's data: its partition in a simulation, its own file on a real node.
 
@@ -223,6 +286,9 @@ def source_of(context: Context) -> Source:
     if "partition-id" in node and "num-partitions" in node:
         index, num = int(node["partition-id"]), int(node["num-partitions"])
         config = DataConfig.from_run_config(context.run_config)
+        roles = roles_of(context.run_config)
+        if roles is not None:
+            return Source(f"party {index}", lambda: tabular_parties(config, num, **roles)[0][index])
         kind = kind_of_data(context.run_config)
         return Source(f"party {index}", lambda: simulated_parties(config, num, **kind)[0][index])
     if "data-path" not in node:

@@ -29,6 +29,8 @@ CONFIG = "config"
 METRICS = "metrics"
 WEIGHT = "num-examples"
 PRECISIONS = ("float64", "float32")
+#: Stands for minus infinity among log densities.
+LOWEST = -1e300
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,16 @@ def unpack_arrays(record: ArrayRecord) -> Arrays:
         values = array.numpy()
         arrays[name] = values.astype(np.float64) if values.dtype.kind == "f" else values
     return arrays
+
+
+def bounded(log_densities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log densities as they travel: minus infinity is no finite number."""
+    return np.maximum(log_densities, LOWEST)
+
+
+def unbounded(log_densities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Undo :func:`bounded`."""
+    return np.where(log_densities <= LOWEST, -np.inf, log_densities)
 
 
 def arrays_of(content: RecordDict) -> Arrays:

@@ -25,7 +25,7 @@ FLOORS = {
     **dict.fromkeys(["compat", "wire", "setup_message"], 1),
     **dict.fromkeys(["clients", "strategies"], 2),
     **dict.fromkeys(["methods", "reports"], 3),
-    **dict.fromkeys(["sources", "comparison", "apps"], 4),
+    **dict.fromkeys(["sources", "comparison", "circuit_comparison", "local_grid", "apps"], 4),
     **dict.fromkeys(["simulations", "server_app", "client_app"], 5),
 }
 # What Flower documents for users, and its logger; all else of Flower belongs into compat.py.
@@ -99,7 +99,7 @@ def test_heavy_libraries_are_imported_when_needed():
     """A process that answers one message on a real node pays for every import."""
     code = (
         "import sys, flwr_causal.client_app, flwr_causal.server_app, flwr_causal.simulations\n"
-        "print(sorted({'matplotlib', 'numba', 'ray', 'torch'} & set(sys.modules)))"
+        "print(sorted({'matplotlib', 'numba', 'ray', 'sklearn', 'torch'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "[]", result.stdout + result.stderr

@@ -94,6 +94,9 @@ class CausalClient(NumPyClient):
         Whether it works on time series.
     nonlinear : bool
         Whether it is for mechanisms that differ between parties; again for synthetic data.
+    tabular : bool
+        Whether it is for tables of all kinds, whose columns may lie with different parties; a run
+        without data then takes a real table.
     """
 
     discloses: ClassVar[tuple[Disclosure, ...]] = ()
@@ -101,6 +104,7 @@ class CausalClient(NumPyClient):
     categorical: ClassVar[bool] = False
     temporal: ClassVar[bool] = False
     nonlinear: ClassVar[bool] = False
+    tabular: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -174,7 +178,8 @@ class CausalClient(NumPyClient):
         Returns
         -------
         arrays : list of ndarray
-            Named by the array disclosures of the phase, in their order.
+            Named by the array disclosures of the phase, in their order; or a dict of those of them
+            that are due.
         weight : int
             The weight of this reply in the mean over parties: 1, or the number of rows.
         numbers : dict

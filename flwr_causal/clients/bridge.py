@@ -118,7 +118,9 @@ def _step(
     with single_threaded():
         arrays, weight, numbers = step(list(wire.arrays_of(message.content).values()), config)
     phase = str(config["phase"])
-    named = dict(zip(reply_names(client.discloses, phase), arrays, strict=True))
+    named = arrays
+    if not isinstance(arrays, dict):
+        named = dict(zip(reply_names(client.discloses, phase), arrays, strict=True))
     content = wire.outgoing(
         [item for item in client.discloses if item.phase == phase],
         named,

@@ -55,8 +55,8 @@ class CutState:
     ----------
     num_bins : int
         B, bins of each column.
-    num_rows : int
-        Rows of all parties that were counted, n.
+    num_rows : int64 array of shape (d,)
+        Rows of all parties that have a value of each column.
     exchange : int
         Exchanges so far.
     centre, scale : float64 arrays of shape (d,)
@@ -70,7 +70,7 @@ class CutState:
     """
 
     num_bins: int
-    num_rows: int
+    num_rows: IntArray
     exchange: int
     centre: FloatArray
     scale: FloatArray
@@ -82,15 +82,15 @@ class CutState:
 
     @property
     def targets(self) -> FloatArray:
-        """The wanted numbers of rows at most each cut point, shape (B - 1,)."""
-        return np.arange(1.0, self.num_bins) * np.float64(self.num_rows / self.num_bins)
+        """The wanted numbers of rows at most each cut point, shape (d, B - 1)."""
+        return np.arange(1.0, self.num_bins) * (self.num_rows / self.num_bins)[:, None]
 
 
 def init(
     mean: FloatArray,
     variance: FloatArray,
     num_bins: int,
-    num_rows: int,
+    num_rows: int | IntArray,
     whole: BoolArray | None = None,
 ) -> CutState:
     """Return the state before the first exchange.
@@ -101,8 +101,9 @@ def init(
         Of the rows of all parties together, the variance divided by n.
     num_bins : int
         Bins of each column, B, at least 2.
-    num_rows : int
-        Rows of all parties, n, at least 1.
+    num_rows : int or int array of shape (d,)
+        Rows of all parties that have a value, at least 1; one number for all columns or each its
+        own.
     whole : bool array of shape (d,), optional
         Which columns hold whole numbers only. Default: none.
 
@@ -114,7 +115,8 @@ def init(
     mean, variance = np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64)
     if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
         raise DataError("cut points need the mean and variance of each column: report the sums")
-    if num_bins < 2 or num_rows < 1:
+    rows = np.broadcast_to(np.asarray(num_rows, dtype=np.int64), mean.shape)
+    if num_bins < 2 or (rows < 1).any():
         raise DataError(
             f"{num_rows} rows cannot be cut into {num_bins} bins: at least 1 and 2 are needed"
         )
@@ -126,7 +128,7 @@ def init(
     shape = (len(mean), num_bins - 1)
     return CutState(
         num_bins=num_bins,
-        num_rows=num_rows,
+        num_rows=rows,
         exchange=0,
         centre=centre,
         scale=scale,
@@ -134,7 +136,7 @@ def init(
         lower=np.full(shape, -np.inf),
         upper=np.full(shape, np.inf),
         below=np.zeros(shape, dtype=np.int64),
-        up_to=np.full(shape, num_rows, dtype=np.int64),
+        up_to=np.tile(rows[:, None], num_bins - 1),
     )
 
 
@@ -182,7 +184,7 @@ def count_up_to(rows: FloatArray, asked: FloatArray) -> IntArray:
     return counts
 
 
-def step(state: CutState, counts: IntArray, num_rows: int | None = None) -> CutState:
+def step(state: CutState, counts: IntArray, num_rows: int | IntArray | None = None) -> CutState:
     """Narrow the brackets by the parties' answers to :func:`thresholds`.
 
     Parameters
@@ -191,9 +193,9 @@ def step(state: CutState, counts: IntArray, num_rows: int | None = None) -> CutS
         Not changed.
     counts : int64 array of shape (d, m)
         Sum of the answers.
-    num_rows : int, optional
-        Rows of the parties that answered. Default: as before. Where it differs a party has been
-        lost or found, so that what earlier counts said is forgotten.
+    num_rows : int or int array of shape (d,), optional
+        Rows of the parties that answered, see :func:`init`. Default: as before. Where it differs a
+        party has been lost or found, so that what earlier counts said is forgotten.
 
     Raises
     ------
@@ -202,20 +204,23 @@ def step(state: CutState, counts: IntArray, num_rows: int | None = None) -> CutS
     """
     asked = thresholds(state)
     counts = np.asarray(counts, dtype=np.int64)
-    total = state.num_rows if num_rows is None else num_rows
+    wanted = state.num_rows if num_rows is None else np.asarray(num_rows, dtype=np.int64)
+    total = np.broadcast_to(wanted, state.num_rows.shape)
     if counts.shape != asked.shape:
         raise DataError(f"counts of shape {counts.shape} answer thresholds of shape {asked.shape}")
-    if (np.diff(counts, axis=1) < 0).any() or (counts < 0).any() or (counts > total).any():
-        raise DataError(f"counts up to ascending thresholds must ascend from 0 to {total} rows")
-    if total != state.num_rows:
+    if (np.diff(counts, axis=1) < 0).any() or (counts < 0).any() or (counts.T > total).any():
+        raise DataError(
+            f"counts up to ascending thresholds must ascend from 0 to {total.max()} rows"
+        )
+    if (total != state.num_rows).any():
         state = _forgotten(state, total)
     lower, upper = state.lower.copy(), state.upper.copy()
     below, up_to = state.below.copy(), state.up_to.copy()
     for j in range(len(asked)):
         # The infinite ends are always known: no row and all rows.
         points = np.concatenate([[-np.inf], asked[j], [np.inf]])
-        known = np.concatenate([[0], counts[j], [total]])
-        high = np.searchsorted(known, state.targets, side="left")
+        known = np.concatenate([[0], counts[j], [total[j]]])
+        high = np.searchsorted(known, state.targets[j], side="left")
         nearer = points[high] < upper[j]
         upper[j] = np.where(nearer, points[high], upper[j])
         up_to[j] = np.where(nearer, known[high], up_to[j])
@@ -243,16 +248,16 @@ def cut_points(state: CutState) -> tuple[FloatArray, ...]:
     chosen = np.where(use_upper, state.upper, state.lower)
     counts = np.where(use_upper, state.up_to, state.below)
     cuts = []
-    for points, reached in zip(chosen, counts, strict=True):
+    for points, reached, total in zip(chosen, counts, state.num_rows, strict=True):
         distinct, first = np.unique(reached, return_index=True)
-        cuts.append(points[first[(distinct > 0) & (distinct < state.num_rows)]])
+        cuts.append(points[first[(distinct > 0) & (distinct < total)]])
     return tuple(cuts)
 
 
 def _closed(state: CutState) -> BoolArray:
     """Return which brackets need no more thresholds, shape (d, B - 1)."""
     miss = np.minimum(state.up_to - state.targets, state.targets - state.below)
-    allowed = max(0.5, TOLERANCE * state.num_rows / state.num_bins)
+    allowed = np.maximum(0.5, TOLERANCE * state.num_rows / state.num_bins)[:, None]
     width = state.upper - state.lower
     adjacent = np.nextafter(state.lower, np.inf) >= state.upper
     spread = state.upper[:, -1:] - state.lower[:, :1]
@@ -260,14 +265,14 @@ def _closed(state: CutState) -> BoolArray:
     return (miss <= allowed) | adjacent | (np.isfinite(spread) & (width <= least))
 
 
-def _forgotten(state: CutState, num_rows: int) -> CutState:
+def _forgotten(state: CutState, num_rows: IntArray) -> CutState:
     return replace(
         state,
         num_rows=num_rows,
         lower=np.full_like(state.lower, -np.inf),
         upper=np.full_like(state.upper, np.inf),
         below=np.zeros_like(state.below),
-        up_to=np.full_like(state.up_to, num_rows),
+        up_to=np.tile(num_rows[:, None], state.num_bins - 1),
     )
 
 

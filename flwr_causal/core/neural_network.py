@@ -134,8 +134,13 @@ class Network:
         return np.concatenate([part.ravel() for part in parts])
 
 
-def import_torch() -> Any:
-    """Import torch, which only the neural methods need.
+def import_torch(what: str = "the neural methods") -> Any:
+    """Import torch, which few methods need.
+
+    Parameters
+    ----------
+    what
+        Those that ask for it, for the message.
 
     Raises
     ------
@@ -146,8 +151,7 @@ def import_torch() -> Any:
         import torch
     except ImportError as error:
         raise ConfigError(
-            "the neural methods need PyTorch, which is not installed: run "
-            'pip install "flwr-causal[torch]"'
+            f'{what} need PyTorch, which is not installed: run pip install "flwr-causal[torch]"'
         ) from error
     return torch
 
@@ -215,7 +219,7 @@ class SquaredLoss:
         self.nbytes = rows.nbytes
         self._scale = 1.0 / (len(rows) if num_rows is None else num_rows)
         self._dtype = getattr(torch, precision)
-        self._device = _checked_device(torch, device)
+        self._device = checked_device(torch, device)
         widest = network.num_variables * max(*network.hidden, 1, 1)
         batch = max(1, most_activations // widest)
         self._batches = torch.split(self._tensor(rows), batch)
@@ -302,7 +306,7 @@ class SquaredLoss:
         return passed * self._torch.addcmul(inputs, inputs, inputs, value=-1)
 
 
-def _checked_device(torch: Any, device: str) -> Any:
+def checked_device(torch: Any, device: str) -> Any:
     """Return the torch device, if this machine has it."""
     try:
         found = torch.device(device)

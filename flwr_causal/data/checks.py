@@ -228,8 +228,10 @@ def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[Floa
             column = by_name.get(name)
             if column is None or not report.has_sums or not column.is_number:
                 continue
-            rows[party, position] = report.rows
-            levels[party, position] = report.rows_of_means
+            # Missing values in rows that are kept have no say.
+            lacking = 0 if report.dropped_rows else column.missing
+            rows[party, position] = report.rows - lacking
+            levels[party, position] = max(report.rows_of_means - lacking, 0)
             means[party, position] = column.mean
             remainders[party, position] = column.remainder
             squares[party, position] = column.squares

@@ -188,6 +188,9 @@ def _describe_numbers(
     infinite = np.isinf(block).sum(axis=0)
     # Adding 0 turns negative zeros into positive ones, which they equal.
     values = np.asfortranarray(block[kept]) + 0.0
+    digests = [_digest(column) for column in values.T]
+    if len(values) and missing.any():
+        values = _filled(values)
     constant = np.zeros(block.shape[1], dtype=np.bool_)
     if len(values):
         constant = (values == values[0]).all(axis=0)
@@ -196,9 +199,21 @@ def _describe_numbers(
         facts |= _sums(values, constant)
     plain = {key: column.tolist() for key, column in facts.items()}
     return [
-        ({key: column[place] for key, column in plain.items()}, _digest(values[:, place]))
-        for place in range(block.shape[1])
+        ({key: column[place] for key, column in plain.items()}, digest)
+        for place, digest in enumerate(digests)
     ]
+
+
+def _filled(values: FloatArray) -> FloatArray:
+    """Return missing values as the mean of their column's others: sums of deviations stay."""
+    missing = np.isnan(values)
+    present = np.maximum((~missing).sum(axis=0), 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.where(missing, 0.0, values).sum(axis=0) / present
+    # The first of equal numbers, so that such a column stays constant.
+    first = np.take_along_axis(values, missing.argmin(axis=0)[None], axis=0)[0]
+    same = (missing | (values == first)).all(axis=0) & ~np.isnan(first)
+    return np.where(missing, np.where(same, first, mean), values)
 
 
 def _describe_text(column: pd.Series, rows: pd.Series) -> tuple[dict[str, Any], bytes]:
@@ -219,7 +234,9 @@ def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str,
     values, _ = distinct_values(rows, kind)
     whole = kind == "numeric" and bool((values == np.floor(values)).all())
     few = policy.max_states
-    if kind == "numeric" and not whole:
+    if kind == "numeric" and policy.number_states:
+        few = policy.number_states if whole else 0
+    elif kind == "numeric" and not whole:
         # Measurements are no categories: what they are need not be told.
         few = min(few, policy.discretize or MOST_FRACTIONS)
     if len(values) > few:

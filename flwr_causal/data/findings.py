@@ -225,7 +225,8 @@ def check_values(name: str, holders: Holders, policy: Policy, found: Findings) -
     """Find missing, infinite and overflowing values."""
     for party, column in holders.items():
         for count, word in ((column.missing, "missing"), (column.infinite, "infinite")):
-            if count and policy.missing_values == "fail":
+            allowed = policy.missing_values == "keep" and word == "missing"
+            if count and policy.missing_values != "drop" and not allowed:
                 problem = f"{count} {word} value{'s' * (count > 1)}"
                 remedy = "fill in or correct, or leave those rows out with missing-values='drop'"
                 found.problems.append(problem_line(party, name, problem, remedy))

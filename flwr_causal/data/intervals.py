@@ -40,7 +40,9 @@ def to_discretize(agreement: Agreement) -> npt.NDArray[np.intp]:
     return np.array([k for k, name in enumerate(agreement.names) if name in chosen], dtype=np.intp)
 
 
-def start_cuts(agreement: Agreement, num_bins: int) -> CutState:
+def start_cuts(
+    agreement: Agreement, num_bins: int, num_rows: npt.NDArray[np.int64] | None = None
+) -> CutState:
     """Return the state before the first exchange on the cut points of :func:`to_discretize`.
 
     Parameters
@@ -49,6 +51,8 @@ def start_cuts(agreement: Agreement, num_bins: int) -> CutState:
         Of reports with sums.
     num_bins : int
         Intervals for each column, at least 2 (``Policy.discretize``).
+    num_rows : int64 array, optional
+        Rows that have a value of each of these columns. Default: all rows.
 
     Raises
     ------
@@ -58,7 +62,8 @@ def start_cuts(agreement: Agreement, num_bins: int) -> CutState:
     chosen = to_discretize(agreement)
     whole = np.array([name in agreement.whole for name in agreement.continuous], dtype=np.bool_)
     mean, variance = agreement.mean[chosen], agreement.variance[chosen]
-    return cut_points.init(mean, variance, num_bins, agreement.n, whole)
+    rows = agreement.n if num_rows is None else num_rows
+    return cut_points.init(mean, variance, num_bins, rows, whole)
 
 
 def with_cuts(agreement: Agreement, cuts: Mapping[str, FloatArray]) -> Agreement:

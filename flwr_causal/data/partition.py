@@ -26,10 +26,11 @@ __all__ = [
     "split_by_column",
     "split_dirichlet",
     "split_even",
+    "split_sorted",
     "split_uneven",
 ]
 
-Partition = Literal["even", "uneven", "dirichlet", "column"]
+Partition = Literal["even", "uneven", "dirichlet", "sorted", "column"]
 IndexArray = npt.NDArray[np.intp]
 
 #: Fewest rows a party gets from a random split: what the linear methods need.
@@ -205,6 +206,39 @@ def split_dirichlet(
     return _take(frame, [np.array(own, dtype=np.intp) for own in members])
 
 
+def split_sorted(
+    frame: pd.DataFrame, column: str, num: int, seed: int | None = None
+) -> list[pd.DataFrame]:
+    """Split into parties of equal size that follow each other in a column (extreme label skew).
+
+    With as many parties as equally frequent labels each party has one label.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        n rows.
+    column : str
+        What the rows are sorted by; it stays in the parties' tables.
+    num : int
+        Parties, 1 to n.
+    seed : int, optional
+        Shuffles rows of one label. Default: the order of the file.
+
+    Returns
+    -------
+    list of DataFrame
+
+    Raises
+    ------
+    ConfigError, DataError
+        No such column; missing labels; fewer rows than parties.
+    """
+    _check_column(frame, column)
+    order = _order(len(frame), num, seed, min_rows=1)
+    codes = pd.factorize(frame[column], sort=True)[0][order]
+    return _take(frame, np.array_split(order[np.argsort(codes, kind="stable")], num))
+
+
 def split(
     frame: pd.DataFrame,
     num: int,
@@ -222,10 +256,10 @@ def split(
         n rows.
     num : int
         Parties.
-    how : {"even", "uneven", "dirichlet", "column"}
+    how : {"even", "uneven", "dirichlet", "sorted", "column"}
         Which ``split_...`` function; config key ``partition``.
     column : str, optional
-        For "dirichlet" and "column"; config key ``partition-column``.
+        For "dirichlet", "sorted" and "column"; config key ``partition-column``.
     seed : int, optional
         Shuffle the rows. Default: the order of the file.
     concentration : float, optional
@@ -246,7 +280,7 @@ def split(
         if column:
             raise ConfigError(
                 f"partition-column is {column!r}, but partition={how!r} uses none: "
-                "choose partition='column' or 'dirichlet', or leave it out"
+                "choose partition='column', 'sorted' or 'dirichlet', or leave it out"
             )
         if how == "even":
             return split_even(frame, num, seed)
@@ -255,6 +289,8 @@ def split(
         raise ConfigError(f"partition={how!r} needs partition-column: name a column of the table")
     if how == "column":
         return split_by_column(frame, column, num)
+    if how == "sorted":
+        return split_sorted(frame, column, num, seed)
     alpha = 0.5 if concentration is None else concentration
     return split_dirichlet(frame, column, num, alpha, seed)
 

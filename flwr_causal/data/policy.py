@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from flwr_causal.core.discrete import MAX_STATES
 from flwr_causal.errors import ConfigError
@@ -16,7 +16,6 @@ __all__ = ["Policy"]
 #: Numbers that are not whole are taken for categories up to so many different ones.
 MOST_FRACTIONS = 10
 
-FailDrop = Literal["fail", "drop"]
 FailDropKeep = Literal["fail", "drop", "keep"]
 
 
@@ -26,9 +25,10 @@ class Policy:
 
     Parameters
     ----------
-    missing_values : "fail" or "drop"
+    missing_values : "fail", "drop" or "keep"
         Missing or infinite values. "drop" leaves out, at every party, the rows that have one in
-        any column (text columns count only if they are not dropped).
+        any column (text columns count only if they are not dropped). "keep" leaves missing values
+        as they are, for methods that know what to do with them; infinite ones still fail.
     constant_columns : "fail", "drop" or "keep"
         Columns with one value in the tables of all parties together.
     text_columns : "fail", "drop" or "keep"
@@ -49,6 +49,10 @@ class Policy:
         the columns of numbers that are no categories: those with more different values than
         ``max_states``, or with more than this and not whole. At most ``max_states``. Default 0:
         a column with more than ``max_states`` values is a problem.
+    number_states : int
+        For methods that take numbers as such: 0, or the most different whole numbers that pass for
+        states. Columns of more of them, and of numbers that are not whole, are then discretised
+        however few values they have; their values are never named. Default 0: as above.
 
     Raises
     ------
@@ -56,7 +60,7 @@ class Policy:
         For an unknown value.
     """
 
-    missing_values: FailDrop = "fail"
+    missing_values: FailDropKeep = "fail"
     constant_columns: FailDropKeep = "fail"
     text_columns: FailDropKeep = "fail"
     unshared_columns: FailDropKeep = "fail"
@@ -64,16 +68,16 @@ class Policy:
     min_rows: int = 2
     max_states: int = 64
     discretize: int = 0
+    number_states: int = 0
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():
             option = name.replace("_", "-")
-            if name in ("min_rows", "max_states", "discretize"):
+            if name in ("min_rows", "max_states", "discretize", "number_states"):
                 if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                     raise ConfigError(f"{option} is {value!r}: give a whole number, 0 or more")
                 continue
-            known = ("fail", "drop") if name == "missing_values" else ("fail", "drop", "keep")
-            if value not in known:
+            if value not in (known := get_args(FailDropKeep)):
                 raise ConfigError(f"{option} is {value!r}: choose one of {', '.join(known)}")
         if not 2 <= self.max_states <= MAX_STATES:
             raise ConfigError(

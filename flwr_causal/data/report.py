@@ -109,6 +109,8 @@ class TableReport:
         The rows behind ``mean`` and ``remainder``, where these are not all that are kept (of time
         series, the rows that are not under a perturbation); None if they are. With 0 the party has
         no mean to tell, and its means are 0.
+    has_ids : bool
+        Whether the table has ids by which rows of several parties can be aligned.
     notes : tuple of str
         What the user should hear of this party's table, one sentence each, free of its values.
     """
@@ -119,6 +121,7 @@ class TableReport:
     has_sums: bool
     has_states: bool = False
     level_rows: int | None = None
+    has_ids: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -165,6 +168,8 @@ class TableReport:
             values |= {"states": texts, "num-states": counts}
         if self.level_rows is not None:
             values["level-rows"] = self.level_rows
+        if self.has_ids:
+            values["has-ids"] = 1
         if self.notes:
             values["notes"] = list(self.notes)
         return values
@@ -210,7 +215,8 @@ class TableReport:
             if level_rows is not None and not 0 <= level_rows <= rows:
                 raise ValueError(f"{level_rows} of {rows} rows are behind the means")
             notes = tuple(str(note) for note in values.get("notes", ()))
-            return cls(rows, dropped, columns, has_sums, has_states, level_rows, notes)
+            has_ids = bool(values.get("has-ids", 0))
+            return cls(rows, dropped, columns, has_sums, has_states, level_rows, has_ids, notes)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"a party's report of its table is malformed ({error!r}): "

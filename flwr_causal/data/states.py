@@ -43,6 +43,11 @@ def check_states(
     filled = {p: column for p, column in holders.items() if not reports[p].is_empty(column)}
     if not _is_one_kind(name, filled, found):
         return
+    if not filled and policy.missing_values == "keep":
+        found.problems.append(
+            f"all parties, column {name!r}: no value at all, every one is missing; remove it"
+        )
+        return
     states = sorted_states(state for column in filled.values() for state in column.states)
     hidden = {party: c.distinct for party, c in filled.items() if c.hides_states}
     if policy.discretize and any(column.kind == "numeric" for column in filled.values()):
@@ -50,6 +55,7 @@ def check_states(
         # the rows of all parties together alone.
         whole = all(column.whole for column in filled.values())
         too_fine = not whole and len(states) > policy.discretize
+        too_fine |= len(states) > policy.number_states > 0
         if hidden or too_fine or len(states) > policy.max_states:
             found.continuous[name] = whole
             return

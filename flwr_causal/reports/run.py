@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +15,6 @@ import pandas as pd
 
 from flwr_causal.core.bayesian_network import BayesianNetwork
 from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.lagged_model import LaggedModel
-from flwr_causal.core.linear import LinearModel
 from flwr_causal.data.networks import write_bif
 from flwr_causal.errors import DataError
 from flwr_causal.reports import heterogeneity
@@ -23,9 +23,13 @@ from flwr_causal.reports.export import write_all
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# The kinds of models that a directory may hold, by the name that is written beside them.
-MODELS: dict[str, Any] = {
-    kind.__name__: kind for kind in (LinearModel, LaggedModel, BayesianNetwork)
+# The kinds of models that a directory may hold, by the name that is written beside them, and where
+# they live: loaded when first met, since most runs have none of most kinds.
+MODELS = {
+    "LinearModel": "flwr_causal.core.linear",
+    "LaggedModel": "flwr_causal.core.lagged_model",
+    "BayesianNetwork": "flwr_causal.core.bayesian_network",
+    "CircuitModel": "flwr_causal.core.circuits.model",
 }
 OPTIONAL_FILES = (
     "graph.json",
@@ -35,6 +39,7 @@ OPTIONAL_FILES = (
     "scores.csv",
     "model.json",
     "model.bif",
+    "answers.csv",
     heterogeneity.GRAPHS_FILE,
     heterogeneity.TABLE_FILE,
 )
@@ -78,6 +83,8 @@ class Run:
     heterogeneity : DataFrame or None
         One row for each party and edge, where the parties' own graphs were asked for; see
         :func:`flwr_causal.core.heterogeneity.edge_table`.
+    answers : DataFrame or None
+        What a fitted circuit says of the rows that the run config's ``query`` names.
     failures : list of dict
         Parties that did not deliver in a round: ``round``, ``party``, ``reason``.
     warnings : list of str
@@ -101,6 +108,7 @@ class Run:
     parties: dict[str, int] = field(default_factory=dict)
     local_graphs: dict[str, CausalGraph] = field(default_factory=dict)
     heterogeneity: pd.DataFrame | None = None
+    answers: pd.DataFrame | None = None
     failures: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     error: str = ""
@@ -119,9 +127,9 @@ class Run:
 
         ``graph.json`` (loads back), ``graph.graphml``, ``graph.dot``, ``edges.csv``,
         ``history.jsonl`` (one line a round), ``run.json`` (status, metrics, configuration,
-        versions), ``scores.csv``, ``model.json``, ``local_graphs.json`` (by party) and
-        ``heterogeneity.csv``, as far as the run has them; ``model.bif`` too where the model is a
-        Bayesian network.
+        versions), ``scores.csv``, ``model.json``, ``local_graphs.json`` (by party),
+        ``heterogeneity.csv`` and ``answers.csv``, as far as the run has them; beside the model
+        ``model.bif`` where it is a Bayesian network, the directory ``model`` where it is a circuit.
 
         Returns
         -------
@@ -133,6 +141,7 @@ class Run:
         for name in OPTIONAL_FILES:
             # What an earlier run left here must not pass for a part of this one.
             (target / name).unlink(missing_ok=True)
+        shutil.rmtree(target / "model", ignore_errors=True)
         versions = {name: _version(name) for name in VERSIONED}
         content = {**self.summary(), "versions": versions}
         if self.model is not None and type(self.model).__name__ in MODELS:
@@ -149,6 +158,8 @@ class Run:
                 names = list(self.graph.names)
                 pd.DataFrame(self.scores, names, names).to_csv(target / "scores.csv")
         heterogeneity.write(self.local_graphs, self.heterogeneity, target)
+        if self.answers is not None:
+            self.answers.to_csv(target / "answers.csv", index=False)
         return target
 
     @classmethod
@@ -165,7 +176,9 @@ class Run:
             raise DataError(f"{source} holds no run: there is no file run.json in it.")
         content = json.loads((source / "run.json").read_text(encoding="utf-8"))
         kind = content.pop("model", None)
-        model = MODELS[kind].load(source / "model.json") if kind else None
+        model = None
+        if kind:
+            model = getattr(import_module(MODELS[kind]), kind).load(source / "model.json")
         for name in ("status", "versions"):
             content.pop(name)
         history = [
@@ -180,6 +193,7 @@ class Run:
             table = pd.read_csv(scores_file, index_col=0, dtype=str, keep_default_na=False)
             scores = table.to_numpy(dtype=np.float64)
         local_graphs, differences = heterogeneity.read(source)
+        answers_file = source / "answers.csv"
         return cls(
             graph=graph,
             history=history,
@@ -187,6 +201,7 @@ class Run:
             scores=scores,
             local_graphs=local_graphs,
             heterogeneity=differences,
+            answers=pd.read_csv(answers_file) if answers_file.is_file() else None,
             **content,
         )
 

@@ -21,6 +21,13 @@ CLASSES = {
     "adjacency_precision": "precis",
 }
 COUNTED = {"shd", "cpdag_shd", "smhd"}
+# Of a circuit, on rows that it was not trained on.
+CIRCUITS = {
+    "log_likelihood": "nats a row",
+    "accuracy": "accuracy",
+    "macro_f1": "macro F1",
+    "auroc": "AUROC",
+}
 
 
 def describe_run(run: Run) -> list[str]:
@@ -30,7 +37,7 @@ def describe_run(run: Run) -> list[str]:
         lines += describe_graph(run.graph)
     if run.heterogeneity is not None:
         lines += describe_heterogeneity(run.heterogeneity)
-    lines += _comparison(run.metrics)
+    lines += _comparison(run.metrics) + _circuit_comparison(run.metrics)
     lines += [
         f"Rounds {run.rounds}, {run.seconds:.1f} s, {len(run.parties)} parties, "
         f"{sum(run.parties.values())} rows",
@@ -91,4 +98,22 @@ def _comparison(metrics: dict[str, Any]) -> list[str]:
     for name, row in rows.items():
         values = [f"{row[key]:6.1f}" if key in COUNTED else f"{row[key]:6.2f}" for key in columns]
         lines.append(f"  {name:<28} " + " ".join(values))
+    return lines
+
+
+def _circuit_comparison(metrics: dict[str, Any]) -> list[str]:
+    """Return a small table of circuits on rows set aside: this run, all rows pooled, each alone."""
+    rows = {
+        "together, federated": metrics if "log_likelihood" in metrics else None,
+        "all rows pooled": metrics.get("pooled") if "log_likelihood" in metrics else None,
+        "each party alone (mean)": metrics.get("alone") if "log_likelihood" in metrics else None,
+        "the rows of the query": metrics.get("query"),
+    }
+    shown = {name: row for name, row in rows.items() if row}
+    if not shown:
+        return []
+    lines = ["On rows not trained on    " + " ".join(f"{name:>10}" for name in CIRCUITS.values())]
+    for name, row in shown.items():
+        values = [f"{row[key]:10.3f}" if key in row else f"{'-':>10}" for key in CIRCUITS]
+        lines.append(f"  {name:<23} " + " ".join(values))
     return lines

@@ -20,12 +20,12 @@ from flwr_causal import methods
 from flwr_causal.apps import execute
 from flwr_causal.clients import Source, client_app
 from flwr_causal.comparison import pooled_score
-from flwr_causal.compat import FLOWER_LOGGER, run_on_ray
+from flwr_causal.compat import quiet, run_on_ray
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.metrics import compare
 from flwr_causal.data.tables import read_table
 from flwr_causal.errors import CausalError, ConfigError, DataError
-from flwr_causal.simulations.local_grid import LocalGrid
+from flwr_causal.local_grid import LocalGrid
 from flwr_causal.strategies import CausalStrategy
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def simulate(
         truth = _named_truth(truth, parties[0], strategy.role_columns)
     client_type = client or methods.find(strategy.method).client
     job = _Job(strategy, truth, len(parties), progress)
-    with _only_warnings():
+    with quiet(logging.WARNING):
         if engine == "local":
             tables = _InMemory(tuple(parties))
             app = client_app(client_type, tables)
@@ -239,17 +239,6 @@ class _OnDisk:
 def _unpickled(path: str) -> pd.DataFrame:
     frame: pd.DataFrame = pickle.loads(Path(path).read_bytes())
     return frame
-
-
-@contextmanager
-def _only_warnings() -> Iterator[None]:
-    """Silence what Flower logs of every round; warnings come through."""
-    before = FLOWER_LOGGER.level
-    FLOWER_LOGGER.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        FLOWER_LOGGER.setLevel(before)
 
 
 @contextmanager

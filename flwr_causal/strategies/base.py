@@ -88,6 +88,7 @@ class CausalStrategy(FedAvg, Generic[StateT]):
     unshared_columns: OnProblem = "fail"
     duplicate_columns: OnProblem = "fail"
     federation: Federation | None = field(default=None, init=False, repr=False)
+    grid: Grid | None = field(default=None, init=False, repr=False)
     state: StateT | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:

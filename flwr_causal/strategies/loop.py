@@ -129,7 +129,7 @@ def run(
         federation, agreement, outcome.schema_bytes = exchange_schema(method, grid, settle=settle)
         outcome.agreement, outcome.parties = agreement, federation.parties
         outcome.warnings = list(agreement.warnings)
-        method.federation = federation
+        method.federation, method.grid = federation, grid
         with single_threaded():
             method.state = method.init(agreement) if state is None else state
         _rounds(method, strategy or method, grid, federation, outcome, config or {}, on_round)
@@ -213,7 +213,7 @@ def _conclude(method: CausalStrategy[StateT], outcome: Outcome[StateT], seconds:
     outcome.seconds = seconds
     if method.federation is not None:
         outcome.failures = tuple(method.federation.failures)
-    state, method.state, method.federation = method.state, None, None
+    state, method.state = method.state, None
     outcome.state = state
     if state is not None:
         with single_threaded():
@@ -222,6 +222,7 @@ def _conclude(method: CausalStrategy[StateT], outcome: Outcome[StateT], seconds:
             outcome.scores = method.scores(state)
             outcome.heterogeneity = method.heterogeneity(state)
             outcome.warnings += method.warnings(state)
+    method.federation, method.grid = None, None
 
 
 def _check_wrapper(method: object, strategy: Strategy | None) -> None:

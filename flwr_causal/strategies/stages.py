@@ -98,20 +98,29 @@ class CutStage:
     state : CutState
     counts : ndarray of int64 or None
         Sum of the answers so far.
-    num_rows : int
-        Rows of the parties that answered.
+    num_rows : int or ndarray of int64, shape (d,)
+        Rows of the parties that answered, of each column those with a value.
+    present : mapping of str to ndarray of int64, shape (d,), optional
+        By party how many of its rows have a value of each column. Default: all of them.
     """
 
     phase: ClassVar[str] = "cuts"
 
     state: cut_points.CutState
     counts: NDArray[np.int64] | None = None
-    num_rows: int = 0
+    num_rows: int | NDArray[np.int64] = 0
+    present: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, agreement: Agreement, num_bins: int) -> CutStage:
+    def of(
+        cls,
+        agreement: Agreement,
+        num_bins: int,
+        present: Mapping[str, NDArray[np.int64]] | None = None,
+    ) -> CutStage:
         """Return the first exchange for the numeric columns of an agreement."""
-        return cls(start_cuts(agreement, num_bins))
+        rows = None if present is None else np.sum(list(present.values()), axis=0)
+        return cls(start_cuts(agreement, num_bins, rows), present=present or {})
 
     def request(self, party: Party) -> Request:
         """Ask for the rows up to each threshold."""
@@ -123,12 +132,14 @@ class CutStage:
         """Add a party's counts."""
         counts = reply.arrays["counts"]
         total = counts if self.counts is None else self.counts + counts
-        return replace(self, counts=total, num_rows=self.num_rows + reply.party.num_rows)
+        rows = self.present.get(reply.party.name, reply.party.num_rows)
+        return replace(self, counts=total, num_rows=self.num_rows + rows)
 
     def close(self) -> Step:
         """Narrow the brackets; over once they are narrow enough."""
         info = {"columns": len(self._after.centre)}
-        return Step(None if cut_points.finished(self._after) else CutStage(self._after), info)
+        following = CutStage(self._after, present=self.present)
+        return Step(None if cut_points.finished(self._after) else following, info)
 
     def cuts(self) -> tuple[FloatArray, ...]:
         """Return the cut points of each column after the last exchange."""

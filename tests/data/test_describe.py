@@ -229,8 +229,8 @@ def test_policy_round_trips_and_refuses_unknown_values():
     policy = Policy(missing_values="drop", constant_columns="keep", min_rows=5)
     assert Policy.from_dict(policy.to_dict()) == policy
     assert {type(value) for value in policy.to_dict().values()} == {str, int}
-    with pytest.raises(ConfigError, match="missing-values is 'keep': choose one of fail, drop"):
-        Policy(missing_values="keep")
+    with pytest.raises(ConfigError, match="missing-values is 'fill': choose one of fail, drop"):
+        Policy(missing_values="fill")
     with pytest.raises(ConfigError, match="text-columns is 'no': choose one of fail, drop, keep"):
         Policy(text_columns="no")
     with pytest.raises(ConfigError, match="min-rows is -1: give a whole number"):

@@ -1,0 +1,304 @@
+"""CPU time of evaluating circuits: the layers beside plain ways of doing it, in one process."""
+
+import math
+import time
+from functools import partial
+
+import numpy as np
+from scipy.special import logsumexp
+from tables import print_table, verdict
+
+from flwr_causal.core.circuits import (
+    Categorical,
+    ChowLiuTree,
+    Circuit,
+    Domain,
+    Elliptical,
+    Gaussian,
+    Leaf,
+    Product,
+    Sum,
+    Variable,
+)
+
+ROWS = 10_000
+#: Rows that the slow recursion is timed on; its time is in proportion to them.
+FEW = 20
+REPEATS = 5
+GOAL_PLAIN = 20
+#: Nodes from which on a circuit counts as big.
+BIG = 1_000
+STATES = 4
+
+
+def main(seeds, quick):
+    """Log-likelihoods of the same rows: goals are on the least ratio over circuits and seeds."""
+    rows, plain_ratios, node_ratios = [], [], []
+    cases = CASES[:2] if quick else CASES
+    for name, make in cases:
+        for missing in (0.0, 0.2):
+            found = [measure(make, seed, missing) for seed in seeds]
+            nodes = found[0]["nodes"]
+            engine = np.mean([one["engine"] for one in found])
+            ratios = {
+                peer: [one[peer] / one["engine"] for one in found]
+                for peer in ("plain", "by node", "SPFlow")
+                if peer in found[0]
+            }
+            plain_ratios += ratios["plain"]
+            if nodes >= BIG:
+                node_ratios += ratios["by node"]
+            rows.append(
+                (
+                    name,
+                    nodes,
+                    f"{missing:.0%}",
+                    f"{1e3 * engine:.1f}",
+                    *(
+                        f"{np.mean(ratios[peer]):,.1f}" if peer in ratios else ""
+                        for peer in ("plain", "by node", "SPFlow")
+                    ),
+                    f"{max(one['difference'] for one in found):.0e}",
+                )
+            )
+    print_table(
+        f"Log-likelihoods of {ROWS:,} rows, {len(seeds)} seeds: CPU milliseconds, and how many "
+        "times as long others take",
+        (
+            "circuit",
+            "nodes",
+            "missing",
+            "layers, ms",
+            "plain recursion",
+            "arrays node by node",
+            "SPFlow",
+            "largest difference",
+        ),
+        rows,
+    )
+    goals = [("least ratio to the plain recursion", min(plain_ratios), GOAL_PLAIN)]
+    if node_ratios:
+        what = f"least ratio to arrays node by node, circuits of {BIG:,} nodes and more"
+        goals.append((what, min(node_ratios), 1))
+    print_table(
+        "Goals",
+        ("quantity", "measured", "goal", "met"),
+        [(what, f"{ratio:.1f}", goal, verdict(ratio >= goal)) for what, ratio, goal in goals],
+    )
+
+
+def measure(make, seed, missing):
+    """CPU seconds of each way, and by how much they differ."""
+    rng = np.random.default_rng(seed)
+    circuit = make(rng)
+    values = random_rows(rng, circuit.domain.num_states, missing)
+    circuit.log_likelihood(values[:FEW])  # compiles, and makes the layers
+    seconds, result = fastest(partial(circuit.log_likelihood, values))
+    found = {"nodes": circuit.num_nodes, "engine": seconds}
+    found["by node"], by_node = fastest(partial(node_by_node, circuit.root, values), 2)
+    few, plain = fastest(
+        lambda: np.array([recursion(circuit.root, row) for row in values[:FEW]]), 1
+    )
+    found["plain"] = few * ROWS / FEW
+    differences = [np.abs(result - by_node).max(), np.abs(result[:FEW] - plain).max()]
+    spflow = spflow_evaluation(circuit, values)
+    if spflow is not None:
+        found["SPFlow"], theirs = fastest(spflow, 2)
+        differences.append(np.abs(result - theirs).max())
+    return found | {"difference": max(differences)}
+
+
+def fastest(function, repeats=REPEATS):
+    """CPU seconds of the fastest of some calls, and what it returned."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.process_time()
+        result = function()
+        seconds.append(time.process_time() - start)
+    return min(seconds), result
+
+
+def recursion(root, row):
+    """Log density of one row, node by node; each node once, however many parents it has."""
+    known = {}
+
+    def value(node):
+        if id(node) not in known:
+            known[id(node)] = compute(node)
+        return known[id(node)]
+
+    def compute(node):
+        if isinstance(node, Product):
+            return sum(map(value, node.children))
+        if isinstance(node, Sum):
+            terms = [
+                math.log(weight) + value(child)
+                for weight, child in zip(node.weights, node.children, strict=True)
+            ]
+            peak = max(terms)
+            return peak + math.log(sum(math.exp(term - peak) for term in terms))
+        if isinstance(node, Gaussian | Categorical):
+            x = row[node.column]
+            if math.isnan(x):
+                return 0.0
+            if isinstance(node, Categorical):
+                return math.log(node.probabilities[int(x)])
+            standard = (x - node.mean) / node.sd
+            return -0.5 * standard * standard - math.log(node.sd * math.sqrt(2 * math.pi))
+        if isinstance(node, ChowLiuTree):
+            return tree_recursion(node, row)
+        return float(node.log_density(row[None, list(node.scope)])[0])
+
+    return value(root)
+
+
+def tree_recursion(tree, row):
+    """Log probability of one row; parents stand before their children here."""
+    messages = [[1.0] * table.shape[1] for table in tree.tables]
+    result = 0.0
+    for j in range(len(tree.parents) - 1, -1, -1):
+        state, parent = row[tree.scope[j]], tree.parents[j]
+        own = [m if math.isnan(state) or s == state else 0.0 for s, m in enumerate(messages[j])]
+        above = [sum(p * m for p, m in zip(line, own, strict=True)) for line in tree.tables[j]]
+        if parent < 0:
+            result += math.log(above[0])
+        else:
+            messages[parent] = [m * a for m, a in zip(messages[parent], above, strict=True)]
+    return result
+
+
+def node_by_node(root, values):
+    """Log densities of all rows by numpy, one node after the other."""
+    known = {}
+
+    def value(node):
+        if id(node) not in known:
+            known[id(node)] = compute(node)
+        return known[id(node)]
+
+    def compute(node):
+        if isinstance(node, Leaf):
+            return node.log_density(values[:, list(node.scope)])
+        parts = np.array([value(child) for child in node.children])
+        if isinstance(node, Product):
+            return parts.sum(axis=0)
+        return logsumexp(parts + np.log(node.weights)[:, None], axis=0)
+
+    return value(root)
+
+
+def spflow_evaluation(circuit, values):
+    """The evaluation of the same circuit by SPFlow 0.0; None without it, or for other leaves."""
+    try:
+        from spn.algorithms.Inference import log_likelihood
+        from spn.structure import Base
+        from spn.structure.leaves.parametric import Parametric
+    except ImportError:
+        return None
+    made = {}
+    for node in circuit.layers.nodes:
+        if isinstance(node, Gaussian):
+            theirs = Parametric.Gaussian(mean=node.mean, stdev=node.sd, scope=node.column)
+        elif isinstance(node, Categorical):
+            theirs = Parametric.Categorical(p=node.probabilities, scope=node.column)
+        elif isinstance(node, Leaf):
+            return None
+        else:
+            children = [made[id(child)] for child in node.children]
+            if isinstance(node, Sum):
+                theirs = Base.Sum(weights=node.weights.tolist(), children=children)
+            else:
+                theirs = Base.Product(children=children)
+            theirs.scope = list(node.scope)
+        made[id(node)] = theirs
+    root = Base.assign_ids(made[id(circuit.root)])
+    return lambda: log_likelihood(root, values)[:, 0]
+
+
+def random_rows(rng, num_states, missing):
+    columns = [rng.integers(0, k, ROWS) if k else rng.normal(size=ROWS) for k in num_states]
+    values = np.column_stack(columns).astype(np.float64)
+    values[rng.random(values.shape) < missing] = np.nan
+    return values
+
+
+def domain_of(num_states):
+    return Domain(
+        tuple(
+            Variable(f"x{j}", tuple(range(count)) if count else None)
+            for j, count in enumerate(num_states)
+        )
+    )
+
+
+def grown(rng, d, depth):
+    """A tree of sums and products as LearnSPN makes them, of numbers and categories by turns."""
+
+    def leaf(column):
+        if column % 2:
+            return Gaussian(column, rng.normal(), rng.uniform(0.5, 1.5))
+        return Categorical(column, rng.dirichlet(np.ones(STATES)))
+
+    def node(scope, depth):
+        if len(scope) == 1 or depth == 0:
+            leaves = [leaf(column) for column in scope]
+            return leaves[0] if len(leaves) == 1 else Product(leaves)
+        if depth % 2 == 0:
+            children = [node(scope, depth - 1) for _ in range(3)]
+            return Sum(children, rng.dirichlet(np.ones(3)))
+        cut = len(scope) // 2
+        order = rng.permutation(scope).tolist()
+        return Product([node(sorted(part), depth - 1) for part in (order[:cut], order[cut:])])
+
+    return Circuit(domain_of([0 if j % 2 else STATES for j in range(d)]), node(range(d), depth))
+
+
+def shared(rng, d, width):
+    """Halves of halves of the columns with so many sums each: nodes have many parents."""
+
+    def sums(scope):
+        if len(scope) == 1:
+            return [Categorical(scope[0], rng.dirichlet(np.ones(2))) for _ in range(width)]
+        left, right = sums(scope[: len(scope) // 2]), sums(scope[len(scope) // 2 :])
+        products = [Product([a, b]) for a in left for b in right]
+        return [Sum(products, rng.dirichlet(np.ones(len(products)))) for _ in range(width)]
+
+    return Circuit(domain_of([2] * d), Sum(sums(range(d)), rng.dirichlet(np.ones(width))))
+
+
+def trees(rng, d, width):
+    """A mixture of trees of binary variables."""
+
+    def tree():
+        parents = [-1, *(int(rng.integers(j)) for j in range(1, d))]
+        tables = [rng.dirichlet(np.ones(2), size=1 if p < 0 else 2) for p in parents]
+        return ChowLiuTree(range(d), parents, tables)
+
+    return Circuit(
+        domain_of([2] * d), Sum([tree() for _ in range(width)], rng.dirichlet(np.ones(width)))
+    )
+
+
+def blocks(rng, d, width):
+    """A mixture of t distributions of transformed numbers, of a common transform."""
+    powers, scales = rng.uniform(0.2, 1.8, d), rng.uniform(0.5, 2.0, d)
+
+    def block():
+        factor = rng.normal(size=(d, d))
+        covariance = factor @ factor.T / d + 0.3 * np.eye(d)
+        return Elliptical(range(d), rng.normal(size=d), covariance, 6.0, powers, scales)
+
+    return Circuit(
+        domain_of([0] * d), Sum([block() for _ in range(width)], rng.dirichlet(np.ones(width)))
+    )
+
+
+CASES = (
+    ("tree, 10 columns", partial(grown, d=10, depth=4)),
+    ("tree, 20 columns", partial(grown, d=20, depth=6)),
+    ("tree, 100 columns", partial(grown, d=100, depth=8)),
+    ("shared nodes, 16 columns, 6 wide", partial(shared, d=16, width=6)),
+    ("shared nodes, 64 columns, 10 wide", partial(shared, d=64, width=10)),
+    ("20 Chow-Liu trees of 100 columns", partial(trees, d=100, width=20)),
+    ("10 t distributions of 8 numbers", partial(blocks, d=8, width=10)),
+)

@@ -1,0 +1,221 @@
+"""A distribution made of sums, products and leaves, with exact marginals and conditionals."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.core.circuits import queries, storage
+from flwr_causal.core.circuits.descent import most_probable, sampled
+from flwr_causal.core.circuits.distribution import Distribution
+from flwr_causal.core.circuits.layers import Layers
+from flwr_causal.core.circuits.nodes import Sum
+from flwr_causal.core.circuits.parameters import numbers
+from flwr_causal.core.circuits.rewriting import conditioned, moved, restricted
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.nodes import FloatArray, Node
+
+
+class Circuit(Distribution):
+    """A joint distribution of the variables in a circuit's scope.
+
+    What it takes and answers is said at `Distribution`.
+
+    Parameters
+    ----------
+    domain : Domain
+        The columns that the nodes speak of; the root's scope may be a part of it.
+    root : Node
+
+    Raises
+    ------
+    ConfigError
+        If a leaf does not fit its variables.
+    """
+
+    def __init__(self, domain: Domain, root: Node) -> None:
+        self.domain = domain
+        self.root = root
+        if root.scope[-1] >= len(domain.variables):
+            raise ConfigError(f"column {root.scope[-1]} is not in the domain: {domain!r}")
+        expected = domain.num_states
+        for leaf in self.layers.leaves:
+            for column, states in zip(leaf.scope, leaf.num_states, strict=True):
+                if states != expected[column]:
+                    raise ConfigError(
+                        f"a leaf of kind {leaf.kind!r} has {states} states for the variable "
+                        f"{domain.names[column]!r} of {expected[column]} (0: a number)"
+                    )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Circuit over {len(self.scope)} variables: {self.num_nodes} nodes, "
+            f"{self.num_parameters} parameters>"
+        )
+
+    @cached_property
+    def layers(self) -> Layers:
+        """The circuit as it is evaluated."""
+        return Layers.of(self.root)
+
+    @property
+    def scope(self) -> tuple[int, ...]:
+        """The columns that it is a distribution of, ascending."""
+        return self.root.scope
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes, shared ones counted once."""
+        return len(self.layers.nodes)
+
+    @property
+    def num_parameters(self) -> int:
+        """Free parameters of the leaves, and the weights of each sum less 1."""
+        leaves = sum(leaf.num_parameters for leaf in self.layers.leaves)
+        return leaves + sum(len(node.children) - 1 for node in self.layers.sums)
+
+    def log_densities(self, values: FloatArray) -> FloatArray:
+        """Log density of rows (n, d), of which NaN is integrated out, shape (n,)."""
+        return self.layers.root_values(values)
+
+    def state_probabilities(self, values: FloatArray, column: int) -> FloatArray:
+        """Probability of each state of a category given the rest of each row, (n, states)."""
+        num_states = self.domain.variables[column].num_states
+        return queries.state_probabilities(self.layers, values, column, num_states)
+
+    def column_moments(self, values: FloatArray, column: int) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of a number given each row, itself and 0 where it is given."""
+        return queries.column_moments(self.layers, values, column)
+
+    def completed(self, values: FloatArray) -> FloatArray:
+        """Fill what is missing by max-product; a DataError for an impossible row."""
+        return most_probable(self.layers, values)
+
+    def drawn(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Fill what is missing by draws given the rest; a DataError for an impossible row."""
+        return sampled(self.layers, values, rng)
+
+    def marginal(self, names: Iterable[str]) -> Circuit:
+        """Return the distribution of some of the variables.
+
+        Raises
+        ------
+        DataError
+            If a name is not in the scope.
+        ConfigError
+            If there is none.
+        """
+        columns = [self._column(name) for name in names]
+        if not columns:
+            raise ConfigError("a marginal keeps at least one variable")
+        return Circuit(self.domain, restricted(self.root, columns))
+
+    def conditional(self, evidence: Mapping[str, Any]) -> Circuit:
+        """Return the distribution of the other variables given evidence.
+
+        Parameters
+        ----------
+        evidence : mapping of str to object
+            The value of each variable that is known, as data hold it.
+
+        Raises
+        ------
+        DataError
+            If the evidence is impossible, or a name or value unknown.
+        ConfigError
+            If it leaves no variable.
+        """
+        row = self._row(evidence)
+        root, density = conditioned(self.root, row)
+        if np.isneginf(density):
+            raise DataError(f"the evidence {dict(evidence)} is impossible under the circuit")
+        if root is None:
+            raise ConfigError("the evidence names every variable: leave one for the answer")
+        return Circuit(self.domain, root)
+
+    def root_in(self, domain: Domain) -> Node:
+        """Return the root over the columns of another domain that has the same variables.
+
+        Raises
+        ------
+        ConfigError
+            If a variable differs there.
+        """
+        if domain == self.domain:
+            return self.root
+        columns = {}
+        for column in self.scope:
+            variable = self.domain.variables[column]
+            columns[column] = domain.index(variable.name)
+            if domain.variables[columns[column]] != variable:
+                raise ConfigError(f"variable {variable.name!r} has other states in the new domain")
+        return moved(self.root, columns)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return structure and parameters as few arrays, without the domain."""
+        return storage.to_arrays(self.layers)
+
+    @classmethod
+    def from_arrays(cls, domain: Domain, arrays: Mapping[str, NDArray[Any]]) -> Circuit:
+        """Return the circuit that `to_arrays` wrote; a DataError if it is damaged."""
+        return cls(domain, storage.from_arrays(arrays))
+
+    def save(self, directory: str | Path) -> None:
+        """Write ``circuit.json`` and ``circuit.npz`` into a directory; numbers survive exactly."""
+        storage.save(directory, self.domain, self.layers)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Circuit:
+        """Read what `save` wrote; a DataError if it is something else."""
+        return cls(*storage.load(directory))
+
+
+def mixture(circuits: Sequence[Circuit], weights: ArrayLike) -> Circuit:
+    """Mix circuits over the same variables: a row comes from one of them.
+
+    Parameters
+    ----------
+    circuits : sequence of Circuit
+        At least one. Columns are found by name: the result has the first one's domain.
+    weights : array_like, shape (number of circuits,)
+        Non-negative, such as the numbers of rows that each was learned from; only their shares
+        count.
+
+    Returns
+    -------
+    Circuit
+        Of a single circuit the circuit itself.
+
+    Raises
+    ------
+    ConfigError
+        If the variables differ, or the weights are no shares.
+    """
+    given = list(circuits)
+    shares = numbers("the weights of a mixture", weights, 1)
+    if not given or len(shares) != len(given):
+        raise ConfigError(f"a mixture of {len(given)} circuits has {len(shares)} weights")
+    if (shares < 0).any() or not shares.any():
+        raise ConfigError(f"the weights of a mixture must not be negative, not all 0, got {shares}")
+    if len(given) == 1:
+        return given[0]
+    domain = given[0].domain
+    for circuit in given:
+        different = set(circuit.names) ^ set(given[0].names)
+        if different:
+            raise ConfigError(
+                f"a mixture is of circuits over the same variables: only some have "
+                f"{', '.join(sorted(different))}"
+            )
+    roots = [circuit.root_in(domain) for circuit in given]
+    return Circuit(domain, Sum(roots, shares / shares.sum()))

@@ -1,0 +1,258 @@
+"""What every circuit answers about its variables, however it is evaluated.
+
+A subclass answers in *values* (see `domain`); here are frames, names, labels and checks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.nodes import FloatArray
+
+
+class Distribution(ABC):
+    """A joint distribution of the variables in a scope.
+
+    Data are frames whose columns are found by name (others are passed over, missing ones and
+    missing values are summed or integrated out), or arrays of shape (n, d) that hold values as
+    `Domain.encode` makes them.
+
+    Attributes
+    ----------
+    domain : Domain
+        The columns, of which the scope may be a part.
+    """
+
+    domain: Domain
+
+    @property
+    @abstractmethod
+    def scope(self) -> tuple[int, ...]:
+        """The columns that it is a distribution of, ascending."""
+
+    @property
+    @abstractmethod
+    def num_parameters(self) -> int:
+        """Free parameters."""
+
+    @abstractmethod
+    def log_densities(self, values: FloatArray) -> FloatArray:
+        """Log density of rows (n, d), of which NaN is integrated out, shape (n,)."""
+
+    @abstractmethod
+    def state_probabilities(self, values: FloatArray, column: int) -> FloatArray:
+        """Probability of each state of a category given the rest of each row, (n, states).
+
+        What the column itself holds is passed over; an impossible row is answered as one without
+        evidence.
+        """
+
+    @abstractmethod
+    def column_moments(self, values: FloatArray, column: int) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of a number given each row, itself and 0 where it is given."""
+
+    @abstractmethod
+    def completed(self, values: FloatArray) -> FloatArray:
+        """Fill what is missing by max-product; a DataError for an impossible row."""
+
+    @abstractmethod
+    def drawn(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Fill what is missing by draws given the rest; a DataError for an impossible row."""
+
+    @abstractmethod
+    def marginal(self, names: Iterable[str]) -> Distribution:
+        """Return the distribution of some of the variables."""
+
+    @abstractmethod
+    def conditional(self, evidence: Mapping[str, Any]) -> Distribution:
+        """Return the distribution of the other variables given the values of some."""
+
+    @abstractmethod
+    def save(self, directory: str | Path) -> None:
+        """Write into a directory; numbers survive exactly."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables in the scope."""
+        return tuple(self.domain.names[column] for column in self.scope)
+
+    def encode(self, data: Any) -> FloatArray:
+        """Return data as values, columns outside the scope missing, shape (n, d)."""
+        return self.domain.encode(data, self.names)
+
+    def log_likelihood(self, data: Any) -> FloatArray:
+        """Log density of each row in nats, missing values integrated out, shape (n,)."""
+        return self.log_densities(self.encode(data))
+
+    def anomaly_score(self, data: Any) -> FloatArray:
+        """Minus the log-likelihood of each row: high where a row is unlike the others."""
+        return -self.log_likelihood(data)
+
+    def classes(self, target: str) -> NDArray[Any]:
+        """Return the labels of a category in the order of `predict_proba`."""
+        column = self._category(target)
+        states = np.arange(self.domain.variables[column].num_states, dtype=np.float64)
+        return self.domain.decoded_column(column, states)
+
+    def predict_proba(self, data: Any, target: str) -> FloatArray:
+        """Probability of each class given the rest of each row, shape (n, classes).
+
+        Parameters
+        ----------
+        data : DataFrame or array of values
+            The target itself may be there: it is not read.
+        target : str
+            A variable with states.
+        """
+        column = self._category(target)
+        values = self.domain.encode(data, [name for name in self.names if name != target])
+        return self.state_probabilities(values, column)
+
+    def predict(self, data: Any, target: str, threshold: float | None = None) -> NDArray[Any]:
+        """Return the most probable class of each row, as labels were given, shape (n,).
+
+        Parameters
+        ----------
+        data, target
+            As in `predict_proba`.
+        threshold : float, optional
+            Of two classes the second is chosen from this probability on. Default: the more
+            probable one.
+
+        Raises
+        ------
+        ConfigError
+            For a threshold and another number of classes than two.
+        """
+        probabilities = self.predict_proba(data, target)
+        chosen = probabilities.argmax(axis=1)
+        if threshold is not None:
+            if probabilities.shape[1] != 2:
+                raise ConfigError(
+                    f"a threshold is for two classes, {target!r} has {probabilities.shape[1]}"
+                )
+            chosen = (probabilities[:, 1] >= threshold).astype(np.int64)
+        return np.asarray(self.classes(target)[chosen])
+
+    def moments(self, name: str, data: Any) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of a number given what each row holds, both of shape (n,).
+
+        A value that is given has the variance 0. Of a category whose states are numbers, and of a
+        number that is seen by its interval, the states (the middles of the intervals) are meant.
+
+        Raises
+        ------
+        ConfigError
+            If the variable's states are no numbers.
+        """
+        column = self._column(name)
+        values = self.encode(data)
+        num_states = self.domain.variables[column].num_states
+        if num_states == 0:
+            return self.column_moments(values, column)
+        try:
+            numbers = np.asarray(self.classes(name), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"the states of {name!r} are no numbers ({error})") from error
+        shares = self.state_probabilities(values, column)
+        present = np.flatnonzero(~np.isnan(values[:, column]))
+        shares[present] = np.eye(num_states)[values[present, column].astype(np.int64)]
+        seen = np.isfinite(numbers)  # not the state of missing values
+        with np.errstate(invalid="ignore"):
+            shares = shares[:, seen] / shares[:, seen].sum(axis=1, keepdims=True)
+        means = shares @ numbers[seen]
+        return means, (shares * (numbers[seen] - means[:, None]) ** 2).sum(axis=1)
+
+    def mpe(self, data: Any) -> pd.DataFrame:
+        """Fill missing values by the most probable explanation of each row.
+
+        It is the assignment that max-product finds: exact where at most one child of every sum is
+        possible for a complete row (as in a mixture over classes, with the class among the
+        variables), else the peak of the best combination of components, not of their mixture.
+
+        Returns
+        -------
+        DataFrame
+            The circuit's variables; what was given stays as it was, an interval becomes its middle.
+        """
+        values = self.encode(data)
+        filled = self.domain.decode(self.completed(values), self.names)
+        if hasattr(data, "columns"):
+            for name in self.names:
+                if name in data.columns:
+                    column = self.domain.index(name)
+                    filled[name] = _kept(filled[name], data[name], values[:, column])
+        return filled
+
+    def sample(self, n: int, seed: int | None = None, given: Any = None) -> pd.DataFrame:
+        """Draw rows; the same seed gives the same rows.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        seed : int, optional
+            Default: other rows every time.
+        given : mapping of str to object, or data of n rows, optional
+            Evidence: the same for all rows, or what each row holds already.
+
+        Returns
+        -------
+        DataFrame
+            The circuit's variables; of an interval a uniform draw from it.
+        """
+        if n < 0:
+            raise ConfigError(f"the number of rows is {n}: it must not be negative")
+        values = np.full((n, len(self.domain.variables)), np.nan)
+        if given is not None and not hasattr(given, "columns") and hasattr(given, "items"):
+            values[:] = self._row(given)
+        elif given is not None:
+            values = self.encode(given)
+            if len(values) != n:
+                raise DataError(f"{n} rows are to be drawn, {len(values)} are given")
+        rng = np.random.default_rng(seed)
+        return self.domain.decode(self.drawn(values, rng), self.names, rng)
+
+    def _column(self, name: str) -> int:
+        column = self.domain.index(name)
+        if column not in self.scope:
+            raise DataError(f"{name!r} is not in the circuit's scope: {', '.join(self.names)}")
+        return column
+
+    def _category(self, name: str) -> int:
+        column = self._column(name)
+        if self.domain.variables[column].num_states == 0:
+            raise ConfigError(f"{name!r} is a number without states: ask for its moments")
+        return column
+
+    def _row(self, evidence: Mapping[str, Any]) -> FloatArray:
+        """Return evidence as values, shape (d,)."""
+        import pandas as pd
+
+        for name in evidence:
+            self._column(name)
+        frame = pd.DataFrame({name: [value] for name, value in evidence.items()}, index=[0])
+        return np.asarray(self.encode(frame)[0])
+
+
+def _kept(filled: pd.Series[Any], given: pd.Series[Any], values: FloatArray) -> NDArray[Any]:
+    """Return a column in which what was given stays."""
+    there = given.notna().to_numpy() & ~np.isnan(values)
+    result = filled.to_numpy(copy=True)
+    if there.all():
+        return given.to_numpy()
+    result[there] = given.to_numpy()[there]
+    return result

@@ -1,0 +1,296 @@
+"""The variables that a circuit speaks of, and the numbers that it works on.
+
+Inside, data are ``values``: float64 of shape (n, d). A number stands for itself, a category is the
+index of its state, a number that is only seen by its interval is the index of the interval, and
+NaN is a missing value, over which every query sums or integrates.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.checked_arrays import distinct_names
+from flwr_causal.core.circuits.columns import (
+    decoded_interval,
+    decoded_states,
+    encoded_interval,
+    encoded_number,
+    encoded_states,
+    states_of,
+)
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pandas as pd
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+class Variable(NamedTuple):
+    """One column.
+
+    Parameters
+    ----------
+    name : str
+        As the column is called.
+    states : tuple, optional
+        The labels of a category, in the order of their indices. None: a number.
+    edges : tuple of float, optional
+        Ascending cut points of a number that is only seen by its interval. Interval k holds
+        ``edges[k - 1] < x <= edges[k]``; the first and the last are open.
+    missing_state : bool, default False
+        A missing value is a state (an interval) of its own, the last.
+    """
+
+    name: str
+    states: tuple[Any, ...] | None = None
+    edges: tuple[float, ...] | None = None
+    missing_state: bool = False
+
+    @property
+    def num_states(self) -> int:
+        """Number of states or intervals, that of missing values included; 0 for a number."""
+        if self.states is not None:
+            return len(self.states) + self.missing_state
+        if self.edges is not None:
+            return len(self.edges) + 1 + self.missing_state
+        return 0
+
+
+@dataclass(frozen=True, repr=False)
+class Domain:
+    """The variables of a table, in the order of its columns.
+
+    Parameters
+    ----------
+    variables : tuple of Variable
+        Of different names.
+
+    Raises
+    ------
+    DataError
+        If names repeat, or a variable's states or edges are none.
+    """
+
+    variables: tuple[Variable, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variables", tuple(_checked(one) for one in self.variables))
+        distinct_names(self.names)
+
+    def __repr__(self) -> str:
+        categories = int((self.num_states > 0).sum())
+        return f"<Domain: {len(self.variables)} variables, {categories} of them with states>"
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The variables' names."""
+        return tuple(variable.name for variable in self.variables)
+
+    @cached_property
+    def num_states(self) -> IntArray:
+        """Number of states of each variable, 0 for a number, shape (d,)."""
+        counts = np.array([variable.num_states for variable in self.variables], dtype=np.int64)
+        counts.setflags(write=False)
+        return counts
+
+    @cached_property
+    def _columns(self) -> dict[str, int]:
+        return {name: column for column, name in enumerate(self.names)}
+
+    def index(self, name: str) -> int:
+        """Return a variable's column; a DataError that lists the names if there is none."""
+        if name not in self._columns:
+            names = ", ".join(self.names)
+            raise DataError(f"there is no variable {name!r}: expected one of {names}")
+        return self._columns[name]
+
+    def encode(self, data: Any, columns: Iterable[str] | None = None) -> FloatArray:
+        """Return data as values.
+
+        Parameters
+        ----------
+        data : DataFrame, or array of shape (n, d)
+            Columns of a frame are found by name, others are passed over, and one that is not there
+            is missing in every row. An array holds values already: it is checked.
+        columns : iterable of str, optional
+            The variables to read; the others are missing. Default: all.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, d)
+
+        Raises
+        ------
+        DataError
+            If a value is none of its variable's states, or no finite number.
+        """
+        wanted = set(self.names if columns is None else columns)
+        if hasattr(data, "columns"):
+            return self._encoded_frame(data, wanted)
+        values = np.array(data, dtype=np.float64)
+        if values.ndim != 2 or values.shape[1] != len(self.variables):
+            raise DataError(
+                f"an array of values has the shape (rows, {len(self.variables)}), got "
+                f"{values.shape}: give a frame whose columns have names"
+            )
+        for j, variable in enumerate(self.variables):
+            if variable.name not in wanted:
+                values[:, j] = np.nan
+            else:
+                _check_column(variable, values[:, j])
+        return values
+
+    def _encoded_frame(self, frame: Any, wanted: set[str]) -> FloatArray:
+        given = [str(name) for name in frame.columns]
+        distinct_names(name for name in given if name in wanted)
+        place = {name: k for k, name in enumerate(given)}
+        values = np.full((len(frame), len(self.variables)), np.nan)
+        for j, variable in enumerate(self.variables):
+            if variable.name not in wanted or variable.name not in place:
+                continue
+            column = frame.iloc[:, place[variable.name]]
+            if variable.states is not None:
+                values[:, j] = encoded_states(variable.name, column, variable.states)
+            elif variable.edges is not None:
+                values[:, j] = encoded_interval(variable.name, column, variable.edges)
+            else:
+                values[:, j] = encoded_number(variable.name, column)
+            if variable.missing_state:
+                values[np.isnan(values[:, j]), j] = variable.num_states - 1
+        return values
+
+    def decode(
+        self,
+        values: FloatArray,
+        columns: Iterable[str] | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> pd.DataFrame:
+        """Return values as a frame, the opposite of `encode`.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (n, d)
+        columns : iterable of str, optional
+            The variables that the frame holds, in the domain's order. Default: all.
+        rng : Generator, optional
+            An interval becomes a uniform draw from it; without, its middle. The open intervals are
+            taken to be as wide as their neighbour (1 where they have none).
+
+        Returns
+        -------
+        DataFrame
+            States as they were given; missing values are NaN.
+        """
+        import pandas as pd
+
+        wanted = set(self.names if columns is None else columns)
+        decoded = {}
+        for j, variable in enumerate(self.variables):
+            if variable.name in wanted:
+                decoded[variable.name] = self.decoded_column(j, values[:, j], rng)
+        return pd.DataFrame(decoded, index=pd.RangeIndex(len(values)))
+
+    def decoded_column(
+        self, column: int, values: FloatArray, rng: np.random.Generator | None = None
+    ) -> NDArray[Any]:
+        """Return the values of one column, shape (n,), as `decode` does."""
+        variable = self.variables[column]
+        if variable.missing_state:
+            values = np.where(values == variable.num_states - 1, np.nan, values)
+        if variable.states is not None:
+            return decoded_states(values, variable.states)
+        if variable.edges is not None:
+            return decoded_interval(values, variable.edges, rng)
+        return np.array(values, dtype=np.float64)
+
+    @classmethod
+    def from_frame(cls, frame: Any, categorical: Sequence[str] = ()) -> Domain:
+        """Return the domain of a frame's columns.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            Columns of texts, booleans and pandas categories have states; the others are numbers.
+        categorical : sequence of str, optional
+            Further columns that have states.
+
+        Returns
+        -------
+        Domain
+            States are the values that occur, sorted, as they were given; of a pandas category its
+            categories, in their order.
+
+        Raises
+        ------
+        DataError
+            If ``categorical`` names a column that is not there.
+        """
+        names = distinct_names(frame.columns)
+        for name in categorical:
+            if name not in names:
+                raise DataError(f"there is no column {name!r} to take for a category")
+        return cls(
+            tuple(
+                Variable(name, states_of(frame.iloc[:, j], name in categorical))
+                for j, name in enumerate(names)
+            )
+        )
+
+    def to_plain(self) -> list[dict[str, Any]]:
+        """Return what JSON can hold; a DataError for states that it cannot."""
+        for variable in self.variables:
+            for state in variable.states or ():
+                if not isinstance(state, str | int | float | bool):
+                    raise DataError(
+                        f"column {variable.name!r}: the state {state!r} is neither text nor number "
+                        "and cannot be written: turn the column into text"
+                    )
+        return [variable._asdict() for variable in self.variables]
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Mapping[str, Any]]) -> Domain:
+        """Return what `to_plain` made; a DataError if it is something else."""
+        try:
+            return cls(tuple(Variable(**one) for one in plain))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"this is no domain ({error}): write it again") from error
+
+
+def _checked(variable: Variable) -> Variable:
+    """Return a variable with tuples of plain states and edges."""
+    name, states, edges, missing_state = variable
+    if states is not None and edges is not None:
+        raise DataError(f"variable {name!r} has states and edges: give one of them")
+    if states is not None:
+        states = tuple(one.item() if isinstance(one, np.generic) else one for one in states)
+        if not states or len(set(states)) < len(states):
+            raise DataError(f"variable {name!r} needs different states, got {states}")
+    if edges is not None:
+        edges = tuple(float(edge) for edge in edges)
+        if not all(map(math.isfinite, edges)) or sorted(set(edges)) != list(edges):
+            raise DataError(f"variable {name!r}: edges must be finite and ascend, got {edges}")
+    if missing_state and states is None and edges is None:
+        raise DataError(f"variable {name!r}: a number has no state for missing values: give edges")
+    return Variable(str(name), states, edges, bool(missing_state))
+
+
+def _check_column(variable: Variable, column: FloatArray) -> None:
+    """Raise a DataError unless a column of values fits its variable."""
+    present = column[~np.isnan(column)]
+    if variable.num_states:
+        bad = (present < 0) | (present >= variable.num_states) | (present != np.floor(present))
+        expected = f"a whole number from 0 to {variable.num_states - 1}"
+    else:
+        bad, expected = ~np.isfinite(present), "a finite number"
+    if bad.any():
+        raise DataError(f"column {variable.name!r} holds {present[bad][0]}: expected {expected}")

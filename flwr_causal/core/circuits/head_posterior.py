@@ -1,0 +1,168 @@
+"""What a logistic head is asked for: the class of a row, also where values are missing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.circuits.domain import Domain
+from flwr_causal.core.circuits.logistic_head import Head
+from flwr_causal.core.circuits.storage import KINDS
+from flwr_causal.errors import CausalError, ConfigError, DataError
+
+if TYPE_CHECKING:
+    from flwr_causal.core.circuits.nodes import Leaf
+
+FloatArray = NDArray[np.float64]
+
+FORMAT = "flwr-causal head 1"
+
+
+class Posterior(Protocol):
+    """Whatever tells the class of a row: a `Circuit`, or a `HeadPosterior`."""
+
+    def predict_proba(self, data: Any, target: str) -> FloatArray:
+        """Probability of each class given the rest of each row, shape (n, classes)."""
+        ...
+
+    def predict(self, data: Any, target: str, threshold: float | None = None) -> NDArray[Any]:
+        """Return the class of each row as labels were given, shape (n,)."""
+        ...
+
+    def save(self, directory: str | Path) -> None:
+        """Write what is needed to load it."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class HeadPosterior:
+    """Posterior of the class by a logistic head.
+
+    A missing value is integrated out of each leaf, and a leaf of which nothing is known says
+    nothing. Data and labels are as of `Circuit`.
+
+    Parameters
+    ----------
+    domain : Domain
+    target : str
+        Name of the class.
+    leaves : tuple of tuples of Leaf
+        For each class the same m scopes; the features are their log densities.
+    head : Head
+    """
+
+    domain: Domain
+    target: str
+    leaves: tuple[tuple[Leaf, ...], ...]
+    head: Head
+
+    def predict_proba(self, data: Any, target: str | None = None) -> FloatArray:
+        """Probability of each class, shape (n, classes); the target in the data is not read.
+
+        Raises
+        ------
+        ConfigError
+            For another target than the head's.
+        """
+        if target not in (None, self.target):
+            raise ConfigError(f"the head tells {self.target!r}, not {target!r}: ask the circuit")
+        names = [name for name in self.domain.names if name != self.target]
+        return np.exp(self.head.log_posterior(self.features(self.domain.encode(data, names))))
+
+    def predict(
+        self, data: Any, target: str | None = None, threshold: float | None = None
+    ) -> NDArray[Any]:
+        """Return the most probable class of each row, as labels were given, shape (n,).
+
+        Parameters
+        ----------
+        data, target
+            As in `predict_proba`.
+        threshold : float, optional
+            Of two classes the second is chosen from this probability on. Default: the more
+            probable one.
+
+        Raises
+        ------
+        ConfigError
+            For a threshold and another number of classes than two.
+        """
+        probabilities = self.predict_proba(data, target)
+        chosen = probabilities.argmax(axis=1)
+        if threshold is not None:
+            if probabilities.shape[1] != 2:
+                raise ConfigError(
+                    f"a threshold is for two classes, {self.target!r} has {probabilities.shape[1]}"
+                )
+            chosen = (probabilities[:, 1] >= threshold).astype(np.int64)
+        column = self.domain.index(self.target)
+        return self.domain.decoded_column(column, chosen.astype(np.float64))
+
+    def features(self, values: FloatArray) -> FloatArray:
+        """Log densities (n, C, m) of values (n, number of variables), NaN integrated out."""
+        flat = [leaf for group in self.leaves for leaf in group]
+        densities = np.empty((len(flat), len(values)))
+        for kind in {type(leaf) for leaf in flat}:
+            own = [i for i, leaf in enumerate(flat) if type(leaf) is kind]
+            densities[own] = kind.batch([flat[i] for i in own]).log_density(values)
+        return densities.reshape(len(self.leaves), -1, len(values)).transpose(2, 0, 1)
+
+    def save(self, directory: str | Path) -> None:
+        """Write ``head.json`` and ``head.npz`` into a directory; numbers survive exactly."""
+        place = Path(directory)
+        place.mkdir(parents=True, exist_ok=True)
+        flat = [leaf for group in self.leaves for leaf in group]
+        plain = {
+            "format": FORMAT,
+            "domain": self.domain.to_plain(),
+            "target": self.target,
+            "leaves": [{"kind": leaf.kind, "scope": list(leaf.scope)} for leaf in flat],
+        }
+        arrays: dict[str, Any] = {
+            f"{i}.{name}": array
+            for i, leaf in enumerate(flat)
+            for name, array in leaf.arrays().items()
+        }
+        arrays |= self.head._asdict()
+        (place / "head.json").write_text(json.dumps(plain), encoding="utf-8")
+        np.savez_compressed(place / "head.npz", **arrays)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> HeadPosterior:
+        """Read what :meth:`save` wrote; a DataError if it is something else."""
+        place = Path(directory)
+        try:
+            plain = json.loads((place / "head.json").read_text(encoding="utf-8"))
+            if plain["format"] != FORMAT:
+                raise KeyError("format")
+            with np.load(place / "head.npz") as file:
+                arrays = dict(file)
+            head = Head(arrays.pop("weights"), arrays.pop("biases"))
+            own: list[dict[str, NDArray[Any]]] = [{} for _ in plain["leaves"]]
+            for key, array in arrays.items():
+                number, _, name = key.partition(".")
+                own[int(number)][name] = array
+            flat = [
+                KINDS[one["kind"]].from_arrays(one["scope"], parameters)
+                for one, parameters in zip(plain["leaves"], own, strict=True)
+            ]
+            domain = Domain.from_plain(plain["domain"])
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            IndexError,
+            TypeError,
+            CausalError,
+            BadZipFile,
+        ) as error:
+            raise DataError(f"{place} does not hold a head ({error!r}): save it again") from error
+        m = len(head.weights)
+        leaves = tuple(tuple(flat[start : start + m]) for start in range(0, len(flat), m))
+        return cls(domain, plain["target"], leaves, head)

@@ -1,0 +1,231 @@
+"""Which columns of a mixed table depend on each other: one test for all pairs at once.
+
+Every column is coded by indicators of its states; a number is first cut into bins of about equally
+many rows. One matrix product then counts all pairs of states of all pairs of columns, over the rows
+in which both are known, and the likelihood ratio of a pair,
+``G = 2 sum_ab n_ab log(n_ab n / (n_a n_b))``, is compared with the quantile of a chi-squared
+distribution. It finds dependence of every form that the bins can show, monotone or not.
+
+LearnSPN is often run with a threshold on the randomised dependence coefficient (RDC) instead. That
+estimates, from random features, the largest correlation that any functions of the two columns have;
+of the counts it is one singular value of each table. A threshold on it means another level of the
+test for few rows than for many.
+
+References
+----------
+Gens & Domingos: Learning the structure of sum-product networks, ICML 2013 (the G test).
+Lopez-Paz, Hennig & Schoelkopf: The randomized dependence coefficient, NIPS 2013.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri, xlogy
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+class Indicators(NamedTuple):
+    """Rows as zeros and ones.
+
+    Parameters
+    ----------
+    matrix : ndarray of float32, shape (n, B)
+        One column for every state or bin of every variable; a missing value has none.
+    starts : ndarray of int, shape (d + 1,)
+        The columns of variable j are ``starts[j]`` to ``starts[j + 1]``.
+    """
+
+    matrix: NDArray[np.float32]
+    starts: IntArray
+
+    def part(self, rows: IntArray, columns: IntArray) -> Indicators:
+        """Return the indicators of some rows and variables."""
+        spans = [np.arange(self.starts[j], self.starts[j + 1]) for j in columns]
+        sizes = np.diff(self.starts)[columns]
+        matrix = self.matrix[rows]
+        if len(columns) < len(self.starts) - 1:
+            matrix = matrix[:, np.concatenate(spans)]
+        return Indicators(matrix, np.concatenate(([0], np.cumsum(sizes))))
+
+
+def indicators(
+    values: FloatArray, num_states: IntArray, row_weights: FloatArray, bins: int
+) -> Indicators:
+    """Code rows by the states and bins of their values.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n, d)
+        NaN is a missing value.
+    num_states : ndarray of int, shape (d,)
+        Of each variable; 0 for a number.
+    row_weights : ndarray of float64, shape (n,)
+        How many rows each stands for.
+    bins : int
+        Of a number.
+
+    """
+    n = len(values)
+    codes = np.empty(values.shape, dtype=np.int64)
+    sizes = np.empty(values.shape[1], dtype=np.int64)
+    for j, states in enumerate(num_states):
+        column = values[:, j]
+        known = ~np.isnan(column)
+        if states:
+            codes[known, j] = column[known]
+            sizes[j] = states
+        else:
+            cuts = equal_cuts(column[known], row_weights[known], bins)
+            codes[known, j] = np.searchsorted(cuts, column[known])
+            sizes[j] = len(cuts) + 1
+        codes[~known, j] = -1
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    # Missing values fall into one more column, which is cut off.
+    places = np.where(codes < 0, starts[-1], codes + starts[:-1])
+    matrix = np.zeros((n, starts[-1] + 1), dtype=np.float32)
+    matrix[np.arange(n)[:, None], places] = 1.0
+    return Indicators(matrix[:, :-1], starts)
+
+
+def equal_cuts(numbers: FloatArray, row_weights: FloatArray, bins: int) -> FloatArray:
+    """Return ascending cuts between numbers, so that bins hold about equally many rows.
+
+    Parameters
+    ----------
+    numbers : ndarray of float64, shape (n,)
+        Finite; rows of equal numbers are never parted.
+    row_weights : ndarray of float64, shape (n,)
+    bins : int
+
+    Returns
+    -------
+    ndarray of float64, shape (at most bins - 1,)
+        Bin k holds ``cuts[k - 1] < x <= cuts[k]``.
+    """
+    if len(numbers) == 0:
+        return np.empty(0)
+    order = np.argsort(numbers, kind="stable")
+    ascending, share = numbers[order], np.cumsum(row_weights[order])
+    wanted = share[-1] * np.arange(1, bins) / bins
+    cuts = np.unique(ascending[np.searchsorted(share, wanted)])
+    return np.asarray(cuts[cuts < ascending[-1]])
+
+
+def joint_counts(coded: Indicators, row_weights: FloatArray) -> FloatArray:
+    """Count all pairs of states of all pairs of columns, shape (B, B)."""
+    weighted = coded.matrix
+    if (row_weights != 1).any():
+        weighted = weighted * row_weights.astype(np.float32)[:, None]
+    counts: FloatArray = np.asarray(weighted.T @ coded.matrix, dtype=np.float64)
+    return counts
+
+
+def likelihood_ratios(joint: FloatArray, starts: IntArray) -> tuple[FloatArray, IntArray]:
+    """Test the independence of every pair.
+
+    Parameters
+    ----------
+    joint : ndarray of float64, shape (B, B)
+        See `joint_counts`.
+    starts : ndarray of int, shape (d + 1,)
+        See `Indicators`.
+
+    Returns
+    -------
+    statistics : ndarray of float64, shape (d, d)
+        G of each pair over the rows in which both are known.
+    degrees : ndarray of int, shape (d, d)
+        Its degrees of freedom; 0 where one of the two is constant in these rows.
+    """
+    edges = starts[:-1]
+    # Counts of each state among the rows in which the other variable is known, (B, d) ...
+    single = np.add.reduceat(joint, edges, axis=1)
+    # ... and of the rows in which both are known, (d, d).
+    both = np.add.reduceat(single, edges, axis=0)
+    pairs = np.add.reduceat(np.add.reduceat(xlogy(joint, joint), edges, axis=0), edges, axis=1)
+    rows = np.add.reduceat(xlogy(single, single), edges, axis=0)
+    ratio = 2.0 * (pairs - rows - rows.T + xlogy(both, both))
+    occurring = np.add.reduceat(single > 0, edges, axis=0, dtype=np.int64)
+    degrees = np.maximum(occurring - 1, 0) * np.maximum(occurring.T - 1, 0)
+    return np.maximum(ratio, 0.0), degrees
+
+
+def largest_correlations(joint: FloatArray, starts: IntArray) -> FloatArray:
+    """Return the largest correlation that functions of the two columns of each pair can have.
+
+    It is what RDC estimates (Hirschfeld, Gebelein and Renyi's maximal correlation), over the bins
+    exactly: a singular value of the standardised table of counts.
+
+    Parameters
+    ----------
+    joint, starts
+        As in `likelihood_ratios`.
+
+    Returns
+    -------
+    ndarray of float64, shape (d, d)
+        From 0 to 1, symmetric; the diagonal is 0.
+    """
+    d = len(starts) - 1
+    result = np.zeros((d, d))
+    for a, b in combinations(range(d), 2):
+        table = joint[starts[a] : starts[a + 1], starts[b] : starts[b + 1]]
+        rows, columns, n = table.sum(axis=1), table.sum(axis=0), max(table.sum(), 1.0)
+        expected = np.outer(rows, columns) / n
+        standard = (table - expected) / np.sqrt(np.maximum(expected * n, 1e-300))
+        result[a, b] = result[b, a] = min(float(np.linalg.norm(standard, 2)), 1.0)
+    return result
+
+
+def dependent_pairs(
+    coded: Indicators,
+    row_weights: FloatArray,
+    significance: float,
+    correlation: float | None = None,
+) -> BoolArray:
+    """Return which pairs are dependent.
+
+    Parameters
+    ----------
+    coded : Indicators
+    row_weights : ndarray of float64, shape (n,)
+    significance : float
+        Probability that a pair of independent columns is called dependent.
+    correlation : float, optional
+        Take the pairs whose largest correlation is above it instead of testing.
+
+    Returns
+    -------
+    ndarray of bool, shape (d, d)
+        Symmetric; the diagonal is False.
+    """
+    joint = joint_counts(coded, row_weights)
+    if correlation is not None:
+        return largest_correlations(joint, coded.starts) > correlation
+    statistics, degrees = likelihood_ratios(joint, coded.starts)
+    critical = chdtri(np.maximum(degrees, 1), significance)
+    found: BoolArray = (statistics > critical) & (degrees > 0)
+    np.fill_diagonal(found, False)
+    return found
+
+
+def groups_of(dependent: BoolArray) -> list[IntArray]:
+    """Return the columns of each connected part, in the order of their first columns."""
+    groups = []
+    left = np.ones(len(dependent), dtype=np.bool_)
+    while left.any():
+        reached = np.zeros_like(left)
+        wider = reached.copy()
+        wider[left.argmax()] = True
+        while (wider != reached).any():
+            reached, wider = wider, wider | dependent[wider].any(axis=0)
+        groups.append(np.flatnonzero(reached))
+        left &= ~reached
+    return groups

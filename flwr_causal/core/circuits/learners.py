@@ -1,0 +1,53 @@
+"""The learners of a party's own circuits, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flwr_causal.core.circuits.party_clusters import Learner
+
+NAMES = ("class-first", "trees", "spn", "einsum", "decision-tree")
+
+
+def learner_of(name: str, target: str | None, components: int | None = None) -> Learner:
+    """Return a learner.
+
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`.
+    target : str or None
+        The class, where it is among the columns that are learned.
+    components : int, optional
+        Of a mixture of trees.
+
+    Raises
+    ------
+    ConfigError
+        For another name, or a package that is not installed.
+    """
+    # Imported when asked for: a party has one of them, and some are slow to load.
+    if name == "class-first":
+        from flwr_causal.core.circuits.class_first_learner import ClassFirstLearner
+
+        return ClassFirstLearner(target)
+    if name == "trees":
+        from flwr_causal.core.circuits.chow_liu_model import ChowLiuMixture
+
+        return ChowLiuMixture(components=components, target=target)
+    if name == "spn":
+        from flwr_causal.core.circuits.learn_spn import LearnSPN
+
+        return LearnSPN(target=target)
+    if name == "einsum":
+        from flwr_causal.core.circuits.einsum_network import EinsumNetwork
+
+        return EinsumNetwork(target=target)
+    if name == "decision-tree":
+        from flwr_causal.core.circuits.decision_tree import DecisionTree
+
+        return DecisionTree(target=target)
+    raise ConfigError(f"There is no learner '{name}'; there are {', '.join(NAMES)}.")

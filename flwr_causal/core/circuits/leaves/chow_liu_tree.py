@@ -1,0 +1,262 @@
+"""A distribution of several categories in which each depends on at most one other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flwr_causal.core.circuits.leaves.chow_liu_batch import ChowLiuBatch
+from flwr_causal.core.circuits.nodes import Array, FloatArray, Leaf, LeafBatch
+from flwr_causal.core.circuits.parameters import probabilities, scope_of
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+IntArray = NDArray[np.int64]
+Codes = NDArray[np.int32]
+
+
+class Flat(NamedTuple):
+    """A tree as the compiled passes take it (`leaves.tree_kernels`)."""
+
+    order: IntArray
+    parents: IntArray
+    sizes: IntArray
+    starts: IntArray
+    places: IntArray
+    tables: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class ChowLiuTree(Leaf):
+    """A tree (or forest) of categories.
+
+    Parameters
+    ----------
+    scope : sequence of int
+        The k columns.
+    parents : sequence of int, length m = k + hidden
+        The position in this sequence of each variable's parent, -1 without one; acyclic.
+    tables : sequence of array_like, length m
+        ``tables[j][state of the parent, state]``, one row without a parent; rows sum to 1.
+    hidden : int, default 0
+        The last ``hidden`` variables belong to no column and are always summed over: what is left
+        of variables that a marginal leaves out.
+    """
+
+    scope: tuple[int, ...]
+    parents: tuple[int, ...]
+    tables: tuple[FloatArray, ...]
+    hidden: int = 0
+
+    kind: ClassVar[str] = "chow-liu-tree"
+
+    def __post_init__(self) -> None:
+        scope = scope_of(self.scope)
+        parents = tuple(int(parent) for parent in self.parents)
+        given: Sequence[ArrayLike] = self.tables
+        m = len(scope) + self.hidden
+        if self.hidden < 0 or len(parents) != m or len(given) != m:
+            raise ConfigError(
+                f"a tree of {len(scope)} columns and {self.hidden} hidden variables needs {m} "
+                f"parents and tables, got {len(parents)} and {len(given)}"
+            )
+        if any(not -1 <= parent < m for parent in parents):
+            raise ConfigError(f"parents are positions from 0 to {m - 1} or -1, got {parents}")
+        tables = tuple(probabilities(f"the rows of table {j}", given[j], 2) for j in range(m))
+        for j, (parent, table) in enumerate(zip(parents, tables, strict=True)):
+            rows = 1 if parent < 0 else tables[parent].shape[1]
+            if len(table) != rows:
+                raise ConfigError(f"table {j} has {len(table)} rows for {rows} parent states")
+        object.__setattr__(self, "scope", scope)
+        object.__setattr__(self, "parents", parents)
+        object.__setattr__(self, "tables", tables)
+        object.__setattr__(self, "_order", _parents_first(parents))
+
+    _order: ClassVar[IntArray]
+
+    @cached_property
+    def flat(self) -> Flat:
+        """The tree as the compiled passes take it."""
+        sizes = np.array([table.shape[1] for table in self.tables], dtype=np.int64)
+        lengths = np.array([table.size for table in self.tables], dtype=np.int64)
+        return Flat(
+            self._order,
+            np.array(self.parents, dtype=np.int64),
+            sizes,
+            np.cumsum(lengths) - lengths,
+            np.cumsum(sizes) - sizes,
+            np.concatenate([table.ravel() for table in self.tables]),
+        )
+
+    def _codes(self, values: FloatArray) -> Codes:
+        """Return states of all m variables, -1 where they are missing, shape (n, m)."""
+        codes = np.full((len(values), len(self.parents)), -1, dtype=np.int32)
+        codes[:, : len(self.scope)] = np.where(np.isnan(values), -1, values)
+        return codes
+
+    def _upward(self, codes: Codes, *, maximise: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Return the log probability of each row, and the beliefs."""
+        from flwr_causal.core.circuits.leaves import tree_kernels
+
+        beliefs = np.empty((len(codes), int(self.flat.sizes.sum())))
+        return tree_kernels.upward(codes, *self.flat, maximise, beliefs), beliefs
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log probability of each row, missing values summed out, shape (n,)."""
+        from flwr_causal.core.circuits.leaves import tree_kernels
+
+        codes = np.ascontiguousarray(self._codes(values).T)
+        return tree_kernels.incomplete_rows(codes, np.arange(len(codes)), *self.flat)
+
+    def sample(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Fill missing values by draws given the others, shape (n, k)."""
+        return self._filled(values, rng)
+
+    def mode(self, values: FloatArray) -> FloatArray:
+        """Fill missing values by the most probable ones given the others, shape (n, k).
+
+        With hidden variables, by the best ones together with those.
+        """
+        return self._filled(values, None)
+
+    def _filled(self, values: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+        from flwr_causal.core.circuits.leaves import tree_kernels
+
+        codes = self._codes(values)
+        beliefs = self._upward(codes, maximise=rng is None)[1]
+        uniforms = np.zeros((0, 0)) if rng is None else rng.random(codes.shape)
+        tree_kernels.fill(codes, *self.flat, beliefs, uniforms)
+        return codes[:, : len(self.scope)].astype(np.float64)
+
+    def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return E[x] and E[x^2] of each state's index given the row, both (n, k)."""
+        first, second = values.copy(), values**2
+        states = self.posteriors(values)
+        for j, own in enumerate(states):
+            index = np.arange(own.shape[1])
+            first[:, j], second[:, j] = own @ index, own @ index**2
+        return first, second
+
+    def posteriors(self, values: FloatArray) -> list[FloatArray]:
+        """Return the probability of each column's states given the row, (n, states) for each."""
+        from flwr_causal.core.circuits.leaves import tree_kernels
+
+        beliefs = self._upward(self._codes(values))[1]
+        states = tree_kernels.posteriors(*self.flat, beliefs)
+        bounds = zip(self.flat.places, self.flat.sizes, strict=True)
+        return [states[:, place : place + size] for place, size in bounds][: len(self.scope)]
+
+    def restrict(self, scope: Sequence[int]) -> ChowLiuTree:
+        """Return the marginal over some of the columns.
+
+        Variables that are left out stay as hidden ones where a kept variable depends on them.
+        """
+        wanted = [j for j, column in enumerate(self.scope) if column in set(scope)]
+        needed = set(wanted)
+        for j in self._order[::-1]:
+            if int(j) in needed and self.parents[j] >= 0:
+                needed.add(self.parents[j])
+        kept = [*wanted, *sorted(needed - set(wanted))]
+        return self._part(kept, len(wanted), self.parents, self.tables)
+
+    def condition(self, values: FloatArray) -> tuple[ChowLiuTree | None, float]:
+        """Return the tree over the rest, and the log probability of the evidence."""
+        codes = self._codes(values[None, :])
+        density, beliefs = self._upward(codes)
+        visible = len(self.scope)
+        rest = [j for j in range(len(self.parents)) if codes[0, j] < 0]
+        num_columns = sum(j < visible for j in rest)
+        if num_columns == 0:
+            return None, float(density[0])
+        parents, tables = list(self.parents), list(self.tables)
+        for j in rest:
+            table, parent, place = tables[j], parents[j], self.flat.places[j]
+            if parent >= 0 and codes[0, parent] >= 0:
+                table, parents[j] = table[[codes[0, parent]]], -1
+            weighted = table * beliefs[0, place : place + table.shape[1]]
+            totals = weighted.sum(axis=1, keepdims=True)
+            # A parent's state that the evidence excludes has no distribution below: keep any.
+            tables[j] = np.where(totals > 0, weighted / np.where(totals > 0, totals, 1.0), table)
+        return self._part(rest, num_columns, parents, tables), float(density[0])
+
+    def moved(self, columns: Sequence[int]) -> ChowLiuTree:
+        """Return the same distribution over other columns."""
+        order = np.argsort(columns).tolist()
+        visible = len(self.scope)
+        kept = [*order, *range(visible, len(self.parents))]
+        moved = self._part(kept, visible, self.parents, self.tables)
+        scope = tuple(int(columns[j]) for j in order)
+        return ChowLiuTree(scope, moved.parents, moved.tables, self.hidden)
+
+    def _part(
+        self,
+        kept: Sequence[int],
+        num_columns: int,
+        parents: Sequence[int],
+        tables: Sequence[FloatArray],
+    ) -> ChowLiuTree:
+        """Return the tree of some variables in a new order, those with columns first."""
+        position = {j: k for k, j in enumerate(kept)}
+        return ChowLiuTree(
+            tuple(sorted(self.scope[j] for j in kept[:num_columns])),
+            tuple(position[parents[j]] if parents[j] >= 0 else -1 for j in kept),
+            tuple(tables[j] for j in kept),
+            len(kept) - num_columns,
+        )
+
+    @property
+    def num_states(self) -> tuple[int, ...]:
+        """Number of states of each column."""
+        return tuple(table.shape[1] for table in self.tables[: len(self.scope)])
+
+    @property
+    def num_parameters(self) -> int:
+        """A row of a table with r states has r - 1 of them."""
+        return sum(table.size - len(table) for table in self.tables)
+
+    def arrays(self) -> dict[str, Array]:
+        """Return parents, numbers of states, and the tables one after the other."""
+        return {
+            "parents": self.flat.parents.astype(np.int32),
+            "states": self.flat.sizes.astype(np.int32),
+            "tables": self.flat.tables,
+            "hidden": np.array(self.hidden, dtype=np.int32),
+        }
+
+    @classmethod
+    def from_arrays(cls, scope: Sequence[int], arrays: Mapping[str, Array]) -> ChowLiuTree:
+        """Return the tree of given parameters."""
+        parents = arrays["parents"].astype(np.int64).tolist()
+        states = arrays["states"].astype(np.int64).tolist()
+        flat = arrays["tables"].astype(np.float64)
+        tables, start = [], 0
+        for parent, size in zip(parents, states, strict=True):
+            rows = 1 if parent < 0 else states[parent]
+            tables.append(flat[start : start + rows * size].reshape(rows, size))
+            start += rows * size
+        return cls(tuple(scope), tuple(parents), tuple(tables), int(arrays["hidden"]))
+
+    @classmethod
+    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
+        """Return trees, ready to be evaluated together."""
+        return ChowLiuBatch(leaves)
+
+
+def _parents_first(parents: Sequence[int]) -> IntArray:
+    """Return positions with parents before their children; a ConfigError for a cycle."""
+    children: list[list[int]] = [[] for _ in parents]
+    order = [j for j, parent in enumerate(parents) if parent < 0]
+    for j, parent in enumerate(parents):
+        if parent >= 0:
+            children[parent].append(j)
+    for j in order:  # it grows while it is read
+        order.extend(children[j])
+    if len(order) < len(parents):
+        raise ConfigError(f"the parents of a tree have a cycle: {tuple(parents)}")
+    return np.array(order, dtype=np.int64)

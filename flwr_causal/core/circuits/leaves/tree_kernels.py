@@ -1,0 +1,263 @@
+"""Compiled passes over trees of categories.
+
+A tree of m variables is handed over flat. Variable j has ``sizes[j]`` states, the parent
+``parents[j]`` (-1: none), its table (states of the parent, states) from ``starts[j]`` on in
+``tables``, and its own part of an array over all states from ``places[j]`` on. ``order`` has
+parents before children. Codes are states, -1 where they are missing. Rows are independent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.compiled import compiled
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Codes = NDArray[np.int32]
+
+#: Below it a probability goes into the logarithm, lest the next factors take it to 0.
+SMALL = 1e-150
+#: Rows that `incomplete_rows` works on together, and what it takes for small: several such factors,
+#: and a probability of 1e-200, may meet before it looks.
+ROWS = 128
+SMALL_BELIEF = 1e-50
+
+
+@compiled
+def upward(
+    codes: Codes,
+    order: IntArray,
+    parents: IntArray,
+    sizes: IntArray,
+    starts: IntArray,
+    places: IntArray,
+    tables: FloatArray,
+    maximise: bool,
+    beliefs: FloatArray,
+) -> FloatArray:
+    """Log probability of each row, missing values summed (or maximised) out, shape (n,).
+
+    ``beliefs`` of shape (n, states of all variables) is filled: for each state of a variable the
+    probability of what is known below it, up to a factor. With one row of beliefs for many of
+    codes, the row is scratch.
+    """
+    num_rows, num_variables = codes.shape
+    result = np.zeros(num_rows)
+    for i in range(num_rows):
+        belief = beliefs[i % beliefs.shape[0]]
+        belief[:] = 1.0
+        probability = 1.0
+        for position in range(num_variables - 1, -1, -1):
+            j = order[position]
+            size, place, parent, state = sizes[j], places[j], parents[j], codes[i, j]
+            if state >= 0:
+                for s in range(size):
+                    if s != state:
+                        belief[place + s] = 0.0
+            if parent < 0 or codes[i, parent] >= 0:
+                row = 0 if parent < 0 else codes[i, parent]
+                start = starts[j] + row * size
+                if state >= 0:
+                    message = tables[start + state] * belief[place + state]
+                else:
+                    message = 0.0
+                    for s in range(size):
+                        term = tables[start + s] * belief[place + s]
+                        message = max(message, term) if maximise else message + term
+                factor = message
+            else:
+                above = places[parent]
+                largest = 0.0
+                for r in range(sizes[parent]):
+                    start = starts[j] + r * size
+                    if state >= 0:
+                        message = tables[start + state] * belief[place + state]
+                    else:
+                        message = 0.0
+                        for s in range(size):
+                            term = tables[start + s] * belief[place + s]
+                            message = max(message, term) if maximise else message + term
+                    belief[above + r] *= message
+                    largest = max(largest, belief[above + r])
+                # Beliefs are kept near 1, and their size in the probability.
+                if largest > 0.0:
+                    for r in range(sizes[parent]):
+                        belief[above + r] /= largest
+                factor = largest
+            if factor < SMALL or probability < SMALL:
+                result[i] += np.log(probability)
+                result[i] += np.log(factor) if factor > 0.0 else -np.inf
+                probability = 1.0
+            else:
+                probability *= factor
+        result[i] += np.log(probability)
+    return result
+
+
+@compiled
+def fill(
+    codes: Codes,
+    order: IntArray,
+    parents: IntArray,
+    sizes: IntArray,
+    starts: IntArray,
+    places: IntArray,
+    tables: FloatArray,
+    beliefs: FloatArray,
+    uniforms: FloatArray,
+) -> None:
+    """Replace missing codes given the beliefs: drawn by uniforms, or the largest if there are none.
+
+    ``uniforms`` has the shape of ``codes``, or none.
+    """
+    num_rows, num_variables = codes.shape
+    drawing = uniforms.size > 0
+    for i in range(num_rows):
+        for position in range(num_variables):
+            j = order[position]
+            if codes[i, j] >= 0:
+                continue
+            row = codes[i, parents[j]] if parents[j] >= 0 else 0
+            start = starts[j] + row * sizes[j]
+            total, best, chosen = 0.0, -1.0, 0
+            for s in range(sizes[j]):
+                term = tables[start + s] * beliefs[i, places[j] + s]
+                total += term
+                if term > best:
+                    best, chosen = term, s
+            if drawing:
+                left = uniforms[i, j] * total
+                for s in range(sizes[j]):
+                    term = tables[start + s] * beliefs[i, places[j] + s]
+                    left -= term
+                    if term > 0.0:
+                        chosen = s  # rounding may leave a rest behind the last possible state
+                        if left < 0.0:
+                            break
+            codes[i, j] = chosen
+
+
+@compiled
+def posteriors(
+    order: IntArray,
+    parents: IntArray,
+    sizes: IntArray,
+    starts: IntArray,
+    places: IntArray,
+    tables: FloatArray,
+    beliefs: FloatArray,
+) -> FloatArray:
+    """Probability of every state given the row, shape (n, states of all variables)."""
+    result = np.zeros(beliefs.shape)
+    for i in range(beliefs.shape[0]):
+        for position in range(len(order)):
+            j = order[position]
+            size, place, parent = sizes[j], places[j], parents[j]
+            for r in range(1 if parent < 0 else sizes[parent]):
+                above = 1.0 if parent < 0 else result[i, places[parent] + r]
+                start = starts[j] + r * size
+                total = 0.0
+                for s in range(size):
+                    total += tables[start + s] * beliefs[i, place + s]
+                if above > 0.0 and total > 0.0:
+                    for s in range(size):
+                        share = tables[start + s] * beliefs[i, place + s] / total
+                        result[i, place + s] += above * share
+    return result
+
+
+@compiled
+def complete_rows(
+    codes: Codes,
+    first: IntArray,
+    columns: IntArray,
+    parent_columns: IntArray,
+    sizes: IntArray,
+    starts: IntArray,
+    log_tables: FloatArray,
+) -> FloatArray:
+    """Log probabilities of rows without missing values under many trees, shape (trees, n).
+
+    ``codes`` has one row for each *column* of the data. Tree t has the entries from ``first[t]`` to
+    ``first[t + 1]`` of the arrays over variables.
+    """
+    num_rows = codes.shape[1]
+    result = np.zeros((len(first) - 1, num_rows))
+    for t in range(len(first) - 1):
+        total = result[t]
+        for v in range(first[t], first[t + 1]):
+            own, start, size = codes[columns[v]], starts[v], sizes[v]
+            if parent_columns[v] < 0:
+                for i in range(num_rows):
+                    total[i] += log_tables[start + own[i]]
+            else:
+                above = codes[parent_columns[v]]
+                for i in range(num_rows):
+                    total[i] += log_tables[start + above[i] * size + own[i]]
+    return result
+
+
+@compiled
+def incomplete_rows(
+    codes: Codes,
+    columns: IntArray,
+    order: IntArray,
+    parents: IntArray,
+    sizes: IntArray,
+    starts: IntArray,
+    places: IntArray,
+    tables: FloatArray,
+) -> FloatArray:
+    """Log probabilities of rows under a tree, missing values summed out, shape (n,).
+
+    What `upward` returns, for several rows at a time and without their beliefs. ``codes`` has one
+    row for each *column* of the data; ``columns`` are those of the variables, -1 of a hidden one.
+    """
+    num_rows = codes.shape[1]
+    result = np.zeros(num_rows)
+    beliefs = np.empty((sizes.sum(), ROWS))
+    message, largest, factor = np.empty(ROWS), np.empty(ROWS), np.empty(ROWS)
+    for begin in range(0, num_rows, ROWS):
+        count = min(ROWS, num_rows - begin)
+        for j in range(len(order)):
+            for s in range(sizes[j]):
+                belief = beliefs[places[j] + s]
+                if columns[j] < 0:
+                    belief[:] = 1.0
+                else:
+                    own = codes[columns[j], begin : begin + count]
+                    for i in range(count):
+                        belief[i] = (own[i] < 0) | (own[i] == s)
+        factor[:] = 1.0
+        for position in range(len(order) - 1, -1, -1):
+            j = order[position]
+            size, place, parent = sizes[j], places[j], parents[j]
+            num_above = 1 if parent < 0 else sizes[parent]
+            largest[:] = 0.0
+            for r in range(num_above):
+                start = starts[j] + r * size
+                message[:] = 0.0
+                for s in range(size):
+                    belief, probability = beliefs[place + s], tables[start + s]
+                    for i in range(count):
+                        message[i] += probability * belief[i]
+                above = factor if parent < 0 else beliefs[places[parent] + r]
+                for i in range(count):
+                    above[i] *= message[i]
+                    largest[i] = max(largest[i], above[i])
+            low = 0
+            for i in range(count):
+                low += largest[i] < SMALL_BELIEF
+            if low == 0:
+                continue
+            for i in range(count):
+                if 0.0 < largest[i] < SMALL_BELIEF:
+                    result[begin + i] += np.log(largest[i])
+                    for r in range(num_above):
+                        above = factor if parent < 0 else beliefs[places[parent] + r]
+                        above[i] /= largest[i]
+        for i in range(count):
+            result[begin + i] += np.log(factor[i])
+    return result

@@ -1,0 +1,244 @@
+"""Sums, products and leaves: the nodes of a circuit.
+
+A node is a distribution over the columns of its scope. A sum mixes distributions over the same
+columns (the circuit is smooth), a product joins independent ones over different columns
+(decomposable): so marginals and conditionals are exact, at the cost of one evaluation. A node may
+be the child of several others.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flwr_causal.core.circuits.parameters import probabilities
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+FloatArray = NDArray[np.float64]
+Array = NDArray[Any]
+
+
+class Node:
+    """What a circuit is made of; immutable, compared by identity.
+
+    Attributes
+    ----------
+    scope : tuple of int
+        The columns that it is a distribution over, ascending.
+    children : tuple of Node
+        The nodes that it combines; none of a leaf.
+    """
+
+    scope: tuple[int, ...]
+    children: tuple[Node, ...] = ()
+
+
+class Leaf(Node, ABC):
+    """A distribution over a few columns that is given by its parameters.
+
+    In all methods ``values`` has the shape (n, k), the columns of the scope in order, and NaN is a
+    missing value. A leaf of a new kind defines the abstract methods, and `batch` where many leaves
+    of the kind can be evaluated faster than one after the other.
+    """
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log density of each row, missing values integrated out, shape (n,)."""
+
+    @abstractmethod
+    def sample(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Fill missing values by draws given the others, shape (n, k)."""
+
+    @abstractmethod
+    def mode(self, values: FloatArray) -> FloatArray:
+        """Fill missing values by the most probable ones given the others, shape (n, k)."""
+
+    @abstractmethod
+    def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return E[x] and E[x^2] of each column given the values of the row, both (n, k).
+
+        A value that is given is its own mean. Of a category the index of its state is the number.
+        """
+
+    @abstractmethod
+    def restrict(self, scope: Sequence[int]) -> Leaf:
+        """Return the marginal over some of the columns."""
+
+    @abstractmethod
+    def condition(self, values: FloatArray) -> tuple[Leaf | None, float]:
+        """Return the leaf given evidence, and the log density of the evidence.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (k,)
+            NaN for the columns of the rest.
+
+        Returns
+        -------
+        leaf : Leaf or None
+            Over the rest; None where nothing is left.
+        log_density : float
+        """
+
+    @abstractmethod
+    def moved(self, columns: Sequence[int]) -> Leaf:
+        """Return the same distribution over other columns: ``columns[k]`` for ``scope[k]``."""
+
+    @property
+    def num_states(self) -> tuple[int, ...]:
+        """Number of states of each column, 0 for a number."""
+        return (0,) * len(self.scope)
+
+    @property
+    @abstractmethod
+    def num_parameters(self) -> int:
+        """Number of free parameters."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Array]:
+        """Return the parameters, what `from_arrays` takes."""
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, scope: Sequence[int], arrays: Mapping[str, Array]) -> Leaf:
+        """Return the leaf of given parameters."""
+
+    @classmethod
+    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
+        """Return leaves of this kind, ready to be evaluated together."""
+        return LeafBatch(leaves)
+
+
+class LeafBatch:
+    """Leaves of one kind, evaluated one after the other.
+
+    Parameters
+    ----------
+    leaves : sequence of Leaf
+    """
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.leaves = tuple(leaves)
+        self._columns = [list(leaf.scope) for leaf in self.leaves]
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Return the log density of each leaf and row.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (n, d)
+            All columns of the domain.
+
+        Returns
+        -------
+        ndarray of float64, shape (number of leaves, n)
+        """
+        result = np.empty((len(self.leaves), len(values)))
+        for row, leaf, columns in zip(result, self.leaves, self._columns, strict=True):
+            row[:] = leaf.log_density(values[:, columns])
+        return result
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Sum(Node):
+    """A mixture of distributions over the same columns.
+
+    Parameters
+    ----------
+    children : sequence of Node
+        At least one, all of the same scope.
+    weights : array_like, shape (number of children,)
+        Non-negative, of sum 1 (up to 1e-9).
+
+    Raises
+    ------
+    ConfigError
+        If the scopes differ, or the weights are no distribution.
+    """
+
+    children: tuple[Node, ...]
+    weights: FloatArray
+    scope: tuple[int, ...]
+
+    def __init__(self, children: Sequence[Node], weights: ArrayLike) -> None:
+        own = tuple(children)
+        checked = probabilities("the weights of a sum", weights)
+        if len(checked) != len(own):
+            raise ConfigError(f"a sum of {len(own)} children has {len(checked)} weights")
+        for child in own:
+            if child.scope != own[0].scope:
+                raise ConfigError(
+                    f"a sum mixes nodes of one scope, got {own[0].scope} and {child.scope}"
+                )
+        object.__setattr__(self, "children", own)
+        object.__setattr__(self, "weights", checked)
+        object.__setattr__(self, "scope", own[0].scope)
+
+    def __repr__(self) -> str:
+        return f"<Sum of {len(self.children)} over {len(self.scope)} columns>"
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Product(Node):
+    """Independent distributions over different columns.
+
+    Parameters
+    ----------
+    children : sequence of Node
+        At least one; no two share a column.
+
+    Raises
+    ------
+    ConfigError
+        If scopes overlap.
+    """
+
+    children: tuple[Node, ...]
+    scope: tuple[int, ...]
+
+    def __init__(self, children: Sequence[Node]) -> None:
+        own = tuple(children)
+        if not own:
+            raise ConfigError("a product needs a child")
+        columns = sorted(column for child in own for column in child.scope)
+        if len(set(columns)) < len(columns):
+            twice = next(a for a, b in pairwise(columns) if a == b)
+            raise ConfigError(
+                f"the factors of a product have no column in common, got {twice} twice"
+            )
+        object.__setattr__(self, "children", own)
+        object.__setattr__(self, "scope", tuple(columns))
+
+    def __repr__(self) -> str:
+        return f"<Product of {len(self.children)} over {len(self.scope)} columns>"
+
+
+def descending(root: Node) -> Iterator[Node]:
+    """Return the nodes below a root and itself, each once, parents before their children."""
+    return reversed(ascending(root))
+
+
+def ascending(root: Node) -> list[Node]:
+    """Return the nodes below a root and itself, each once, children before their parents."""
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:  # no recursion: a circuit may be deeper than Python's stack
+        node, expanded = stack.pop()
+        if expanded:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.children))
+    return order

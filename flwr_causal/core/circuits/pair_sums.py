@@ -1,0 +1,207 @@
+"""Weighted counts of pairs of states, exact for any order of the rows.
+
+A row's weight is rounded to a multiple of `UNIT`, and never more than `BLOCK` of weight are summed
+in one product of float32 matrices: every partial sum then is a multiple of `UNIT` that float32
+holds exactly, whatever the order in which it is formed. Blocks are added in float64, exactly too.
+So the counts are the same to the last bit however the rows are divided between parties, and what
+is learned from them is. A weight that rounds to 0 costs nothing: most do in a mixture of many
+components.
+
+The counts of a component are the products of a design with a constant column: its number of rows,
+the counts of the states, and those of the pairs, in one symmetric matrix of which the upper
+triangle is sent. Where no value is missing anywhere, a variable's first state follows from the
+others and has no column: of binary variables that leaves a quarter of the numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FloatArray = NDArray[np.float64]
+
+# A float32 holds multiples of 2**-12 up to 2**12 exactly. Responsibilities rounded to 1/4096 give
+# the same held-out log-likelihood as unrounded ones, to three decimals, on all four sets measured.
+UNIT = 1.0 / 4096.0
+BLOCK = 4096
+# So many rows at a time have their design and their weights in memory.
+CHUNK = 32_768
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the states of the variables stand in tables over all states.
+
+    Attributes
+    ----------
+    num_states : tuple of int
+        States of each variable, at least 1.
+    complete : bool
+        Whether no party has a missing value, so that first states need no column.
+    """
+
+    num_states: tuple[int, ...]
+    complete: bool = True
+
+    @cached_property
+    def states(self) -> NDArray[np.int64]:
+        """States of each variable as an array, ``(d,)``."""
+        return np.array(self.num_states, dtype=np.int64)
+
+    @cached_property
+    def first(self) -> NDArray[np.int64]:
+        """``(d,)`` first of each variable's states among all states."""
+        return np.concatenate([[0], np.cumsum(self.states)[:-1]]).astype(np.int64)
+
+    @property
+    def total(self) -> int:
+        """States of all variables together."""
+        return int(self.states.sum())
+
+    @cached_property
+    def columns(self) -> NDArray[np.int64]:
+        """The states that have a column of the design, after the constant one."""
+        kept = np.ones(self.total, dtype=bool)
+        if self.complete:
+            kept[self.first] = False
+        return np.flatnonzero(kept)
+
+    @property
+    def width(self) -> int:
+        """Columns of the design."""
+        return 1 + len(self.columns)
+
+    @property
+    def num_pairs(self) -> int:
+        """Numbers in the upper triangle of the design's products."""
+        return self.width * (self.width + 1) // 2
+
+    @cached_property
+    def owner(self) -> NDArray[np.int64]:
+        """The variable of each state, ``(total,)``."""
+        return np.repeat(np.arange(len(self.states)), self.states)
+
+    def design(self, codes: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Return the constant column and the indicators of the states, ``(n, width)``.
+
+        Parameters
+        ----------
+        codes : ndarray of int32, shape (d, n)
+            Index of the state; -1 is missing, and no indicator of the variable is 1.
+        """
+        num_rows = codes.shape[1]
+        indicators = np.zeros((num_rows, self.total + 1), dtype=np.float32)
+        places = np.where(codes >= 0, codes + self.first[:, None], self.total)
+        np.put_along_axis(indicators, places.T, 1.0, axis=1)
+        result = np.empty((num_rows, self.width), dtype=np.float32)
+        result[:, 0] = 1.0
+        result[:, 1:] = indicators[:, self.columns]
+        return result
+
+    def state_counts(self, sums: FloatArray) -> FloatArray:
+        """Restore the counts of all states from those of the columns.
+
+        Parameters
+        ----------
+        sums : ndarray, shape (..., width)
+
+        Returns
+        -------
+        ndarray, shape (..., total)
+        """
+        counts = np.zeros((*sums.shape[:-1], self.total))
+        counts[..., self.columns] = sums[..., 1:]
+        if self.complete:
+            others = np.add.reduceat(counts, self.first, axis=-1)
+            counts[..., self.first] = sums[..., :1] - others
+        return counts
+
+    def pair_counts(self, packed: FloatArray) -> FloatArray:
+        """Restore the counts of all pairs of states from an upper triangle of products.
+
+        Parameters
+        ----------
+        packed : ndarray, shape (num_pairs,)
+
+        Returns
+        -------
+        ndarray, shape (total, total)
+            The diagonal blocks hold a variable's own counts on their diagonal.
+        """
+        products = np.zeros((self.width, self.width))
+        products[np.triu_indices(self.width)] = packed
+        products = np.triu(products) + np.triu(products, 1).T
+        return self.state_counts(self.state_counts(products).T)
+
+
+def encode(values: FloatArray, num_states: Sequence[int]) -> NDArray[np.int32]:
+    """Return the codes of categorical values by variable, ``(d, n)``; -1 is missing.
+
+    Raises
+    ------
+    DataError
+        If the number of columns differs, or a value is no index of a state.
+    """
+    if values.ndim != 2 or values.shape[1] != len(num_states):
+        raise DataError(f"expected rows of {len(num_states)} columns, got shape {values.shape}")
+    missing = np.isnan(values)
+    codes = np.where(missing, -1.0, values)
+    states = np.asarray(num_states)
+    wrong = ~missing & ((codes < 0) | (codes >= states) | (codes != np.floor(codes)))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise DataError(
+            f"column {column} holds {values[row, column]:g}, which is no index of one of its "
+            f"{states[column]} states; trees need categories: bin the numbers first"
+        )
+    return np.ascontiguousarray(codes.T.astype(np.int32))
+
+
+def round_weights(weights: FloatArray) -> FloatArray:
+    """Round weights to multiples of `UNIT`, so that they can be summed exactly."""
+    rounded: FloatArray = np.rint(weights / UNIT) * UNIT
+    return rounded
+
+
+def weighted_products(design: NDArray[np.float32], weights: FloatArray) -> FloatArray:
+    """Return the upper triangles of ``design' diag(weights[:, c]) design`` for every c.
+
+    Parameters
+    ----------
+    design : ndarray of float32, shape (n, width)
+    weights : ndarray, shape (n, K)
+        Between 0 and 1, rounded.
+
+    Returns
+    -------
+    ndarray, shape (K, num_pairs)
+    """
+    upper = np.triu_indices(design.shape[1])
+    result = np.empty((weights.shape[1], len(upper[0])))
+    for component, column in enumerate(weights.T):
+        rows = np.flatnonzero(column)
+        total = np.zeros((design.shape[1], design.shape[1]))
+        for start in range(0, len(rows), BLOCK):
+            block = rows[start : start + BLOCK]
+            part = design[block]
+            total += part.T @ (part * column[block, None].astype(np.float32))
+        result[component] = total[upper]
+    return result
+
+
+def weighted_sums(design: NDArray[np.float32], weights: FloatArray) -> FloatArray:
+    """Return ``weights' design``, ``(K, width)``: numbers of rows and counts of states."""
+    total = np.zeros((weights.shape[1], design.shape[1]))
+    for start in range(0, len(design), BLOCK):
+        block = slice(start, start + BLOCK)
+        total += weights[block].T.astype(np.float32) @ design[block]
+    return total

@@ -1,0 +1,196 @@
+"""Which party holds which column, and the setting that follows from it.
+
+Columns that the same parties hold make a group: the distinct columns of the presence matrix. The
+groups decide what is composed how; whether a federation is horizontal, vertical or hybrid is found
+here and declared nowhere.
+
+References
+----------
+Seng, Busch, Prasad, Dhami, Mundt, Kersting: Scaling Probabilistic Circuits via Data Partitioning,
+2025, Algorithm 1, lines 1-7.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.circuits.domain import Domain
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.circuits.domain import Variable
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+Setting = Literal["horizontal", "vertical", "hybrid"]
+
+
+class ColumnGroup(NamedTuple):
+    """Columns that the same parties hold.
+
+    Parameters
+    ----------
+    columns : tuple of int
+        Ascending.
+    parties : tuple of int
+        Ascending.
+    """
+
+    columns: tuple[int, ...]
+    parties: tuple[int, ...]
+
+
+def joint_domain(domains: Sequence[Domain]) -> tuple[Domain, BoolArray]:
+    """Return all columns of the parties, and who holds which.
+
+    Parameters
+    ----------
+    domains : sequence of Domain
+        Of each party, its own columns.
+
+    Returns
+    -------
+    domain : Domain
+        Columns in the order in which they first occur.
+    presence : ndarray of bool, shape (parties, columns)
+
+    Raises
+    ------
+    DataError
+        If a column is not the same variable at all parties that hold it.
+    """
+    first: dict[str, tuple[int, Variable]] = {}
+    for party, domain in enumerate(domains):
+        for variable in domain.variables:
+            holder, known = first.setdefault(variable.name, (party, variable))
+            if variable != known:
+                raise DataError(
+                    f"column {variable.name!r} is {_described(variable)} at party {party}, but "
+                    f"{_described(known)} at party {holder}: give it the same type and states, or "
+                    "another name"
+                )
+    joint = Domain(tuple(variable for _, variable in first.values()))
+    held = [[name in domain.names for name in first] for domain in domains]
+    return joint, np.array(held, dtype=bool)
+
+
+def column_groups(presence: ArrayLike) -> tuple[ColumnGroup, ...]:
+    """Return the groups of a presence matrix, in the order of their first columns.
+
+    Parameters
+    ----------
+    presence : array_like of bool, shape (parties, columns)
+
+    Raises
+    ------
+    DataError
+        If a party holds no column, or nobody holds one.
+    """
+    checked = _checked(presence)
+    members: dict[tuple[int, ...], list[int]] = {}
+    for column, holders in enumerate(checked.T):
+        members.setdefault(tuple(np.flatnonzero(holders).tolist()), []).append(column)
+    return tuple(ColumnGroup(tuple(columns), parties) for parties, columns in members.items())
+
+
+def setting_of(presence: ArrayLike) -> Setting:
+    """Name the setting of a presence matrix.
+
+    Horizontal: every party holds every column (one party alone does). Vertical: no column is held
+    twice. Hybrid: anything else.
+    """
+    checked = _checked(presence)
+    if checked.all():
+        return "horizontal"
+    return "vertical" if (checked.sum(axis=0) == 1).all() else "hybrid"
+
+
+def hashed_ids(ids: Iterable[Hashable], secret: str) -> NDArray[np.uint64]:
+    """Return ids that tell whoever lacks the secret nothing, but whether two are equal.
+
+    Parameters
+    ----------
+    ids : iterable
+        Of rows. Numbers that are whole are the same id whatever their type or text.
+    secret : str
+        Known to the parties, not to the server: ids of a known form could be tried out.
+
+    Returns
+    -------
+    ndarray of uint64, shape (n,)
+        Keyed BLAKE2b. Of a million ids two collide with the probability 3e-8.
+    """
+    key = hashlib.blake2b(secret.encode()).digest()
+    digests = [hashlib.blake2b(_text(one).encode(), digest_size=8, key=key).digest() for one in ids]
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def common_rows(ids: Sequence[Sequence[Hashable]]) -> list[IntArray]:
+    """Return where each party has the rows that all parties have, in one order.
+
+    Parameters
+    ----------
+    ids : sequence of sequence
+        Of each party, the id of each of its rows.
+
+    Returns
+    -------
+    list of ndarray of int64, shape (n,)
+        Row ``result[p][i]`` of party p is about the same thing for all p; in the order of the first
+        party's rows.
+
+    Raises
+    ------
+    DataError
+        If an id occurs twice at a party, or no row is common.
+    """
+    places = []
+    for party, own in enumerate(ids):
+        place = {one: row for row, one in enumerate(own)}
+        if len(place) < len(own):
+            raise DataError(
+                f"party {party} has ids that repeat: rows are aligned by ids, one row each"
+            )
+        places.append(place)
+    shared = [one for one in ids[0] if all(one in place for place in places)]
+    if not shared:
+        raise DataError(
+            "the parties have no row in common: check that their ids are of one kind, or take the "
+            'weights "counts", which need no aligned rows'
+        )
+    return [np.array([place[one] for one in shared], dtype=np.int64) for place in places]
+
+
+def _text(one: Hashable) -> str:
+    """Return an id as text: 7, 7.0 and "7" are one."""
+    if isinstance(one, float | np.floating) and float(one).is_integer():
+        return str(int(one))
+    return str(one).strip()
+
+
+def _described(variable: Variable) -> str:
+    if variable.states is not None:
+        return f"a category of {', '.join(map(repr, variable.states))}"
+    return "a number" if variable.edges is None else f"a number seen by {variable.edges}"
+
+
+def _checked(presence: ArrayLike) -> BoolArray:
+    checked = np.asarray(presence, dtype=bool)
+    if checked.ndim != 2 or not checked.size:
+        raise DataError(f"a presence matrix is (parties, columns), got the shape {checked.shape}")
+    empty = np.flatnonzero(~checked.any(axis=1))
+    if len(empty):
+        raise DataError(f"party {empty[0]} holds none of the columns: leave it out")
+    missing = np.flatnonzero(~checked.any(axis=0))
+    if len(missing):
+        raise DataError(f"no party holds column {missing[0]}: leave it out")
+    return checked

@@ -1,0 +1,173 @@
+"""Circuits as arrays, for files and for the wire: structure and parameters, every digit kept.
+
+Nodes are numbered as in `layers`, so that children come before their parents and the root is last.
+For each kind of leaf the scopes and each parameter stand one after the other, with their sizes or
+shapes (a single one where all are the same); for the inner nodes what they are, their numbers of
+children, the children and the weights.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.circuits.domain import Domain
+from flwr_causal.core.circuits.leaves import (
+    Categorical,
+    ChowLiuTree,
+    Elliptical,
+    Gaussian,
+    Histogram,
+)
+from flwr_causal.core.circuits.nodes import Product, Sum
+from flwr_causal.core.circuits.tensor_leaf import TensorLeaf
+from flwr_causal.errors import CausalError, ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from flwr_causal.core.circuits.layers import Layers
+    from flwr_causal.core.circuits.nodes import Leaf, Node
+
+Array = NDArray[Any]
+
+FORMAT = "flwr-causal circuit 1"
+
+#: Kind to class of leaves, in the order of the kinds: what a file may hold.
+KINDS: dict[str, type[Leaf]] = {
+    leaf.kind: leaf
+    for leaf in (Categorical, ChowLiuTree, Elliptical, Gaussian, Histogram, TensorLeaf)
+}
+
+
+def to_arrays(layers: Layers) -> dict[str, Array]:
+    """Return structure and parameters of a circuit, what `from_arrays` takes.
+
+    Raises
+    ------
+    ConfigError
+        For leaves of a kind that is none of `KINDS`.
+    """
+    arrays: dict[str, Array] = {}
+    for leaf in layers.leaves:
+        if type(leaf) is not KINDS.get(leaf.kind):
+            raise ConfigError(f"a leaf of kind {leaf.kind!r} cannot be written: none of {[*KINDS]}")
+    groups = {kind: [leaf for leaf in layers.leaves if leaf.kind == kind] for kind in KINDS}
+    arrays["leaf_counts"] = np.array([len(own) for own in groups.values()], dtype=np.int64)
+    for kind, own in groups.items():
+        if not own:
+            continue
+        arrays[f"{kind}.scope"] = _indices([column for leaf in own for column in leaf.scope])
+        arrays[f"{kind}.scope_sizes"] = _once([len(leaf.scope) for leaf in own])
+        parameters = [leaf.arrays() for leaf in own]
+        for name in parameters[0]:
+            parts = [np.asarray(one[name]) for one in parameters]
+            arrays[f"{kind}.{name}"] = np.concatenate([part.ravel() for part in parts])
+            arrays[f"{kind}.{name}.shapes"] = _once([part.shape for part in parts])
+    inner = layers.nodes[len(layers.leaves) :]
+    arrays["inner.is_sum"] = np.array([isinstance(node, Sum) for node in inner], dtype=np.uint8)
+    arrays["inner.sizes"] = _indices([len(node.children) for node in inner])
+    arrays["inner.children"] = _indices(
+        [layers.number[id(child)] for node in inner for child in node.children]
+    )
+    arrays["inner.weights"] = np.concatenate([np.zeros(0), *(node.weights for node in layers.sums)])
+    return arrays
+
+
+def _indices(numbers: Sequence[int]) -> Array:
+    """Return whole numbers from 0 on in the smallest type that holds them."""
+    return np.array(numbers, dtype=np.min_scalar_type(max(numbers, default=0)))
+
+
+def _once(rows: Sequence[Any]) -> Array:
+    """Return sizes or shapes, the first alone where all are the same."""
+    every = np.array(rows, dtype=np.int32)
+    return every[:1] if (every == every[0]).all() else every
+
+
+def from_arrays(arrays: Mapping[str, Array]) -> Node:
+    """Return the root of the circuit that `to_arrays` wrote.
+
+    Raises
+    ------
+    DataError
+        If the arrays are damaged.
+    """
+    try:
+        nodes: list[Node] = []
+        for kind, count in zip(KINDS, arrays["leaf_counts"].tolist(), strict=True):
+            if count:
+                nodes.extend(_leaves(kind, count, arrays))
+        weights = _parts(
+            arrays["inner.weights"],
+            arrays["inner.sizes"][arrays["inner.is_sum"].astype(bool)].tolist(),
+        )
+        below = _parts(arrays["inner.children"], arrays["inner.sizes"].tolist())
+        for is_sum, own in zip(arrays["inner.is_sum"].tolist(), below, strict=True):
+            if ((own < 0) | (own >= len(nodes))).any():
+                raise DataError("a node's child does not come before it")
+            children = [nodes[k] for k in own.tolist()]
+            nodes.append(Sum(children, next(weights)) if is_sum else Product(children))
+        return nodes[-1]
+    except (KeyError, IndexError, TypeError, ValueError, StopIteration, CausalError) as error:
+        raise DataError(f"this is no circuit ({error}): write it again") from error
+
+
+def _leaves(kind: str, count: int, arrays: Mapping[str, Array]) -> Iterator[Leaf]:
+    """Return the leaves of one kind."""
+    sizes = np.broadcast_to(arrays[f"{kind}.scope_sizes"], count)
+    scopes = _parts(arrays[f"{kind}.scope"], sizes.tolist())
+    parameters: dict[str, Iterator[Array]] = {}
+    for key in arrays:
+        if key.startswith(f"{kind}.") and key.endswith(".shapes"):
+            name = key.removeprefix(f"{kind}.").removesuffix(".shapes")
+            shapes = np.broadcast_to(arrays[key], (count, arrays[key].shape[1]))
+            parameters[name] = _shaped(arrays[f"{kind}.{name}"], shapes.tolist())
+    for scope, _ in zip(scopes, range(count), strict=True):
+        own = {name: next(parts) for name, parts in parameters.items()}
+        yield KINDS[kind].from_arrays(scope.tolist(), own)
+
+
+def _parts(flat: Array, sizes: Sequence[int]) -> Iterator[Array]:
+    """Return the parts of a flat array."""
+    if len(flat) != sum(sizes) or any(size < 0 for size in sizes):
+        raise DataError(f"{len(flat)} entries cannot be {sum(sizes)}")
+    start = 0
+    for size in sizes:
+        yield flat[start : start + size]
+        start += size
+
+
+def _shaped(flat: Array, shapes: Sequence[Sequence[int]]) -> Iterator[Array]:
+    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+    for part, shape in zip(_parts(flat, sizes), shapes, strict=True):
+        yield part.reshape(shape)
+
+
+def save(directory: str | Path, domain: Domain, layers: Layers) -> None:
+    """Write ``circuit.json`` (the domain) and ``circuit.npz`` (the arrays) into a directory."""
+    place = Path(directory)
+    plain = {"format": FORMAT, "domain": domain.to_plain()}
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "circuit.json").write_text(json.dumps(plain), encoding="utf-8")
+    arrays: dict[str, Any] = to_arrays(layers)
+    np.savez_compressed(place / "circuit.npz", **arrays)
+
+
+def load(directory: str | Path) -> tuple[Domain, Node]:
+    """Return domain and root of what `save` wrote; a DataError if it is something else."""
+    place = Path(directory)
+    try:
+        plain = json.loads((place / "circuit.json").read_text(encoding="utf-8"))
+        if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+            raise DataError(f"{place} does not hold a circuit of this version ({FORMAT})")
+        with np.load(place / "circuit.npz") as file:
+            arrays = dict(file)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise DataError(f"{place} does not hold a circuit ({error})") from error
+    return Domain.from_plain(plain["domain"]), from_arrays(arrays)

@@ -1,0 +1,20 @@
+"""Columns that are found by their name where no option names others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["ROW_ID", "TARGET", "target_in"]
+
+#: Tells which rows of different parties are about the same thing.
+ROW_ID = "row_id"
+#: The class that is to be predicted, as scikit-learn calls it in its tables.
+TARGET = "target"
+
+
+def target_in(columns: Iterable[str], target: str = "") -> str:
+    """Return the target: the named one, else a column of the usual name, else none ("")."""
+    return target or (TARGET if TARGET in columns else "")

@@ -1,0 +1,212 @@
+from itertools import product
+
+import numpy as np
+import pytest
+from circuit_cases import domain_of
+from shared_data import DATA, needs_shared_data
+
+from flwr_causal.core.circuits import Domain, Variable
+from flwr_causal.core.circuits.chow_liu_mixture import Options, init, request, step, train
+from flwr_causal.core.circuits.chow_liu_model import ChowLiuMixture, fitted
+from flwr_causal.core.circuits.chow_liu_rows import plan_for
+from flwr_causal.core.circuits.chow_liu_sums import Request, sums
+from flwr_causal.core.circuits.class_first_sums import add
+from flwr_causal.errors import ConfigError, DataError, FederationError
+
+STATES = (2, 3, 2, 3, 2)
+SMALL = Options(components=3, ensembles=2, product_steps=3, tree_steps=2)
+
+
+def rows_of_two_kinds(rng, n, missing=0.0):
+    """Rows of two classes, in each of which columns hang together differently; the class last."""
+    kind = rng.integers(2, size=n)
+    values = np.stack([rng.integers(k, size=n) for k in STATES[:4]] + [kind], axis=1).astype(float)
+    same = rng.random(n) < 0.8
+    values[same & (kind == 0), 2] = values[same & (kind == 0), 0]
+    values[same & (kind == 1), 3] = values[same & (kind == 1), 1]
+    holes = rng.random((n, 4)) < missing
+    values[:, :4][holes] = np.nan
+    return values
+
+
+def worlds():
+    return np.array(list(product(*map(range, STATES))), dtype=float)
+
+
+def arrays_of(circuit):
+    return circuit.to_arrays()
+
+
+@pytest.mark.parametrize("target", [None, "e"])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_the_circuit_is_the_same_to_the_last_bit_however_rows_are_split(target, missing):
+    rng = np.random.default_rng(0)
+    values = rows_of_two_kinds(rng, 600, missing)
+    domain = domain_of(STATES)
+    plan = plan_for(domain, target, seed=1)
+    whole = arrays_of(fitted(train([values], plan, SMALL), domain))
+    by_class = values[np.argsort(values[:, 4], kind="stable")]
+    parties = [by_class[:1], by_class[1:400], by_class[400:400], by_class[400:]]
+    split = arrays_of(fitted(train(parties, plan, SMALL), domain))
+    assert whole.keys() == split.keys()
+    for name, array in whole.items():
+        np.testing.assert_array_equal(array, split[name])
+
+
+def test_one_component_is_the_most_probable_tree():
+    rng = np.random.default_rng(1)
+    values = rows_of_two_kinds(rng, 300)
+    domain = domain_of(STATES)
+    options = Options(components=1, ensembles=1, product_steps=1, strengths=(1e-9,))
+    circuit = fitted(train([values], plan_for(domain, None), options), domain)
+
+    def entropy(*columns):
+        _, counts = np.unique(values[:, columns], axis=0, return_counts=True)
+        shares = counts / counts.sum()
+        return -(shares * np.log(shares)).sum()
+
+    # Every tree is a choice of parents without a cycle; the first variable may be the root.
+    best = -np.inf
+    for parents in product(range(5), repeat=4):
+        above = (-1, *parents)
+        if all(_reaches_root(above, j) for j in range(5)):
+            gain = sum(entropy(j) + entropy(above[j]) - entropy(j, above[j]) for j in range(1, 5))
+            best = max(best, gain - sum(entropy(j) for j in range(5)))
+    assert np.isclose(circuit.log_likelihood(values).mean(), best, atol=1e-6)
+
+
+def _reaches_root(above, j):
+    for _ in above:
+        if j < 0:
+            return True
+        j = above[j]
+    return j < 0
+
+
+@pytest.mark.parametrize("target", [None, "e"])
+def test_worlds_sum_to_one_and_no_world_is_impossible(target):
+    domain = domain_of(STATES)
+    values = rows_of_two_kinds(np.random.default_rng(2), 100)
+    circuit = fitted(train([values], plan_for(domain, target), SMALL), domain)
+    densities = np.exp(circuit.log_likelihood(worlds()))
+    assert np.isclose(densities.sum(), 1.0, atol=1e-12)
+    assert densities.min() > 0
+
+
+def test_steps_of_trees_do_not_lower_the_penalised_likelihood():
+    domain = domain_of(STATES)
+    values = rows_of_two_kinds(np.random.default_rng(3), 500)
+    plan = plan_for(domain, None)
+    state = init(plan, Options(components=3, ensembles=1, tree_steps=8, strengths=(5.0,)))
+    objectives = []
+    while (asked := request(state)) is not None:
+        state = step(state, sums(values, plan, asked))
+        if state.exchanges > 6:  # of trees
+            mixture = state.mixtures[0]
+            codes = np.ascontiguousarray(values.T.astype(np.int32))
+            prior = mixture.trees.added @ mixture.trees.log_tables
+            objectives.append(
+                mixture.log_likelihood(codes).sum() + prior + 0.1 * mixture.log_weights.sum()
+            )
+    gains = np.diff(objectives)
+    assert len(gains) == 7
+    assert gains.min() > -0.02  # responsibilities are rounded
+    assert objectives[-1] > objectives[0] + 0.5
+
+
+def test_classes_have_trees_of_their_own():
+    rng = np.random.default_rng(4)
+    domain = domain_of(STATES)
+    learner = ChowLiuMixture(components=1, ensembles=1, target="e")
+    circuit = learner.learn(domain, rows_of_two_kinds(rng, 4000))
+    rows = rows_of_two_kinds(rng, 4000)
+    truth = np.array([_bayes(row) for row in rows[:, :4]])
+    given = circuit.predict_proba(rows, "e")[:, 1]
+    # .018 on average; trees of all rows together have .16
+    assert np.abs(given - truth).mean() < 0.03
+
+
+def _bayes(row):
+    """Probability of the second class by the law that rows_of_two_kinds draws from."""
+    first = 0.2 * 0.5 + 0.8 * (row[2] == row[0])
+    second = 0.2 / 3.0 + 0.8 * (row[3] == row[1])
+    return second * 0.5 / (second * 0.5 + first / 3.0)
+
+
+def test_a_class_without_rows_is_not_in_the_circuit():
+    domain = Domain((*domain_of(STATES[:4]).variables, Variable("e", ("no", "yes", "never"))))
+    values = rows_of_two_kinds(np.random.default_rng(5), 200)
+    circuit = fitted(train([values], plan_for(domain, "e"), SMALL), domain)
+    assert circuit.predict_proba(values[:3], "e")[:, 2].max() == 0.0
+
+
+def test_sums_of_few_rows_are_withheld():
+    domain = domain_of(STATES)
+    values = rows_of_two_kinds(np.random.default_rng(6), 60)
+    few = np.vstack([values[values[:, 4] == 0][:20], values[values[:, 4] == 1][:2]])
+    plan = plan_for(domain, "e", min_rows=3)
+    reply = sums(few, plan, request(init(plan)))["counts"]
+    assert reply[0, 0] == 20
+    assert not reply[1].any()
+    kept = sums(few, plan._replace(min_rows=2), request(init(plan)))["counts"]
+    assert kept[1, 0] == 2
+
+
+def test_what_is_exchanged_is_finite():
+    domain = domain_of(STATES)
+    values = rows_of_two_kinds(np.random.default_rng(7), 50, 0.3)
+    plan = plan_for(domain, "e")
+    state, phases = init(plan, SMALL), []
+    while (asked := request(state)) is not None:
+        reply = add([sums(values, plan, asked)])
+        for array in (*asked.arrays.values(), *reply.values()):
+            assert array.dtype == np.float64
+            assert np.isfinite(array).all()
+        phases.append(asked.phase)
+        state = step(state, reply)
+    assert phases == ["pairs"] + ["products"] * 3 + ["trees"] * 2
+
+
+def test_seeds_differ_and_repeat():
+    domain = domain_of(STATES)
+    values = rows_of_two_kinds(np.random.default_rng(8), 200)
+    learner = ChowLiuMixture(components=3)
+    first, again, other = (learner.learn(domain, values, seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.log_likelihood(values), again.log_likelihood(values))
+    assert (first.log_likelihood(values) != other.log_likelihood(values)).any()
+
+
+def test_errors_name_the_thing():
+    domain = domain_of(STATES)
+    values = rows_of_two_kinds(np.random.default_rng(9), 20)
+    plan = plan_for(domain, "e")
+    with pytest.raises(ConfigError, match="numbers"):
+        plan_for(domain_of((2, 0)), None)
+    with pytest.raises(ConfigError, match="beside the target"):
+        plan_for(domain_of((2,)), "a")
+    with pytest.raises(ConfigError, match="1 of 2 classes"):
+        init(plan, Options(components=(3,)))
+    with pytest.raises(ConfigError, match="components"):
+        Options(components=0)
+    with pytest.raises(ConfigError, match="not complete"):
+        fitted(init(plan), domain)
+    with pytest.raises(FederationError, match="phase"):
+        sums(values, plan, Request("other", {}))
+    with pytest.raises(DataError, match="no 1 rows"):
+        train([values[:0]], plan)
+    values[3, 4] = np.nan
+    with pytest.raises(DataError, match="target is missing"):
+        train([values], plan)
+
+
+@needs_shared_data
+def test_nltcs_from_five_skewed_parties():
+    packed = np.load(DATA / "debd" / "nltcs.npz")
+    rows, held_out = (
+        np.unpackbits(packed[part], axis=1, count=16).astype(float) for part in ("train", "test")
+    )
+    domain = domain_of((2,) * 16)
+    parties = np.array_split(rows[np.argsort(rows.sum(axis=1), kind="stable")], 5)
+    circuit = fitted(train(parties, plan_for(domain, None)), domain)
+    # -5.991 was measured for seeds 0 and 1; LearnSPN with EM has -6.035
+    assert circuit.log_likelihood(held_out).mean() > -6.0

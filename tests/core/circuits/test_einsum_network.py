@@ -1,0 +1,582 @@
+"""Tensorised circuits against their nodes, enumeration, autograd and themselves on pooled rows."""
+
+import sys
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.core.circuits import Circuit, Domain, Product, Sum, Variable
+from flwr_causal.core.circuits import tensor_sums as em
+from flwr_causal.core.circuits.class_first_sums import add
+from flwr_causal.core.circuits.einsum_network import EinsumNetwork
+from flwr_causal.errors import ConfigError, DataError
+
+torch = pytest.importorskip("torch", reason="tensorised circuits need torch")
+
+from flwr_causal.core.circuits.tensor_circuit import TensorCircuit  # noqa: E402
+from flwr_causal.core.circuits.tensor_em import counted, expected, stepped  # noqa: E402
+from flwr_causal.core.circuits.tensor_mixture import mixed  # noqa: E402
+from flwr_causal.core.circuits.tensor_nodes import nodes_of  # noqa: E402
+
+SMALL = EinsumNetwork(depth=2, replicas=3, sums=3, epochs=3, batch_size=None, precision="float64")
+
+
+def discrete(num_states=(2, 3, 2, 2, 4), target=None, rows=200, seed=0, **options):
+    """Rows in which the columns depend on a hidden class, and what is learned of them."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.integers(2, size=rows)
+    columns = [
+        np.where(rng.random(rows) < 0.7, hidden * (count - 1), rng.integers(count, size=rows))
+        for count in num_states
+    ]
+    names = "abcdefgh"
+    domain = Domain(
+        tuple(Variable(names[j], tuple(range(count))) for j, count in enumerate(num_states))
+    )
+    values = np.stack(columns, axis=1).astype(float)
+    return (
+        domain,
+        values,
+        replace(SMALL, target=target, **options).learn_tensors(domain, values, seed),
+    )
+
+
+def mixed_rows(rows=300, seed=1):
+    """Numbers of various units and categories, some missing."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(3, size=rows)
+    frame = pd.DataFrame(
+        {
+            "height": 170 + 8 * kind + rng.normal(size=rows),
+            "income": 1e5 * (1 + kind) + 1e4 * rng.normal(size=rows),
+            "label": np.array(["low", "middle", "high"])[kind],
+            "flag": rng.random(rows) < 0.2 + 0.3 * kind,
+            "small": 1e-3 * rng.normal(size=rows) * (1 + kind),
+        }
+    )
+    domain = Domain.from_frame(frame)
+    values = domain.encode(frame)
+    values[rng.random(values.shape) < 0.1] = np.nan
+    return domain, values
+
+
+def worlds(domain):
+    return np.array(list(product(*(range(count) for count in domain.num_states))), dtype=float)
+
+
+@pytest.mark.parametrize("target", [None, "b"])
+def test_the_probabilities_of_all_worlds_sum_to_one(target):
+    domain, _, circuit = discrete(target=target)
+    total = np.exp(circuit.log_likelihood(worlds(domain))).sum()
+    assert abs(total - 1.0) < 1e-10
+
+
+def test_worlds_sum_to_one_with_single_precision_too():
+    domain, values, _ = discrete()
+    circuit = replace(SMALL, precision="float32").learn_tensors(domain, values)
+    assert abs(np.exp(circuit.log_likelihood(worlds(domain))).sum() - 1.0) < 1e-5
+
+
+@pytest.mark.parametrize("target", [None, "b"])
+def test_missing_values_are_summed_out(target):
+    domain, _, circuit = discrete(target=target)
+    everything = worlds(domain)
+    masses = np.exp(circuit.log_likelihood(everything))
+    rng = np.random.default_rng(2)
+    rows = everything[rng.integers(len(everything), size=40)]
+    rows[rng.random(rows.shape) < 0.5] = np.nan
+    for row, density in zip(rows, circuit.log_likelihood(rows), strict=True):
+        fits = (np.isnan(row) | (everything == row)).all(axis=1)
+        assert np.exp(density) == pytest.approx(masses[fits].sum(), rel=1e-10)
+
+
+@pytest.mark.parametrize("target", [None, "b"])
+@pytest.mark.parametrize("asked", ["b", "e"])
+def test_posterior_of_a_category_is_that_of_enumeration(target, asked):
+    domain, _, circuit = discrete(target=target)
+    everything = worlds(domain)
+    masses = np.exp(circuit.log_likelihood(everything))
+    rows = everything[::7].copy()
+    rows[::2, 3] = np.nan
+    column = domain.index(asked)
+    answer = circuit.predict_proba(rows, asked)
+    for row, own in zip(rows, answer, strict=True):
+        known = [j for j in range(len(row)) if j != column and not np.isnan(row[j])]
+        fits = (everything[:, known] == row[known]).all(axis=1)
+        joint = np.array(
+            [masses[fits & (everything[:, column] == s)].sum() for s in range(answer.shape[1])]
+        )
+        np.testing.assert_allclose(own, joint / joint.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("target", [None, "label"])
+def test_the_nodes_say_the_same(target):
+    domain, values = mixed_rows()
+    circuit = replace(SMALL, target=target).learn_tensors(domain, values)
+    nodes = nodes_of(circuit)
+    np.testing.assert_allclose(
+        circuit.log_likelihood(values), nodes.log_likelihood(values), rtol=1e-9
+    )
+    for name in ("label", "flag"):
+        np.testing.assert_allclose(
+            circuit.predict_proba(values, name), nodes.predict_proba(values, name), atol=1e-10
+        )
+    for name in ("height", "small"):
+        given = values.copy()
+        given[::2, domain.index(name)] = np.nan
+        for ours, theirs in zip(
+            circuit.moments(name, given), nodes.moments(name, given), strict=True
+        ):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-12)
+    pd.testing.assert_frame_equal(circuit.mpe(values), nodes.mpe(values), rtol=1e-8)
+    np.testing.assert_array_equal(circuit.predict(values, "label"), nodes.predict(values, "label"))
+
+
+@pytest.mark.parametrize("target", [None, "label"])
+@pytest.mark.parametrize("known", [("label",), ("height", "flag"), ("height", "small", "income")])
+def test_conditionals_and_marginals_are_ratios_of_densities(target, known):
+    domain, values = mixed_rows()
+    circuit = replace(SMALL, target=target).learn_tensors(domain, values)
+    row = values[~np.isnan(values).any(axis=1)][0]
+    evidence = domain.decode(row[None]).iloc[0][list(known)].to_dict()
+    rest = [name for name in domain.names if name not in known]
+    given = values.copy()
+    alone = np.full(len(row), np.nan)
+    for name in known:
+        given[:, domain.index(name)] = alone[domain.index(name)] = row[domain.index(name)]
+    expected_density = circuit.log_likelihood(given) - circuit.log_likelihood(alone[None])
+    conditional = circuit.conditional(evidence)
+    assert sorted(conditional.names) == sorted(rest)
+    np.testing.assert_allclose(
+        conditional.log_likelihood(values), expected_density, rtol=1e-9, atol=1e-9
+    )
+    kept = values.copy()
+    kept[:, [domain.index(name) for name in known]] = np.nan
+    marginal = circuit.marginal(rest)
+    assert marginal.names == conditional.names
+    np.testing.assert_allclose(
+        marginal.log_likelihood(values), circuit.log_likelihood(kept), rtol=1e-9, atol=1e-9
+    )
+    assert list(marginal.sample(5, seed=0).columns) == list(marginal.names)
+
+
+def test_the_target_alone_is_a_circuit_too():
+    domain, values = mixed_rows()
+    circuit = replace(SMALL, target="label").learn_tensors(domain, values)
+    row = values[~np.isnan(values).any(axis=1)][0]
+    evidence = domain.decode(row[None]).iloc[0].drop("label").to_dict()
+    alone = circuit.conditional(evidence)
+    states = np.full((3, 5), np.nan)
+    states[:, 2] = range(3)
+    np.testing.assert_allclose(
+        np.exp(alone.log_likelihood(states)), circuit.predict_proba(row[None], "label")[0]
+    )
+    with pytest.raises(ConfigError, match="every variable"):
+        circuit.conditional(domain.decode(row[None]).iloc[0].to_dict())
+
+
+def test_a_circuit_of_one_column():
+    domain = Domain((Variable("x"),))
+    values = np.random.default_rng(0).normal(3.0, 2.0, size=(500, 1))
+    circuit = replace(SMALL, epochs=10).learn_tensors(domain, values)
+    grid = np.linspace(-20, 30, 20001)
+    density = np.exp(circuit.log_likelihood(grid[:, None]))
+    assert density.sum() * (grid[1] - grid[0]) == pytest.approx(1.0, abs=1e-6)
+    assert circuit.moments("x", np.full((1, 1), np.nan))[0][0] == pytest.approx(
+        values.mean(), abs=1e-2
+    )
+
+
+def plain_log_likelihood(layout, parameters, rows):
+    """The definition, unit by unit and region by region; complete or missing rows (d, n)."""
+    terms = []
+    for r in range(layout.replicas):
+        level = [0.0] * len(layout.regions)
+        for g, columns in enumerate(layout.regions[:, r].tolist()):
+            for column in (c for c in columns if c >= 0):
+                x = rows[column]
+                if layout.num_states[column]:
+                    states = layout.states_of[layout.categories.tolist().index(column)]
+                    state = x.nan_to_num(0.0).long()
+                    own = parameters.probabilities[states][state, r].T.log()
+                else:
+                    place = layout.numbers.tolist().index(column)
+                    variance = parameters.variances[place, r][:, None]
+                    apart = x.nan_to_num(0.0) - parameters.means[place, r][:, None]
+                    own = -0.5 * (apart**2 / variance + torch.log(2 * torch.pi * variance))
+                    own = own - np.log(layout.scale[column])
+                level[g] = level[g] + torch.where(torch.isnan(x), 0.0, own)
+        for weights in parameters.layers:
+            half = len(weights)
+            level = [
+                torch.logsumexp(
+                    weights[b, r].log()[..., None]
+                    + level[b][None, :, None]
+                    + level[b + half][None, None, :],
+                    dim=(1, 2),
+                )
+                for b in range(half)
+            ]
+        terms.append(level[0] + parameters.root[:, r].log()[:, None])
+    joint = torch.logsumexp(torch.stack(terms), dim=0)
+    if layout.target is None:
+        return joint[0]
+    classes = rows[layout.target]
+    chosen = joint.gather(0, classes.nan_to_num(0.0).long()[None])[0]
+    return torch.where(torch.isnan(classes), joint.logsumexp(dim=0), chosen)
+
+
+def test_counts_are_the_gradients_of_the_log_likelihood():
+    domain, values = mixed_rows(50)
+    circuit = replace(SMALL, target="label").learn_tensors(domain, values)
+    layout, own = circuit.layout, circuit.parameters
+    rows = layout.rows(values)
+    root, *layers, means, probabilities = (
+        tensor.clone().requires_grad_()
+        for tensor in (own.root, *own.layers, own.means, own.probabilities)
+    )
+    free = own._replace(root=root, layers=tuple(layers), means=means, probabilities=probabilities)
+    densities = plain_log_likelihood(layout, free, rows)
+    np.testing.assert_allclose(
+        densities.detach().numpy(), circuit.log_likelihood(values), rtol=1e-10
+    )
+    densities.sum().backward()
+    counts, total = counted(layout, own, rows)
+    assert total == pytest.approx(float(densities.detach().sum()))
+    torch.testing.assert_close(counts.root, root.grad * own.root)
+    for found, tensor in zip(counts.layers, layers, strict=True):
+        torch.testing.assert_close(found, tensor.grad * tensor.detach())
+    numbers = len(layout.numbers)
+    apart = counts.statistics[:numbers] - counts.presence[layout.number_places] * own.means
+    torch.testing.assert_close(apart / own.variances, means.grad)
+    states = counts.statistics[2 * numbers :]
+    later = layout.later_states
+    torch.testing.assert_close(states, (probabilities.grad * own.probabilities)[later])
+
+
+def test_expected_counts_are_those_of_many_drawn_rows():
+    domain, values = mixed_rows()
+    circuit = SMALL.learn_tensors(domain, values)
+    drawn = circuit.drawn(np.full((20_000, 5), np.nan), np.random.default_rng(0))
+    counts, _ = counted(circuit.layout, circuit.parameters, circuit.layout.rows(drawn))
+    one = expected(circuit.layout, circuit.parameters)
+    for found, said in (
+        (counts.root, one.root),
+        (counts.presence, one.presence),
+        (counts.statistics, one.statistics),
+        (counts.layers[0], one.layers[0]),
+    ):
+        torch.testing.assert_close(found / 20_000, said, atol=0.02, rtol=0.0)
+
+
+def test_a_step_of_nothing_changes_nothing():
+    domain, values = mixed_rows()
+    circuit = SMALL.learn_tensors(domain, values)
+    counts, _ = counted(circuit.layout, circuit.parameters, circuit.layout.rows(values))
+    same = stepped(circuit.layout, circuit.parameters, counts, len(values), 1e-12, 0.0)
+    for before, after in zip(circuit.parameters.layers, same.layers, strict=True):
+        torch.testing.assert_close(before, after)
+    torch.testing.assert_close(circuit.parameters.means, same.means)
+    torch.testing.assert_close(circuit.parameters.variances, same.variances)
+    torch.testing.assert_close(circuit.parameters.probabilities, same.probabilities)
+
+
+@pytest.mark.parametrize("target", [None, "label"])
+def test_em_never_loses_likelihood(target):
+    domain, values = mixed_rows()
+    options = replace(SMALL, target=target, epochs=25, smoothing=1e-9)
+    seen = em.train([values], em.plan_for(domain, options)).log_likelihoods
+    assert len(seen) == 25
+    assert (np.diff(seen) > -1e-9).all()
+    assert seen[-1] > seen[0] + 0.5
+
+
+@pytest.mark.parametrize("folds", [1, 3])
+def test_parties_sums_make_the_circuit_of_the_pooled_rows(folds):
+    domain, values = mixed_rows(120)
+    plan = em.plan_for(domain, replace(SMALL, target="label", step=0.5), seed=4, folds=folds)
+    pooled = em.fitted(em.train([values], plan), domain)
+    order = np.argsort(values[:, 2])  # all of a class at one party, and one without rows
+    parties = [values[order[:50]], values[order[50:53]], values[:0], values[order[53:]]]
+    together = em.fitted(em.train(parties, plan), domain)
+    np.testing.assert_allclose(
+        together.log_likelihood(values), pooled.log_likelihood(values), rtol=1e-9
+    )
+    if folds == 1:
+        learned = plan.options.learn_tensors(domain, values, seed=4)
+        np.testing.assert_array_equal(learned.log_likelihood(values), pooled.log_likelihood(values))
+
+
+def test_what_is_exchanged_is_finite_and_float64():
+    domain, values = mixed_rows(60)
+    plan = em.plan_for(domain, SMALL, folds=2)
+    state = em.init(plan)
+    phases = []
+    while (asked := em.request(state)) is not None:
+        reply = em.sums(values, plan, asked)
+        empty = em.sums(values[:0], plan, asked)
+        assert {name: one.shape for name, one in reply.items()} == {
+            name: one.shape for name, one in empty.items()
+        }
+        for one in (*asked.arrays.values(), *reply.values()):
+            assert one.dtype == np.float64
+            assert np.isfinite(one).all()
+        phases.append(asked.phase)
+        state = em.step(state, add([reply, empty]))
+    assert phases == ["scale"] + ["counts"] * 6
+
+
+def test_a_column_far_from_zero_keeps_its_digits():
+    domain = Domain((Variable("x"), Variable("y")))
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(400, 2))
+    near = SMALL.learn_tensors(domain, values)
+    far = SMALL.learn_tensors(domain, values + 1e7)
+    np.testing.assert_allclose(
+        far.log_likelihood(values + 1e7), near.log_likelihood(values), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_units_do_not_matter_but_for_the_density():
+    domain, values = mixed_rows()
+    scaled = values.copy()
+    scaled[:, 1] *= 1e-3
+    difference = SMALL.learn_tensors(domain, scaled).log_likelihood(scaled) - SMALL.learn_tensors(
+        domain, values
+    ).log_likelihood(values)
+    expected_difference = np.where(np.isnan(values[:, 1]), 0.0, np.log(1e3))
+    np.testing.assert_allclose(difference, expected_difference, atol=1e-7)
+
+
+def test_draws_have_the_probabilities_of_the_circuit():
+    domain, _, circuit = discrete((2, 3, 2), target="b")
+    masses = np.exp(circuit.log_likelihood(worlds(domain)))
+    drawn = circuit.sample(40_000, seed=3)
+    codes = drawn["a"] * 6 + drawn["b"] * 2 + drawn["c"]
+    shares = np.bincount(codes.astype(int), minlength=12) / 40_000
+    np.testing.assert_allclose(shares, masses, atol=5 * np.sqrt(0.25 / 40_000))
+    pd.testing.assert_frame_equal(drawn, circuit.sample(40_000, seed=3))
+
+
+def test_draws_given_evidence_follow_the_posterior():
+    _, _, circuit = discrete(target="b")
+    drawn = circuit.sample(20_000, seed=0, given={"a": 1, "e": 3})
+    assert (drawn["a"] == 1).all()
+    assert (drawn["e"] == 3).all()
+    given = np.full((1, 5), np.nan)
+    given[0, [0, 4]] = 1.0, 3.0
+    shares = drawn["b"].value_counts(normalize=True).reindex(range(3), fill_value=0.0)
+    np.testing.assert_allclose(shares, circuit.predict_proba(given, "b")[0], atol=0.02)
+
+
+def test_draws_of_numbers_have_their_moments():
+    domain, values = mixed_rows()
+    circuit = replace(SMALL, target="label").learn_tensors(domain, values)
+    drawn = circuit.sample(40_000, seed=1, given={"label": "high"})
+    given = np.full((1, 5), np.nan)
+    given[0, 2] = domain.encode(pd.DataFrame({"label": ["high"]}))[0, 2]
+    for name in ("height", "income", "small"):
+        mean, variance = (float(part[0]) for part in circuit.moments(name, given))
+        assert drawn[name].mean() == pytest.approx(mean, abs=5 * np.sqrt(variance / 40_000))
+        assert drawn[name].var() == pytest.approx(variance, rel=0.05)
+
+
+def test_stepwise_em_gets_further_than_as_many_passes_of_em():
+    domain, values, _ = discrete((2,) * 8, rows=3000)
+    whole = replace(SMALL, epochs=2, precision="float32").learn_tensors(domain, values)
+    stepwise = replace(
+        SMALL, epochs=2, precision="float32", batch_size=100, step=0.5
+    ).learn_tensors(domain, values)
+    gain = stepwise.log_likelihood(values).mean() - whole.log_likelihood(values).mean()
+    assert gain > 0.1
+
+
+def test_variances_keep_their_bounds():
+    domain = Domain((Variable("x"), Variable("y")))
+    values = np.repeat(np.random.default_rng(0).normal(size=(4, 2)), 50, axis=0)
+    bounded = replace(SMALL, epochs=30, variances=(0.05, 0.3)).learn_tensors(domain, values)
+    variances = bounded.parameters.variances
+    assert float(variances.min()) == pytest.approx(0.05)
+    assert float(variances.max()) <= 0.3
+
+
+def test_pixels_of_an_image_share_a_scale_and_may_be_constant():
+    rng = np.random.default_rng(0)
+    values = rng.random((100, 12)) * np.linspace(0.0, 2.0, 12)
+    domain = Domain(tuple(Variable(f"p{j}") for j in range(12)))
+    circuit = replace(SMALL, image=(3, 4)).learn_tensors(domain, values)
+    assert len(set(circuit.layout.scale.tolist())) == 1
+    assert np.isfinite(circuit.log_likelihood(values)).all()
+
+
+@pytest.mark.parametrize("target", [None, "label"])
+def test_a_mixture_of_parties_circuits_is_the_weighted_sum_of_their_densities(target):
+    domain, values = mixed_rows()
+    learner = replace(SMALL, target=target)
+    parties = [
+        learner.learn_tensors(domain, part, seed)
+        for seed, part in enumerate((values[:90], values[90:]))
+    ]
+    mixture = mixed(parties, [90, 210])
+    densities = [circuit.log_likelihood(values) for circuit in parties]
+    expected_density = np.logaddexp(densities[0] + np.log(0.3), densities[1] + np.log(0.7))
+    np.testing.assert_allclose(mixture.log_likelihood(values), expected_density, rtol=1e-9)
+    assert mixture.layout.replicas == 6
+
+
+def test_circuits_that_do_not_go_together_are_not_mixed():
+    domain, values = mixed_rows()
+    one = SMALL.learn_tensors(domain, values)
+    other = replace(SMALL, sums=2).learn_tensors(domain, values)
+    with pytest.raises(ConfigError, match="same options"):
+        mixed([one, other], [1, 1])
+    with pytest.raises(ConfigError, match="weights"):
+        mixed([one, one], [0, 0])
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_files_and_arrays_keep_every_digit(tmp_path, precision):
+    domain, values = mixed_rows()
+    circuit = replace(SMALL, target="label", precision=precision).learn_tensors(domain, values)
+    circuit.save(tmp_path)
+    arrays = circuit.to_arrays()
+    assert all(one.dtype == np.float64 and np.isfinite(one).all() for one in arrays.values())
+    for read in (
+        TensorCircuit.load(tmp_path),
+        TensorCircuit.from_arrays(domain, arrays, precision=precision),
+    ):
+        np.testing.assert_array_equal(read.log_likelihood(values), circuit.log_likelihood(values))
+        assert read.domain == domain
+
+
+@pytest.mark.parametrize("target", [None, "label"])
+def test_as_a_leaf_it_answers_the_same(target, tmp_path):
+    domain, values = mixed_rows(120)
+    learner = replace(SMALL, target=target)
+    tensors, leaf = learner.learn_tensors(domain, values), learner.learn(domain, values)
+    np.testing.assert_allclose(leaf.log_likelihood(values), tensors.log_likelihood(values))
+    for name in ("label", "flag"):
+        np.testing.assert_allclose(
+            leaf.predict_proba(values, name), tensors.predict_proba(values, name), rtol=1e-9
+        )
+    for ours, theirs in zip(
+        leaf.moments("height", values), tensors.moments("height", values), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+    pd.testing.assert_frame_equal(leaf.mpe(values), tensors.mpe(values))
+    row = values[~np.isnan(values).any(axis=1)][0]
+    evidence = domain.decode(row[None]).iloc[0][["label", "small"]].to_dict()
+    np.testing.assert_allclose(
+        leaf.conditional(evidence).log_likelihood(values),
+        tensors.conditional(evidence).log_likelihood(values),
+    )
+    leaf.save(tmp_path)
+    np.testing.assert_array_equal(
+        Circuit.load(tmp_path).log_likelihood(values), leaf.log_likelihood(values)
+    )
+
+
+def test_a_leaf_moves_to_other_columns():
+    domain, values = mixed_rows(120)
+    circuit = replace(SMALL, target="label").learn(domain, values)
+    order = [3, 0, 4, 2, 1]
+    moved = Domain(tuple(domain.variables[j] for j in order))
+    np.testing.assert_allclose(
+        Circuit(moved, circuit.root_in(moved)).log_likelihood(values[:, order]),
+        circuit.log_likelihood(values),
+    )
+
+
+def test_a_leaf_is_a_factor_and_a_term():
+    domain, values = mixed_rows(120)
+    one, other = (SMALL.learn(domain, part).root for part in (values[:60], values[60:]))
+    mixture = Circuit(domain, Sum([one, other], [0.25, 0.75]))
+    densities = [Circuit(domain, node).log_likelihood(values) for node in (one, other)]
+    np.testing.assert_allclose(
+        mixture.log_likelihood(values),
+        np.logaddexp(densities[0] + np.log(0.25), densities[1] + np.log(0.75)),
+    )
+    left, right = one.restrict([0, 2, 3]), other.restrict([1, 4])
+    product_of = Circuit(domain, Product([left, right])).log_likelihood(values)
+    parts = [
+        Circuit(domain, one).marginal(["height", "label", "flag"]),
+        Circuit(domain, other).marginal(["income", "small"]),
+    ]
+    np.testing.assert_allclose(product_of, sum(part.log_likelihood(values) for part in parts))
+
+
+def test_damaged_arrays_are_refused(tmp_path):
+    domain, values = mixed_rows()
+    arrays = SMALL.learn_tensors(domain, values).to_arrays()
+    for name, damaged in (
+        ("root", arrays["root"] * 2),
+        ("layer.1", arrays["layer.1"][:, :1]),
+        ("means", arrays["means"] * np.nan),
+        ("variances", -arrays["variances"]),
+        ("regions", arrays["regions"] + 9),
+        ("scale", arrays["scale"][:2]),
+    ):
+        with pytest.raises(DataError):
+            TensorCircuit.from_arrays(domain, arrays | {name: damaged})
+    with pytest.raises(DataError, match="does not hold a circuit"):
+        TensorCircuit.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sums": 0}, "sums must be at least 1"),
+        ({"step": 0.0}, "step"),
+        ({"smoothing": 0.0}, "smoothing"),
+        ({"variances": (0.2, 0.1)}, "variances"),
+        ({"precision": "float16"}, "precision"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        EinsumNetwork(**options)
+
+
+def test_data_that_cannot_be_learned_from_are_refused():
+    domain, values = mixed_rows()
+    with pytest.raises(ConfigError, match="holds numbers"):
+        replace(SMALL, target="height").learn_tensors(domain, values)
+    with pytest.raises(DataError, match="no row holds a value"):
+        SMALL.learn_tensors(domain, values[:0])
+    values[:, 0] = np.nan
+    with pytest.raises(DataError, match="height"):
+        SMALL.learn_tensors(domain, values)
+
+
+def test_without_torch_the_message_says_what_to_install(monkeypatch):
+    domain, values = mixed_rows()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigError, match=r"pip install .flwr-causal\[torch\]"):
+        SMALL.learn(domain, values)
+
+
+def test_few_rows_still_make_several_steps():
+    domain, values, _ = discrete((2,) * 8, rows=200)
+    stepwise = replace(SMALL, epochs=1, batch_size=1000, step=0.5)
+    whole = replace(SMALL, epochs=1)
+    few = [
+        learner.learn_tensors(domain, values).log_likelihood(values).mean()
+        for learner in (stepwise, whole)
+    ]
+    assert few[0] > few[1] + 0.4
+
+
+def test_rows_without_any_value_have_the_density_one():
+    domain, values = mixed_rows()
+    circuit = SMALL.learn_tensors(domain, values)
+    np.testing.assert_allclose(circuit.log_likelihood(np.full((2, 5), np.nan)), 0.0, atol=1e-12)
+
+
+def test_too_large_a_circuit_is_not_written_as_nodes():
+    domain, values, _ = discrete()
+    circuit = replace(SMALL, sums=60, replicas=8, epochs=1).learn_tensors(domain, values)
+    with pytest.raises(ConfigError, match="products"):
+        nodes_of(circuit)

@@ -1,0 +1,188 @@
+"""Clusters of a party's rows and their circuits; compositions of breast cancer by columns."""
+
+import numpy as np
+import pytest
+from circuit_cases import domain_of
+from sklearn.datasets import load_breast_cancer
+
+from flwr_causal.core.circuits import Domain, Gaussian, Product, Variable
+from flwr_causal.core.circuits.learn_spn import LearnSPN
+from flwr_causal.core.circuits.one_pass import Task, factors_of, one_pass, tasks_of
+from flwr_causal.core.circuits.party_answers import class_densities, log_densities
+from flwr_causal.core.circuits.party_clusters import cluster_labels, train_party
+from flwr_causal.core.circuits.tied_clusters import (
+    by_aligned_rows,
+    by_known_classes,
+    label_evidence,
+)
+from flwr_causal.errors import DataError
+
+
+def two_groups(n=60):
+    """Two groups of rows far apart, and a class that has nothing to do with them."""
+    rng = np.random.default_rng(0)
+    group = np.arange(n) % 2
+    classes = (np.arange(n) // 2 % 3 == 0).astype(int)
+    return 10.0 * group[:, None] + rng.normal(size=(n, 8)), group, classes
+
+
+def test_clusters_find_groups_of_rows():
+    values, group, _ = two_groups()
+    labels = cluster_labels(domain_of([0] * 8), values, 2)
+    assert len(set(zip(labels, group, strict=True))) == 2
+
+
+def test_clusters_are_split_by_class():
+    values, group, classes = two_groups()
+    labels = cluster_labels(domain_of([0] * 8), values, 2, classes=classes)
+    assert set(labels) == {0, 1, 2, 3}
+    assert len(set(zip(labels, group, classes, strict=True))) == 4
+
+
+def test_small_clusters_join_the_largest_of_their_class():
+    values, _, _ = two_groups()
+    classes = np.zeros(60, dtype=int)
+    classes[[0, 2, 4, 1]] = 1  # 3 rows of the class in one group, 1 in the other
+    labels = cluster_labels(domain_of([0] * 8), values, 2, classes=classes, minimum_count=2)
+    assert len({int(labels[row]) for row in (0, 2, 4, 1)}) == 1
+    assert len(set(labels[classes == 0])) == 2
+    assert np.bincount(labels).min() == 4
+    # With 5 the class has too few rows to stand alone.
+    labels = cluster_labels(domain_of([0] * 8), values, 2, classes=classes, minimum_count=5)
+    assert set(labels) == {0, 1}
+
+
+def test_as_many_rows_as_asked_or_an_error():
+    with pytest.raises(DataError, match="3 rows cannot be put into 4 clusters: take from 1 to 3"):
+        cluster_labels(domain_of([0]), np.zeros((3, 1)), 4)
+    domain = domain_of([0, 2])
+    tasks = [Task((0, 1), True)]
+    with pytest.raises(DataError, match="3 rows are fewer than the minimum count of 5"):
+        train_party(domain, np.zeros((3, 2)), tasks)
+    with pytest.raises(DataError, match="column 'b' is missing in all rows"):
+        train_party(domain, np.column_stack([np.arange(9.0), np.full(9, np.nan)]), tasks)
+    values = np.column_stack([np.arange(9.0), np.zeros(9)])
+    values[4, 1] = np.nan
+    with pytest.raises(DataError, match="the class 'b' is missing in some rows"):
+        train_party(domain, values, tasks, target=1)
+
+
+class OneGaussian:
+    """A learner whose circuits can be checked by hand."""
+
+    def learn(self, domain, values, seed=0):
+        from flwr_causal.core.circuits import Circuit
+
+        leaves = [Gaussian(j, values[:, j].mean(), 1.0) for j in range(values.shape[1])]
+        return Circuit(domain, leaves[0] if len(leaves) == 1 else Product(leaves))
+
+
+def test_each_cluster_has_the_circuit_of_its_own_rows():
+    values, group, _ = two_groups()
+    values = np.column_stack([values[:, 0], np.full(60, np.nan), values])
+    tasks = [Task((0,), False), Task(tuple(range(2, 10)), True)]
+    trained = train_party(domain_of([0] * 10), values, tasks, num_clusters=2, learner=OneGaussian())
+    assert trained.sizes == (1, 2)
+    assert trained.rows == [[60], [30, 30]]
+    assert [one.root.scope for one in trained.circuits] == [
+        (0,),
+        tuple(range(2, 10)),
+        tuple(range(2, 10)),
+    ]
+    np.testing.assert_allclose(trained.circuits[0].root.mean, values[:, 0].mean())
+    for k in range(2):
+        own = values[trained.labels[:, 1] == k, 2]
+        np.testing.assert_allclose(trained.circuits[1 + k].root.children[0].mean, own.mean())
+    table = trained.class_rows(group, 2)
+    assert table.shape == (2, 3)
+    np.testing.assert_array_equal(table[:, 0], [30, 30])
+    assert sorted(table[:, 1:].ravel()) == [0, 0, 30, 30]
+
+
+def test_a_task_of_several_holders_is_a_mixture_over_classes():
+    values, group, _ = two_groups()
+    domain = domain_of([0, 0, 2])
+    rows = np.column_stack([values[:, :2], group])
+    trained = train_party(domain, rows, [Task((0, 1, 2), False)], target=2)
+    (circuit,) = trained.circuits
+    assert trained.rows == [[60]]
+    np.testing.assert_array_equal(circuit.predict(rows, "c"), group)
+
+
+def test_categories_and_missing_values_take_learn_spn():
+    rng = np.random.default_rng(0)
+    values = np.column_stack([rng.integers(0, 3, 200), rng.normal(size=200)]).astype(float)
+    values[::7, 1] = np.nan
+    domain = domain_of([3, 0])
+    tasks = [Task((0, 1), True)]
+    trained = train_party(domain, values, tasks, num_clusters=2)
+    same = train_party(domain, values, tasks, num_clusters=2, learner=LearnSPN())
+    np.testing.assert_allclose(
+        log_densities(trained.circuits, values), log_densities(same.circuits, values)
+    )
+
+
+def cancer(seed=0):
+    """Training and test rows over the scales of the former, the class last; its joint domain."""
+    table = load_breast_cancer()
+    order = np.random.default_rng(seed).permutation(569)
+    data = table.data / table.data[order[:450]].std(axis=0)
+    values = np.column_stack([data, table.target])[order]
+    names = [Variable(f"x{j}") for j in range(30)]
+    return values[:450], values[450:], Domain((*names, Variable("y", (0, 1))))
+
+
+def federation(presence, train, test, domain, *, tied, target=True, learner=None):
+    """Parties as they train, and what they answer of test rows for each class."""
+    trained, answers = [], []
+    for party, own in enumerate(tasks_of(presence, tied=tied)):
+        values, rows = (np.where(presence[party], one, np.nan) for one in (train, test))
+        holds = presence[party, 30]
+        trained.append(
+            train_party(
+                domain, values, own, target=30 if holds and target else None, learner=learner
+            )
+        )
+        circuits = trained[-1].circuits
+        answers.append(
+            class_densities(circuits, rows, 30) if holds else log_densities(circuits, rows)[None]
+        )
+    return trained, answers
+
+
+def judged(composition, answers, truth):
+    """Mean test log-likelihood with the class, and accuracy."""
+    truth = truth.astype(int)
+    every = [np.broadcast_to(one, (2, *one.shape[1:])) for one in answers]
+    likelihood = composition.log_likelihood(every)[truth, np.arange(len(truth))].mean()
+    return likelihood, (composition.posterior(answers).argmax(axis=1) == truth).mean()
+
+
+def test_aligned_labels_tie_two_parties_with_different_columns():
+    train, test, domain = cancer()
+    presence = np.zeros((2, 31), dtype=bool)
+    presence[0, ::2], presence[1, 1::2] = True, True
+    trained, answers = federation(presence, train, test, domain, tied=True)
+    factors = factors_of(presence, [one.rows for one in trained], tied=True)
+    labels = [label_evidence(one.labels, one.sizes) for one in trained]
+    likelihood, accuracy = judged(by_aligned_rows(domain, factors, labels), answers, test[:, 30])
+    untied = one_pass(domain, presence, [one.rows for one in trained])
+    assert likelihood > judged(untied, answers, test[:, 30])[0] + 1.0
+    assert accuracy > 0.92
+    densities = [
+        log_densities(one.circuits, np.where(presence[p], train, np.nan))
+        for p, one in enumerate(trained)
+    ]
+    by_density, _ = judged(by_aligned_rows(domain, factors, densities), answers, test[:, 30])
+    np.testing.assert_allclose(by_density, likelihood, atol=0.3)
+
+
+def test_known_classes_tie_a_hybrid_without_aligned_rows():
+    train, test, domain = cancer()
+    presence = np.ones((2, 31), dtype=bool)
+    presence[0, 9:20], presence[1, 20:30] = False, False
+    trained, answers = federation(presence, train, test, domain, tied=True)
+    factors = factors_of(presence, [one.rows for one in trained], tied=True)
+    counts = [one.class_rows(train[:, 30].astype(int), 2) for one in trained]
+    _, accuracy = judged(by_known_classes(domain, factors, counts), answers, test[:, 30])
+    assert accuracy > 0.93

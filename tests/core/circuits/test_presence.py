@@ -1,0 +1,126 @@
+"""Who holds which column."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flwr_causal.core.circuits import Domain, Variable
+from flwr_causal.core.circuits.presence import (
+    ColumnGroup,
+    column_groups,
+    common_rows,
+    hashed_ids,
+    joint_domain,
+    setting_of,
+)
+from flwr_causal.errors import DataError
+
+
+@st.composite
+def presences(draw, most_parties=4, most_columns=6):
+    """Matrices in which every party holds a column, and every column has a holder."""
+    parties, columns = draw(st.integers(1, most_parties)), draw(st.integers(1, most_columns))
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    presence = rng.random((parties, columns)) < draw(st.sampled_from([0.2, 0.5, 0.9]))
+    for column in np.flatnonzero(~presence.any(axis=0)):
+        presence[rng.integers(parties), column] = True
+    for party in np.flatnonzero(~presence.any(axis=1)):
+        presence[party, rng.integers(columns)] = True
+    return presence
+
+
+def test_groups_are_the_distinct_columns_of_the_matrix():
+    presence = [[1, 1, 0, 1, 0], [1, 0, 1, 1, 0], [0, 0, 0, 0, 1]]
+    assert column_groups(presence) == (
+        ColumnGroup((0, 3), (0, 1)),
+        ColumnGroup((1,), (0,)),
+        ColumnGroup((2,), (1,)),
+        ColumnGroup((4,), (2,)),
+    )
+
+
+@given(presences())
+def test_every_column_is_in_the_group_of_its_holders(presence):
+    groups = column_groups(presence)
+    assert sorted(column for group in groups for column in group.columns) == list(
+        range(presence.shape[1])
+    )
+    assert len({group.parties for group in groups}) == len(groups)
+    for group in groups:
+        for column in group.columns:
+            assert tuple(np.flatnonzero(presence[:, column])) == group.parties
+
+
+@pytest.mark.parametrize(
+    ("presence", "setting"),
+    [
+        ([[1, 1]], "horizontal"),
+        ([[1, 1], [1, 1]], "horizontal"),
+        ([[1, 0], [0, 1]], "vertical"),
+        ([[1, 1], [0, 1]], "hybrid"),
+        ([[1, 0, 1], [0, 1, 1]], "hybrid"),
+    ],
+)
+def test_the_setting_follows_from_the_matrix(presence, setting):
+    assert setting_of(presence) == setting
+
+
+@pytest.mark.parametrize(
+    ("presence", "message"),
+    [
+        ([[1, 1], [0, 0]], "party 1 holds none of the columns"),
+        ([[1, 0], [1, 0]], "no party holds column 1"),
+        ([1, 0], r"got the shape \(2,\)"),
+        (np.empty((0, 3)), "got the shape"),
+    ],
+)
+def test_bad_matrices_are_refused(presence, message):
+    with pytest.raises(DataError, match=message):
+        column_groups(presence)
+
+
+def test_common_rows_are_in_the_order_of_the_first_party():
+    first, second, third = common_rows([["d", "a", "b", "c"], ["a", "x", "d"], ["d", "a", "c"]])
+    np.testing.assert_array_equal(first, [0, 1])
+    np.testing.assert_array_equal(second, [2, 0])
+    np.testing.assert_array_equal(third, [0, 1])
+
+
+def test_parties_without_a_common_row_are_told_the_remedy():
+    with pytest.raises(DataError, match=r'no row in common.*weights "counts"'):
+        common_rows([[1, 2], [3, 4]])
+
+
+def test_a_repeated_id_names_the_party():
+    with pytest.raises(DataError, match="party 1 has ids that repeat"):
+        common_rows([[1, 2], [2, 2]])
+
+
+def test_the_joint_domain_has_columns_as_they_first_occur():
+    x10, x2, y = Variable("x10"), Variable("x2"), Variable("y", ("no", "yes"))
+    domain, presence = joint_domain([Domain((x10, y)), Domain((y, x2))])
+    assert domain.variables == (x10, y, x2)
+    np.testing.assert_array_equal(presence, [[True, True, False], [False, True, True]])
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (Variable("x", ("a", "b")), "'x' is a category of 'a', 'b' at party 1, but a number at"),
+        (Variable("x", edges=(0.5,)), "'x' is a number seen by"),
+    ],
+)
+def test_a_column_of_two_types_names_parties_and_column(other, message):
+    with pytest.raises(DataError, match=message):
+        joint_domain([Domain((Variable("x"),)), Domain((other,))])
+
+
+def test_hashed_ids_align_and_depend_on_the_secret():
+    first, second = (
+        hashed_ids([7, 12, "b"], "secret"),
+        hashed_ids(["b", 7.0, np.int64(5)], "secret"),
+    )
+    rows = common_rows([first.tolist(), second.tolist()])
+    np.testing.assert_array_equal(rows, [[0, 2], [1, 0]])
+    assert not set(first) & set(hashed_ids([7, 12, "b"], "another"))

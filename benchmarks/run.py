@@ -35,6 +35,7 @@ SUITES = (
     "circuits-evaluation",
     "circuits-learning",
     "circuits-tensors",
+    "fedpc",
     *DISCRETE_SUITES,
 )
 
@@ -72,8 +73,8 @@ def main():
     parser.add_argument(
         "--names",
         type=lambda text: text.split(","),
-        help="the networks to take, e.g. alarm,andes; each suite has its own default; in the suite "
-        "fedcausal its parts, e.g. linear,mixed",
+        help="the networks to take, e.g. alarm,andes; each suite has its own default; in the "
+        "suites fedcausal and fedpc their parts, e.g. linear,mixed or vertical,income",
     )
     parser.add_argument(
         "--modes",
@@ -89,10 +90,12 @@ def main():
         "--netsim", type=Path, help="folder with sim1.npz to sim3.npz, for the suite applications"
     )
     parser.add_argument(
-        "--tabular", type=Path, help="folder with adult.csv.gz, for the suite circuits-learning"
+        "--tabular",
+        type=Path,
+        help="folder with adult.csv.gz, for the suite fedpc also give_me_some_credit.npz",
     )
     parser.add_argument(
-        "--debd", type=Path, help="folder with nltcs.npz and so on, for the suite circuits-learning"
+        "--debd", type=Path, help="folder with nltcs.npz and so on, for circuits-..., fedpc"
     )
     parser.add_argument(
         "--images", type=Path, help="FILE.npz (x: images of bytes), for the suite circuits-tensors"
@@ -165,6 +168,10 @@ def measure(name, arguments):
         import circuits_tensors
 
         circuits_tensors.main(arguments.debd, arguments.images, seeds, quick)
+    elif name == "fedpc":
+        import fedpc
+
+        fedpc.main(arguments.tabular, arguments.debd, seeds, quick, arguments.names)
     elif arguments.sachs is None:
         print(f"\nskipped: {name} needs --sachs FOLDER")
     elif name == "fedcausal-sachs":

@@ -166,7 +166,7 @@ def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, C
         }
     )
     data = DataConfig.from_run_config(run_config)
-    for name in ("truth", "output_dir"):
+    for name in ("truth", "output_dir", "query"):
         value = getattr(job, name)
         if value and not Path(value).is_absolute():
             raise ConfigError(
@@ -178,6 +178,8 @@ def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, C
             f"There is no file '{job.truth}', which the option 'truth' names. Check the path, or "
             "leave the option out."
         )
+    if job.query:
+        _check_query(job, run_config)
     known = {_key(f.name) for f in (*fields(JobConfig), *fields(DataConfig))} - {"seed"}
     options = {}
     for key, value in run_config.items():
@@ -188,6 +190,20 @@ def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, C
         if value != "" and owner in ("", job.method) and (owner or key not in known):
             options[name] = value
     return job, data, methods.build(job.method, options)
+
+
+def _check_query(job: JobConfig, run_config: Mapping[str, Any]) -> None:
+    """Find out before a training that nobody could answer the query after it."""
+    if not Path(job.query).exists():
+        raise ConfigError(
+            f"There is no file '{job.query}', which the option 'query' names. Check the path, or "
+            "leave the option out."
+        )
+    if roles_of(run_config) is None:
+        raise ConfigError(
+            f"query='{job.query}' is for methods that fit a circuit, not for '{job.method}': leave "
+            "it out."
+        )
 
 
 def _key(name: str) -> str:
@@ -256,17 +272,12 @@ def _compact(run: Run) -> dict[str, Any]:
 
 def _answer(run: Run, job: JobConfig, run_config: Mapping[str, Any]) -> None:
     """Ask a fitted circuit about the rows of the query, while its parties are in reach."""
-    if not job.query:
-        return
     roles = roles_of(run_config)
-    if roles is None or run.model is None:
-        raise ConfigError(
-            f"query='{job.query}' is for methods that fit a circuit, not for '{job.method}': leave "
-            "it out."
-        )
+    if not job.query or roles is None:
+        return
     rows = query_table(job.query, roles["row_id"])
     run.answers = answers(run.model, rows, roles["row_id"])
-    run.metrics["query"] = circuit_scores(run.model, rows)
+    run.metrics["query"] = circuit_scores(run.model, rows, run.answers)
 
 
 def _compare(run: Run, job: JobConfig, data: DataConfig, run_config: Mapping[str, Any]) -> None:

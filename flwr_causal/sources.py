@@ -167,8 +167,9 @@ def tabular_parties(
             tables = _dealt(frame, config, num_parties)
         else:
             label = target_in(frame.columns, target)
-            deal = {"target": label, "seed": config.seed, "row_id": row_id}
-            tables = split_columns(frame, num_parties, config.setting, **deal)
+            tables = split_columns(
+                frame, num_parties, config.setting, target=label, row_id=row_id, seed=config.seed
+            )
     return hold_out(tables, config.test_share, config.seed, row_id)
 
 

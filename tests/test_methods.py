@@ -42,7 +42,7 @@ def test_build_checks_names_types_and_values():
 def test_an_unknown_id_lists_the_known_ones():
     with pytest.raises(
         ConfigError,
-        match=r"'ges'\. The methods are: 2dbn, fedcausal, fedges, moments, notears-admm",
+        match=r"'ges'\. The methods are: 2dbn, fedcausal, fedges, fedpc, moments, notears-admm",
     ):
         methods.build("ges", {})
 

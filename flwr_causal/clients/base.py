@@ -118,6 +118,7 @@ class CausalClient(NumPyClient):
         self._setup = setup
         self._schema_options = options or {}
         self._next_memory: Memory | None = None
+        self._names: tuple[str, ...] | None = None
 
     @property
     def setup(self) -> Setup:
@@ -178,8 +179,8 @@ class CausalClient(NumPyClient):
         Returns
         -------
         arrays : list of ndarray
-            Named by the array disclosures of the phase, in their order; or a dict of those of them
-            that are due.
+            Named by the array disclosures of the phase, in their order; where not all of them are
+            due, what :meth:`named` returns.
         weight : int
             The weight of this reply in the mean over parties: 1, or the number of rows.
         numbers : dict
@@ -192,6 +193,15 @@ class CausalClient(NumPyClient):
     ) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
         """Answer a query after training; arguments and result as of :meth:`fit`."""
         raise NotImplementedError(f"{type(self).__name__} answers no queries.")
+
+    def named(self, arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return arrays for :meth:`fit` to return, and note that these are their names."""
+        self._names = tuple(arrays)
+        return list(arrays.values())
+
+    def names_of_reply(self, phase: str) -> tuple[str, ...]:
+        """Return the names of the arrays that leave now, in their order."""
+        return reply_names(self.discloses, phase) if self._names is None else self._names
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
         """Return what is computed once a process from the party's rows as agreed."""

@@ -8,7 +8,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from flwr_causal import wire
-from flwr_causal.clients.base import SETUP, CausalClient, Source, reply_names
+from flwr_causal.clients.base import SETUP, CausalClient, Source
 from flwr_causal.data.checks import Policy
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.setup_message import PREFIX, Setup
@@ -118,9 +118,7 @@ def _step(
     with single_threaded():
         arrays, weight, numbers = step(list(wire.arrays_of(message.content).values()), config)
     phase = str(config["phase"])
-    named = arrays
-    if not isinstance(arrays, dict):
-        named = dict(zip(reply_names(client.discloses, phase), arrays, strict=True))
+    named = dict(zip(client.names_of_reply(phase), arrays, strict=True))
     content = wire.outgoing(
         [item for item in client.discloses if item.phase == phase],
         named,

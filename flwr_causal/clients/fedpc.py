@@ -11,24 +11,31 @@ from numpy.typing import NDArray
 
 from flwr_causal.clients import party_circuits
 from flwr_causal.clients.base import CausalClient
+from flwr_causal.clients.fedpc_disclosures import DISCLOSURES
 from flwr_causal.core.circuits import party_answers, trainings
 from flwr_causal.core.circuits.domain import Domain
+from flwr_causal.core.circuits.one_pass import Task
 from flwr_causal.core.circuits.packing import packed, unpacked
+from flwr_causal.core.circuits.settings import Settings
+from flwr_causal.core.circuits.vertical_party import PartyRows
 from flwr_causal.core.cut_points import count_up_to
 from flwr_causal.data.describe import complete_rows, describe
-from flwr_causal.data.row_ids import HASH_BYTES, hashed_ids, id_column, without_ids
+from flwr_causal.data.row_ids import hashed_ids, id_column, without_ids
 from flwr_causal.errors import ConfigError
-from flwr_causal.wire import Disclosure, bounded
+from flwr_causal.wire import bounded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.data.checks import Policy, TableReport
+    from flwr_causal.wire import Disclosure
 
     FloatArray = NDArray[np.float64]
 
-Answer = tuple[list[NDArray[Any]] | dict[str, NDArray[Any]], int, dict[str, Any]]
+Answer = tuple[list[NDArray[Any]], int, dict[str, Any]]
 
 
 class Question(NamedTuple):
@@ -36,27 +43,6 @@ class Question(NamedTuple):
 
     phase: str
     arrays: dict[str, NDArray[Any]]
-
-
-def _declared(phase: str, **arrays: tuple[str, int]) -> tuple[Disclosure, ...]:
-    """Return what leaves in a phase: name to meaning and number of axes."""
-    return tuple(
-        Disclosure(name, meaning, ("*",) * axes, phase=phase)
-        for name, (meaning, axes) in arrays.items()
-    )
-
-
-LOCAL = {
-    "rows": ("rows that each circuit was trained on", 1),
-    "sizes": ("circuits of each group of columns", 1),
-}
-EVIDENCE: dict[str, dict[str, tuple[str, int]]] = {
-    "counts": {},
-    "classes": {"classes": ("rows of each class in each cluster", 2)},
-    "aligned": {"labels": ("cluster of each common row", 2)},
-    "em": {"densities": ("log density of each common row in each cluster", 2)},
-}
-CIRCUITS = {"circuits": ("structure and parameters of the circuits", 1)}
 
 
 class FedPCClient(CausalClient):
@@ -78,43 +64,22 @@ class FedPCClient(CausalClient):
       density in each cluster (``densities``). With ``queries="central"`` the circuits
       (``circuits``), which hold no row, but a circuit of few rows says much of them: see the
       minimum count.
+    - the same with ``weights="em"`` and trees over columns that one party holds each: in every
+      exchange the log density of its columns of each common row under each component
+      (``densities``), from which the server can tell the row's class if the party holds it. The
+      server returns how probable each component is for each row, and so every party learns which
+      rows are alike in the columns of all parties, the class among them. Trees stay.
     - queries: log densities of the rows that are asked about under its own circuits
       (``densities``), means of a number given them (``moments``), synthetic values (``values``,
       ``known``). Who may ask many questions learns much of the circuits.
 
-    The node config may hold ``row-secret`` (the same text at all parties, unknown to the server;
+    The node config may hold ``learner`` (of this party's own circuits), ``row-secret`` (the same text at all parties, unknown to the server;
     needed where rows are aligned) and ``model-path`` (a file in which the circuits are kept, so
     that a later run can ask without training).
     """
 
     tabular: ClassVar[bool] = True
-    discloses: ClassVar[tuple[Disclosure, ...]] = (
-        *_declared("cuts", counts=("rows up to each threshold", 2)),
-        Disclosure("hashes", "keyed hashes of the ids", ("*", HASH_BYTES), phase="align"),
-        *(
-            item
-            for end, more in (("", {}), (" central", CIRCUITS))
-            for weights, evidence in EVIDENCE.items()
-            for item in _declared(f"local {weights}{end}", **LOCAL, **evidence, **more)
-        ),
-        *(
-            item
-            for name, training in trainings.TRAININGS.items()
-            for phase, arrays in training.discloses.items()
-            for item in _declared(f"{name} {phase}", **arrays)
-        ),
-        *(
-            item
-            for phase in ("densities", "classes", "peaks")
-            for item in _declared(phase, densities=("log densities, by class, row and circuit", 3))
-        ),
-        *_declared("moments", moments=("part of the mean and mean square of a number", 2)),
-        *_declared(
-            "filled",
-            values=("synthetic values for what is missing", 2),
-            known=("where there are any", 2),
-        ),
-    )
+    discloses: ClassVar[tuple[Disclosure, ...]] = DISCLOSURES
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns but that of ids, with the values of those that have few."""
@@ -136,6 +101,8 @@ class FedPCClient(CausalClient):
         name, _, rest = phase.partition(" ")
         if name == "local":
             return self._local(rest.split(), arrays, config)
+        if name == "joint":
+            return self._joint(rest.split(), arrays, config)
         return self._sums(name, Question(rest, arrays), config)
 
     def answer(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
@@ -227,49 +194,82 @@ class FedPCClient(CausalClient):
             str(options["target"]) or None,
             int(options["seed"]),
             int(options["minimum-count"]),
-            trainings.Settings(*json.loads(str(options["settings"]))),
+            self._settings,
         )
-        return training.sums(self._values(domain, config), plan, asked), 1, {}
+        return self.named(training.sums(self._values(domain, config), plan, asked)), 1, {}
 
     def _local(
         self, words: list[str], asked: dict[str, NDArray[Any]], config: dict[str, Any]
     ) -> Answer:
         """Train circuits of the party's own; `words` are the weights, and perhaps "central"."""
-        own_domain = party_circuits.own_domain(
-            self._domain(config), list(self._variables().columns)
-        )
-        values = self._own_values(own_domain)
-        own = party_circuits.train(
-            own_domain, values, json.loads(str(config["tasks"])), config["clustered"], self._recipe
-        )
-        answer: dict[str, NDArray[Any]] = {"rows": own.rows, "sizes": own.sizes}
+        domain = party_circuits.own_domain(self._domain(config), list(self._variables().columns))
+        values = self._own_values(domain)
+        tasks = [
+            Task(tuple(domain.index(name) for name in names), bool(clustered))
+            for names, clustered in zip(
+                json.loads(str(config["tasks"])), config["clustered"], strict=True
+            )
+        ]
+        recipe = self._recipe
+        own = party_circuits.train(domain, values, tasks, recipe, weights=words[0])
+        answer: dict[str, NDArray[Any]] = {
+            "rows": np.concatenate([np.array(rows, dtype=np.int64) for rows in own.rows]),
+            "sizes": np.array(own.sizes, dtype=np.int64),
+        }
         if words[0] == "classes":
-            answer["classes"] = party_circuits.class_rows(own_domain, values, own, self._recipe)
+            column = domain.index(str(recipe.target))
+            classes = values[:, column].astype(np.int64)
+            answer["classes"] = own.class_rows(classes, int(domain.num_states[column]))
         elif words[0] == "aligned":
             answer["labels"] = own.labels[asked["common"]]
         elif words[0] == "em":
             densities = party_answers.log_densities(own.circuits, values[asked["common"]])
             answer["densities"] = bounded(densities)
-        data = packed(own.circuits, own_domain)
-        if "central" in words:
-            answer["circuits"] = data
-        else:
-            self.remember({"circuits": data}, fingerprint=self.setup.exchange)
+        answer |= self._stored(own.circuits, domain, words)
+        return self.named(answer), len(values), {}
+
+    def _joint(
+        self, words: list[str], asked: dict[str, NDArray[Any]], config: dict[str, Any]
+    ) -> Answer:
+        """Make the party's part of components that all parties train together."""
+        domain = party_circuits.own_domain(self._domain(config), list(self._variables().columns))
+        common = asked["common"]
+        values = self._own_values(domain)
+        recipe = self._recipe
+        rows = self.once("joint rows", lambda: PartyRows.of(domain, values[common], recipe.target))
+        part = party_circuits.joint_part(rows, words[0], asked, recipe.minimum_count)
+        if words[0] != "trees":
+            return [bounded(part.log_densities())], len(common), {}
+        return self.named(self._stored(part.circuits(), domain, words)), len(common), {}
+
+    def _stored(
+        self, circuits: Sequence[Circuit], domain: Domain, words: list[str]
+    ) -> dict[str, NDArray[Any]]:
+        """Keep circuits for queries, or return what is sent in their place."""
+        data = packed(circuits, domain)
         path = str(self.context.node_config.get("model-path", ""))
         if path:
             party_circuits.keep(path, self.setup.exchange, data)
-        return answer, len(values), {}
+        if "central" in words:
+            return {"circuits": data}
+        self.remember({"circuits": data}, fingerprint=self.setup.exchange)
+        return {}
+
+    @property
+    def _settings(self) -> Settings:
+        return Settings(*json.loads(str(self.setup.options["settings"])))
 
     @property
     def _recipe(self) -> party_circuits.Recipe:
         options = self.setup.options
         return party_circuits.Recipe(
-            str(options["learner"]),
+            # In one pass a party may use a learner of its own.
+            str(self.context.node_config.get("learner", options["learner"])),
             str(options["target"]) or None,
             int(options["clusters"]),
             int(options["minimum-count"]),
             int(options["seed"]),
-            trainings.Settings(*json.loads(str(options["settings"]))).components,
+            self._settings,
         )
 
     def _own_values(self, own_domain: Domain) -> FloatArray:

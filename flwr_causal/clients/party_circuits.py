@@ -8,42 +8,25 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain
+from flwr_causal.core.circuits.learn_spn import LearnSPN
 from flwr_causal.core.circuits.learners import learner_of
-from flwr_causal.core.circuits.party_clusters import (
-    cluster_circuits,
-    cluster_labels,
-    elliptical_circuits,
-)
+from flwr_causal.core.circuits.pair_sums import UNIT
+from flwr_causal.core.circuits.party_clusters import train_party
+from flwr_causal.core.circuits.vertical_party import Part
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flwr_causal.core.circuits.circuit import Circuit
+    from flwr_causal.core.circuits.one_pass import Task
+    from flwr_causal.core.circuits.party_clusters import Learner, PartyCircuits
+    from flwr_causal.core.circuits.settings import Settings
+    from flwr_causal.core.circuits.vertical_party import PartyRows
+    from flwr_causal.wire import Arrays
+
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-
-class Own(NamedTuple):
-    """What a party has trained.
-
-    Parameters
-    ----------
-    circuits : list of Circuit
-        Over the party's own domain, task by task.
-    rows : ndarray of int64, shape (circuits,)
-        That each was trained on.
-    sizes : ndarray of int64, shape (tasks,)
-        How many circuits belong to each task.
-    labels : ndarray of int64, shape (n, tasks)
-        The cluster of each row in each task.
-    """
-
-    circuits: list[Circuit]
-    rows: IntArray
-    sizes: IntArray
-    labels: IntArray
 
 
 class Recipe(NamedTuple):
@@ -52,13 +35,14 @@ class Recipe(NamedTuple):
     Parameters
     ----------
     learner : str
+        Class-first stands for one elliptical leaf over the numbers of a cluster.
     target : str or None
     clusters : int
     minimum_count : int
         Fewest rows of a cluster.
     seed : int
-    components : int or None
-        Of mixtures of trees.
+    settings : Settings
+        The learner's own options.
     """
 
     learner: str
@@ -66,22 +50,35 @@ class Recipe(NamedTuple):
     clusters: int
     minimum_count: int
     seed: int
-    components: int | None = None
+    settings: Settings
+
+
+class _Named(NamedTuple):
+    """The learner of a name for any of the party's groups of columns.
+
+    The class is told apart where it is among the columns and differs between the rows: those of a
+    cluster are of one class where the party splits its clusters by it.
+    """
+
+    recipe: Recipe
+
+    def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
+        """Return the circuit of rows."""
+        name, target = self.recipe.learner, self.recipe.target
+        differs = target in domain.names and len(np.unique(values[:, domain.index(target)])) > 1
+        learner = learner_of(name, target if differs else None, self.recipe.settings)
+        return learner.learn(domain, values, seed)
 
 
 def own_domain(domain: Domain, columns: Sequence[str]) -> Domain:
-    """Return the variables of a domain that a party holds, or that a task is about."""
+    """Return the variables of a domain that a party holds."""
     held = set(columns)
     return Domain(tuple(one for one in domain.variables if one.name in held))
 
 
 def train(
-    domain: Domain,
-    values: FloatArray,
-    tasks: Sequence[Sequence[str]],
-    clustered: Sequence[bool],
-    recipe: Recipe,
-) -> Own:
+    domain: Domain, values: FloatArray, tasks: Sequence[Task], recipe: Recipe, *, weights: str
+) -> PartyCircuits:
     """Train a party's circuits.
 
     Parameters
@@ -89,69 +86,49 @@ def train(
     domain : Domain
         The party's own.
     values : ndarray of float64, shape (n, d)
-    tasks : sequence of sequence of str
-        The columns of each task.
-    clustered : sequence of bool
-        Whether a task gets a circuit for each cluster of rows.
+    tasks : sequence of Task
+        Columns are those of this domain.
     recipe : Recipe
+    weights : str
+        Of the composition. With "counts" and LearnSPN, the paper's, clusters are not split by the
+        class.
     """
-    circuits: list[Circuit] = []
-    sizes, rows, labels = [], [], []
-    for names, split in zip(tasks, clustered, strict=True):
-        part = own_domain(domain, names)
-        own = values[:, [domain.index(name) for name in part.names]]
-        target = recipe.target if recipe.target in part.names else None
-        found = np.zeros(len(own), dtype=np.int64)
-        if split:
-            found = _clusters(part, own, target, recipe)
-        labels.append(found)
-        made = _circuits(part, own, found, target, split, recipe)
-        circuits += [Circuit(domain, one.root_in(domain)) for one in made]
-        sizes.append(len(made))
-        rows += np.bincount(found, minlength=len(made)).tolist()
-    counts = (np.array(one, dtype=np.int64) for one in (rows, sizes))
-    return Own(circuits, *counts, np.stack(labels, axis=1))
+    learner: Learner | None = _Named(recipe)
+    if recipe.learner == "class-first":
+        learner = None
+    elif recipe.learner == "spn":
+        learner = LearnSPN()
+    paper = recipe.learner == "spn" and weights == "counts"
+    known = recipe.target in domain.names and not paper
+    return train_party(
+        domain,
+        values,
+        tasks,
+        num_clusters=min(recipe.clusters, max(1, len(values) // recipe.minimum_count)),
+        learner=learner,
+        target=domain.index(recipe.target) if recipe.target and known else None,
+        minimum_count=recipe.minimum_count,
+        seed=recipe.seed,
+    )
 
 
-def class_rows(domain: Domain, values: FloatArray, own: Own, recipe: Recipe) -> IntArray:
-    """Count the rows of each class in each cluster, shape (classes, circuits)."""
-    assert recipe.target is not None
-    column = domain.index(recipe.target)
-    classes = values[:, column].astype(np.int64)
-    counts = np.zeros((domain.variables[column].num_states, len(own.circuits)), dtype=np.int64)
-    starts = np.cumsum([0, *own.sizes[:-1]])
-    for start, labels in zip(starts, own.labels.T, strict=True):
-        np.add.at(counts, (classes, start + labels), 1)
-    return counts
+def joint_part(rows: PartyRows, step: str, asked: Arrays, minimum_count: int) -> Part:
+    """Return a party's part of components that all parties train together.
 
-
-def _clusters(part: Domain, own: FloatArray, target: str | None, recipe: Recipe) -> IntArray:
-    """Cluster a party's rows, each cluster of enough rows, split by the class where it is known."""
-    classes = None
-    if target is not None:
-        classes = own[:, part.index(target)].astype(np.int64)
-    clusters = min(recipe.clusters, max(1, len(own) // max(recipe.minimum_count, 1)))
-    labels = cluster_labels(part, own, clusters, seed=recipe.seed, classes=classes)
-    sizes = np.bincount(labels)
-    small = sizes[labels] < recipe.minimum_count
-    if small.any():
-        labels = np.where(small, int(sizes.argmax()), labels)
-        labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    return labels
-
-
-def _circuits(
-    part: Domain,
-    own: FloatArray,
-    labels: IntArray,
-    target: str | None,
-    split: bool,
-    recipe: Recipe,
-) -> list[Circuit]:
-    if recipe.learner == "class-first" and split:
-        return elliptical_circuits(part, own, labels, seed=recipe.seed)
-    learner = learner_of(recipe.learner, None if split else target, recipe.components)
-    return cluster_circuits(part, own, labels, learner, recipe.seed)
+    Parameters
+    ----------
+    rows : PartyRows
+        The common ones.
+    step : {"start", "products", "trees"}
+    asked : dict of arrays
+        The rows that components start from (``anchors``, of shape (K,)), or how probable they are
+        for each row (``shared``, of shape (n, K), in units).
+    minimum_count : int
+    """
+    if step == "start":
+        return Part.started(rows, asked["anchors"])
+    shared = asked["shared"] * UNIT
+    return Part.made(rows, shared, trees=step == "trees", minimum_count=minimum_count)
 
 
 def keep(path: str, fingerprint: str, data: NDArray[np.uint8]) -> None:

@@ -208,7 +208,7 @@ def step(state: CutState, counts: IntArray, num_rows: int | IntArray | None = No
     total = np.broadcast_to(wanted, state.num_rows.shape)
     if counts.shape != asked.shape:
         raise DataError(f"counts of shape {counts.shape} answer thresholds of shape {asked.shape}")
-    if (np.diff(counts, axis=1) < 0).any() or (counts < 0).any() or (counts.T > total).any():
+    if (np.diff(counts, axis=1) < 0).any() or (counts < 0).any() or (total < counts.T).any():
         raise DataError(
             f"counts up to ascending thresholds must ascend from 0 to {total.max()} rows"
         )

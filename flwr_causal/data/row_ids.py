@@ -7,7 +7,6 @@ import hmac
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.data.columns import distinct_values, kind_of, named_states
 from flwr_causal.data.roles import ROW_ID
@@ -15,6 +14,7 @@ from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
 __all__ = ["HASH_BYTES", "hashed_ids", "id_column", "without_ids"]
 

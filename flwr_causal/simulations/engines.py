@@ -21,6 +21,7 @@ from flwr_causal.apps import execute
 from flwr_causal.clients import Source, client_app
 from flwr_causal.comparison import pooled_score
 from flwr_causal.compat import quiet, run_on_ray
+from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.core.metrics import compare
 from flwr_causal.data.tables import read_table
@@ -194,7 +195,11 @@ class _Job:
         run_on_ray(server, app, self.num_parties, RAY_BACKEND)
         if errors:
             raise errors[0]
-        return results[0]
+        run = results[0]
+        if isinstance(run.model, CircuitModel):
+            # Ray's nodes have ended, and their Grid would wait for them.
+            run.model = run.model.out_of_reach()
+        return run
 
 
 class _InMemory:

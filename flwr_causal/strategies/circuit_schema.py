@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,11 +63,12 @@ class Holdings:
                 if name in by_name:
                     presence[party, j] = True
                     # Rows with missing values are either left out, or kept with what they lack.
-                    missing = 0 if report.dropped_rows else by_name[name].missing
-                    present[party, j] = report.rows - missing
-                    lacking[party, j] = missing > 0
+                    holes = 0 if report.dropped_rows else by_name[name].missing
+                    present[party, j] = report.rows - holes
+                    lacking[party, j] = holes > 0
         ids = all(report.has_ids for report in reports.values())
-        return cls(tuple(reports), agreement.names, presence, present, lacking.any(axis=0), ids)
+        missing = np.asarray(lacking.any(axis=0))
+        return cls(tuple(reports), agreement.names, presence, present, missing, ids)
 
     @property
     def setting(self) -> Setting:
@@ -77,6 +79,19 @@ class Holdings:
         """Return the parties that hold a column."""
         column = self.presence[:, self.names.index(name)]
         return [party for party, holds in zip(self.parties, column, strict=True) if holds]
+
+    def similar_names(self) -> list[tuple[str, str]]:
+        """Return pairs of columns that may be one: like names, no party has both."""
+        plain: dict[str, list[int]] = {}
+        for j, name in enumerate(self.names):
+            key = "".join(letter for letter in name.casefold() if letter.isalnum())
+            plain.setdefault(key, []).append(j)
+        return [
+            (self.names[one], self.names[other])
+            for group in plain.values()
+            for one, other in combinations(group, 2)
+            if not (self.presence[:, one] & self.presence[:, other]).any()
+        ]
 
     @property
     def lacking(self) -> tuple[str, ...]:

@@ -25,11 +25,13 @@ from flwr_causal.strategies.exchange import Reply, Request
 from flwr_causal.wire import unbounded
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flwr_causal.core.circuits.composition import Composition
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.strategies.circuit_schema import Holdings
     from flwr_causal.strategies.federation import Party
-    from flwr_causal.wire import Arrays
+    from flwr_causal.wire import Arrays, Value
 
 IntArray = NDArray[np.int64]
 
@@ -68,7 +70,7 @@ class AlignStage:
         DataError
             If no row is common.
         """
-        _check_all(self.holdings, self.hashes)
+        check_all(self.holdings, self.hashes)
         ids = [[row.tobytes() for row in self.hashes[name]] for name in self.holdings.parties]
         try:
             places = common_rows(ids)
@@ -121,7 +123,10 @@ class LocalStage:
         every = tasks_of(self.holdings.presence, tied=self.weights != "counts")
         tasks = every[self.holdings.parties.index(party.name)]
         names = [[self.domain.names[j] for j in task.columns] for task in tasks]
-        plain = {"tasks": json.dumps(names), "clustered": [int(task.clustered) for task in tasks]}
+        plain: dict[str, Value] = {
+            "tasks": json.dumps(names),
+            "clustered": [int(task.clustered) for task in tasks],
+        }
         arrays = {} if self.common is None else {"common": self.common[party.name]}
         return Request(arrays, {**plain, "arrays": list(arrays)})
 
@@ -140,7 +145,7 @@ class LocalStage:
         held = np.array([name in self.replies for name in self.holdings.parties])
         presence = self.holdings.presence[held]
         if not presence.any(axis=0).all():
-            _check_all(self.holdings, self.replies)
+            check_all(self.holdings, self.replies)
         names = [name for name in self.holdings.parties if name in self.replies]
         replies = [self.replies[name] for name in names]
         composition = self._composed(presence, replies)
@@ -235,7 +240,8 @@ class RecallStage:
         return {"kept": self.replies}
 
 
-def _check_all(holdings: Holdings, replies: dict[str, Any]) -> None:
+def check_all(holdings: Holdings, replies: Mapping[str, Any]) -> None:
+    """Raise a FederationError if a party has not replied."""
     absent = [name for name in holdings.parties if name not in replies]
     if absent:
         raise FederationError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flwr_causal.core.circuits.federated_circuit import FederatedCircuit
-from flwr_causal.core.circuits.trainings import Settings
+from flwr_causal.core.circuits.settings import Settings, image_shape
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.errors import FederationError
 from flwr_causal.strategies.circuit_schema import Holdings, check_target
@@ -31,8 +31,8 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     """A joint distribution of all columns, a probabilistic circuit (Seng et al. 2025).
 
     Parties may hold the same columns of different rows (horizontal), different columns of the same
-    rows (vertical), or overlap in both (hybrid): which it is follows from their tables. docs/fedpc.md
-    says what each choice is good for and why the defaults are what they are;
+    rows (vertical), or overlap in both (hybrid): which it is follows from their tables.
+    docs/fedpc.md says what each choice is good for and why the defaults are what they are;
     :class:`~flwr_causal.clients.fedpc.FedPCClient` lists what leaves a party.
 
     - ``training="sums"``: parties send sums over their rows, and the circuit is that of the pooled
@@ -60,7 +60,7 @@ class FedPC(ExchangeStrategy[FedPCRun]):
         the clusters that aligned rows have at all parties, or by EM on their densities in the
         clusters. "auto" is "classes" where all hold the target, else "aligned" where there are
         ids, else "counts".
-    clusters : int, default 4
+    clusters : int, default 8
         One pass: clusters of the rows of a party for columns that it alone holds (the paper's K).
     products : int, optional
         Weights "counts": combinations of clusters (the paper's P). Default: as few as hold every
@@ -73,6 +73,11 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     bins : int, default 16
         Learner "trees": into how many intervals of about equally many rows columns of numbers are
         cut; columns of no more different whole numbers are categories, and may be the target.
+    depth, replicas, sums, epochs, batches : int, default 4, 5, 10, 10, 5
+        Learner "einsum": splits, region graphs and sums of a region, passes over the rows, and, by
+        sums, parts of the rows of a pass.
+    image : str, default ""
+        Learner "einsum": height and width such as "28x28" where the columns are pixels.
     head : bool, default False
         Whether a logistic head on log densities tells the class: more accurate, more exchanges.
     decision : {"most-probable", "macro-f1"}, default "most-probable"
@@ -104,11 +109,17 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     training: Literal["auto", "sums", "one-pass"] = "auto"
     learner: Literal["auto", "class-first", "trees", "spn", "einsum", "decision-tree"] = "auto"
     weights: Literal["auto", "counts", "classes", "aligned", "em"] = "auto"
-    clusters: int = 4
+    clusters: int = 8
     products: int | None = None
     queries: Literal["federated", "central"] = "federated"
     components: int | None = None
     bins: int = 16
+    depth: int = 4
+    replicas: int = 5
+    sums: int = 10
+    epochs: int = 10
+    batches: int = 5
+    image: str = ""
     head: bool = False
     decision: Literal["most-probable", "macro-f1"] = "most-probable"
     minimum_count: int = 2
@@ -121,12 +132,16 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
-        for name in ("minimum_count", "clusters"):
+        image_shape(self.image)
+        sizes = ("depth", "replicas", "sums", "epochs", "batches")
+        for name in ("minimum_count", "clusters", *sizes):
             require(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
         for name in ("products", "components"):
             value = getattr(self, name)
             require(value is None or value >= 1, name, value, "1 or more")
         require(2 <= self.bins <= 64, "bins", self.bins, "2 to 64")
+        # Log densities of impossible rows do not fit into float32, and sums would not be exact.
+        require(self.precision == "float64", "precision", self.precision, "'float64'")
         whole = self.fraction_train == 1
         require(whole, "fraction_train", self.fraction_train, "1: every party has a part of it")
 
@@ -173,7 +188,17 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     @property
     def settings(self) -> Settings:
         """The learner's own options."""
-        return Settings(self.components, self.head, self.decision == "macro-f1")
+        return Settings(
+            self.components,
+            self.head,
+            self.decision == "macro-f1",
+            self.depth,
+            self.replicas,
+            self.sums,
+            self.epochs,
+            self.batches,
+            self.image,
+        )
 
     def init(self, agreement: Agreement) -> FedPCRun:
         """Start with the first exchange that the options come to."""
@@ -181,7 +206,10 @@ class FedPC(ExchangeStrategy[FedPCRun]):
 
     def finished(self, state: FedPCRun) -> str | None:
         """Return why the run is over."""
-        return None if state.stage is not None else state.reason
+        if state.stage is not None:
+            return None
+        how = "by sums" if state.sums else f"in one pass, weights by {state.weights}"
+        return f"{state.reason} ({state.holdings.setting}, {state.learner} circuits {how})"
 
     def instructions(self, state: FedPCRun) -> dict[str, Value]:
         """Say which phase it is, and the variables where cut points have changed them."""
@@ -217,8 +245,10 @@ class FedPC(ExchangeStrategy[FedPCRun]):
 
     def model(self, state: FedPCRun) -> CircuitModel | None:
         """Return the circuits once they are complete; those of the parties with a line to them."""
-        model = state.model
-        if model is None or not isinstance(model.density, FederatedCircuit):
+        if state.model is None:
+            return None
+        model = replace(state.model, row_id=self.role_columns[0])
+        if not isinstance(model.density, FederatedCircuit):
             return model
         density = model.density
         if self.federation is not None and self.grid is not None:
@@ -226,11 +256,14 @@ class FedPC(ExchangeStrategy[FedPCRun]):
                 self.grid, self.federation, density.parties, self.method, self.round_timeout
             )
             fingerprint = density.fingerprint or self.federation.setup.exchange
-            density = replace(
-                density, ask=line.ask, fingerprint=fingerprint, row_id=self.role_columns[0]
-            )
+            density = replace(density, ask=line.ask, fingerprint=fingerprint)
         return replace(model, density=density)
 
     def warnings(self, state: FedPCRun) -> list[str]:
         """Say what the user should know."""
-        return list(state.warnings)
+        alike = [
+            f"columns {one!r} and {other!r} are taken for two, and no party has both: give them "
+            "one name if they are the same"
+            for one, other in state.holdings.similar_names()
+        ]
+        return [*alike, *state.warnings]

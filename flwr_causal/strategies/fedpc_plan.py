@@ -6,22 +6,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flwr_causal.core.circuits import trainings
-from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.circuit_schema import domain_of, is_continuous, with_intervals
 from flwr_causal.strategies.circuit_stages import SumsStage
 from flwr_causal.strategies.composition_stages import AlignStage, LocalStage, RecallStage
+from flwr_causal.strategies.joint_em_stage import JointStage, joint_components
 from flwr_causal.strategies.stages import CutStage
 
 if TYPE_CHECKING:
     from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.data.checks import Agreement
     from flwr_causal.strategies.circuit_schema import Holdings
     from flwr_causal.strategies.fedpc import FedPC
 
-Stage = CutStage | SumsStage | AlignStage | LocalStage | RecallStage
+IntArray = NDArray[np.int64]
+Stage = CutStage | SumsStage | AlignStage | LocalStage | JointStage | RecallStage
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +103,7 @@ def after(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]:
     if isinstance(stage, CutStage):
         step = stage.close()
         if step.stage is not None:
+            assert isinstance(step.stage, CutStage)
             return replace(state, stage=step.stage), step.info
         cuts = dict(zip(state.agreement.continuous, stage.cuts(), strict=True))
         domain = with_intervals(state.domain, cuts, state.holdings.lacking)
@@ -111,7 +115,9 @@ def after(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]:
             return replace(state, stage=following), stage.info
         return _complete(state, stage.training.fitted(known, state.domain)), stage.info
     if isinstance(stage, AlignStage):
-        return replace(state, stage=_local(method, state, stage.common())), stage.info
+        return replace(state, stage=_aligned(method, state, stage.common())), stage.info
+    if isinstance(stage, JointStage) and not stage.last:
+        return replace(state, stage=stage.after()), stage.info
     return _complete(state, stage.model(state.target)), stage.info
 
 
@@ -133,7 +139,23 @@ def _begun(method: FedPC, state: FedPCRun) -> FedPCRun:
     return replace(state, stage=SumsStage.of(state.learner, known))
 
 
-def _local(method: FedPC, state: FedPCRun, common: Any) -> LocalStage:
+def _aligned(method: FedPC, state: FedPCRun, common: dict[str, IntArray]) -> Stage:
+    """Return the exchange after it is known which rows are common."""
+    together = state.weights == "em" and state.learner == "trees"
+    if not (together and state.holdings.setting == "vertical"):
+        return _local(method, state, common)
+    rows = len(next(iter(common.values())))
+    return JointStage(
+        state.domain,
+        state.holdings,
+        common,
+        components=joint_components(state.domain, rows, state.target, method.components),
+        central=method.queries == "central",
+        seed=method.seed,
+    )
+
+
+def _local(method: FedPC, state: FedPCRun, common: dict[str, IntArray] | None) -> LocalStage:
     """Return the exchange in which the parties train circuits of their own."""
     return LocalStage(
         state.domain,

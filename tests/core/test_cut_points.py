@@ -181,6 +181,53 @@ def test_the_split_of_the_rows_does_not_matter(kinds, cuts, num_bins, seed):
         np.testing.assert_array_equal(one, other)
 
 
+def test_columns_may_have_different_numbers_of_rows():
+    """Where values are missing the bins are even in those that are there."""
+    rng = np.random.default_rng(8)
+    columns = [rng.normal(3.0, 1.0, 4000), rng.lognormal(0.0, 1.0, 300), rng.normal(0.0, 9.0, 11)]
+    mean, variance = (np.array([f(c) for c in columns]) for f in (np.mean, np.var))
+    rows = np.array([len(column) for column in columns])
+    state = init(mean, variance, 4, rows)
+    np.testing.assert_array_equal(state.targets, rows[:, None] / 4 * [1, 2, 3])
+    while not finished(state):
+        asked = thresholds(state)
+        answers = [count_up_to(c[:, None], asked[j : j + 1])[0] for j, c in enumerate(columns)]
+        state = step(state, np.array(answers))
+    for column, cuts in zip(columns, cut_points(state), strict=True):
+        sizes = np.bincount(np.searchsorted(cuts, column))
+        assert len(sizes) == 4
+        np.testing.assert_allclose(sizes, len(column) / 4, atol=2 * TOLERANCE * len(column) / 4 + 1)
+    with pytest.raises(DataError, match="at least 1"):
+        init(mean, variance, 4, np.array([4000, 0, 11]))
+    counts = np.tile(rows[:, None], thresholds(init(mean, variance, 4, rows)).shape[1])
+    counts[2] += 1
+    with pytest.raises(DataError, match="must ascend"):
+        step(init(mean, variance, 4, rows), counts)
+
+
+def test_rows_that_a_lost_party_had_of_one_column_are_forgotten():
+    rng = np.random.default_rng(2)
+    columns = [[rng.normal(0, 1, 900), rng.normal(50, 3, 600)], [rng.normal(0, 1, 500), None]]
+    mean = np.array([np.concatenate(columns[0]).mean(), columns[1][0].mean()])
+    variance = np.array([np.concatenate(columns[0]).var(), columns[1][0].var()])
+    state = init(mean, variance, 4, np.array([1500, 500]))
+    while not finished(state):
+        asked = thresholds(state)
+        first = state.exchange < 1
+        counts = [
+            sum(
+                count_up_to(part[:, None], asked[j : j + 1])[0]
+                for part in (parts if first else parts[:1])
+                if part is not None
+            )
+            for j, parts in enumerate(columns)
+        ]
+        state = step(state, np.array(counts), np.array([1500 if first else 900, 500]))
+    for (kept, _), cuts in zip(columns, cut_points(state), strict=True):
+        sizes = np.bincount(np.searchsorted(cuts, kept))
+        np.testing.assert_allclose(sizes, len(kept) / 4, atol=2 * TOLERANCE * len(kept) / 4 + 1)
+
+
 @pytest.mark.parametrize("exchange", [1, 2])
 def test_a_party_that_is_lost_on_the_way_is_forgotten(exchange):
     rng = np.random.default_rng(2)

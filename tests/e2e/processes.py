@@ -17,7 +17,7 @@ EXAMPLE = REPOSITORY / "examples" / "three-nodes"
 APP = EXAMPLE / "app"
 # Generous: a loaded machine starts a SuperLink in half a minute.
 START_SECONDS = 90.0
-RUN_SECONDS = 300.0
+RUN_SECONDS = 600.0
 
 
 def free_port() -> int:
@@ -185,20 +185,29 @@ class Deployment:
         """Admit the SuperNode that has the key."""
         self.flower.call("flwr", "supernode", "register", f"{key}.pub", "clinic")
 
-    def add_node(self, name: str, table: Path, key: Path | None = None) -> None:
-        """Start a SuperNode; with a key it proves who it is."""
+    def add_node(
+        self, name: str, table: Path, key: Path | None = None, **node_config: object
+    ) -> int:
+        """Start a SuperNode and return its process id; with a key it proves who it is."""
         transport: list[object] = ["--insecure"]
         if self.certificates is not None:
             transport = ["--root-certificates", self.certificates / "ca.crt"]
         if key is not None:
             transport += ["--auth-supernode-private-key", key]
-        self.flower.start(
+        config = {"name": name, "data-path": table, **node_config}
+        return self.flower.start(
             name,
             *("flower-supernode", *transport, "--superlink", f"127.0.0.1:{self.port}"),
             *("--host", "127.0.0.1", "--port", free_port()),
-            *("--node-config", f"name='{name}' data-path='{table}'"),
+            *("--node-config", " ".join(f"{key}='{value}'" for key, value in config.items())),
             TEST_NODE=name,
         )
+
+    def stop_node(self, name: str, pid: int) -> None:
+        """Stop a SuperNode as its owner does, so that it takes leave of the SuperLink."""
+        os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: os.waitpid(pid, os.WNOHANG)[0], START_SECONDS, f"{name} has stopped")
+        self.kill_node(name)
 
     def kill_node(self, name: str) -> None:
         """Kill a SuperNode and everything that it has started, without a word to the others."""

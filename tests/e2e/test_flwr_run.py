@@ -3,6 +3,7 @@
 import pytest
 from processes import REPOSITORY
 
+from flwr_causal.data.example_tables import breast_cancer
 from flwr_causal.reports.run import Run
 
 pytestmark = pytest.mark.e2e
@@ -44,14 +45,29 @@ def test_simulation_and_failed_runs(flower, tmp_path):
     assert run.metrics["lagged_shd"] <= 6
     assert (series / "graph.json").exists()
 
+    circuits, rows = tmp_path / "circuits", tmp_path / "rows.csv"
+    breast_cancer().head(8).to_csv(rows, index=False)
+    config = f"method='fedpc' setting='vertical' query='{rows}' output-dir='{circuits}'"
+    output = flower.run(REPOSITORY, "", config, *THREE_NODES)
+    assert flower.statuses(at_least=4)[0] == "finished:completed", output
+    run = Run.load(circuits)
+    assert {"log_likelihood", "accuracy", "macro_f1", "auroc", "pooled", "alone"} <= set(
+        run.metrics
+    )
+    # The circuits are with the parties, which were asked about the rows before they were gone.
+    assert set(run.answers["predicted"]) <= {"benign", "malignant"}
+    assert run.answers["log_likelihood"].notna().sum() == len(run.answers) == 8
+    assert "the rows of the query" in output
+
     missing = tmp_path / "no-such-table.csv"
     failures = {
         "threshold='abc'": "'threshold' is 'abc'",
         "method='nonsense'": "There is no method 'nonsense'",
         "method='fedges' fedges.fusion=1.5": "(0, 1]",
         f"data='{missing}'": str(missing),
+        "method='fedpc' query='rows.csv'": "'rows.csv' is a relative path",
     }
-    for number, (config, message) in enumerate(failures.items(), start=4):
+    for number, (config, message) in enumerate(failures.items(), start=5):
         output = flower.run(REPOSITORY, "", config, *THREE_NODES)
         assert flower.statuses(at_least=number)[0].startswith("finished:failed"), output
         assert message in output, output

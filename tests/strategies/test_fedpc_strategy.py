@@ -6,7 +6,7 @@ import pytest
 from federations import app_of, raising, spy
 from sklearn.datasets import load_breast_cancer
 
-from flwr_causal import wire
+from flwr_causal import simulate, wire
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.class_first import train
 from flwr_causal.core.circuits.class_first_model import fitted
@@ -190,3 +190,30 @@ def test_missing_values(cancer):
 def test_too_few_rounds(cancer):
     with pytest.raises(CausalError, match="raise max_rounds"):
         found(split(cancer[0]), max_rounds=3)
+
+
+def test_arrays_are_rows_as_they_were_given(cancer):
+    rows, test = cancer
+    named = rows.set_axis([f"x{j}" for j in range(6)], axis=1)
+    arrays = [part.to_numpy() for part in split(rows)]
+    model = simulate("fedpc", arrays, target="x5").model
+    expected = simulate("fedpc", split(named), target="x5").model
+    there = test.to_numpy()
+    np.testing.assert_allclose(
+        model.log_likelihood(there), expected.log_likelihood(test.set_axis(named.columns, axis=1))
+    )
+    assert (model.predict(there) == there[:, 5]).mean() > 0.9
+    with pytest.raises(CausalError, match=r"\(rows, 6\)"):
+        model.log_likelihood(there[:, :5])
+
+
+def test_what_was_chosen_is_said(cancer):
+    outcome = found(split(cancer[0]))
+    assert "horizontal, class-first circuits by sums" in outcome.stop_reason
+    tables = split(cancer[0])
+    tables[1] = tables[1].rename(columns={"mean radius": "Mean_Radius"})
+    outcome = simulate("fedpc", tables, target="target")
+    assert "hybrid" in outcome.stop_reason
+    (warning,) = (one for one in outcome.warnings if "taken for two" in one)
+    assert "'mean radius'" in warning
+    assert "'Mean_Radius'" in warning

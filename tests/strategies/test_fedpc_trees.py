@@ -76,7 +76,7 @@ def test_that_a_value_is_missing_is_a_state():
 
 def test_missing_values_fail_or_are_left_out():
     table = mixed(holes=0.05)
-    with pytest.raises(DataError, match="'income'.*missing-values='drop'"):
+    with pytest.raises(DataError, match=r"'income'.*missing-values='drop'"):
         simulate("fedpc", [table])
     dropped = simulate("fedpc", [table], missing_values="drop")
     assert sum(dropped.parties.values()) == len(table.dropna())
@@ -99,3 +99,15 @@ def test_a_label_that_one_party_never_saw(table):
     parties = [part.reset_index(drop=True) for part in parties]
     model = simulate("fedpc", parties).model
     assert set(model.predict(mixed(200, seed=3))) == {"ill", "well"}
+
+
+def test_a_category_that_nobody_had_counts_as_missing(table):
+    model = simulate("fedpc", [table]).model
+    rows = mixed(20, seed=4)
+    strange = rows.assign(job=rows["job"].where(rows.index > 2, "mine"))
+    empty = rows.assign(job=rows["job"].where(rows.index > 2))
+    with pytest.warns(UserWarning, match="'job': 3 rows hold values that no party had"):
+        given = model.log_likelihood(strange)
+    np.testing.assert_array_equal(given, model.log_likelihood(empty))
+    with pytest.raises(DataError, match="none of its states"):
+        model.conditional({"job": "mine"})

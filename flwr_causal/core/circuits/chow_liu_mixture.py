@@ -10,9 +10,9 @@ holds which rows. A party answers (:mod:`flwr_causal.core.circuits.chow_liu_sums
 - products: a few steps of EM of components in which variables are independent, which are small;
 - trees: one step (or some more) with counts of pairs for every component.
 
-Trees are drawn to the pooled table of pairs by as many rows as the counts ask for. With a target
-each class has mixtures of its own. `request` and `step` are pure; a strategy carries what they
-exchange.
+Trees are drawn to the pooled table of pairs, each variable by as many rows as the counts ask for.
+With a target each class has mixtures of its own. `request` and `step` are pure; a strategy carries
+what they exchange.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ ROWS_PER_COMPONENT = 250.0
 ROWS_PER_PARAMETER = 0.75
 MOST_COMPONENTS = 80
 
+# fmt: off
+STRENGTHS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 300, 500, 1000, 2000)
+# fmt: on
+
 
 @dataclass(frozen=True)
 class Options:
@@ -66,7 +70,7 @@ class Options:
         Exchanges of counts of pairs for each component. A second one overfits where rows are few:
         it cost .09 nats on jester and gained .01 on plants.
     strengths : tuple of float
-        Rows of the pooled table, one of which is chosen; see
+        Rows of the pooled table, one of which is chosen for each variable; see
         :func:`flwr_causal.core.circuits.tree_priors.shrunk_trees`.
     """
 
@@ -74,7 +78,7 @@ class Options:
     ensembles: int = 3
     product_steps: int = 5
     tree_steps: int = 1
-    strengths: tuple[float, ...] = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 300, 500)
+    strengths: tuple[float, ...] = STRENGTHS
 
     def __post_init__(self) -> None:
         given = self.components

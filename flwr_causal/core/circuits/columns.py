@@ -56,6 +56,16 @@ def encoded_states(name: str, column: Any, states: Sequence[Any]) -> FloatArray:
     return np.asarray(indices[codes])
 
 
+def without_unseen(column: Any, states: Sequence[Any]) -> tuple[Any, int]:
+    """Return a column in which values that are none of the states are missing, and their number."""
+    import pandas as pd
+
+    codes, present = pd.factorize(column)
+    known = set(states)
+    unseen = np.array([value not in known for value in present] + [False], dtype=np.bool_)[codes]
+    return (column.astype(object).where(~unseen) if unseen.any() else column), int(unseen.sum())
+
+
 def encoded_number(name: str, column: Any) -> FloatArray:
     """Return a column of numbers, NaN where they are missing, shape (n,)."""
     import pandas as pd

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.core.circuits.composition import Composition, Output
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.nodes import Node, Product, Sum, ascending
-from flwr_causal.errors import DataError
+from flwr_causal.errors import CausalError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,5 +55,11 @@ def from_plain(plain: Mapping[str, Any]) -> Composition:
         return Composition(
             Domain.from_plain(plain["domain"]), nodes[-1], tuple(plain["num_outputs"])
         )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, CausalError) as error:
         raise DataError(f"this is no composition ({error!r}): write it again") from error
+
+
+def num_weights(composition: Composition) -> int:
+    """Return the free parameters of the sums: the weights of each less 1."""
+    sums = [node for node in ascending(composition.root) if isinstance(node, Sum)]
+    return sum(len(node.children) - 1 for node in sums)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from flwr_causal.errors import ConfigError
+
 FloatArray = NDArray[np.float64]
 
 # Log odds between bins: .02 nats are at most half a percent of probability.
@@ -55,3 +57,30 @@ def best_threshold(counts: FloatArray) -> tuple[float, float]:
     stretch = best[: int(np.argmax(np.append(np.diff(best) > 1, True))) + 1]
     at = int(stretch[len(stretch) // 2])
     return float(1.0 / (1.0 + np.exp(-EDGES[at]))), float(macro[at])
+
+
+def chosen_classes(
+    probabilities: FloatArray, threshold: float | None, target: str
+) -> NDArray[np.int64]:
+    """Return the class that is predicted for each row, (n,).
+
+    Parameters
+    ----------
+    probabilities : ndarray of float, shape (n, classes)
+    threshold : float or None
+        Of two classes the second is chosen from this probability on. None: the more probable one.
+    target : str
+        What is predicted, for the error.
+
+    Raises
+    ------
+    ConfigError
+        For a threshold and another number of classes than two.
+    """
+    if threshold is None:
+        return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
+    if probabilities.shape[1] != 2:
+        raise ConfigError(
+            f"a threshold is for two classes, {target!r} has {probabilities.shape[1]}"
+        )
+    return np.asarray(probabilities[:, 1] >= threshold, dtype=np.int64)

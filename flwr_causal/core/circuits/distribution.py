@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.circuits.decision_threshold import chosen_classes
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -137,14 +138,7 @@ class Distribution(ABC):
         ConfigError
             For a threshold and another number of classes than two.
         """
-        probabilities = self.predict_proba(data, target)
-        chosen = probabilities.argmax(axis=1)
-        if threshold is not None:
-            if probabilities.shape[1] != 2:
-                raise ConfigError(
-                    f"a threshold is for two classes, {target!r} has {probabilities.shape[1]}"
-                )
-            chosen = (probabilities[:, 1] >= threshold).astype(np.int64)
+        chosen = chosen_classes(self.predict_proba(data, target), threshold, target)
         return np.asarray(self.classes(target)[chosen])
 
     def moments(self, name: str, data: Any) -> tuple[FloatArray, FloatArray]:

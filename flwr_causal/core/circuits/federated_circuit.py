@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.circuits.composition_files import from_plain, num_weights, to_plain
+from flwr_causal.core.circuits.composition_storage import from_plain, num_weights, to_plain
 from flwr_causal.core.circuits.distribution import Distribution
-from flwr_causal.core.joined_tables import joined_tables
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -41,8 +40,7 @@ FILE = "federated.json"
 class FederatedCircuit(Distribution):
     """A joint distribution of the columns of several parties, whose circuits stay with them.
 
-    Data are as in `Distribution`; where no single frame holds all columns, a sequence of frames
-    with a column of ids is joined by it.
+    Data are as in `Distribution`.
 
     Parameters
     ----------
@@ -54,8 +52,6 @@ class FederatedCircuit(Distribution):
         Their names.
     fingerprint : str
         Of the training: parties whose circuits are of another one refuse to answer.
-    row_id : str
-        The column of ids in sequences of frames.
     ask : callable, optional
         Asks the parties; None once they are out of reach.
     given : mapping
@@ -68,7 +64,6 @@ class FederatedCircuit(Distribution):
     presence: BoolArray
     parties: tuple[str, ...] = ()
     fingerprint: str = ""
-    row_id: str = "row_id"
     ask: Ask | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
     scope_names: tuple[str, ...] = ()
@@ -97,14 +92,6 @@ class FederatedCircuit(Distribution):
     def num_parameters(self) -> int:
         """Free parameters of the composition; those of the circuits are known to the parties."""
         return num_weights(self.composition)
-
-    def encode(self, data: Any) -> FloatArray:
-        """Return data as values; a sequence of frames is joined by ids."""
-        return super().encode(self._joined(data))
-
-    def predict_proba(self, data: Any, target: str) -> FloatArray:
-        """Probability of each class given the rest of each row, shape (n, classes)."""
-        return super().predict_proba(self._joined(data), target)
 
     def log_densities(self, values: FloatArray) -> FloatArray:
         """Log density of rows (n, d) given the evidence, shape (n,)."""
@@ -169,7 +156,6 @@ class FederatedCircuit(Distribution):
             "presence": self.presence.astype(int).tolist(),
             "parties": list(self.parties),
             "fingerprint": self.fingerprint,
-            "row_id": self.row_id,
         }
         place = Path(directory)
         place.mkdir(parents=True, exist_ok=True)
@@ -189,11 +175,6 @@ class FederatedCircuit(Distribution):
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{place} holds no federated circuit ({error!r})") from error
         return cls(composition, presence, parties, **plain)
-
-    def _joined(self, data: Any) -> Any:
-        if isinstance(data, Sequence):
-            return joined_tables(data, self.row_id)
-        return data
 
     def _known(self, values: FloatArray) -> FloatArray:
         """Return what is known of each row: its own values, and what is given."""

@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from flwr_causal.core.circuits.decision_threshold import chosen_classes
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.logistic_head import Head
 from flwr_causal.core.circuits.storage import KINDS
@@ -94,13 +95,7 @@ class HeadPosterior:
             For a threshold and another number of classes than two.
         """
         probabilities = self.predict_proba(data, target)
-        chosen = probabilities.argmax(axis=1)
-        if threshold is not None:
-            if probabilities.shape[1] != 2:
-                raise ConfigError(
-                    f"a threshold is for two classes, {self.target!r} has {probabilities.shape[1]}"
-                )
-            chosen = (probabilities[:, 1] >= threshold).astype(np.int64)
+        chosen = chosen_classes(probabilities, threshold, self.target)
         column = self.domain.index(self.target)
         return self.domain.decoded_column(column, chosen.astype(np.float64))
 

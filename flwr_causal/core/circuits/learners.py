@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flwr_causal.core.circuits.settings import Settings, image_shape
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 NAMES = ("class-first", "trees", "spn", "einsum", "decision-tree")
 
 
-def learner_of(name: str, target: str | None, components: int | None = None) -> Learner:
+def learner_of(name: str, target: str | None, settings: Settings | None = None) -> Learner:
     """Return a learner.
 
     Parameters
@@ -21,14 +22,15 @@ def learner_of(name: str, target: str | None, components: int | None = None) -> 
         One of `NAMES`.
     target : str or None
         The class, where it is among the columns that are learned.
-    components : int, optional
-        Of a mixture of trees.
+    settings : Settings, optional
+        The learner's own options. Default: theirs.
 
     Raises
     ------
     ConfigError
         For another name, or a package that is not installed.
     """
+    chosen = settings or Settings()
     # Imported when asked for: a party has one of them, and some are slow to load.
     if name == "class-first":
         from flwr_causal.core.circuits.class_first_learner import ClassFirstLearner
@@ -37,7 +39,7 @@ def learner_of(name: str, target: str | None, components: int | None = None) -> 
     if name == "trees":
         from flwr_causal.core.circuits.chow_liu_model import ChowLiuMixture
 
-        return ChowLiuMixture(components=components, target=target)
+        return ChowLiuMixture(components=chosen.components, target=target)
     if name == "spn":
         from flwr_causal.core.circuits.learn_spn import LearnSPN
 
@@ -45,7 +47,14 @@ def learner_of(name: str, target: str | None, components: int | None = None) -> 
     if name == "einsum":
         from flwr_causal.core.circuits.einsum_network import EinsumNetwork
 
-        return EinsumNetwork(target=target)
+        return EinsumNetwork(
+            target=target,
+            depth=chosen.depth,
+            replicas=chosen.replicas,
+            sums=chosen.sums,
+            epochs=chosen.epochs,
+            image=image_shape(chosen.image),
+        )
     if name == "decision-tree":
         from flwr_causal.core.circuits.decision_tree import DecisionTree
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flwr_causal.core.circuits.columns import without_unseen
+from flwr_causal.core.joined_tables import joined_tables
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import pandas as pd
 
@@ -39,8 +43,10 @@ PARTS = {
 class CircuitModel:
     """A joint distribution with a class that is usually asked for.
 
-    Data are frames, columns found by name; columns and values that are missing are summed or
-    integrated out.
+    Data are frames, columns found by name, or arrays with all columns in their order. Columns and
+    values that are missing are summed or integrated out, and so are, with a warning, categories
+    that nobody had in training. Where no single frame holds all columns, a sequence of frames with
+    a column of ids is joined by it.
 
     Parameters
     ----------
@@ -52,12 +58,15 @@ class CircuitModel:
         Tells the class where something tells it better than the density does. Default: the density.
     threshold : float, optional
         Of two classes the second is predicted from this probability on. Default: the more probable.
+    row_id : str
+        The column of ids in sequences of frames.
     """
 
     density: Distribution
     target: str | None = None
     posterior: Posterior | None = None
     threshold: float | None = None
+    row_id: str = "row_id"
 
     def __repr__(self) -> str:
         return f"<CircuitModel of {self.density!r}, target {self.target!r}>"
@@ -74,11 +83,11 @@ class CircuitModel:
 
     def log_likelihood(self, data: Any) -> FloatArray:
         """Log density of each row in nats, shape (n,)."""
-        return self.density.log_likelihood(data)
+        return self.density.log_likelihood(self._frame(data))
 
     def anomaly_score(self, data: Any) -> FloatArray:
         """Minus the log-likelihood of each row: high where a row is unlike the others."""
-        return self.density.anomaly_score(data)
+        return self.density.anomaly_score(self._frame(data))
 
     def classes(self, target: str | None = None) -> NDArray[Any]:
         """Return the labels in the order of :meth:`predict_proba`."""
@@ -87,7 +96,7 @@ class CircuitModel:
     def predict_proba(self, data: Any, target: str | None = None) -> FloatArray:
         """Probability of each class given the rest of each row, shape (n, classes)."""
         asked = self._asked(target)
-        return self._teller(asked).predict_proba(data, asked)
+        return self._teller(asked).predict_proba(self._frame(data), asked)
 
     def predict(
         self, data: Any, target: str | None = None, threshold: float | None = None
@@ -104,7 +113,7 @@ class CircuitModel:
         """
         asked = self._asked(target)
         cut = self.threshold if threshold is None and asked == self.target else threshold
-        return self._teller(asked).predict(data, asked, threshold=cut)
+        return self._teller(asked).predict(self._frame(data), asked, threshold=cut)
 
     def marginal(self, names: Iterable[str]) -> Distribution:
         """Return the distribution of some of the variables."""
@@ -116,22 +125,32 @@ class CircuitModel:
 
     def moments(self, name: str, data: Any) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of a number given what each row holds, both of shape (n,)."""
-        return self.density.moments(name, data)
+        return self.density.moments(name, self._frame(data))
 
     def mpe(self, data: Any) -> pd.DataFrame:
         """Fill missing values by the most probable explanation of each row."""
-        return self.density.mpe(data)
+        return self.density.mpe(self._frame(data))
 
     def sample(self, n: int, seed: int | None = None, given: Any = None) -> pd.DataFrame:
         """Draw rows; see :meth:`~flwr_causal.core.circuits.distribution.Distribution.sample`."""
-        return self.density.sample(n, seed, given)
+        evidence = given if given is None or isinstance(given, Mapping) else self._frame(given)
+        return self.density.sample(n, seed, evidence)
+
+    def out_of_reach(self) -> CircuitModel:
+        """Return the model after its run: parties that kept circuits can be asked no more."""
+        from flwr_causal.core.circuits.federated_circuit import FederatedCircuit
+
+        if not isinstance(self.density, FederatedCircuit):
+            return self
+        return replace(self, density=replace(self.density, ask=None))
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file and, beside it, what it is made of in a directory of the same name."""
         place = Path(path)
         parts = {"density": self.density, "posterior": self.posterior}
         kinds = {name: type(part).__name__ for name, part in parts.items() if part is not None}
-        plain = {"format": FORMAT, "target": self.target, "threshold": self.threshold, **kinds}
+        own = {"target": self.target, "threshold": self.threshold, "row_id": self.row_id}
+        plain = {"format": FORMAT, **own, **kinds}
         for name in kinds:
             parts[name].save(place.with_suffix("") / name)  # type: ignore[union-attr]
         place.write_text(json.dumps(plain), encoding="utf-8")
@@ -149,7 +168,40 @@ class CircuitModel:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{place} does not hold a circuit model ({error!r})") from error
         parts = {name: kind.load(place.with_suffix("") / name) for name, kind in classes.items()}
-        return cls(target=plain["target"], threshold=plain["threshold"], **parts)
+        own = {name: plain[name] for name in ("target", "threshold", "row_id")}
+        return cls(**own, **parts)
+
+    def _frame(self, data: Any) -> Any:
+        """Return data as one frame with the columns' names; unseen categories are missing."""
+        import pandas as pd
+
+        if hasattr(data, "columns"):
+            return self._seen(data)
+        if isinstance(data, np.ndarray):
+            names = self.domain.names
+            if data.ndim != 2 or data.shape[1] != len(names):
+                raise DataError(
+                    f"an array of rows has the shape (rows, {len(names)}), its columns being "
+                    f"{', '.join(names)}; got {data.shape}: give a frame where columns are missing"
+                )
+            return self._seen(pd.DataFrame(data, columns=list(names)))
+        return self._seen(joined_tables(list(data), self.row_id))
+
+    def _seen(self, frame: Any) -> Any:
+        """Return a frame in which categories that no party has are missing, with a warning."""
+        replaced = {}
+        for variable in self.domain.variables:
+            if variable.states is None or list(frame.columns).count(variable.name) != 1:
+                continue
+            column, number = without_unseen(frame[variable.name], variable.states)
+            if number:
+                replaced[variable.name] = column
+                warnings.warn(
+                    f"column {variable.name!r}: {number} rows hold values that no party had when "
+                    "the circuit was trained; they count as missing",
+                    stacklevel=4,
+                )
+        return frame.assign(**replaced) if replaced else frame
 
     def _teller(self, target: str) -> Posterior:
         if target == self.target and self.posterior is not None:

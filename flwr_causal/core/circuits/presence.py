@@ -12,7 +12,6 @@ Seng, Busch, Prasad, Dhami, Mundt, Kersting: Scaling Probabilistic Circuits via 
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -114,26 +113,6 @@ def setting_of(presence: ArrayLike) -> Setting:
     return "vertical" if (checked.sum(axis=0) == 1).all() else "hybrid"
 
 
-def hashed_ids(ids: Iterable[Hashable], secret: str) -> NDArray[np.uint64]:
-    """Return ids that tell whoever lacks the secret nothing, but whether two are equal.
-
-    Parameters
-    ----------
-    ids : iterable
-        Of rows. Numbers that are whole are the same id whatever their type or text.
-    secret : str
-        Known to the parties, not to the server: ids of a known form could be tried out.
-
-    Returns
-    -------
-    ndarray of uint64, shape (n,)
-        Keyed BLAKE2b. Of a million ids two collide with the probability 3e-8.
-    """
-    key = hashlib.blake2b(secret.encode()).digest()
-    digests = [hashlib.blake2b(_text(one).encode(), digest_size=8, key=key).digest() for one in ids]
-    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
-
-
 def common_rows(ids: Sequence[Sequence[Hashable]]) -> list[IntArray]:
     """Return where each party has the rows that all parties have, in one order.
 
@@ -164,17 +143,10 @@ def common_rows(ids: Sequence[Sequence[Hashable]]) -> list[IntArray]:
     shared = [one for one in ids[0] if all(one in place for place in places)]
     if not shared:
         raise DataError(
-            "the parties have no row in common: check that their ids are of one kind, or take the "
-            'weights "counts", which need no aligned rows'
+            "the parties have no row in common: check that their ids are of one kind, and their "
+            'row-secret the same (node config), or take weights="counts", which needs no ids'
         )
     return [np.array([place[one] for one in shared], dtype=np.int64) for place in places]
-
-
-def _text(one: Hashable) -> str:
-    """Return an id as text: 7, 7.0 and "7" are one."""
-    if isinstance(one, float | np.floating) and float(one).is_integer():
-        return str(int(one))
-    return str(one).strip()
 
 
 def _described(variable: Variable) -> str:

@@ -55,6 +55,9 @@ class Plan(NamedTuple):
         Of regions and first parameters; only the server draws them, and the folds' hash.
     folds : int
         Parts of the rows, of which each exchange takes the next.
+    min_rows : int
+        A party leaves out what it has of a class where it has fewer than so many rows of it, of the
+        fold that is asked about. 1 leaves out none, and then sums are those of the pooled rows.
     """
 
     names: tuple[str, ...]
@@ -63,6 +66,7 @@ class Plan(NamedTuple):
     options: EinsumNetwork
     seed: int = 0
     folds: int = 1
+    min_rows: int = 1
 
 
 class Request(NamedTuple):
@@ -111,7 +115,9 @@ class State:
     log_likelihoods: tuple[float, ...] = ()
 
 
-def plan_for(domain: Domain, options: EinsumNetwork, seed: int = 0, folds: int = 1) -> Plan:
+def plan_for(
+    domain: Domain, options: EinsumNetwork, seed: int = 0, folds: int = 1, min_rows: int = 1
+) -> Plan:
     """Return the plan of a domain.
 
     Parameters
@@ -121,7 +127,8 @@ def plan_for(domain: Domain, options: EinsumNetwork, seed: int = 0, folds: int =
         ``epochs`` times ``folds`` exchanges follow the first. ``step`` counts with more than one
         fold, ``batch_size`` never.
     seed : int, default 0
-    folds : int, default 1
+    folds, min_rows : int, default 1
+        See :class:`Plan`.
 
     Raises
     ------
@@ -134,9 +141,9 @@ def plan_for(domain: Domain, options: EinsumNetwork, seed: int = 0, folds: int =
         raise ConfigError(f"the target {options.target!r} holds numbers: make it a category")
     if len(states) - (target is not None) < 1:
         raise ConfigError("there is no column beside the target")
-    if folds < 1:
-        raise ConfigError(f"folds must be at least 1, got {folds}")
-    return Plan(domain.names, tuple(states.tolist()), target, options, seed, folds)
+    if folds < 1 or min_rows < 1:
+        raise ConfigError(f"folds and min_rows must be at least 1, got {folds} and {min_rows}")
+    return Plan(domain.names, tuple(states.tolist()), target, options, seed, folds, min_rows)
 
 
 def init(plan: Plan) -> State:
@@ -166,7 +173,7 @@ def request(state: State) -> Request | None:
 def sums(values: FloatArray, plan: Plan, request: Request) -> Arrays:
     """Answer a request from a party's rows, shape (n, d); missing values may be there."""
     if request.phase == "scale":
-        return scale_sums(values, plan.num_states, request.arrays["origin"])
+        return scale_sums(_enough(values, plan), plan.num_states, request.arrays["origin"])
     layout = _layout(
         plan,
         request.arrays["regions"].astype(np.int64),
@@ -178,6 +185,7 @@ def sums(values: FloatArray, plan: Plan, request: Request) -> Arrays:
         hashed = np.where(np.isnan(values), np.inf, values)
         own = row_folds(hashed, plan.folds, plan.seed) == int(request.arrays["fold"][0])
         values = values[own]
+    values = _enough(values, plan)
     if not len(values):
         return _nothing(layout, request.arrays)
     counts, densities = counted(layout, parameters, layout.rows(values))
@@ -277,6 +285,15 @@ def _layout(plan: Plan, regions: IntArray, shift: FloatArray, scale: FloatArray)
     return TensorLayout(
         states, regions, shift, scale, plan.target, options.device, options.precision
     )
+
+
+def _enough(values: FloatArray, plan: Plan) -> FloatArray:
+    """Return the rows of classes of which there are enough."""
+    if plan.min_rows == 1:
+        return values
+    labels = np.zeros(len(values)) if plan.target is None else values[:, plan.target]
+    _, places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    return values[sizes[places] >= plan.min_rows]
 
 
 def _nothing(layout: TensorLayout, parameters: Mapping[str, FloatArray]) -> Arrays:

@@ -1,31 +1,34 @@
 """The circuits that are trained by sums over rows, by name: one shape for all of them.
 
 The server asks (`request`), every party answers with sums over its rows (`sums`), the server takes
-the total in (`step`), until nothing is left to ask; then the circuit is there (`fitted`). What comes
-out is the circuit of all rows together, however they are split.
+the total in (`step`), until nothing is left to ask; then the circuit is there (`fitted`). What
+comes out is the circuit of all rows together, however they are split.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.circuits import (
     chow_liu_mixture,
-    chow_liu_model,
     chow_liu_rows,
-    chow_liu_sums,
     class_first,
     class_first_model,
     class_first_pattern,
     class_first_pattern_sums,
     class_first_rows,
     class_first_sums,
+    tensor_sums,
+    training_disclosures,
+    tree_training,
 )
+from flwr_causal.core.circuits.einsum_network import EinsumNetwork
 from flwr_causal.core.circuits.model import CircuitModel
+from flwr_causal.core.circuits.settings import Settings, image_shape
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,24 +38,6 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
-
-
-class Settings(NamedTuple):
-    """What a user chooses; plain values, since parties are told.
-
-    Parameters
-    ----------
-    components : int, optional
-        Of a mixture of trees.
-    head : bool
-        Whether a logistic head tells the class.
-    threshold : bool
-        Whether the probability is chosen from which on the second of two classes is predicted.
-    """
-
-    components: int | None = None
-    head: bool = False
-    threshold: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,51 +105,43 @@ def _trees_plan(
 
 def _trees_init(
     plan: chow_liu_rows.Plan, presence: BoolArray, settings: Settings
-) -> chow_liu_mixture.State:
-    return chow_liu_mixture.init(plan, chow_liu_mixture.Options(components=settings.components))
+) -> tree_training.State:
+    options = chow_liu_mixture.Options(components=settings.components)
+    return tree_training.init(plan, options, head=settings.head, threshold=settings.threshold)
 
 
-def _trees_fitted(state: chow_liu_mixture.State, domain: Domain) -> CircuitModel:
-    target = None if state.plan.target is None else domain.names[state.plan.target]
-    return CircuitModel(chow_liu_model.fitted(state, domain), target)
+def _einsum_plan(
+    domain: Domain, target: str | None, seed: int, min_rows: int, settings: Settings
+) -> tensor_sums.Plan:
+    if settings.head or settings.threshold:
+        raise ConfigError(
+            "a head and a threshold are trained with class-first circuits and trees: leave head "
+            "and decision out, or take another learner than 'einsum'"
+        )
+    if settings.depth > training_disclosures.MOST_LAYERS:
+        raise ConfigError(
+            f"depth must be at most {training_disclosures.MOST_LAYERS}, got {settings.depth}"
+        )
+    options = EinsumNetwork(
+        target=target,
+        depth=settings.depth,
+        replicas=settings.replicas,
+        sums=settings.sums,
+        epochs=settings.epochs,
+        image=image_shape(settings.image),
+    )
+    return tensor_sums.plan_for(domain, options, seed, settings.batches, min_rows)
 
 
-def _class_first_discloses(more: int) -> dict[str, dict[str, tuple[str, int]]]:
-    """Return what class-first sums are; `more` axes where parties hold different columns."""
-    return {
-        "scale": {
-            "counts": ("rows of each class", 1 + more),
-            "first": ("sums of each class", 2),
-            "second": ("sums of squares of each class", 2),
-        },
-        "powers": {
-            "logs": ("sums of logarithms of each class", 2),
-            "powers": ("sums of powers of each class", 4),
-        },
-        "moments": {
-            "counts": ("rows of each fold and class", 2 + more),
-            "first": ("sums of each fold and class", 3 + more),
-            "second": ("sums of products of each fold and class", 3),
-            "tables": ("rows of each state by fold and class", 3),
-        },
-        "held-out": {
-            "likelihoods": ("log-likelihoods under circuits of other rows", 1),
-            "log_losses": ("log losses of the class under these", 2),
-        },
-    }
+def _einsum_init(
+    plan: tensor_sums.Plan, presence: BoolArray, settings: Settings
+) -> tensor_sums.State:
+    return tensor_sums.init(plan)
 
 
-_HEAD = {
-    "head": {
-        "count": ("rows", 1),
-        "loss": ("log loss of the head", 1),
-        "gradient": ("its gradient", 1),
-        "hessian": ("its second derivatives", 1),
-        "first": ("sums of the log densities of each class", 2),
-        "second": ("sums of their squares", 2),
-    },
-    "threshold": {"log_odds": ("rows by class and log odds", 2)},
-}
+def _einsum_fitted(state: tensor_sums.State, domain: Domain) -> CircuitModel:
+    return CircuitModel(tensor_sums.fitted(state, domain), state.plan.options.target)
+
 
 TRAININGS = {
     "class-first": Training(
@@ -174,7 +151,7 @@ TRAININGS = {
         class_first_sums.sums,
         class_first.step,
         class_first_model.fitted,
-        _class_first_discloses(0) | _HEAD,
+        training_disclosures.CLASS_FIRST,
     ),
     "class-first-pattern": Training(
         _class_first_plan,
@@ -183,20 +160,25 @@ TRAININGS = {
         class_first_pattern_sums.sums,
         class_first_pattern.step,
         class_first_pattern.fitted,
-        _class_first_discloses(1),
+        training_disclosures.CLASS_FIRST_PATTERN,
     ),
     "trees": Training(
         _trees_plan,
         _trees_init,
-        chow_liu_mixture.request,
-        chow_liu_sums.sums,
-        chow_liu_mixture.step,
-        _trees_fitted,
-        {
-            "pairs": {"counts": ("rows of each pair of states, by class", 2)},
-            "products": {"counts": ("weighted rows of each state, by component", 2)},
-            "trees": {"counts": ("weighted rows of each pair of states, by component", 2)},
-        },
+        tree_training.request,
+        tree_training.sums,
+        tree_training.step,
+        tree_training.fitted,
+        training_disclosures.TREES,
+    ),
+    "einsum": Training(
+        _einsum_plan,
+        _einsum_init,
+        tensor_sums.request,
+        tensor_sums.sums,
+        tensor_sums.step,
+        _einsum_fitted,
+        training_disclosures.EINSUM,
     ),
 }
 

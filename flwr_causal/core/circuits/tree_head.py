@@ -74,11 +74,14 @@ class Options:
         Of the weights; see :class:`~flwr_causal.core.circuits.logistic_head.HeadState`.
     most_pairs : int, default 300
         Pairs of variables that have a feature: a Newton step takes the cube of their number.
+    threshold : bool, default True
+        Whether the threshold of two classes is asked for.
     """
 
     strength: float = 0.03
     penalty: float = 3.0
     most_pairs: int = 300
+    threshold: bool = True
 
     def __post_init__(self) -> None:
         if not self.strength > 0 or self.most_pairs < 0:
@@ -132,7 +135,7 @@ def request(state: State) -> Request | None:
     if state.head is None:
         states = np.array(state.plan.num_states, dtype=np.float64)
         return Request("fold-pairs", {"num_states": states})
-    if state.head.done and (state.threshold is not None or not _needs_threshold(state.head.head)):
+    if state.head.done and (state.threshold is not None or not _needs_threshold(state)):
         return None
     arrays = to_arrays(state.by_fold) | head_arrays(state.head.head)
     return Request("threshold" if state.head.done else "head", arrays)
@@ -233,6 +236,8 @@ def _with_features(state: State, sent: FloatArray) -> State:
     return replace(state, by_fold=tuple(by_fold), final=final[0], head=head)
 
 
-def _needs_threshold(head: Head) -> bool:
-    """Whether there are two classes, both with rows."""
-    return len(head.biases) == 2 and bool(np.isfinite(head.biases).all())
+def _needs_threshold(state: State) -> bool:
+    """Whether it is asked for, and there are two classes, both with rows."""
+    assert state.head is not None
+    biases = state.head.head.biases
+    return state.options.threshold and len(biases) == 2 and bool(np.isfinite(biases).all())

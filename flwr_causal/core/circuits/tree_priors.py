@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from flwr_causal.core.circuits.tree_tables import Trees, chow_liu_tree, independent, joined
 
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-#: Share of the pooled table that is uniform over the states, so that none has probability 0.
-UNIFORM = 0.1
-#: Rows of all classes that are added to those of a class for its table: a class may have few.
-CLASS_ROWS = 10.0
+#: Shares of the pooled table that may be uniform over the states: components differ from it in what
+#: is rare in the whole.
+UNIFORM = (0.0, 0.05, 0.2)
+#: Rows of the product of the states that are added to other classes' counts of pairs.
+PRODUCT_OF_STATES = 10.0
+#: Strengths of which one is chosen for each column and each pair of columns of a class's table.
+STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 #: Rows of the pooled table, and of every state, that a product of the start is given beforehand.
 PRODUCT_ROWS, STATE_ROWS = 2.0, 1e-3
 #: Strength of the prior under which trees are built before it is chosen.
@@ -37,6 +41,11 @@ def shares(layout: Layout, counts: FloatArray) -> FloatArray:
 def prior_cells(layout: Layout, own: FloatArray, pooled: FloatArray) -> FloatArray:
     """Return the table that trees of a class are drawn to.
 
+    A pair of columns is drawn to what it is in the other classes, and to the product of its
+    columns, a column to what it is in the other classes: each as strongly as makes the counts of
+    the class the most probable. A column that tells the class is thus hardly drawn to what other
+    classes have, and a state that the class never had beside others says nothing of these.
+
     Parameters
     ----------
     layout : Layout
@@ -48,14 +57,56 @@ def prior_cells(layout: Layout, own: FloatArray, pooled: FloatArray) -> FloatArr
     ndarray, shape (total, total)
         Positive but for different states of one variable; every pair of variables sums to 1.
     """
-    states, owner = layout.states[layout.owner], layout.owner
-    uniform = 1.0 / np.outer(states, states)
-    same = owner[:, None] == owner
-    uniform[same] = 0.0
-    np.fill_diagonal(uniform, 1.0 / states)
-    mixed = shares(layout, own + CLASS_ROWS * (shares(layout, pooled) + 1e-3 * uniform))
-    result: FloatArray = (1.0 - UNIFORM) * mixed + UNIFORM * uniform
-    return result
+    others = pooled - own
+    states = layout.states[layout.owner]
+    columns = _drawn_columns(layout, np.diagonal(others), 1.0 / states)
+    columns = _drawn_columns(layout, np.diagonal(own), columns)
+    apart = _product(layout, columns)
+    strengths = _pair_strengths(layout, own, apart)
+    cells = own + strengths * apart
+    if others.any():
+        elsewhere = shares(layout, others + PRODUCT_OF_STATES * apart)
+        cells += _pair_strengths(layout, own, elsewhere) * elsewhere
+    return shares(layout, cells)
+
+
+def _product(layout: Layout, columns: FloatArray) -> FloatArray:
+    """Return the table of pairs of independent columns with given shares ``(total,)``."""
+    cells = np.outer(columns, columns)
+    cells[layout.owner[:, None] == layout.owner] = 0.0
+    np.fill_diagonal(cells, columns)
+    return cells
+
+
+def _drawn_columns(layout: Layout, counts: FloatArray, prior: FloatArray) -> FloatArray:
+    """Return the shares of each column's states, drawn to a prior ``(total,)`` that sums to 1."""
+    first, owner = layout.first, layout.owner
+    rows = np.add.reduceat(counts, first)
+    evidence = [
+        np.add.reduceat(gammaln(counts + a * prior) - gammaln(a * prior), first)
+        - (gammaln(rows + a) - gammaln(a))
+        for a in STRENGTHS
+    ]
+    chosen = np.array(STRENGTHS)[np.argmax(evidence, axis=0)]
+    shares_of: FloatArray = (counts + chosen[owner] * prior) / (rows + chosen)[owner]
+    return shares_of
+
+
+def _pair_strengths(layout: Layout, counts: FloatArray, prior: FloatArray) -> FloatArray:
+    """Return by cell how strongly its pair of columns is best drawn to a prior that sums to 1."""
+    d = len(layout.first)
+    left, right = np.nonzero(counts)  # what was not counted says nothing
+    seen, given = counts[left, right], prior[left, right]
+    pair = layout.owner[left] * d + layout.owner[right]
+    rows = np.bincount(pair, seen, d * d)
+    evidence = [
+        np.bincount(pair, gammaln(seen + a * given) - gammaln(a * given), d * d)
+        - (gammaln(rows + a) - gammaln(a))
+        for a in STRENGTHS
+    ]
+    chosen = np.array(STRENGTHS)[np.argmax(evidence, axis=0)].reshape(d, d)
+    strengths: FloatArray = chosen[layout.owner][:, layout.owner]
+    return strengths
 
 
 def drawn_products(
@@ -95,6 +146,10 @@ def shrunk_trees(
 ) -> Trees:
     """Return the tree of each component, drawn to the pooled table as strongly as counts ask for.
 
+    Each variable's tables have a strength of their own, the same in all components: one that tells
+    others exactly would have to share the noise of those that tell little. So they have a share of
+    the pooled table that is uniform instead.
+
     Parameters
     ----------
     layout : Layout
@@ -103,16 +158,23 @@ def shrunk_trees(
     cells : ndarray, shape (total, total)
         See :func:`prior_cells`.
     strengths : sequence of float
-        Rows of the pooled table that may be added to each component. The one under which the counts
-        are the most probable is taken; that needs no held-out rows. (What a row's density would be
+        Rows of the pooled table that may be added to each component. Those under which the counts
+        are the most probable are taken; that needs no held-out rows. (What a row's density would be
         had it not been counted does not tell: the row has a part in the tree and in the
         responsibilities.)
     """
     counts = [layout.pair_counts(one) for one in pairs]
-    if len(strengths) == 1:
-        chosen = strengths[0]
-    else:
-        first = joined([chow_liu_tree(layout, one, FIRST_STRENGTH * cells) for one in counts])
-        evidence = first.log_evidence(np.array(strengths) / FIRST_STRENGTH)
-        chosen = strengths[int(evidence.argmax())]
-    return joined([chow_liu_tree(layout, one, chosen * cells) for one in counts])
+    given, uniform = np.array(strengths), _product(layout, 1.0 / layout.states[layout.owner])
+    soft = (1.0 - UNIFORM[1]) * cells + UNIFORM[1] * uniform
+    first = joined([chow_liu_tree(layout, one, FIRST_STRENGTH * soft) for one in counts])
+    evidence = first.log_evidence(given / FIRST_STRENGTH)
+    common = given[evidence.sum(axis=1).argmax()]
+    trees = joined([chow_liu_tree(layout, one, common * soft) for one in counts])
+    drawn = [trees.drawn(layout, (1.0 - share) * cells + share * uniform) for share in UNIFORM]
+    evidence = np.stack([one.log_evidence(given) for one in drawn])  # (shares, strengths, d)
+    d = len(layout.states)
+    share, strength = np.divmod(evidence.reshape(-1, d).argmax(axis=0), len(given))
+    factors = given[strength] * (share == np.arange(len(UNIFORM))[:, None])  # (shares, d)
+    return trees.with_added(
+        np.sum([one.added_times(own) for one, own in zip(drawn, factors, strict=True)], axis=0)
+    )

@@ -158,17 +158,40 @@ class Trees:
 
         Returns
         -------
-        ndarray, shape (s,)
+        ndarray, shape (s, d)
+            Of each variable's tables in all trees.
         """
+        d = len(self.states)
+        rows = np.repeat(np.tile(np.arange(d), self.num_trees), self._heights)
         seen = np.add.reduceat(self.seen, self._rows)
         added = np.add.reduceat(self.added, self._rows)
+        counted = np.flatnonzero(self.seen)  # of the others the logarithm is 0
+        cells = self._variables[counted], self.added[counted], self.seen[counted]
         return np.array(
             [
-                (gammaln(self.seen + a * self.added) - gammaln(a * self.added)).sum()
-                - (gammaln(seen + a * added) - gammaln(a * added)).sum()
+                np.bincount(cells[0], _log_rising(a * cells[1], cells[2]), d)
+                - np.bincount(rows, _log_rising(a * added, seen), d)
                 for a in strengths
             ]
         )
+
+    @cached_property
+    def _variables(self) -> IntArray:
+        """The variable of each cell, ``(T,)``."""
+        return np.repeat(np.tile(np.arange(len(self.states)), self.num_trees), self.sizes.ravel())
+
+    def drawn(self, layout: Layout, added: FloatArray) -> Trees:
+        """Return the same trees and counts with another prior, a table as in `chow_liu_tree`."""
+        parts = [part for parents in self.parents for part in _tables(layout, parents, added)]
+        return self.with_added(np.concatenate(parts))
+
+    def with_added(self, added: FloatArray) -> Trees:
+        """Return the same trees and counts with another prior, of each cell."""
+        return Trees(self.states, self.parents, self.seen, added)
+
+    def added_times(self, factors: FloatArray) -> FloatArray:
+        """Return ``added`` times a factor of each variable ``(d,)``."""
+        return self.added * factors[self._variables]
 
     def part(self, first: int, last: int) -> Trees:
         """Return some of the trees."""
@@ -211,19 +234,22 @@ def chow_liu_tree(layout: Layout, counts: FloatArray, added: FloatArray) -> Tree
     added : ndarray, shape (total, total)
         What the prior adds to them, positive.
     """
-    first, states = layout.first, layout.states
     parents = heaviest_tree(mutual_information(layout, counts + added))
-    seen_parts, added_parts = [], []
+    seen, given = (np.concatenate(_tables(layout, parents, one)) for one in (counts, added))
+    return Trees(layout.states, parents[None], seen, given)
+
+
+def _tables(layout: Layout, parents: IntArray, cells: FloatArray) -> list[FloatArray]:
+    """Return the cells of each variable with its parent, or with itself, of a table of pairs."""
+    first, states = layout.first, layout.states
+    parts = []
     for variable, parent in enumerate(parents):
         own = slice(first[variable], first[variable] + states[variable])
         if parent < 0:
-            seen_parts.append(np.diagonal(counts)[own])
-            added_parts.append(np.diagonal(added)[own])
+            parts.append(np.diagonal(cells)[own])
         else:
-            above = slice(first[parent], first[parent] + states[parent])
-            seen_parts.append(counts[above, own].ravel())
-            added_parts.append(added[above, own].ravel())
-    return Trees(states, parents[None], np.concatenate(seen_parts), np.concatenate(added_parts))
+            parts.append(cells[first[parent] : first[parent] + states[parent], own].ravel())
+    return parts
 
 
 def mutual_information(layout: Layout, cells: FloatArray) -> FloatArray:
@@ -243,6 +269,12 @@ def mutual_information(layout: Layout, cells: FloatArray) -> FloatArray:
     single = np.add.reduceat(_x_log_x(by_variable), first, axis=0)
     information: FloatArray = (joint - single - single.T) / weight + np.log(weight)
     return information
+
+
+def _log_rising(start: FloatArray, counts: FloatArray) -> FloatArray:
+    """Log of start (start + 1) ... (start + count - 1); counts need not be whole."""
+    result: FloatArray = gammaln(start + counts) - gammaln(start)
+    return result
 
 
 def _x_log_x(cells: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from test_presence import presences
 
 from flwr_causal.core.circuits import Circuit, Product, Sum
 from flwr_causal.core.circuits.composition import Composition, Output, trained_rows
-from flwr_causal.core.circuits.composition_storage import from_plain, to_plain
+from flwr_causal.core.circuits.composition_storage import from_plain, num_weights, to_plain
 from flwr_causal.core.circuits.nodes import ascending
 from flwr_causal.core.circuits.one_pass import cluster_products, factors_of, one_pass, tasks_of
 from flwr_causal.core.circuits.party_answers import (
@@ -307,6 +307,8 @@ def test_a_composition_survives_json_exactly(how):
     assert read.domain == composition.domain
     shared = len({id(node) for node in ascending(composition.root)})
     assert len(ascending(read.root)) == shared
+    free = sum(len(node.weights) - 1 for node in ascending(read.root) if isinstance(node, Sum))
+    assert num_weights(read) == free > 0
 
 
 def test_damaged_compositions_are_refused():
@@ -315,3 +317,8 @@ def test_damaged_compositions_are_refused():
         from_plain({**plain, "nodes": []})
     with pytest.raises(DataError, match="this is no composition"):
         from_plain({"nodes": plain["nodes"]})
+    weights = [
+        node | {"weights": [2.0] * 9} if "weights" in node else node for node in plain["nodes"]
+    ]
+    with pytest.raises(DataError, match="this is no composition"):
+        from_plain({**plain, "nodes": weights})

@@ -119,7 +119,7 @@ def test_the_evidence_is_the_product_of_predictions_one_row_after_the_other():
         for state in drawn:
             expected += np.log(seen[state] / seen.sum())
             seen[state] += 1.0
-        np.testing.assert_allclose(trees.log_evidence(np.array([strength])), expected)
+        np.testing.assert_allclose(trees.log_evidence(np.array([strength])), [[expected]])
 
 
 def test_parts_of_joined_trees_are_the_trees():

@@ -2,14 +2,16 @@ import numpy as np
 import pytest
 from circuit_cases import domain_of
 
+from flwr_causal.core.circuits.chow_liu_model import tree_leaves
+from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.vertical_trees import (
     Table,
     anchor_rows,
+    composed,
     party_log_densities,
     party_start,
     responsibilities,
     train,
-    vertical_circuit,
 )
 from flwr_causal.errors import DataError
 
@@ -44,16 +46,18 @@ def test_parties_that_exchange_responsibilities_learn_how_their_columns_depend()
     rng = np.random.default_rng(0)
     rows = rows_of_kinds(rng, 3000)[0]
     held_out, truth = rows_of_kinds(rng, 3000)
-    parts, log_weights = train(tables_of(rows), 6, seed=1)
+    parts, shared = train(tables_of(rows), 6, seed=1)
     given = [
         party_log_densities(part, table.codes)
         for part, table in zip(parts, tables_of(held_out), strict=True)
     ]
-    joint = responsibilities(given, log_weights).log_likelihood
+    joint = responsibilities(given, shared.log_weights).log_likelihood
     alone = [train([table], 6, seed=1) for table in tables_of(rows)]
     apart = sum(
-        responsibilities([party_log_densities(own[0], table.codes)], weights).log_likelihood
-        for (own, weights), table in zip(alone, tables_of(held_out), strict=True)
+        responsibilities(
+            [party_log_densities(own[0], table.codes)], known.log_weights
+        ).log_likelihood
+        for (own, known), table in zip(alone, tables_of(held_out), strict=True)
     )
     assert truth.mean() - joint.mean() < 0.03
     assert joint.mean() - apart.mean() > 0.1
@@ -61,37 +65,42 @@ def test_parties_that_exchange_responsibilities_learn_how_their_columns_depend()
 
 def test_the_circuit_of_the_trees_has_the_densities_that_parties_add_up():
     values = rows_of_kinds(np.random.default_rng(1), 200)[0]
-    parts, log_weights = train(tables_of(values), 4)
-    circuit = vertical_circuit(domain_of(STATES), COLUMNS, parts, log_weights)
+    parts, shared = train(tables_of(values), 4)
+    domain = domain_of(STATES)
+    circuits = [
+        [Circuit(domain, leaf) for leaf in tree_leaves(part, own)]
+        for part, own in zip(parts, COLUMNS, strict=True)
+    ]
+    circuit = composed(domain, COLUMNS, shared).circuit(circuits)
     asked = values[:20].copy()
     asked[np.random.default_rng(2).random(asked.shape) < 0.3] = np.nan
     given = [
         party_log_densities(part, table.codes)
         for part, table in zip(parts, tables_of(asked), strict=True)
     ]
-    expected = responsibilities(given, log_weights).log_likelihood
+    expected = responsibilities(given, shared.log_weights).log_likelihood
     np.testing.assert_allclose(circuit.log_likelihood(asked), expected, atol=1e-12)
 
 
 def test_responsibilities_are_the_posterior_of_the_components():
     first = np.log([[0.2, 0.4], [0.5, 0.1]])
     second = np.log([[0.5, 0.25], [0.1, 0.1]])
-    shared = responsibilities([first, second], np.log([0.25, 0.75]))
+    shared = responsibilities([first, second], np.log([[0.25, 0.75]]))
     joint = np.array([[0.025, 0.075], [0.0125, 0.0075]])
     expected = joint / joint.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(shared.responsibilities, expected, atol=1 / 4096)
     np.testing.assert_allclose(shared.log_likelihood, np.log(joint.sum(axis=1)))
     weights = (expected.sum(axis=0) + 0.1) / 2.2
-    np.testing.assert_allclose(np.exp(shared.log_weights), weights, atol=1e-3)
+    np.testing.assert_allclose(np.exp(shared.log_weights[0]), weights, atol=1e-3)
 
 
 def test_a_component_starts_from_its_row():
     values = rows_of_kinds(np.random.default_rng(3), 50)[0]
     anchors = anchor_rows(50, 5, seed=0)
-    assert len(set(anchors.tolist())) == 5
+    assert [len(set(own)) for own in anchors.tolist()] == [5, 5, 5]
     for table in tables_of(values):
         densities = party_log_densities(party_start(table, anchors), table.codes)
-        own = densities[anchors, np.arange(5)]
+        own = densities[anchors.ravel(), np.arange(15)]
         assert (own >= densities.max(axis=0) - 1e-12).all()
 
 

@@ -1,0 +1,92 @@
+"""Ids of rows: what is accepted, and what their hashes tell."""
+
+import hashlib
+import hmac
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.data.row_ids import HASH_BYTES, hashed_ids, id_column, without_ids
+from flwr_causal.errors import DataError
+
+SECRET = b"blue heron"
+
+
+def as_texts(hashes):
+    return [row.tobytes() for row in hashes]
+
+
+def test_a_hash_is_the_keyed_one_cut_off():
+    hashes = hashed_ids(pd.Series([7, 12], name="row_id"), SECRET)
+    assert hashes.shape == (2, HASH_BYTES) == (2, 16)
+    assert hashes.dtype == np.uint8
+    assert as_texts(hashes) == [
+        hmac.new(SECRET, text, hashlib.sha256).digest()[:16] for text in (b"7", b"12")
+    ]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pd.Series([3, 1, 2], dtype="int32"),
+        pd.Series([3.0, 1.0, 2.0]),
+        pd.Series(["3", "1", "2"]),
+        pd.Series([3, 1, 2], dtype="Int64"),
+        pd.Series([3, 1, 2], dtype=object),
+        pd.Series(["3", "1", "2"], dtype="category"),
+        pd.Series([3, 1, 2], index=[10, 10, 12]),
+    ],
+    ids=lambda ids: str(ids.dtype),
+)
+def test_an_id_is_the_same_whatever_its_type(ids):
+    expected = hashed_ids(pd.Series([3, 1, 2], name="row_id"), SECRET)
+    np.testing.assert_array_equal(hashed_ids(ids.rename("row_id"), SECRET), expected)
+
+
+def test_large_numbers_are_told_apart():
+    hashes = hashed_ids(pd.Series([2**60, 2**60 + 1], name="row_id"), SECRET)
+    assert len(set(as_texts(hashes))) == 2
+    texts = hashed_ids(pd.Series([str(2**60), str(2**60 + 1)], name="row_id"), SECRET)
+    np.testing.assert_array_equal(hashes, texts)
+
+
+def test_hashes_are_in_the_order_of_the_rows():
+    ids = pd.Series([f"p{k}" for k in range(500)], name="row_id")
+    hashes = as_texts(hashed_ids(ids, SECRET))
+    assert len(set(hashes)) == 500
+    order = np.random.default_rng(0).permutation(500)
+    assert as_texts(hashed_ids(ids.iloc[order], SECRET)) == [hashes[k] for k in order]
+
+
+def test_another_secret_gives_other_hashes():
+    ids = pd.Series(range(100), name="row_id")
+    one, other = (set(as_texts(hashed_ids(ids, s))) for s in (SECRET, b"blue heron "))
+    assert not one & other
+
+
+def test_the_column_of_ids_is_found_and_taken_off():
+    frame = pd.DataFrame({"row_id": [1, 2], "patient": ["a", "b"], "x": [0.5, 1.5]})
+    assert id_column(frame).tolist() == [1, 2]
+    assert id_column(frame, "patient").tolist() == ["a", "b"]
+    assert without_ids(frame).columns.tolist() == ["patient", "x"]
+    assert without_ids(frame, "patient").columns.tolist() == ["row_id", "x"]
+    plain = frame[["x"]]
+    assert id_column(plain) is None
+    assert without_ids(plain) is plain
+
+
+@pytest.mark.parametrize(
+    ("frame", "row_id", "words"),
+    [
+        ({"x": [1.0]}, "patient", "no column 'patient', which the option 'row_id' names"),
+        ({"row_id": [1, 2, 1, 1]}, "", "'row_id' of ids has 2 that repeat"),
+        ({"row_id": [1.0, np.nan, np.nan]}, "", "'row_id' of ids has 2 missing"),
+        ({"patient": ["a", None]}, "patient", "'patient' of ids has 1 missing"),
+        ({"patient": ["a", "a"]}, "patient", "'patient' of ids has 1 that repeat"),
+    ],
+)
+def test_ids_that_cannot_be(frame, row_id, words):
+    for ask in (id_column, without_ids):
+        with pytest.raises(DataError, match=words):
+            ask(pd.DataFrame(frame), row_id)

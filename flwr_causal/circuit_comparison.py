@@ -54,12 +54,13 @@ def circuit_scores(model: Any, test: pd.DataFrame, told: pd.DataFrame | None = N
     known = test[target].notna().to_numpy()
     if not known.any():
         return scores
-    labels = np.asarray(model.classes())
-    truth = pd.Categorical(test[target][known], categories=labels).codes
-    predicted = pd.Categorical(told["predicted"][known], categories=labels).codes
+    labels = pd.Index(model.classes())
+    # A class that the model does not know is -1: no prediction is right.
+    truth = labels.get_indexer(pd.Index(test[target][known]))
+    predicted = labels.get_indexer(pd.Index(told["predicted"][known]))
     scores["accuracy"] = float(accuracy_score(truth, predicted))
     scores["macro_f1"] = float(f1_score(truth, predicted, average="macro"))
-    if len(labels) == 2 and len(set(truth.tolist())) == 2:
+    if len(labels) == 2 and set(truth.tolist()) == {0, 1}:
         scores["auroc"] = float(roc_auc_score(truth, told[_share_of(labels[1])][known]))
     return scores
 

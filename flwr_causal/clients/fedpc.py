@@ -73,9 +73,9 @@ class FedPCClient(CausalClient):
       (``densities``), means of a number given them (``moments``), synthetic values (``values``,
       ``known``). Who may ask many questions learns much of the circuits.
 
-    The node config may hold ``learner`` (of this party's own circuits), ``row-secret`` (the same text at all parties, unknown to the server;
-    needed where rows are aligned) and ``model-path`` (a file in which the circuits are kept, so
-    that a later run can ask without training).
+    The node config may hold ``learner`` (of this party's own circuits), ``row-secret`` (the same
+    text at all parties, unknown to the server; needed where rows are aligned) and ``model-path`` (a
+    file in which the circuits are kept, so that a later run can ask without training).
     """
 
     tabular: ClassVar[bool] = True

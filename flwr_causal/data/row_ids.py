@@ -38,7 +38,8 @@ def id_column(frame: pd.DataFrame, row_id: str = "") -> pd.Series | None:
             )
         return None
     column = frame[name]
-    missing = int(column.isna().sum())
+    # An infinite number is no id either.
+    missing = int((column.isna() | column.isin([np.inf, -np.inf])).sum())
     if missing:
         raise DataError(
             f"column {name!r} of ids has {missing} missing: give every row an id, or leave it out"

@@ -112,7 +112,7 @@ def _circuit_comparison(metrics: dict[str, Any]) -> list[str]:
     shown = {name: row for name, row in rows.items() if row}
     if not shown:
         return []
-    lines = ["On rows not trained on    " + " ".join(f"{name:>10}" for name in CIRCUITS.values())]
+    lines = ["How well the circuit fits " + " ".join(f"{name:>10}" for name in CIRCUITS.values())]
     for name, row in shown.items():
         values = [f"{row[key]:10.3f}" if key in row else f"{'-':>10}" for key in CIRCUITS]
         lines.append(f"  {name:<23} " + " ".join(values))

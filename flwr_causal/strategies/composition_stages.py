@@ -183,14 +183,14 @@ class RecallStage:
     Parameters
     ----------
     earlier : CircuitModel
-    replies : int
-        So far.
+    kept : tuple of str
+        The parties that have them, so far.
     """
 
     phase: ClassVar[str] = "recall"
 
     earlier: CircuitModel
-    replies: int = 0
+    kept: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, directory: str, domain: Domain) -> RecallStage:
@@ -227,17 +227,31 @@ class RecallStage:
         return Request({}, {"arrays": [], "fingerprint": density.fingerprint})
 
     def fold(self, reply: Reply) -> RecallStage:
-        """Count a party that has them."""
-        return replace(self, replies=self.replies + 1)
+        """Note a party that has them."""
+        return replace(self, kept=(*self.kept, reply.party.name))
 
     def model(self, target: str | None) -> CircuitModel:
-        """Return the earlier circuit."""
+        """Return the earlier circuit.
+
+        Raises
+        ------
+        FederationError
+            If a party of it has not answered.
+        """
+        density = self.earlier.density
+        assert isinstance(density, FederatedCircuit)
+        absent = [name for name in density.parties if name not in self.kept]
+        if absent:
+            raise FederationError(
+                f"{', '.join(absent)} hold a part of the circuit and did not answer: start their "
+                "nodes, under these names and with the model-path of that training."
+            )
         return self.earlier
 
     @property
     def info(self) -> dict[str, Any]:
         """How many parties have kept their circuits."""
-        return {"kept": self.replies}
+        return {"kept": len(self.kept)}
 
 
 def check_all(holdings: Holdings, replies: Mapping[str, Any]) -> None:

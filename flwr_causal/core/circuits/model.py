@@ -96,7 +96,7 @@ class CircuitModel:
     def predict_proba(self, data: Any, target: str | None = None) -> FloatArray:
         """Probability of each class given the rest of each row, shape (n, classes)."""
         asked = self._asked(target)
-        return self._teller(asked).predict_proba(self._frame(data), asked)
+        return self._teller(asked).predict_proba(self._frame(data, asked), asked)
 
     def predict(
         self, data: Any, target: str | None = None, threshold: float | None = None
@@ -113,7 +113,7 @@ class CircuitModel:
         """
         asked = self._asked(target)
         cut = self.threshold if threshold is None and asked == self.target else threshold
-        return self._teller(asked).predict(self._frame(data), asked, threshold=cut)
+        return self._teller(asked).predict(self._frame(data, asked), asked, threshold=cut)
 
     def marginal(self, names: Iterable[str]) -> Distribution:
         """Return the distribution of some of the variables."""
@@ -171,12 +171,15 @@ class CircuitModel:
         own = {name: plain[name] for name in ("target", "threshold", "row_id")}
         return cls(**own, **parts)
 
-    def _frame(self, data: Any) -> Any:
-        """Return data as one frame with the columns' names; unseen categories are missing."""
+    def _frame(self, data: Any, unread: str = "") -> Any:
+        """Return data as one frame with the columns' names; unseen categories are missing.
+
+        A column that will not be read may hold anything.
+        """
         import pandas as pd
 
         if hasattr(data, "columns"):
-            return self._seen(data)
+            return self._seen(data, unread)
         if isinstance(data, np.ndarray):
             names = self.domain.names
             if data.ndim != 2 or data.shape[1] != len(names):
@@ -184,14 +187,16 @@ class CircuitModel:
                     f"an array of rows has the shape (rows, {len(names)}), its columns being "
                     f"{', '.join(names)}; got {data.shape}: give a frame where columns are missing"
                 )
-            return self._seen(pd.DataFrame(data, columns=list(names)))
-        return self._seen(joined_tables(list(data), self.row_id))
+            return self._seen(pd.DataFrame(data, columns=list(names)), unread)
+        return self._seen(joined_tables(list(data), self.row_id), unread)
 
-    def _seen(self, frame: Any) -> Any:
+    def _seen(self, frame: Any, unread: str) -> Any:
         """Return a frame in which categories that no party has are missing, with a warning."""
         replaced = {}
         for variable in self.domain.variables:
-            if variable.states is None or list(frame.columns).count(variable.name) != 1:
+            if variable.states is None or variable.name == unread:
+                continue
+            if list(frame.columns).count(variable.name) != 1:
                 continue
             column, number = without_unseen(frame[variable.name], variable.states)
             if number:

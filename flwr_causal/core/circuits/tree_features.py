@@ -18,7 +18,7 @@ from flwr_causal.core.circuits.class_first_coordinates import packed, unpacked
 from flwr_causal.core.circuits.leaves.categorical import Categorical
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.pair_sums import Layout
-from flwr_causal.core.circuits.tree_priors import prior_cells, shares
+from flwr_causal.core.circuits.tree_priors import prior_cells, shares, softened
 from flwr_causal.core.circuits.tree_tables import mutual_information
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def log_cells(layout: Layout, counts: FloatArray, strength: float) -> FloatArray
         0 for different states of one variable, which no row has.
     """
     pooled = counts.sum(axis=0)
-    prior = strength * prior_cells(layout, pooled, pooled)
+    prior = strength * softened(layout, prior_cells(layout, pooled, pooled))
     cells = np.stack([shares(layout, own + prior) for own in counts])
     return np.log(np.where(cells > 0, cells, 1.0))
 
@@ -175,7 +175,7 @@ def chosen_pairs(layout: Layout, counts: FloatArray, most: int) -> IntArray:
     left, right = np.triu_indices(d, 1)
     if len(left) > most:
         pooled = counts.sum(axis=0)
-        prior = prior_cells(layout, pooled, pooled)
+        prior = softened(layout, prior_cells(layout, pooled, pooled))
         rows = np.array([np.trace(own[: layout.states[0], : layout.states[0]]) for own in counts])
         shared = np.stack([mutual_information(layout, own + prior) for own in counts])
         gains = np.einsum("c,cij->ij", rows, shared)[left, right]

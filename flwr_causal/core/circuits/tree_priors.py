@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-#: Shares of the pooled table that may be uniform over the states: components differ from it in what
-#: is rare in the whole.
-UNIFORM = (0.0, 0.05, 0.2)
+#: Share of the pooled table that is uniform over the states, and what may be chosen in its place:
+#: what is rare in the whole may be common in a component, but not where a column tells the class.
+UNIFORM, UNIFORMS = 0.05, (0.0, 0.05, 0.2)
 #: Rows of the product of the states that are added to other classes' counts of pairs.
 PRODUCT_OF_STATES = 10.0
 #: Strengths of which one is chosen for each column and each pair of columns of a class's table.
@@ -68,6 +68,13 @@ def prior_cells(layout: Layout, own: FloatArray, pooled: FloatArray) -> FloatArr
         elsewhere = shares(layout, others + PRODUCT_OF_STATES * apart)
         cells += _pair_strengths(layout, own, elsewhere) * elsewhere
     return shares(layout, cells)
+
+
+def softened(layout: Layout, cells: FloatArray, share: float = UNIFORM) -> FloatArray:
+    """Return a table of pairs of which a share is uniform over the states."""
+    uniform = _product(layout, 1.0 / layout.states[layout.owner])
+    result: FloatArray = (1.0 - share) * cells + share * uniform
+    return result
 
 
 def _product(layout: Layout, columns: FloatArray) -> FloatArray:
@@ -128,6 +135,7 @@ def drawn_products(
         Number of products.
     rng : Generator
     """
+    cells = softened(layout, cells)
     means = np.diagonal(cells)
     values, vectors = np.linalg.eigh(cells - np.outer(means, means))
     factor = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -137,7 +145,7 @@ def drawn_products(
 
 def products(layout: Layout, counts: FloatArray, cells: FloatArray) -> Trees:
     """Return products from the counts of their states ``(K, total)``."""
-    added = PRODUCT_ROWS * np.diagonal(cells) + STATE_ROWS
+    added = PRODUCT_ROWS * np.diagonal(softened(layout, cells)) + STATE_ROWS
     return independent(layout, counts, np.broadcast_to(added, counts.shape))
 
 
@@ -164,17 +172,16 @@ def shrunk_trees(
         responsibilities.)
     """
     counts = [layout.pair_counts(one) for one in pairs]
-    given, uniform = np.array(strengths), _product(layout, 1.0 / layout.states[layout.owner])
-    soft = (1.0 - UNIFORM[1]) * cells + UNIFORM[1] * uniform
+    given, soft = np.array(strengths), softened(layout, cells)
     first = joined([chow_liu_tree(layout, one, FIRST_STRENGTH * soft) for one in counts])
     evidence = first.log_evidence(given / FIRST_STRENGTH)
     common = given[evidence.sum(axis=1).argmax()]
     trees = joined([chow_liu_tree(layout, one, common * soft) for one in counts])
-    drawn = [trees.drawn(layout, (1.0 - share) * cells + share * uniform) for share in UNIFORM]
+    drawn = [trees.drawn(layout, softened(layout, cells, share)) for share in UNIFORMS]
     evidence = np.stack([one.log_evidence(given) for one in drawn])  # (shares, strengths, d)
     d = len(layout.states)
     share, strength = np.divmod(evidence.reshape(-1, d).argmax(axis=0), len(given))
-    factors = given[strength] * (share == np.arange(len(UNIFORM))[:, None])  # (shares, d)
+    factors = given[strength] * (share == np.arange(len(UNIFORMS))[:, None])  # (shares, d)
     return trees.with_added(
         np.sum([one.added_times(own) for one, own in zip(drawn, factors, strict=True)], axis=0)
     )

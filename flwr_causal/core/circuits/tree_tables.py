@@ -166,7 +166,7 @@ class Trees:
         seen = np.add.reduceat(self.seen, self._rows)
         added = np.add.reduceat(self.added, self._rows)
         counted = np.flatnonzero(self.seen)  # of the others the logarithm is 0
-        cells = self._variables[counted], self.added[counted], self.seen[counted]
+        cells = self.variables[counted], self.added[counted], self.seen[counted]
         return np.array(
             [
                 np.bincount(cells[0], _log_rising(a * cells[1], cells[2]), d)
@@ -176,7 +176,7 @@ class Trees:
         )
 
     @cached_property
-    def _variables(self) -> IntArray:
+    def variables(self) -> IntArray:
         """The variable of each cell, ``(T,)``."""
         return np.repeat(np.tile(np.arange(len(self.states)), self.num_trees), self.sizes.ravel())
 
@@ -191,7 +191,7 @@ class Trees:
 
     def added_times(self, factors: FloatArray) -> FloatArray:
         """Return ``added`` times a factor of each variable ``(d,)``."""
-        return self.added * factors[self._variables]
+        return self.added * factors[self.variables]
 
     def part(self, first: int, last: int) -> Trees:
         """Return some of the trees."""

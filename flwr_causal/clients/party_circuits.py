@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.learn_spn import LearnSPN
 from flwr_causal.core.circuits.learners import learner_of
 from flwr_causal.core.circuits.pair_sums import UNIT
 from flwr_causal.core.circuits.party_clusters import train_party
@@ -65,8 +64,10 @@ class _Named(NamedTuple):
     def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
         """Return the circuit of rows."""
         name, target = self.recipe.learner, self.recipe.target
-        differs = target in domain.names and len(np.unique(values[:, domain.index(target)])) > 1
-        learner = learner_of(name, target if differs else None, self.recipe.settings)
+        told = target in domain.names
+        if told and name != "decision-tree":  # which is made for the class, however few there are
+            told = len(np.unique(values[:, domain.index(str(target))])) > 1
+        learner = learner_of(name, target if told else None, self.recipe.settings)
         return learner.learn(domain, values, seed)
 
 
@@ -93,11 +94,7 @@ def train(
         Of the composition. With "counts" and LearnSPN, the paper's, clusters are not split by the
         class.
     """
-    learner: Learner | None = _Named(recipe)
-    if recipe.learner == "class-first":
-        learner = None
-    elif recipe.learner == "spn":
-        learner = LearnSPN()
+    learner: Learner | None = None if recipe.learner == "class-first" else _Named(recipe)
     paper = recipe.learner == "spn" and weights == "counts"
     known = recipe.target in domain.names and not paper
     return train_party(

@@ -63,6 +63,8 @@ class CutState:
         Where the first thresholds lie: a rounded mean, and a rounded standard deviation.
     whole : bool array of shape (d,)
         Columns of whole numbers: their cut points are whole too, and can be found exactly.
+    targets : float64 array of shape (d, B - 1)
+        The wanted numbers of rows at most each cut point, ascending.
     lower, upper : float64 arrays of shape (d, B - 1)
         The bracket of each quantile; infinite where no end is known.
     below, up_to : int64 arrays of shape (d, B - 1)
@@ -75,15 +77,11 @@ class CutState:
     centre: FloatArray
     scale: FloatArray
     whole: BoolArray
+    targets: FloatArray
     lower: FloatArray
     upper: FloatArray
     below: IntArray
     up_to: IntArray
-
-    @property
-    def targets(self) -> FloatArray:
-        """The wanted numbers of rows at most each cut point, shape (d, B - 1)."""
-        return np.arange(1.0, self.num_bins) * (self.num_rows / self.num_bins)[:, None]
 
 
 def init(
@@ -133,6 +131,7 @@ def init(
         centre=centre,
         scale=scale,
         whole=np.zeros(len(mean), dtype=np.bool_) if whole is None else whole,
+        targets=_even(rows, num_bins),
         lower=np.full(shape, -np.inf),
         upper=np.full(shape, np.inf),
         below=np.zeros(shape, dtype=np.int64),
@@ -265,10 +264,16 @@ def _closed(state: CutState) -> BoolArray:
     return (miss <= allowed) | adjacent | (np.isfinite(spread) & (width <= least))
 
 
+def _even(num_rows: IntArray, num_bins: int) -> FloatArray:
+    """Return the numbers of rows at most each end of equally full bins, shape (d, B - 1)."""
+    return np.arange(1.0, num_bins) * (num_rows / num_bins)[:, None]
+
+
 def _forgotten(state: CutState, num_rows: IntArray) -> CutState:
     return replace(
         state,
         num_rows=num_rows,
+        targets=_even(num_rows, state.num_bins),
         lower=np.full_like(state.lower, -np.inf),
         upper=np.full_like(state.upper, np.inf),
         below=np.zeros_like(state.below),

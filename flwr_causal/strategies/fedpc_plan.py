@@ -92,7 +92,8 @@ def started(method: FedPC, agreement: Agreement, holdings: Holdings, target: str
     if method.trained:
         return replace(state, stage=RecallStage.of(method.trained, domain))
     if not numbers and agreement.continuous:
-        return replace(state, stage=CutStage.of(agreement, method.bins, _present(state)))
+        stage = CutStage.of(agreement, method.bins, _present(state), spreading=True)
+        return replace(state, stage=stage)
     return _begun(method, state)
 
 
@@ -176,6 +177,11 @@ def _present(state: FedPCRun) -> dict[str, Any]:
 
 
 def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> str:
+    if method.learner == "decision-tree" and not (target and holdings.presence.all()):
+        raise ConfigError(
+            "learner='decision-tree' needs a target, and parties that hold the same columns: take "
+            "another learner"
+        )
     if method.learner != "auto":
         return method.learner
     complete = not holdings.missing.any()

@@ -16,6 +16,7 @@ from flwr_causal.core import cut_points
 from flwr_causal.core.bayesian_network import BayesianNetwork
 from flwr_causal.core.edge_lists import families_of
 from flwr_causal.core.set_counts import Counts, Sets, num_cells, sets_of, summed, tables_of
+from flwr_causal.core.spread_cuts import spread
 from flwr_causal.data.intervals import start_cuts
 from flwr_causal.strategies.exchange import Reply, Request
 
@@ -102,6 +103,8 @@ class CutStage:
         Rows of the parties that answered, of each column those with a value.
     present : mapping of str to ndarray of int64, shape (d,), optional
         By party how many of its rows have a value of each column. Default: all of them.
+    spreading : bool
+        Whether a value that many rows share gets an interval apart, and the other rows equal ones.
     """
 
     phase: ClassVar[str] = "cuts"
@@ -110,6 +113,7 @@ class CutStage:
     counts: NDArray[np.int64] | None = None
     num_rows: int | NDArray[np.int64] = 0
     present: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    spreading: bool = False
 
     @classmethod
     def of(
@@ -117,10 +121,13 @@ class CutStage:
         agreement: Agreement,
         num_bins: int,
         present: Mapping[str, NDArray[np.int64]] | None = None,
+        *,
+        spreading: bool = False,
     ) -> CutStage:
         """Return the first exchange for the numeric columns of an agreement."""
         rows = None if present is None else np.sum(list(present.values()), axis=0)
-        return cls(start_cuts(agreement, num_bins, rows), present=present or {})
+        start = start_cuts(agreement, num_bins, rows)
+        return cls(start, present=present or {}, spreading=spreading)
 
     def request(self, party: Party) -> Request:
         """Ask for the rows up to each threshold."""
@@ -136,10 +143,15 @@ class CutStage:
         return replace(self, counts=total, num_rows=self.num_rows + rows)
 
     def close(self) -> Step:
-        """Narrow the brackets; over once they are narrow enough."""
+        """Narrow the brackets; over once they are narrow enough, and bins are spread if asked."""
         info = {"columns": len(self._after.centre)}
-        following = CutStage(self._after, present=self.present)
-        return Step(None if cut_points.finished(self._after) else following, info)
+        again: cut_points.CutState | None = self._after
+        spreading = self.spreading
+        if cut_points.finished(self._after):
+            again, spreading = spread(self._after) if spreading else None, False
+        if again is None:
+            return Step(None, info)
+        return Step(CutStage(again, present=self.present, spreading=spreading), info)
 
     def cuts(self) -> tuple[FloatArray, ...]:
         """Return the cut points of each column after the last exchange."""

@@ -288,3 +288,33 @@ def test_what_cannot_be_is_refused():
     falling[0, 0] = 1
     with pytest.raises(DataError, match="must ascend"):
         step(state, falling)
+
+
+def test_a_value_that_many_rows_share_gets_a_bin_apart():
+    """Nine of ten rows are 0: the others get bins of their own, as even as without these."""
+    from flwr_causal.core.spread_cuts import spread
+
+    rng = np.random.default_rng(0)
+    gains = np.where(rng.random(20000) < 0.9, 0.0, np.exp(rng.normal(5, 1, 20000)))
+    debts = np.where(rng.random(20000) < 0.6, 7.5, rng.normal(7, 2, 20000))
+    plain = rng.normal(size=20000)
+    rows = np.column_stack([gains, debts, plain])
+
+    def searched(state):
+        while not finished(state):
+            state = step(state, count_up_to(rows, thresholds(state)))
+        return state
+
+    first = searched(init(rows.mean(axis=0), rows.var(axis=0), 16, len(rows)))
+    assert len(cut_points(first)[0]) <= 3
+    second = spread(first)
+    assert second is not None
+    cuts = cut_points(searched(second))
+    assert [len(own) for own in cuts] == [15, 15, 15]
+    bins = [np.bincount(np.searchsorted(c, r)) for c, r in zip(cuts, rows.T, strict=True)]
+    assert bins[0].max() == (gains == 0).sum()
+    assert abs(bins[1].max() - (debts == 7.5).sum()) < 30
+    for own in bins[:2]:
+        others = np.delete(own, own.argmax())
+        assert others.max() < 1.3 * others.mean()
+    assert bins[2].max() < 1.1 * bins[2].mean()

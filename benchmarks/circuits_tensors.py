@@ -70,7 +70,7 @@ def timed(learn, train, test, seed):
 
 def own_learner(train, seed):
     from flwr_causal.core.circuits import Domain, Variable
-    from flwr_causal.core.circuits.einsum_network import EinsumNetwork
+    from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
 
     domain = Domain(tuple(Variable(f"x{j}", (0, 1)) for j in range(train.shape[1])))
     options = {"depth": DEPTH, "replicas": REPLICAS, "sums": SUMS, "batch_size": BATCH}
@@ -161,7 +161,7 @@ LEARNERS = {
 
 def federated_images(file, seeds, epochs):
     """Table 2 of Seng et al. (2025): one EiNet of all rows, and mixtures of the parties' own."""
-    from flwr_causal.core.circuits import tensor_sums
+    from flwr_causal.core.circuits.tensors import sums as tensor_sums
 
     with np.load(file) as held:
         images = held["x"]
@@ -204,14 +204,14 @@ def federated_images(file, seeds, epochs):
 
 def image_learner(shape, epochs):
     from flwr_causal.core.circuits import Domain, Variable
-    from flwr_causal.core.circuits.einsum_network import EinsumNetwork
+    from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
 
     domain = Domain(tuple(Variable(f"pixel {j}") for j in range(shape[0] * shape[1])))
     return domain, EinsumNetwork(depth=6, replicas=4, sums=10, epochs=epochs, image=shape, step=0.3)
 
 
 def one_pass(learner, domain, parts, seed):
-    from flwr_causal.core.circuits.tensor_mixture import mixed
+    from flwr_causal.core.circuits.tensors.mixture import mixed
 
     circuits = [learner.learn_tensors(domain, part, seed + k) for k, part in enumerate(parts)]
     return mixed(circuits, [len(part) for part in parts])

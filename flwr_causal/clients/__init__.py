@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from flwr_causal.clients.bridge import client_app
     from flwr_causal.clients.fedcausal import FedCausalClient
     from flwr_causal.clients.fedges import FedGESClient
+    from flwr_causal.clients.fedpc import FedPCClient
     from flwr_causal.clients.linear import LinearClient
     from flwr_causal.clients.moments import MomentsClient
     from flwr_causal.clients.notears_admm import NotearsADMMClient
@@ -20,6 +21,7 @@ __all__ = [
     "Disclosure",
     "FedCausalClient",
     "FedGESClient",
+    "FedPCClient",
     "LinearClient",
     "MomentsClient",
     "NotearsADMMClient",
@@ -33,6 +35,7 @@ _HOMES = {
     "Disclosure": "flwr_causal.wire",
     "FedCausalClient": "flwr_causal.clients.fedcausal",
     "FedGESClient": "flwr_causal.clients.fedges",
+    "FedPCClient": "flwr_causal.clients.fedpc",
     "LinearClient": "flwr_causal.clients.linear",
     "MomentsClient": "flwr_causal.clients.moments",
     "NotearsADMMClient": "flwr_causal.clients.notears_admm",

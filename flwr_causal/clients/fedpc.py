@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from flwr_causal.clients import party_circuits
 from flwr_causal.clients.base import CausalClient
 from flwr_causal.clients.fedpc_disclosures import DISCLOSURES
-from flwr_causal.core.circuits import party_answers, trainings
+from flwr_causal.core.circuits import trainings
+from flwr_causal.core.circuits.composed import party_answers
+from flwr_causal.core.circuits.composed.one_pass import Task
 from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.one_pass import Task
+from flwr_causal.core.circuits.exchanges import Request
 from flwr_causal.core.circuits.packing import packed, unpacked
 from flwr_causal.core.circuits.settings import Settings
-from flwr_causal.core.circuits.vertical_party import PartyRows
+from flwr_causal.core.circuits.trees.vertical_party import PartyRows
 from flwr_causal.core.cut_points import count_up_to
 from flwr_causal.data.describe import complete_rows, describe
 from flwr_causal.data.row_ids import hashed_ids, id_column, without_ids
@@ -36,13 +38,6 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
 
 Answer = tuple[list[NDArray[Any]], int, dict[str, Any]]
-
-
-class Question(NamedTuple):
-    """Which sums are asked for."""
-
-    phase: str
-    arrays: dict[str, NDArray[Any]]
 
 
 class FedPCClient(CausalClient):
@@ -103,7 +98,7 @@ class FedPCClient(CausalClient):
             return self._local(rest.split(), arrays, config)
         if name == "joint":
             return self._joint(rest.split(), arrays, config)
-        return self._sums(name, Question(rest, arrays), config)
+        return self._sums(name, Request(rest, arrays), config)
 
     def answer(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
         """Answer a query from the party's own circuits."""
@@ -185,7 +180,7 @@ class FedPCClient(CausalClient):
             "start the SuperNode with --node-config \"row-secret='...'\""
         )
 
-    def _sums(self, name: str, asked: Question, config: dict[str, Any]) -> Answer:
+    def _sums(self, name: str, asked: Request, config: dict[str, Any]) -> Answer:
         options = self.setup.options
         domain = self._domain(config)
         training = trainings.find(name)

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flwr_causal.core.circuits.composed.party_clusters import train_party
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners import learner_of
-from flwr_causal.core.circuits.pair_sums import UNIT
-from flwr_causal.core.circuits.party_clusters import train_party
-from flwr_causal.core.circuits.vertical_party import Part
+from flwr_causal.core.circuits.trees.pair_sums import UNIT
+from flwr_causal.core.circuits.trees.vertical_party import Part
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.circuits.circuit import Circuit
-    from flwr_causal.core.circuits.one_pass import Task
-    from flwr_causal.core.circuits.party_clusters import Learner, PartyCircuits
+    from flwr_causal.core.circuits.composed.one_pass import Task
+    from flwr_causal.core.circuits.composed.party_clusters import Learner, PartyCircuits
     from flwr_causal.core.circuits.settings import Settings
-    from flwr_causal.core.circuits.vertical_party import PartyRows
+    from flwr_causal.core.circuits.trees.vertical_party import PartyRows
     from flwr_causal.wire import Arrays
 
 FloatArray = NDArray[np.float64]

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
     from flwr_causal.strategies.fedcausal import FedCausal
     from flwr_causal.strategies.fedges import FedGES
+    from flwr_causal.strategies.fedpc import FedPC
     from flwr_causal.strategies.linear import LinearStrategy
     from flwr_causal.strategies.loop import Outcome, run
     from flwr_causal.strategies.moments import Moments
@@ -20,6 +21,7 @@ __all__ = [
     "ExchangeStrategy",
     "FedCausal",
     "FedGES",
+    "FedPC",
     "LinearStrategy",
     "Moments",
     "NotearsADMM",
@@ -35,6 +37,7 @@ _HOMES = {
     "ExchangeStrategy": "flwr_causal.strategies.exchange",
     "FedCausal": "flwr_causal.strategies.fedcausal",
     "FedGES": "flwr_causal.strategies.fedges",
+    "FedPC": "flwr_causal.strategies.fedpc",
     "LinearStrategy": "flwr_causal.strategies.linear",
     "Moments": "flwr_causal.strategies.moments",
     "NotearsADMM": "flwr_causal.strategies.notears_admm",

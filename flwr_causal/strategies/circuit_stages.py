@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.circuits.class_first_sums import add
+from flwr_causal.core.circuits.exchanges import add
 from flwr_causal.core.circuits.trainings import Training, find
 from flwr_causal.strategies.exchange import Reply, Request
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.circuits.federated_circuit import FederatedCircuit
-from flwr_causal.core.circuits.model import CircuitModel
-from flwr_causal.core.circuits.one_pass import factors_of, one_pass, tasks_of
-from flwr_causal.core.circuits.packing import unpacked
-from flwr_causal.core.circuits.presence import common_rows
-from flwr_causal.core.circuits.tied_clusters import (
+from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
+from flwr_causal.core.circuits.composed.one_pass import factors_of, one_pass, tasks_of
+from flwr_causal.core.circuits.composed.presence import common_rows
+from flwr_causal.core.circuits.composed.tied_clusters import (
     by_aligned_rows,
     by_known_classes,
     label_evidence,
 )
+from flwr_causal.core.circuits.model import CircuitModel
+from flwr_causal.core.circuits.packing import unpacked
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.strategies.exchange import Reply, Request
 from flwr_causal.wire import unbounded
@@ -27,7 +27,7 @@ from flwr_causal.wire import unbounded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flwr_causal.core.circuits.composition import Composition
+    from flwr_causal.core.circuits.composed.composition import Composition
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.strategies.circuit_schema import Holdings
     from flwr_causal.strategies.federation import Party

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flwr_causal.core.circuits.federated_circuit import FederatedCircuit
+from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.settings import Settings, image_shape
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.errors import FederationError

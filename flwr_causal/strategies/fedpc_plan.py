@@ -150,7 +150,9 @@ def _aligned(method: FedPC, state: FedPCRun, common: dict[str, IntArray]) -> Sta
         state.domain,
         state.holdings,
         common,
-        components=joint_components(state.domain, rows, state.target, method.components),
+        components=joint_components(
+            state.domain, rows, state.target, method.components, method.clusters
+        ),
         central=method.queries == "central",
         seed=method.seed,
     )

@@ -7,9 +7,9 @@ from federations import spy
 
 from flwr_causal import simulate, wire
 from flwr_causal.clients.fedpc import FedPCClient
-from flwr_causal.core.circuits.chow_liu_model import tree_leaves
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.vertical_trees import Table, composed, train
+from flwr_causal.core.circuits.trees.model import tree_leaves
+from flwr_causal.core.circuits.trees.vertical import Table, composed, train
 from flwr_causal.data.column_split import split_columns
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.strategies import run
@@ -77,13 +77,13 @@ def test_federated_is_central(tables, joint):
 
 
 def test_what_joint_em_adds_to_clusters(tables, joint):
-    """Nats -4.96 / -5.07 and accuracy .887 / .830 when measured."""
+    """Nats -4.48 / -4.72 and accuracy .899 / .879 when measured."""
     test = answers(3000, seed=3)
     aligned = simulate("fedpc", tables, **(JOINT | {"weights": "aligned"})).model
     gain = joint.model.log_likelihood(test).mean() - aligned.log_likelihood(test).mean()
     accuracy = (joint.model.predict(test) == test["target"]).mean()
-    assert gain > 0.06
-    assert accuracy > max(0.86, (aligned.predict(test) == test["target"]).mean())
+    assert gain > 0.1
+    assert accuracy > max(0.88, (aligned.predict(test) == test["target"]).mean())
 
 
 def test_what_is_exchanged(tables):

@@ -8,9 +8,9 @@ from sklearn.datasets import load_breast_cancer
 
 from flwr_causal import simulate, wire
 from flwr_causal.clients.fedpc import FedPCClient
-from flwr_causal.core.circuits.class_first import train
-from flwr_causal.core.circuits.class_first_model import fitted
-from flwr_causal.core.circuits.class_first_rows import plan_for
+from flwr_causal.core.circuits.class_first.model import fitted
+from flwr_causal.core.circuits.class_first.rows import plan_for
+from flwr_causal.core.circuits.class_first.training import train
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.simulations import LocalGrid

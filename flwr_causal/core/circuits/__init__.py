@@ -1,26 +1,31 @@
 """Probabilistic circuits: distributions that answer marginals and conditionals exactly."""
 
-from flwr_causal.core.circuits.chow_liu_model import ChowLiuMixture
-from flwr_causal.core.circuits.circuit import Circuit, mixture
-from flwr_causal.core.circuits.class_first_learner import ClassFirstLearner
-from flwr_causal.core.circuits.decision_tree import DecisionTree
-from flwr_causal.core.circuits.distribution import Distribution
-from flwr_causal.core.circuits.domain import Domain, Variable
-from flwr_causal.core.circuits.einsum_network import EinsumNetwork
-from flwr_causal.core.circuits.federated_circuit import FederatedCircuit
-from flwr_causal.core.circuits.layers import Layers
-from flwr_causal.core.circuits.learn_spn import LearnSPN, learn_spn
-from flwr_causal.core.circuits.leaves import (
-    Categorical,
-    ChowLiuTree,
-    Elliptical,
-    Gaussian,
-    Histogram,
-    bernoulli,
-)
-from flwr_causal.core.circuits.model import CircuitModel
-from flwr_causal.core.circuits.nodes import Leaf, Node, Product, Sum
-from flwr_causal.core.circuits.tensor_circuit import TensorCircuit
+from typing import TYPE_CHECKING
+
+from flwr_causal.lazy import lazily
+
+if TYPE_CHECKING:
+    from flwr_causal.core.circuits.circuit import Circuit, mixture
+    from flwr_causal.core.circuits.class_first.learner import ClassFirstLearner
+    from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
+    from flwr_causal.core.circuits.decision_trees.learner import DecisionTree
+    from flwr_causal.core.circuits.distribution import Distribution
+    from flwr_causal.core.circuits.domain import Domain, Variable
+    from flwr_causal.core.circuits.layers import Layers
+    from flwr_causal.core.circuits.leaves import (
+        Categorical,
+        ChowLiuTree,
+        Elliptical,
+        Gaussian,
+        Histogram,
+        bernoulli,
+    )
+    from flwr_causal.core.circuits.model import CircuitModel
+    from flwr_causal.core.circuits.nodes import Leaf, Node, Product, Sum
+    from flwr_causal.core.circuits.spn.learn_spn import LearnSPN, learn_spn
+    from flwr_causal.core.circuits.tensors.circuit import TensorCircuit
+    from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
+    from flwr_causal.core.circuits.trees.model import ChowLiuMixture
 
 __all__ = [
     "Categorical",
@@ -49,3 +54,33 @@ __all__ = [
     "learn_spn",
     "mixture",
 ]
+
+_HOMES = {
+    "Categorical": "flwr_causal.core.circuits.leaves",
+    "ChowLiuMixture": "flwr_causal.core.circuits.trees.model",
+    "ChowLiuTree": "flwr_causal.core.circuits.leaves",
+    "Circuit": "flwr_causal.core.circuits.circuit",
+    "CircuitModel": "flwr_causal.core.circuits.model",
+    "ClassFirstLearner": "flwr_causal.core.circuits.class_first.learner",
+    "DecisionTree": "flwr_causal.core.circuits.decision_trees.learner",
+    "Distribution": "flwr_causal.core.circuits.distribution",
+    "Domain": "flwr_causal.core.circuits.domain",
+    "EinsumNetwork": "flwr_causal.core.circuits.tensors.einsum_network",
+    "Elliptical": "flwr_causal.core.circuits.leaves",
+    "FederatedCircuit": "flwr_causal.core.circuits.composed.federated_circuit",
+    "Gaussian": "flwr_causal.core.circuits.leaves",
+    "Histogram": "flwr_causal.core.circuits.leaves",
+    "Layers": "flwr_causal.core.circuits.layers",
+    "Leaf": "flwr_causal.core.circuits.nodes",
+    "LearnSPN": "flwr_causal.core.circuits.spn.learn_spn",
+    "Node": "flwr_causal.core.circuits.nodes",
+    "Product": "flwr_causal.core.circuits.nodes",
+    "Sum": "flwr_causal.core.circuits.nodes",
+    "TensorCircuit": "flwr_causal.core.circuits.tensors.circuit",
+    "Variable": "flwr_causal.core.circuits.domain",
+    "bernoulli": "flwr_causal.core.circuits.leaves",
+    "learn_spn": "flwr_causal.core.circuits.spn.learn_spn",
+    "mixture": "flwr_causal.core.circuits.circuit",
+}
+
+__getattr__ = lazily(__name__, _HOMES)

@@ -8,7 +8,7 @@ from flwr_causal.core.circuits.settings import Settings, image_shape
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flwr_causal.core.circuits.party_clusters import Learner
+    from flwr_causal.core.circuits.composed.party_clusters import Learner
 
 NAMES = ("class-first", "trees", "spn", "einsum", "decision-tree")
 
@@ -33,19 +33,19 @@ def learner_of(name: str, target: str | None, settings: Settings | None = None) 
     chosen = settings or Settings()
     # Imported when asked for: a party has one of them, and some are slow to load.
     if name == "class-first":
-        from flwr_causal.core.circuits.class_first_learner import ClassFirstLearner
+        from flwr_causal.core.circuits.class_first.learner import ClassFirstLearner
 
         return ClassFirstLearner(target)
     if name == "trees":
-        from flwr_causal.core.circuits.chow_liu_model import ChowLiuMixture
+        from flwr_causal.core.circuits.trees.model import ChowLiuMixture
 
         return ChowLiuMixture(components=chosen.components, target=target)
     if name == "spn":
-        from flwr_causal.core.circuits.learn_spn import LearnSPN
+        from flwr_causal.core.circuits.spn.learn_spn import LearnSPN
 
         return LearnSPN(target=target)
     if name == "einsum":
-        from flwr_causal.core.circuits.einsum_network import EinsumNetwork
+        from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
 
         return EinsumNetwork(
             target=target,
@@ -56,7 +56,7 @@ def learner_of(name: str, target: str | None, settings: Settings | None = None) 
             image=image_shape(chosen.image),
         )
     if name == "decision-tree":
-        from flwr_causal.core.circuits.decision_tree import DecisionTree
+        from flwr_causal.core.circuits.decision_trees.learner import DecisionTree
 
         return DecisionTree(target=target)
     raise ConfigError(f"There is no learner '{name}'; there are {', '.join(NAMES)}.")

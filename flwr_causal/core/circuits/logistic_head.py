@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from flwr_causal.core.circuits.class_first_coordinates import packed, unpacked
+from flwr_causal.core.circuits.class_first.coordinates import packed, unpacked
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:

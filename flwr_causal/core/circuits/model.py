@@ -33,8 +33,8 @@ FORMAT = "flwr-causal circuit model 1"
 # What a model may be made of, by the name that is written beside it, and where that lives.
 PARTS = {
     "Circuit": "circuit",
-    "FederatedCircuit": "federated_circuit",
-    "TensorCircuit": "tensor_circuit",
+    "FederatedCircuit": "composed.federated_circuit",
+    "TensorCircuit": "tensors.circuit",
     "HeadPosterior": "head_posterior",
 }
 
@@ -138,7 +138,7 @@ class CircuitModel:
 
     def out_of_reach(self) -> CircuitModel:
         """Return the model after its run: parties that kept circuits can be asked no more."""
-        from flwr_causal.core.circuits.federated_circuit import FederatedCircuit
+        from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 
         if not isinstance(self.density, FederatedCircuit):
             return self

@@ -21,7 +21,7 @@ class Settings(NamedTuple):
         Whether the probability is chosen from which on the second of two classes is predicted.
     depth, replicas, sums : int
         Size of an Einsum network; see
-        :class:`~flwr_causal.core.circuits.einsum_network.EinsumNetwork`, whose defaults they are.
+        `tensors.einsum_network.EinsumNetwork`, whose defaults they are.
     epochs : int
         Passes of an Einsum network over the rows.
     batches : int

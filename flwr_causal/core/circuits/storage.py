@@ -25,7 +25,7 @@ from flwr_causal.core.circuits.leaves import (
     Histogram,
 )
 from flwr_causal.core.circuits.nodes import Product, Sum
-from flwr_causal.core.circuits.tensor_leaf import TensorLeaf
+from flwr_causal.core.circuits.tensors.leaf import TensorLeaf
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:

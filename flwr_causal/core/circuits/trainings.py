@@ -13,22 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.circuits import (
-    chow_liu_mixture,
-    chow_liu_rows,
-    class_first,
-    class_first_model,
-    class_first_pattern,
-    class_first_pattern_sums,
-    class_first_rows,
-    class_first_sums,
-    tensor_sums,
-    training_disclosures,
-    tree_training,
-)
-from flwr_causal.core.circuits.einsum_network import EinsumNetwork
+from flwr_causal.core.circuits import training_disclosures
+from flwr_causal.core.circuits.class_first import model as class_first_model
+from flwr_causal.core.circuits.class_first import pattern as class_first_pattern
+from flwr_causal.core.circuits.class_first import pattern_sums as class_first_pattern_sums
+from flwr_causal.core.circuits.class_first import rows as class_first_rows
+from flwr_causal.core.circuits.class_first import sums as class_first_sums
+from flwr_causal.core.circuits.class_first import training as class_first
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.settings import Settings, image_shape
+from flwr_causal.core.circuits.tensors import sums as tensor_sums
+from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
+from flwr_causal.core.circuits.trees import rows as chow_liu_rows
+from flwr_causal.core.circuits.trees import training as chow_liu_mixture
+from flwr_causal.core.circuits.trees import with_head as tree_training
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from flwr_causal.core.circuits import Domain, Variable
-from flwr_causal.core.circuits.class_first import Options
-from flwr_causal.core.circuits.class_first_sums import add
+from flwr_causal.core.circuits.class_first.training import Options
+from flwr_causal.core.circuits.exchanges import add
 
 #: Grids small enough for tests.
 QUICK = Options(

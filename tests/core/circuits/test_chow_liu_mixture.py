@@ -6,11 +6,11 @@ from circuit_cases import domain_of
 from shared_data import DATA, needs_shared_data
 
 from flwr_causal.core.circuits import Domain, Variable
-from flwr_causal.core.circuits.chow_liu_mixture import Options, init, request, step, train
-from flwr_causal.core.circuits.chow_liu_model import ChowLiuMixture, fitted
-from flwr_causal.core.circuits.chow_liu_rows import plan_for
-from flwr_causal.core.circuits.chow_liu_sums import Request, sums
-from flwr_causal.core.circuits.class_first_sums import add
+from flwr_causal.core.circuits.exchanges import Request, add
+from flwr_causal.core.circuits.trees.model import ChowLiuMixture, fitted
+from flwr_causal.core.circuits.trees.rows import plan_for
+from flwr_causal.core.circuits.trees.sums import sums
+from flwr_causal.core.circuits.trees.training import Options, init, request, step, train
 from flwr_causal.errors import ConfigError, DataError, FederationError
 
 STATES = (2, 3, 2, 3, 2)

@@ -9,17 +9,25 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import f1_score
 
-from flwr_causal.core.circuits import Domain, Variable, class_first
-from flwr_causal.core.circuits.class_first import Options, train
-from flwr_causal.core.circuits.class_first_learner import ClassFirstLearner
-from flwr_causal.core.circuits.class_first_model import fitted
-from flwr_causal.core.circuits.class_first_rows import plan_for, row_folds
-from flwr_causal.core.circuits.class_first_sums import Request, sums
-from flwr_causal.core.circuits.class_first_tables import SMOOTHING
+from flwr_causal.core.circuits import Domain, Variable
+from flwr_causal.core.circuits.class_first import training as class_first
+from flwr_causal.core.circuits.class_first.learner import ClassFirstLearner
+from flwr_causal.core.circuits.class_first.model import fitted
+from flwr_causal.core.circuits.class_first.rows import plan_for, row_folds
+from flwr_causal.core.circuits.class_first.sums import sums
+from flwr_causal.core.circuits.class_first.tables import SMOOTHING
+from flwr_causal.core.circuits.class_first.training import Options, train
+from flwr_causal.core.circuits.exchanges import Request
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import ConfigError, DataError, FederationError
 
 ALL = replace(QUICK, head=True, threshold=True)
+
+
+@pytest.fixture(autouse=True)
+def _arrays_hold_values(monkeypatch):
+    """Arrays hold values here, as circuits take them, not rows as users give them to a model."""
+    monkeypatch.setattr(CircuitModel, "_frame", lambda self, data, unread="": data)
 
 
 def trained(parties, domain, options=QUICK, target="kind", **settings):

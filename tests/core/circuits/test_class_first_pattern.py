@@ -8,13 +8,22 @@ from class_first_cases import PLAIN, QUICK, domain_of, exchanged, values_of
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_breast_cancer
 
-from flwr_causal.core.circuits import Domain, class_first, class_first_pattern
-from flwr_causal.core.circuits.class_first_model import fitted
-from flwr_causal.core.circuits.class_first_pattern_sums import sums
-from flwr_causal.core.circuits.class_first_rows import plan_for
+from flwr_causal.core.circuits import Domain
+from flwr_causal.core.circuits.class_first import pattern as class_first_pattern
+from flwr_causal.core.circuits.class_first import training as class_first
+from flwr_causal.core.circuits.class_first.model import fitted
+from flwr_causal.core.circuits.class_first.pattern_sums import sums
+from flwr_causal.core.circuits.class_first.rows import plan_for
+from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import ConfigError, DataError
 
 LEFT, RIGHT, ALL = [0, 1, 3, 4], [1, 2, 4], [0, 1, 2, 3, 4]
+
+
+@pytest.fixture(autouse=True)
+def _arrays_hold_values(monkeypatch):
+    """Arrays hold values here, as circuits take them, not rows as users give them to a model."""
+    monkeypatch.setattr(CircuitModel, "_frame", lambda self, data, unread="": data)
 
 
 def held(values, columns):

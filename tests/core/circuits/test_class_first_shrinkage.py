@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.circuits.class_first_blocks import correlation_blocks, judge
-from flwr_causal.core.circuits.class_first_shrinkage import (
+from flwr_causal.core.circuits.class_first.blocks import correlation_blocks, judge
+from flwr_causal.core.circuits.class_first.shrinkage import (
     FLOOR,
     ClassMoments,
     ClassSums,

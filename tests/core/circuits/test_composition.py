@@ -11,11 +11,14 @@ from scipy.special import logsumexp
 from test_presence import presences
 
 from flwr_causal.core.circuits import Circuit, Product, Sum
-from flwr_causal.core.circuits.composition import Composition, Output, trained_rows
-from flwr_causal.core.circuits.composition_storage import from_plain, num_weights, to_plain
-from flwr_causal.core.circuits.nodes import ascending
-from flwr_causal.core.circuits.one_pass import cluster_products, factors_of, one_pass, tasks_of
-from flwr_causal.core.circuits.party_answers import (
+from flwr_causal.core.circuits.composed.composition import Composition, Output, trained_rows
+from flwr_causal.core.circuits.composed.one_pass import (
+    cluster_products,
+    factors_of,
+    one_pass,
+    tasks_of,
+)
+from flwr_causal.core.circuits.composed.party_answers import (
     class_densities,
     filled,
     log_densities,
@@ -23,7 +26,9 @@ from flwr_causal.core.circuits.party_answers import (
     weighed_moments,
     weighed_states,
 )
-from flwr_causal.core.circuits.tied_clusters import by_aligned_rows, by_known_classes
+from flwr_causal.core.circuits.composed.storage import from_plain, num_weights, to_plain
+from flwr_causal.core.circuits.composed.tied_clusters import by_aligned_rows, by_known_classes
+from flwr_causal.core.circuits.nodes import ascending
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 
 from flwr_causal.core.circuits import Circuit, Domain, Product, Sum, Variable
-from flwr_causal.core.circuits import tensor_sums as em
-from flwr_causal.core.circuits.class_first_sums import add
-from flwr_causal.core.circuits.einsum_network import EinsumNetwork
+from flwr_causal.core.circuits.exchanges import add
+from flwr_causal.core.circuits.tensors import sums as em
+from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
 from flwr_causal.errors import ConfigError, DataError
 
 torch = pytest.importorskip("torch", reason="tensorised circuits need torch")
 
-from flwr_causal.core.circuits.tensor_circuit import TensorCircuit  # noqa: E402
-from flwr_causal.core.circuits.tensor_em import counted, expected, stepped  # noqa: E402
-from flwr_causal.core.circuits.tensor_mixture import mixed  # noqa: E402
-from flwr_causal.core.circuits.tensor_nodes import nodes_of  # noqa: E402
+from flwr_causal.core.circuits.tensors.circuit import TensorCircuit  # noqa: E402
+from flwr_causal.core.circuits.tensors.em import counted, expected, stepped  # noqa: E402
+from flwr_causal.core.circuits.tensors.mixture import mixed  # noqa: E402
+from flwr_causal.core.circuits.tensors.nodes import nodes_of  # noqa: E402
 
 SMALL = EinsumNetwork(depth=2, replicas=3, sums=3, epochs=3, batch_size=None, precision="float64")
 

@@ -6,15 +6,15 @@ from circuit_cases import domain_of
 from sklearn.datasets import load_breast_cancer
 
 from flwr_causal.core.circuits import Domain, Gaussian, Product, Variable
-from flwr_causal.core.circuits.learn_spn import LearnSPN
-from flwr_causal.core.circuits.one_pass import Task, factors_of, one_pass, tasks_of
-from flwr_causal.core.circuits.party_answers import class_densities, log_densities
-from flwr_causal.core.circuits.party_clusters import cluster_labels, train_party
-from flwr_causal.core.circuits.tied_clusters import (
+from flwr_causal.core.circuits.composed.one_pass import Task, factors_of, one_pass, tasks_of
+from flwr_causal.core.circuits.composed.party_answers import class_densities, log_densities
+from flwr_causal.core.circuits.composed.party_clusters import cluster_labels, train_party
+from flwr_causal.core.circuits.composed.tied_clusters import (
     by_aligned_rows,
     by_known_classes,
     label_evidence,
 )
+from flwr_causal.core.circuits.spn.learn_spn import LearnSPN
 from flwr_causal.errors import DataError
 
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flwr_causal.core.circuits.leaves import yeo_johnson
-from flwr_causal.core.circuits.power_sums import (
+from flwr_causal.core.circuits.class_first.power_sums import (
     LARGEST,
     choose_powers,
     log_sums,
     power_sums,
     relative_transform,
 )
+from flwr_causal.core.circuits.leaves import yeo_johnson
 
 GRID = np.arange(-8, 9) / 4.0
 

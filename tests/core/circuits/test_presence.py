@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.circuits import Domain, Variable
-from flwr_causal.core.circuits.presence import (
+from flwr_causal.core.circuits.composed.presence import (
     ColumnGroup,
     column_groups,
     common_rows,

@@ -5,7 +5,7 @@ import pytest
 from circuit_cases import domain_of
 
 from flwr_causal.core.circuits import trainings
-from flwr_causal.core.circuits.class_first_sums import add
+from flwr_causal.core.circuits.exchanges import add
 from flwr_causal.core.circuits.head_posterior import HeadPosterior
 from flwr_causal.core.circuits.learners import learner_of
 from flwr_causal.core.circuits.model import CircuitModel

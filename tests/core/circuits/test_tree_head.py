@@ -2,12 +2,9 @@ import numpy as np
 import pytest
 from circuit_cases import domain_of
 
-from flwr_causal.core.circuits.chow_liu_rows import codes_of, plan_for
-from flwr_causal.core.circuits.chow_liu_sums import pair_sums_of
-from flwr_causal.core.circuits.class_first_sums import add
-from flwr_causal.core.circuits.pair_sums import Layout
-from flwr_causal.core.circuits.tree_features import FoldedRows, log_cells
-from flwr_causal.core.circuits.tree_head import (
+from flwr_causal.core.circuits.exchanges import add
+from flwr_causal.core.circuits.trees.features import FoldedRows, log_cells
+from flwr_causal.core.circuits.trees.head import (
     NUM_FOLDS,
     Options,
     Request,
@@ -18,6 +15,9 @@ from flwr_causal.core.circuits.tree_head import (
     sums,
     train,
 )
+from flwr_causal.core.circuits.trees.pair_sums import Layout
+from flwr_causal.core.circuits.trees.rows import codes_of, plan_for
+from flwr_causal.core.circuits.trees.sums import pair_sums_of
 from flwr_causal.errors import ConfigError, DataError, FederationError
 
 STATES = (2, 3, 2, 2)

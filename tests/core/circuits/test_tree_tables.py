@@ -2,9 +2,9 @@ from itertools import product
 
 import numpy as np
 
-from flwr_causal.core.circuits.pair_sums import Layout, weighted_products
-from flwr_causal.core.circuits.spanning_tree import heaviest_tree
-from flwr_causal.core.circuits.tree_tables import chow_liu_tree, independent, joined
+from flwr_causal.core.circuits.trees.pair_sums import Layout, weighted_products
+from flwr_causal.core.circuits.trees.spanning_tree import heaviest_tree
+from flwr_causal.core.circuits.trees.tables import chow_liu_tree, independent, joined
 
 STATES = (2, 3, 2, 3)
 

@@ -3,8 +3,8 @@
 import numpy as np
 from circuit_cases import domain_of
 
-from flwr_causal.core.circuits.vertical_party import Part, PartyRows
-from flwr_causal.core.circuits.vertical_trees import anchor_rows
+from flwr_causal.core.circuits.trees.vertical import anchor_rows
+from flwr_causal.core.circuits.trees.vertical_party import Part, PartyRows
 
 STATES = [3, 2, 3]  # the class is the last
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from circuit_cases import domain_of
 
-from flwr_causal.core.circuits.chow_liu_model import tree_leaves
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.vertical_trees import (
+from flwr_causal.core.circuits.trees.model import tree_leaves
+from flwr_causal.core.circuits.trees.vertical import (
     Table,
     anchor_rows,
     composed,

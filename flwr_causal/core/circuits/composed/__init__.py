@@ -1,0 +1,1 @@
+"""Circuits of several parties composed to one, which may stay with the parties."""

@@ -1,0 +1,1 @@
+"""LearnSPN for mixed tables, and expectation maximisation for any circuit."""

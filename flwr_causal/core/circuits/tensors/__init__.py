@@ -1,0 +1,1 @@
+"""Random and Einsum networks in torch, trained by expectation maximisation."""

@@ -1,0 +1,183 @@
+"""A tensorised circuit on rows: log densities of its roots, and the flows back to its units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flwr_causal.core.circuits.tensors.einsum_layers import Trace, downward, upward, upward_peaks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flwr_causal.core.circuits.tensors.layout import TensorLayout
+
+Tensor = Any
+
+#: Numbers that the values of a circuit for some rows may take: 128 MB of float32.
+MOST_VALUES = 2**25
+
+
+class TensorParameters(NamedTuple):
+    """The parameters of a tensorised circuit; tensors, of which none is ever changed.
+
+    Attributes
+    ----------
+    means, variances : (numbers, R, K)
+        Of standardised values.
+    probabilities : (S, R, K)
+        Of the states of all categories; they sum to 1 within a category.
+    layers : of shapes (B, R, O, K, K)
+        B = G / 2, G / 4, ..., 1: weights of each sum, they sum to 1 over the last two axes. O is K,
+        but the number of classes in the last.
+    root : (C, R)
+        Joint probabilities of class and replica.
+    """
+
+    means: Tensor
+    variances: Tensor
+    probabilities: Tensor
+    layers: tuple[Tensor, ...]
+    root: Tensor
+
+    @property
+    def flat_layers(self) -> list[Tensor]:
+        """Layers with regions and replicas in one axis, as `einsum_layers` takes them."""
+        return [weights.flatten(0, 1) for weights in self.layers]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What is known of some rows after the way up.
+
+    Attributes
+    ----------
+    statistics, presence : (G * R, most, n)
+        Of the rows, by leaf region; presence None where nothing is missing.
+    leaves : (G * R, K, n)
+        Log densities of the leaf regions' sums.
+    traces : list of Trace
+        Of the layers above.
+    joint : (C, n)
+        Log density of each class together with the row.
+    """
+
+    statistics: Tensor
+    presence: Tensor | None
+    leaves: Tensor
+    traces: list[Trace]
+    joint: Tensor
+
+
+def units(layout: TensorLayout, parameters: TensorParameters) -> tuple[Tensor, Tensor]:
+    """Natural parameters: factors of the statistics (F, R, K), constants (columns, R, K)."""
+    torch = layout.torch
+    means, variances, probabilities = parameters[:3]
+    logs = torch.log(probabilities)
+    first, place = layout.first_states
+    factors = [
+        means / variances,
+        -0.5 / variances,
+        (logs - logs[first][place])[layout.later_states],
+    ]
+    constants = means.new_empty((len(layout.columns), *means.shape[1:]))
+    spread = torch.log(variances * (2.0 * torch.pi))
+    constants[layout.number_places] = -0.5 * (means * means / variances + spread) - layout.log_scale
+    constants[layout.category_places] = logs[first]
+    return torch.cat(factors), constants
+
+
+def evaluated(layout: TensorLayout, parameters: TensorParameters, rows: Tensor) -> Evaluation:
+    """Evaluate a circuit for rows as `TensorLayout.rows` makes them, shape (d, n)."""
+    torch = layout.torch
+    factors, constants = units(layout, parameters)
+    statistics = layout.gathered(layout.statistics(rows), layout.region_statistics)
+    by_region = layout.by_region(factors, layout.region_statistics)
+    leaves = torch.bmm(by_region.transpose(1, 2), statistics)
+    constants = layout.by_region(constants, layout.region_presence)
+    presence = layout.presence(rows)
+    if presence is None:
+        leaves += constants.sum(dim=1)[:, :, None]
+    else:
+        presence = layout.gathered(presence, layout.region_presence)
+        leaves += torch.bmm(constants.transpose(1, 2), presence)
+    traces = upward(parameters.flat_layers, leaves)
+    joint = root_terms(layout, parameters, rows, traces[-1].values).logsumexp(dim=1)
+    return Evaluation(statistics, presence, leaves, traces, joint)
+
+
+def peak_values(
+    layout: TensorLayout, parameters: TensorParameters, rows: Tensor
+) -> tuple[Tensor, list[Tensor]]:
+    """Values of max-product: the leaf regions' (G * R, K, n), then each layer's (B * R, O, n).
+
+    A unit of a missing value counts with the density at its mode.
+    """
+    torch = layout.torch
+    leaves = evaluated(layout, parameters, rows).leaves
+    presence = layout.presence(rows)
+    if presence is not None:
+        peaks = leaves.new_empty((len(layout.columns), *parameters.means.shape[1:]))
+        spread = torch.log(parameters.variances * (2.0 * torch.pi))
+        peaks[layout.number_places] = -0.5 * spread - layout.log_scale
+        for place, states in zip(layout.category_places, layout.states_of, strict=True):
+            peaks[place] = parameters.probabilities[states].amax(dim=0).log()
+        by_region = layout.by_region(peaks, layout.region_presence)
+        missing = layout.gathered(1.0 - presence, layout.region_presence)
+        leaves = leaves + torch.bmm(by_region.transpose(1, 2), missing)
+    return leaves, upward_peaks(parameters.flat_layers, leaves)
+
+
+def root_terms(
+    layout: TensorLayout, parameters: TensorParameters, rows: Tensor, values: Tensor
+) -> Tensor:
+    """Log density of class, replica and row, (C, R, n), of the uppermost layer's (R, C, n).
+
+    Minus infinity where the row's target holds another class.
+    """
+    terms = replica_values(parameters, values)
+    if layout.target is not None:
+        terms = terms.masked_fill(other_classes(layout, rows)[:, None], -layout.torch.inf)
+    return terms
+
+
+def replica_values(parameters: TensorParameters, values: Tensor) -> Tensor:
+    """Log density of class, replica and row, whatever its target holds; as `root_terms`."""
+    return values.transpose(0, 1) + parameters.root.log()[:, :, None]
+
+
+def other_classes(layout: TensorLayout, rows: Tensor) -> Tensor:
+    """Whether a row's target holds another class, shape (C, n)."""
+    torch = layout.torch
+    own = rows[layout.target]
+    classes = torch.arange(layout.num_classes, device=rows.device, dtype=rows.dtype)[:, None]
+    return (own != classes) & ~torch.isnan(own)
+
+
+def flows(
+    parameters: TensorParameters, evaluation: Evaluation
+) -> tuple[Tensor, list[Tensor], Tensor]:
+    """Return the expected use of the root's weights (C, R), of each layer's, and flows to leaves.
+
+    The flows have the shape (G * R, K, n), see `einsum_layers.downward`. A row that the circuit
+    holds impossible has none.
+    """
+    top = evaluation.traces[-1].values
+    whole = evaluation.joint.logsumexp(dim=0)
+    chosen = replica_values(parameters, top) - whole
+    impossible = evaluation.joint.isneginf()[:, None]
+    chosen = chosen.masked_fill(impossible, -float("inf")).exp()
+    layers = parameters.flat_layers
+    counts, below = downward(layers, evaluation.traces, chosen.transpose(0, 1))
+    shaped = [own.view(like.shape) for own, like in zip(counts, parameters.layers, strict=True)]
+    return chosen.sum(dim=2), shaped, below
+
+
+def chunks(layout: TensorLayout, parameters: TensorParameters, n: int) -> Iterator[slice]:
+    """Slices of n rows that are few enough to be evaluated at once."""
+    regions = len(layout.regions) * layout.replicas
+    wide = layout.region_statistics.shape[1] + layout.region_presence.shape[1]
+    sums = sum(2 * w.shape[0] * w.shape[1] * (w.shape[2] + w.shape[3]) for w in parameters.layers)
+    size = max(1, MOST_VALUES // (regions * wide + sums))
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))

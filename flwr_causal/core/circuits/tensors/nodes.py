@@ -1,0 +1,99 @@
+"""A tensorised circuit written as nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.leaves import Categorical, Gaussian
+from flwr_causal.core.circuits.nodes import Product, Sum
+from flwr_causal.core.circuits.tensors.storage import parameter_arrays
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flwr_causal.core.circuits.nodes import Node
+    from flwr_causal.core.circuits.tensors.circuit import TensorCircuit
+
+#: Products of pairs that are written out at most: a node takes some hundred bytes.
+MOST_PRODUCTS = 200_000
+
+
+def nodes_of(circuit: TensorCircuit) -> Circuit:
+    """Return the same distribution as nodes, each product of a pair one of them.
+
+    Raises
+    ------
+    ConfigError
+        If that were more than `MOST_PRODUCTS` nodes.
+    """
+    layout, parameters = circuit.layout, circuit.parameters
+    products = sum(weights.numel() for weights in parameters.layers)
+    if products > MOST_PRODUCTS:
+        raise ConfigError(
+            f"as nodes the circuit has {products} products, more than {MOST_PRODUCTS}: ask the "
+            "circuit itself, or learn one with fewer sums"
+        )
+    arrays = parameter_arrays(parameters)
+    k = arrays["layer.0"].shape[3]
+    tops = []
+    for r in range(layout.replicas):
+        level = [
+            [_unit(circuit, arrays, g, r, u) for u in range(k)] for g in range(2**layout.depth)
+        ]
+        for depth in range(layout.depth):
+            weights = arrays[f"layer.{depth}"][:, r]
+            half = len(weights)
+            level = [_sums(weights[b], level[b], level[b + half]) for b in range(half)]
+        tops.append(level[0])
+    children: list[Node] = []
+    shares: list[float] = []
+    for c, row in enumerate(arrays["root"]):
+        for r, weight in enumerate(row):
+            node = tops[r][c]
+            assert node is not None  # a root's scope is never empty
+            if layout.target is not None:
+                states = np.eye(layout.num_classes)[c]
+                node = Product([Categorical(layout.target, states), node])
+            children.append(node)
+            shares.append(weight)
+    return Circuit(circuit.domain, Sum(children, _normalised(np.array(shares))))
+
+
+def _unit(circuit: TensorCircuit, arrays: dict[str, Any], g: int, r: int, u: int) -> Node | None:
+    """Return sum u of leaf region g of replica r; None where the region has no column."""
+    layout = circuit.layout
+    factors: list[Node] = []
+    for column in layout.regions[g, r].tolist():
+        if column < 0:
+            continue
+        if layout.num_states[column]:
+            states = layout.states_of[layout.categories.tolist().index(column)]
+            probabilities = arrays["probabilities"][states, r, u]
+            factors.append(Categorical(column, _normalised(probabilities)))
+        else:
+            place = layout.numbers.tolist().index(column)
+            scale = layout.scale[column]
+            mean = arrays["means"][place, r, u] * scale + layout.shift[column]
+            deviation = np.sqrt(arrays["variances"][place, r, u]) * scale
+            factors.append(Gaussian(column, mean, deviation))
+    return _product(factors)
+
+
+def _sums(weights: Any, left: list[Node | None], right: list[Node | None]) -> list[Node | None]:
+    """Return the sums of a region over the pairs of its children's; weights (O, K, K)."""
+    pairs = [_product([one for one in (a, b) if one is not None]) for a in left for b in right]
+    children = [pair for pair in pairs if pair is not None]
+    return [Sum(children, _normalised(own.ravel())) if children else None for own in weights]
+
+
+def _product(factors: list[Node]) -> Node | None:
+    if len(factors) < 2:
+        return factors[0] if factors else None
+    return Product(factors)
+
+
+def _normalised(weights: Any) -> Any:
+    """Return weights without the rounding of float32."""
+    return weights / weights.sum()

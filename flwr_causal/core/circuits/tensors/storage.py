@@ -1,0 +1,184 @@
+"""Tensorised circuits as arrays, for files and for the wire.
+
+All arrays are finite float64, also those of whole numbers, as the wire takes them. What float32
+holds float64 holds exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.tensors.evaluation import TensorParameters
+from flwr_causal.core.circuits.tensors.layout import TensorLayout
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FloatArray = NDArray[np.float64]
+
+FORMAT = "flwr-causal tensor circuit 1"
+
+
+def parameter_arrays(parameters: TensorParameters) -> dict[str, FloatArray]:
+    """Return the parameters alone: means, variances, probabilities, root and ``layer.0``, ..."""
+    tensors = parameters._asdict()
+    layers = tensors.pop("layers")
+    tensors |= {f"layer.{level}": weights for level, weights in enumerate(layers)}
+    return {name: one.detach().cpu().numpy().astype(np.float64) for name, one in tensors.items()}
+
+
+def parameters_from(layout: TensorLayout, arrays: Mapping[str, NDArray[Any]]) -> TensorParameters:
+    """Return the parameters that `parameter_arrays` wrote.
+
+    Raises
+    ------
+    DataError
+        If an array is missing, has another shape than the layout asks for, or does not hold
+        probabilities (within 1e-4, for rounding) or variances.
+    """
+    try:
+        means = arrays["means"]
+        k = means.shape[2] if len(layout.numbers) else arrays["probabilities"].shape[2]
+        expected: dict[str, tuple[int, ...]] = {
+            "means": (len(layout.numbers), layout.replicas, k),
+            "variances": (len(layout.numbers), layout.replicas, k),
+            "probabilities": (len(layout.states), layout.replicas, k),
+            "root": (layout.num_classes, layout.replicas),
+        }
+        for level in range(layout.depth):
+            regions = 2 ** (layout.depth - 1 - level)
+            own = layout.num_classes if regions == 1 else k
+            expected[f"layer.{level}"] = (regions, layout.replicas, own, k, k)
+        for name, shape in expected.items():
+            if arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
+                raise DataError(f"{name} must be finite and of the shape {shape}")
+        _check_sums(layout, {name: arrays[name] for name in expected})
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise DataError(f"these are no parameters of a tensor circuit ({error})") from error
+    layers = tuple(layout.tensor(arrays[f"layer.{level}"]) for level in range(layout.depth))
+    means, variances, probabilities, root = (
+        layout.tensor(arrays[name]) for name in ("means", "variances", "probabilities", "root")
+    )
+    return TensorParameters(means, variances, probabilities, layers, root)
+
+
+def _check_sums(layout: TensorLayout, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise a DataError where probabilities or variances are none."""
+    totals = [arrays["root"].sum()]
+    totals += [arrays[f"layer.{level}"].sum(axis=(3, 4)) for level in range(layout.depth)]
+    totals += [arrays["probabilities"][states].sum(axis=0) for states in layout.states_of]
+    least = min([0.0] + [one.min() for name, one in arrays.items() if name != "means" and one.size])
+    if least < 0 or any(np.abs(total - 1.0).max() > 1e-4 for total in totals):
+        raise DataError("weights and probabilities must not be negative, and sum to 1")
+    if (arrays["variances"] <= 0).any():
+        raise DataError("variances must be above 0")
+
+
+def to_arrays(layout: TensorLayout, parameters: TensorParameters) -> dict[str, FloatArray]:
+    """Return structure and parameters of a circuit, what `from_arrays` takes."""
+    target = -1 if layout.target is None else layout.target
+    return {
+        "regions": layout.regions.astype(np.float64),
+        "shift": layout.shift,
+        "scale": layout.scale,
+        "target": np.array([float(target)]),
+        **parameter_arrays(parameters),
+    }
+
+
+def from_arrays(
+    domain: Domain, arrays: Mapping[str, NDArray[Any]], device: str, precision: str
+) -> tuple[TensorLayout, TensorParameters]:
+    """Return layout and parameters of what `to_arrays` wrote; a DataError if it is damaged."""
+    try:
+        regions = np.asarray(arrays["regions"]).astype(np.int64)
+        target = int(arrays["target"][0])
+        shift, scale = (np.asarray(arrays[name], dtype=np.float64) for name in ("shift", "scale"))
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise DataError(f"this is no tensor circuit ({error}): write it again") from error
+    d = len(domain.variables)
+    good = regions.ndim == 3 and len(regions) > 1 and len(regions).bit_count() == 1
+    good = good and regions.size > 0 and regions.min() >= -1 and regions.max() < d > target
+    if not good or shift.shape != (d,) or scale.shape != (d,) or not (scale > 0).all():
+        raise DataError("this is no tensor circuit of this domain: write it again")
+    layout = TensorLayout(
+        domain.num_states, regions, shift, scale, None if target < 0 else target, device, precision
+    )
+    own = {name: one for name, one in arrays.items() if name not in STRUCTURE}
+    return layout, parameters_from(layout, own)
+
+
+def packed(layout: TensorLayout, parameters: TensorParameters) -> dict[str, FloatArray]:
+    """Return arrays of which there are as many for any depth, and the domain's sizes with them."""
+    arrays = to_arrays(layout, parameters)
+    layers = [arrays.pop(f"layer.{level}").ravel() for level in range(layout.depth)]
+    return arrays | {
+        "layers": np.concatenate(layers),
+        "num_states": layout.num_states.astype(np.float64),
+        "is_double": np.array([float(layout.precision == "float64")]),
+    }
+
+
+def unpacked(arrays: Mapping[str, NDArray[Any]]) -> tuple[TensorLayout, TensorParameters]:
+    """Return layout and parameters of what `packed` wrote; a DataError if it is damaged."""
+    own = dict(arrays)
+    try:
+        states, flat = own.pop("num_states").astype(np.int64), own.pop("layers")
+        precision = "float64" if own.pop("is_double")[0] else "float32"
+        depth = len(own["regions"]).bit_length() - 1
+        replicas, k, classes = own["root"].shape[1], own["means"].shape[2], len(own["root"])
+        for level in range(depth):
+            regions = 2 ** (depth - 1 - level)
+            shape = (regions, replicas, classes if regions == 1 else k, k, k)
+            size = int(np.prod(shape))
+            own[f"layer.{level}"], flat = flat[:size].reshape(shape), flat[size:]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise DataError(f"this is no tensor circuit ({error}): write it again") from error
+    names = [Variable(str(j), tuple(range(s)) if s else None) for j, s in enumerate(states)]
+    return from_arrays(Domain(tuple(names)), own, "cpu", precision)
+
+
+#: Arrays that are no parameters.
+STRUCTURE = ("regions", "shift", "scale", "target")
+
+
+def save(
+    directory: str | Path, domain: Domain, layout: TensorLayout, parameters: TensorParameters
+) -> None:
+    """Write ``circuit.json`` (the domain) and ``circuit.npz`` (the arrays) into a directory."""
+    place = Path(directory)
+    plain = {"format": FORMAT, "domain": domain.to_plain(), "precision": layout.precision}
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "circuit.json").write_text(json.dumps(plain), encoding="utf-8")
+    arrays: dict[str, Any] = to_arrays(layout, parameters)
+    if layout.precision == "float32":
+        arrays = {
+            name: one if name in STRUCTURE else one.astype(np.float32)
+            for name, one in arrays.items()
+        }
+    np.savez_compressed(place / "circuit.npz", **arrays)
+
+
+def load(
+    directory: str | Path, device: str, precision: str | None
+) -> tuple[Domain, TensorLayout, TensorParameters]:
+    """Return what `save` wrote; a DataError if it is something else."""
+    place = Path(directory)
+    try:
+        plain = json.loads((place / "circuit.json").read_text(encoding="utf-8"))
+        if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+            raise DataError(f"{place} does not hold a circuit of this version ({FORMAT})")
+        with np.load(place / "circuit.npz") as file:
+            arrays = dict(file)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise DataError(f"{place} does not hold a circuit ({error})") from error
+    domain = Domain.from_plain(plain["domain"])
+    return domain, *from_arrays(domain, arrays, device, precision or plain["precision"])

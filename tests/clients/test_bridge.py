@@ -132,8 +132,8 @@ def test_the_precision_is_the_agreements(grid):
 
 def test_an_unknown_method_names_the_known_ones():
     grid = LocalGrid(app_of(TABLES), len(TABLES))
-    reply = ask(grid, NODE, {}, setup=SETUP, method="fedpc")
-    assert "'fedpc'" in reply.error.reason
+    reply = ask(grid, NODE, {}, setup=SETUP, method="oracle")
+    assert "'oracle'" in reply.error.reason
     assert "moments, notears-admm" in reply.error.reason
 
 

@@ -70,9 +70,10 @@ class FedPC(ExchangeStrategy[FedPCRun]):
         server.
     components : int, optional
         Learner "trees": trees of a mixture. Default: by the number of rows.
-    bins : int, default 16
+    bins : int, optional
         Learner "trees": into how many intervals of about equally many rows columns of numbers are
         cut; columns of no more different whole numbers are categories, and may be the target.
+        Default: 16, which is best for the density, and 32 with a head, whose class it tells better.
     depth, replicas, sums, epochs, batches : int, default 4, 5, 10, 10, 5
         Learner "einsum": splits, region graphs and sums of a region, passes over the rows, and, by
         sums, parts of the rows of a pass.
@@ -114,7 +115,7 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     products: int | None = None
     queries: Literal["federated", "central"] = "federated"
     components: int | None = None
-    bins: int = 16
+    bins: int | None = None
     depth: int = 4
     replicas: int = 5
     sums: int = 10
@@ -140,16 +141,21 @@ class FedPC(ExchangeStrategy[FedPCRun]):
         for name in ("products", "components"):
             value = getattr(self, name)
             require(value is None or value >= 1, name, value, "1 or more")
-        require(2 <= self.bins <= 64, "bins", self.bins, "2 to 64")
+        require(2 <= self.num_bins <= 64, "bins", self.bins, "2 to 64")
         # Log densities of impossible rows do not fit into float32, and sums would not be exact.
         require(self.precision == "float64", "precision", self.precision, "'float64'")
         whole = self.fraction_train == 1
         require(whole, "fraction_train", self.fraction_train, "1: every party has a part of it")
 
     @property
+    def num_bins(self) -> int:
+        """Intervals of a column of numbers."""
+        return (32 if self.head else 16) if self.bins is None else self.bins
+
+    @property
     def policy(self) -> Policy:
         """How problems of the data are handled; one row is enough for a party."""
-        bins = self.bins
+        bins = self.num_bins
         return replace(super().policy, min_rows=1, discretize=bins, number_states=bins)
 
     @property

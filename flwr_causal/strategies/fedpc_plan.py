@@ -92,7 +92,7 @@ def started(method: FedPC, agreement: Agreement, holdings: Holdings, target: str
     if method.trained:
         return replace(state, stage=RecallStage.of(method.trained, domain))
     if not numbers and agreement.continuous:
-        stage = CutStage.of(agreement, method.bins, _present(state), spreading=True)
+        stage = CutStage.of(agreement, method.num_bins, _present(state), spreading=True)
         return replace(state, stage=stage)
     return _begun(method, state)
 

@@ -130,14 +130,18 @@ def circuit_baselines(
     known = {field.name for field in fields(method.strategy) if field.init}
     options = {name: value for name, value in config.items() if name in known}
     options |= {"min_available_nodes": 1, "trained": ""}
-    whole = joined_tables(frames, row_id)
-    found: Metrics = {"pooled": circuit_scores(_alone(method, whole.dropna(), options), test)}
-    own = [circuit_scores(_alone(method, frame, options), test) for frame in frames]
     same = all(set(frame.columns) == set(frames[0].columns) for frame in frames)
+    whole = joined_tables(frames, row_id)
+    # Of parties with different columns only the rows that are complete can be in one place.
+    complete = whole if same else whole.dropna()
+    found: Metrics = {}
+    if len(complete):
+        found["pooled"] = circuit_scores(_alone(method, complete, options), test)
+    own = [circuit_scores(_alone(method, frame, options), test) for frame in frames]
     means = {}
-    for name in found["pooled"]:
+    for name in dict.fromkeys(name for scores in own for name in scores):
         values = [scores[name] for scores in own if name in scores]
-        if values and (same or name != "log_likelihood"):
+        if same or name != "log_likelihood":
             means[name] = float(np.mean(values))
     return found | {"alone": means}
 

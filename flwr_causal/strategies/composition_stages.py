@@ -140,11 +140,12 @@ class LocalStage:
         Raises
         ------
         FederationError
-            If a party did not answer that alone holds a column.
+            If a party did not answer and parties hold different columns: the others have trained
+            for the groups of columns that there are with it.
         """
         held = np.array([name in self.replies for name in self.holdings.parties])
         presence = self.holdings.presence[held]
-        if not presence.any(axis=0).all():
+        if not presence.all():
             check_all(self.holdings, self.replies)
         names = [name for name in self.holdings.parties if name in self.replies]
         replies = [self.replies[name] for name in names]

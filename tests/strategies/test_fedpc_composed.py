@@ -275,3 +275,29 @@ def test_a_party_may_use_its_own_learner(horizontal):
     assert not np.allclose(same, other)
     with pytest.raises(CausalError, match="no learner 'oracle'"):
         model("oracle", "oracle", "oracle")
+
+
+@pytest.mark.parametrize("pattern", ["horizontal", "vertical"])
+def test_a_party_that_fails(pattern, request):
+    from federations import app_of, raising
+
+    from flwr_causal.local_grid import LocalGrid
+
+    tables, test = request.getfixturevalue(pattern)
+    app = app_of(tables, {"fedpc": FedPCClient})
+    fault = raising(len(tables) - 1, rounds=range(1, 9), attempts=2)
+
+    def faulty(message, context):
+        if message.metadata.message_type == "train":
+            fault(context.node_config["partition-id"], wire.config_of(message.content), context)
+        return app(message, context)
+
+    method = FedPC(training="one-pass", weights="counts", min_available_nodes=len(tables))
+    if pattern == "vertical":
+        with pytest.raises(CausalError, match="party 1 did not answer"):
+            run(method, LocalGrid(faulty, 2))
+    else:
+        outcome = run(method, LocalGrid(faulty, 3))
+        without = simulate("fedpc", tables[:2], training="one-pass").model
+        found = outcome.model.log_likelihood(test)
+        np.testing.assert_allclose(found, without.log_likelihood(test), rtol=1e-12)

@@ -205,6 +205,10 @@ def test_arrays_are_rows_as_they_were_given(cancer):
     assert (model.predict(there) == there[:, 5]).mean() > 0.9
     with pytest.raises(CausalError, match=r"\(rows, 6\)"):
         model.log_likelihood(there[:, :5])
+    one = dict(zip(named.columns, there[0], strict=True))
+    np.testing.assert_allclose(model.log_likelihood(one), model.log_likelihood(there[:1]))
+    mean, variance = model.moments("x0", {"x5": 1})
+    assert mean.shape == variance.shape == (1,)
 
 
 def test_what_was_chosen_is_said(cancer):

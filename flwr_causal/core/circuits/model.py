@@ -43,10 +43,10 @@ PARTS = {
 class CircuitModel:
     """A joint distribution with a class that is usually asked for.
 
-    Data are frames, columns found by name, or arrays with all columns in their order. Columns and
-    values that are missing are summed or integrated out, and so are, with a warning, categories
-    that nobody had in training. Where no single frame holds all columns, a sequence of frames with
-    a column of ids is joined by it.
+    Data are frames, columns found by name; mappings of such columns, of single values for one row;
+    or arrays with all columns in their order. Columns and values that are missing are summed or
+    integrated out, and so are, with a warning, categories that nobody had in training. Where no
+    single frame holds all columns, a sequence of frames with a column of ids is joined by it.
 
     Parameters
     ----------
@@ -180,6 +180,9 @@ class CircuitModel:
 
         if hasattr(data, "columns"):
             return self._seen(data, unread)
+        if isinstance(data, Mapping):
+            row = {name: [value] if np.ndim(value) == 0 else value for name, value in data.items()}
+            return self._seen(pd.DataFrame(row), unread)
         if isinstance(data, np.ndarray):
             names = self.domain.names
             if data.ndim != 2 or data.shape[1] != len(names):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from flwr_causal.core.discrete import MAX_STATES, sorted_states
 from flwr_causal.data.findings import WORDS, problem_line, some_parties
 from flwr_causal.data.policy import MOST_FRACTIONS
+from flwr_causal.data.variation import check_constant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +59,9 @@ def check_states(
         too_fine |= len(states) > policy.number_states > 0
         if hidden or too_fine or len(states) > policy.max_states:
             found.continuous[name] = whole
+            if policy.number_states:
+                # Numbers whose values are not named may be one number at all parties.
+                check_constant(name, holders, reports, policy, found)
             return
     if hidden:
         party = max(hidden, key=lambda party: hidden[party])

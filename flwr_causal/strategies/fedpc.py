@@ -98,6 +98,8 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     missing_values : {"fail", "drop", "keep"}, default "fail"
         "keep": that a value is missing is a state of a category or an interval; of a number it is
         integrated out.
+    constant_columns : {"fail", "drop", "keep"}, default "fail"
+        Columns with one value at all parties; trees can keep them.
     unshared_columns : {"keep", "drop", "fail"}, default "keep"
         Columns that some parties lack.
     text_columns, duplicate_columns : {"keep", "drop", "fail"}, default "keep"
@@ -127,6 +129,7 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     minimum_count: int = 2
     trained: str = ""
     missing_values: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
+    constant_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
     text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     unshared_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]

@@ -111,3 +111,15 @@ def test_a_category_that_nobody_had_counts_as_missing(table):
     np.testing.assert_array_equal(given, model.log_likelihood(empty))
     with pytest.raises(DataError, match="none of its states"):
         model.conditional({"job": "mine"})
+
+
+def test_constant_columns(table):
+    odd = table.assign(same=1, still=2.5)
+    with pytest.raises(DataError, match=r"'same': constant.*\n.*'still'"):
+        simulate("fedpc", [odd])
+    dropped = simulate("fedpc", [odd], constant_columns="drop").model
+    kept = simulate("fedpc", [odd], constant_columns="keep").model
+    assert set(kept.names) - set(dropped.names) == {"same", "still"}
+    rows = odd.iloc[:50]
+    # What is the same in all rows says nothing; other columns draw other starts.
+    assert abs(kept.log_likelihood(rows).mean() - dropped.log_likelihood(rows).mean()) < 0.05

@@ -93,7 +93,7 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     max_rounds : int, default 60
         Most exchanges after the schema exchange; a run that needs more fails. Class-first circuits
         take four or five, trees seven, a head about eight more and the choice of a threshold one,
-        cut points two or three, Einsum networks 1 + epochs x batches; one pass takes one, one more
+        cut points three to 13, Einsum networks 1 + epochs x batches; one pass takes one, one more
         where rows are aligned, and 11 where trees are trained together.
     missing_values : {"fail", "drop", "keep"}, default "fail"
         "keep": that a value is missing is a state of a category or an interval; of a number it is

@@ -15,7 +15,7 @@ from flwr_causal.clients import Source
 from flwr_causal.core.graph import CausalGraph
 from flwr_causal.data.column_split import Setting, hold_out, split_columns
 from flwr_causal.data.dynamic import federated_dynamic
-from flwr_causal.data.example_tables import breast_cancer
+from flwr_causal.data.example_tables import breast_cancer, digits
 from flwr_causal.data.nonlinear import federated_nonlinear
 from flwr_causal.data.partition import Partition, split
 from flwr_causal.data.random_networks import federated_discrete
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from flwr.app import Context
 
 ROWS_OF_NUMBERS, ROWS_OF_CATEGORIES, ROWS_OF_FUNCTIONS = 256, 5000, 2000
+EXAMPLES = {"": breast_cancer, "breast-cancer": breast_cancer, "digits": digits}
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".npz")
 
 
@@ -42,7 +43,8 @@ class DataConfig:
     ----------
     data : str, default ""
         Absolute path of a table whose rows are dealt to the parties, or of a directory with one
-        table for each party. Empty: a synthetic system.
+        table for each party. Empty: a synthetic system, or for methods on mixed tables an example;
+        for these also "breast-cancer" or "digits".
     partition : {"even", "uneven", "dirichlet", "sorted", "column"}, default "even"
         How a table's rows are dealt; see ``flwr_causal.data.partition.split``.
     partition_column : str, default ""
@@ -146,7 +148,8 @@ def tabular_parties(
     Parameters
     ----------
     config : DataConfig
-        Without data it is the breast cancer table of scikit-learn.
+        Its data may also be the name of a table of scikit-learn, "breast-cancer" (the default) or
+        "digits".
     num_parties : int
     target : str, default ""
         The class, a column of the table; empty: see `flwr_causal.data.roles.target_in`.
@@ -158,11 +161,11 @@ def tabular_parties(
     ConfigError, DataError
         If the data cannot be read or dealt to so many parties.
     """
-    path = _path_of(config) if config.data else None
-    if path is not None and path.is_dir():
-        tables = [read_table(file) for file in _tables_in(path, num_parties)]
+    example = EXAMPLES.get(config.data)
+    if example is None and _path_of(config).is_dir():
+        tables = [read_table(file) for file in _tables_in(_path_of(config), num_parties)]
     else:
-        frame = breast_cancer() if path is None else read_table(path)
+        frame = read_table(_path_of(config)) if example is None else example()
         if config.setting == "horizontal":
             tables = _dealt(frame, config, num_parties)
         else:

@@ -90,6 +90,13 @@ def test_columns_of_two_parties(job, setting):
     assert numbers_behind(job.lines(), "each party alone")[0] == "-"
 
 
+def test_images_of_digits(job):
+    """Accuracy .963 / .945 when measured."""
+    run = job(3, data="digits", compare=False, **{"constant-columns": "drop"})
+    assert run.metrics["accuracy"] > 0.93
+    assert len(run.model.classes()) == 10
+
+
 def test_without_a_comparison(job):
     run = job(compare=False)
     assert set(run.metrics) == SCORES

@@ -147,7 +147,7 @@ class FedPCClient(CausalClient):
 
     def _values(self, domain: Domain, config: dict[str, Any]) -> FloatArray:
         """Return the party's rows as values of a domain; columns that it lacks are missing."""
-        name = f"values {len(domain.variables)} {'domain' in config}"
+        name = "values in intervals" if "domain" in config else "values"
         return self.once(name, lambda: domain.encode(self._kept_rows()))
 
     def _cuts(self, asked: NDArray[Any]) -> Answer:

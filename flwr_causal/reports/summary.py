@@ -103,12 +103,14 @@ def _comparison(metrics: dict[str, Any]) -> list[str]:
 
 def _circuit_comparison(metrics: dict[str, Any]) -> list[str]:
     """Return a small table of circuits on rows set aside: this run, all rows pooled, each alone."""
-    rows = {
-        "together, federated": metrics if "log_likelihood" in metrics else None,
-        "all rows pooled": metrics.get("pooled") if "log_likelihood" in metrics else None,
-        "each party alone (mean)": metrics.get("alone") if "log_likelihood" in metrics else None,
-        "the rows of the query": metrics.get("query"),
-    }
+    rows = {"the rows of the query": metrics.get("query")}
+    if "log_likelihood" in metrics:
+        rows = {
+            "together, federated": metrics,
+            "all rows pooled": metrics.get("pooled"),
+            "each party alone (mean)": metrics.get("alone"),
+            **rows,
+        }
     shown = {name: row for name, row in rows.items() if row}
     if not shown:
         return []

@@ -80,6 +80,10 @@ class Holdings:
         column = self.presence[:, self.names.index(name)]
         return [party for party, holds in zip(self.parties, column, strict=True) if holds]
 
+    def all_hold(self, name: str) -> bool:
+        """Whether every party holds a column."""
+        return bool(self.presence[:, self.names.index(name)].all())
+
     def similar_names(self) -> list[tuple[str, str]]:
         """Return pairs of columns that may be one: like names, no party has both."""
         plain: dict[str, list[int]] = {}

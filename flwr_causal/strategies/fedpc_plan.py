@@ -197,7 +197,7 @@ def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bo
     if method.training == "auto" and method.weights != "auto":
         return False
     same = bool(holdings.presence.all())
-    labelled = not target or len(holdings.holders(target)) == len(holdings.parties)
+    labelled = not target or holdings.all_hold(target)
     possible = learner in trainings.TRAININGS if same else learner == "class-first" and labelled
     if method.training == "sums" and not possible:
         if same:
@@ -217,7 +217,7 @@ def _weights(
     """Return how combinations of clusters are weighted, and what the user should know of it."""
     if sums or holdings.presence.all():
         return "counts", ()
-    labelled = bool(target) and len(holdings.holders(target)) == len(holdings.parties)
+    labelled = bool(target) and holdings.all_hold(target)
     if method.weights != "auto":
         if method.weights == "classes" and not labelled:
             raise ConfigError(

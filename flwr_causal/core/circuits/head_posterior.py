@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.decision_threshold import chosen_classes
 from flwr_causal.core.circuits.domain import Domain
+from flwr_causal.core.circuits.files import read_pair, write_pair
 from flwr_causal.core.circuits.logistic_head import Head
 from flwr_causal.core.circuits.storage import KINDS
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flwr_causal.core.circuits.nodes import Leaf
 
 FloatArray = NDArray[np.float64]
@@ -110,8 +110,6 @@ class HeadPosterior:
 
     def save(self, directory: str | Path) -> None:
         """Write ``head.json`` and ``head.npz`` into a directory; numbers survive exactly."""
-        place = Path(directory)
-        place.mkdir(parents=True, exist_ok=True)
         flat = [leaf for group in self.leaves for leaf in group]
         plain = {
             "format": FORMAT,
@@ -125,19 +123,13 @@ class HeadPosterior:
             for name, array in leaf.arrays().items()
         }
         arrays |= self.head._asdict()
-        (place / "head.json").write_text(json.dumps(plain), encoding="utf-8")
-        np.savez_compressed(place / "head.npz", **arrays)
+        write_pair(directory, "head", plain, arrays)
 
     @classmethod
     def load(cls, directory: str | Path) -> HeadPosterior:
         """Read what :meth:`save` wrote; a DataError if it is something else."""
-        place = Path(directory)
         try:
-            plain = json.loads((place / "head.json").read_text(encoding="utf-8"))
-            if plain["format"] != FORMAT:
-                raise KeyError("format")
-            with np.load(place / "head.npz") as file:
-                arrays = dict(file)
+            plain, arrays = read_pair(directory, "head", FORMAT)
             head = Head(arrays.pop("weights"), arrays.pop("biases"))
             own: list[dict[str, NDArray[Any]]] = [{} for _ in plain["leaves"]]
             for key, array in arrays.items():
@@ -148,16 +140,10 @@ class HeadPosterior:
                 for one, parameters in zip(plain["leaves"], own, strict=True)
             ]
             domain = Domain.from_plain(plain["domain"])
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            IndexError,
-            TypeError,
-            CausalError,
-            BadZipFile,
-        ) as error:
-            raise DataError(f"{place} does not hold a head ({error!r}): save it again") from error
+        except (ValueError, KeyError, IndexError, TypeError, CausalError) as error:
+            raise DataError(
+                f"{directory} does not hold a head ({error!r}): save it again"
+            ) from error
         m = len(head.weights)
         leaves = tuple(tuple(flat[start : start + m]) for start in range(0, len(flat), m))
         return cls(domain, plain["target"], leaves, head)

@@ -8,15 +8,13 @@ children, the children and the weights.
 
 from __future__ import annotations
 
-import json
-import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.domain import Domain
+from flwr_causal.core.circuits.files import read_pair, write_pair
 from flwr_causal.core.circuits.leaves import (
     Categorical,
     ChowLiuTree,
@@ -30,6 +28,7 @@ from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from flwr_causal.core.circuits.layers import Layers
     from flwr_causal.core.circuits.nodes import Leaf, Node
@@ -151,23 +150,11 @@ def _shaped(flat: Array, shapes: Sequence[Sequence[int]]) -> Iterator[Array]:
 
 def save(directory: str | Path, domain: Domain, layers: Layers) -> None:
     """Write ``circuit.json`` (the domain) and ``circuit.npz`` (the arrays) into a directory."""
-    place = Path(directory)
     plain = {"format": FORMAT, "domain": domain.to_plain()}
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "circuit.json").write_text(json.dumps(plain), encoding="utf-8")
-    arrays: dict[str, Any] = to_arrays(layers)
-    np.savez_compressed(place / "circuit.npz", **arrays)
+    write_pair(directory, "circuit", plain, to_arrays(layers))
 
 
 def load(directory: str | Path) -> tuple[Domain, Node]:
     """Return domain and root of what `save` wrote; a DataError if it is something else."""
-    place = Path(directory)
-    try:
-        plain = json.loads((place / "circuit.json").read_text(encoding="utf-8"))
-        if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-            raise DataError(f"{place} does not hold a circuit of this version ({FORMAT})")
-        with np.load(place / "circuit.npz") as file:
-            arrays = dict(file)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise DataError(f"{place} does not hold a circuit ({error})") from error
+    plain, arrays = read_pair(directory, "circuit", FORMAT)
     return Domain.from_plain(plain["domain"]), from_arrays(arrays)

@@ -20,6 +20,7 @@ from flwr_causal.core.circuits.class_first import pattern_sums as class_first_pa
 from flwr_causal.core.circuits.class_first import rows as class_first_rows
 from flwr_causal.core.circuits.class_first import sums as class_first_sums
 from flwr_causal.core.circuits.class_first import training as class_first
+from flwr_causal.core.circuits.exchanges import exchanged
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.settings import Settings, image_shape
 from flwr_causal.core.circuits.tensors import sums as tensor_sums
@@ -210,6 +211,5 @@ def trained(
     kind, chosen = find(name), settings or Settings()
     plan = kind.plan_for(domain, target, seed, 1, chosen)
     state = kind.init(plan, np.ones((1, len(domain.variables)), dtype=np.bool_), chosen)
-    while (asked := kind.request(state)) is not None:
-        state = kind.step(state, kind.sums(values, plan, asked))
-    return kind.fitted(state, domain)
+    final = exchanged(state, [values], plan, request=kind.request, sums=kind.sums, step=kind.step)
+    return kind.fitted(final, domain)

@@ -6,21 +6,20 @@ holds float64 holds exactly.
 
 from __future__ import annotations
 
-import json
-import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.files import read_pair, write_pair
 from flwr_causal.core.circuits.tensors.evaluation import TensorParameters
 from flwr_causal.core.circuits.tensors.layout import TensorLayout
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 FloatArray = NDArray[np.float64]
 
@@ -154,31 +153,20 @@ def save(
     directory: str | Path, domain: Domain, layout: TensorLayout, parameters: TensorParameters
 ) -> None:
     """Write ``circuit.json`` (the domain) and ``circuit.npz`` (the arrays) into a directory."""
-    place = Path(directory)
     plain = {"format": FORMAT, "domain": domain.to_plain(), "precision": layout.precision}
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "circuit.json").write_text(json.dumps(plain), encoding="utf-8")
     arrays: dict[str, Any] = to_arrays(layout, parameters)
     if layout.precision == "float32":
         arrays = {
             name: one if name in STRUCTURE else one.astype(np.float32)
             for name, one in arrays.items()
         }
-    np.savez_compressed(place / "circuit.npz", **arrays)
+    write_pair(directory, "circuit", plain, arrays)
 
 
 def load(
     directory: str | Path, device: str, precision: str | None
 ) -> tuple[Domain, TensorLayout, TensorParameters]:
     """Return what `save` wrote; a DataError if it is something else."""
-    place = Path(directory)
-    try:
-        plain = json.loads((place / "circuit.json").read_text(encoding="utf-8"))
-        if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-            raise DataError(f"{place} does not hold a circuit of this version ({FORMAT})")
-        with np.load(place / "circuit.npz") as file:
-            arrays = dict(file)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise DataError(f"{place} does not hold a circuit ({error})") from error
+    plain, arrays = read_pair(directory, "circuit", FORMAT)
     domain = Domain.from_plain(plain["domain"])
     return domain, *from_arrays(domain, arrays, device, precision or plain["precision"])

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from cases import split
 
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.data.networks import read_bif
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.read.networks import read_bif
 
 NUM_ROWS = 5000  # of each sample in Torrijos et al. (2024)
 

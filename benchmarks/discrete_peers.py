@@ -36,9 +36,9 @@ write.table(arcs, files[2], append = TRUE, row.names = FALSE, col.names = FALSE)
 
 
 def main(cases, time_limit):
-    from flwr_causal.core.graph import CausalGraph
-    from flwr_causal.core.metrics import compare
-    from flwr_causal.core.scores import score_graph
+    from flwr_causal.core.discrete.scores import score_graph
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.metrics import compare
 
     out, left_out, too_large = [], {}, {}
     for case in cases:
@@ -171,7 +171,7 @@ def frame_of(rows):
 
 
 def ours(rows, score="bdeu"):
-    from flwr_causal.core.ges import ges
+    from flwr_causal.core.ges.ges import ges
 
     before = time.process_time()
     graph = ges(rows, score=score)

@@ -8,7 +8,7 @@ dynamic_public_code.py), so that the same seeds give the same series.
 
 import numpy as np
 
-from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.simulations.dynamic_scenarios import growing_dimension, growing_parties
 
 SETTINGS = (*growing_dimension(), *growing_parties())

@@ -6,7 +6,7 @@ from cases import SETTINGS, linear_case, split
 from tables import mean_and_error, print_table, verdict, with_error
 
 from flwr_causal.data.partition import split_uneven
-from flwr_causal.data.tables import read_table
+from flwr_causal.data.read.tables import read_table
 from flwr_causal.simulations import simulate
 
 # Goals: share of the public code's summed SHD, by exchanges.

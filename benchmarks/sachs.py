@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from tables import print_table
 
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.metrics import compare, varsortability
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.metrics import compare, varsortability
 from flwr_causal.data.partition import split_even
 from flwr_causal.reports.read_graph import read_edges
 from flwr_causal.simulations import simulate

@@ -10,7 +10,7 @@ from cases import SETTINGS, linear_case, split
 from core_loop import notears_admm
 from tables import print_table, verdict
 
-from flwr_causal.core.metrics import structural_hamming_distance
+from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.simulations import simulate
 
 GOAL_RATIO = 100

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from flwr_causal.data.example_tables import breast_cancer
+from flwr_causal.data.read.example_tables import breast_cancer
 
 
 class Table(NamedTuple):

@@ -17,9 +17,9 @@ from functools import cache
 
 import numpy as np
 
-from flwr_causal.core import admm
-from flwr_causal.core.acyclicity import break_cycles
-from flwr_causal.core.schedules import TUNED, Tuning, data_scale, tuned_schedule
+from flwr_causal.core.consensus import admm
+from flwr_causal.core.consensus.schedules import TUNED, Tuning, data_scale, tuned_schedule
+from flwr_causal.core.graphs.acyclicity import break_cycles
 
 # (d, n, K) and its weight: how many settings of the papers' suites it stands for.
 CASES = {

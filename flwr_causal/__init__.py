@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
-    from flwr_causal.core.graph import CausalGraph
-    from flwr_causal.core.knowledge import Knowledge
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
     from flwr_causal.reports.run import Run
     from flwr_causal.simulations import LocalGrid, simulate
@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CausalGraph": "flwr_causal.core.graph",
-    "Knowledge": "flwr_causal.core.knowledge",
+    "CausalGraph": "flwr_causal.core.graphs.graph",
+    "Knowledge": "flwr_causal.core.graphs.knowledge",
     "CausalError": "flwr_causal.errors",
     "ConfigError": "flwr_causal.errors",
     "DataError": "flwr_causal.errors",

@@ -1,7 +1,7 @@
 """The ClientApp that simulated nodes and SuperNodes load."""
 
+from flwr_causal.app.methods import CLIENTS
+from flwr_causal.app.sources import source_of
 from flwr_causal.clients import client_app
-from flwr_causal.methods import CLIENTS
-from flwr_causal.sources import source_of
 
 app = client_app(CLIENTS, source_of)

@@ -5,11 +5,11 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from flwr_causal.core.discrete import DiscreteTable, as_discrete
-from flwr_causal.core.ges import ges, prepared_search
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.scores import TableGains
-from flwr_causal.data.random_networks import federated_discrete
+from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
+from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.ges.ges import ges, prepared_search
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.synthetic.random_networks import federated_discrete
 
 
 def random_rows(cards, n, seed=0, *, weighted=False) -> DiscreteTable:

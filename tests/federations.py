@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 from flwr.app import Message
 
-from flwr_causal import wire
+from flwr_causal.app.methods import CLIENTS
 from flwr_causal.clients import Source, client_app
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.data.checks import Policy
-from flwr_causal.data.synthetic import federated_linear
-from flwr_causal.methods import CLIENTS
-from flwr_causal.setup_message import Setup
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.check.checks import Policy
+from flwr_causal.data.synthetic.synthetic import federated_linear
+from flwr_causal.protocol import wire
+from flwr_causal.protocol.setup_message import Setup
 from flwr_causal.simulations import LocalGrid
 
 VARSORTABLE = "Varsortability"

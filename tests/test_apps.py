@@ -8,13 +8,13 @@ import pytest
 from federations import SpyGrid, make_federation
 from flwr.app import Context, RecordDict
 
-from flwr_causal import apps
-from flwr_causal.apps import JobConfig, execute, read_config, server_app
+from flwr_causal.app import apps
+from flwr_causal.app.apps import JobConfig, execute, read_config, server_app
+from flwr_causal.app.sources import DataConfig
 from flwr_causal.client_app import app as nodes
-from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.reports.run import Run
-from flwr_causal.sources import DataConfig
 from flwr_causal.strategies import Moments, NotearsADMM
 
 SMALL = {"variables": 5, "rows": 150, "seed": 1, "max-rounds": 10}

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import flwr_causal
-from flwr_causal.apps import JobConfig, read_config
+from flwr_causal.app.apps import JobConfig, read_config
+from flwr_causal.app.methods import METHODS
+from flwr_causal.app.sources import DataConfig
 from flwr_causal.errors import ConfigError
-from flwr_causal.methods import METHODS
-from flwr_causal.sources import DataConfig
 from flwr_causal.strategies import LinearStrategy
 
 ROOT = Path(flwr_causal.__file__).parent
@@ -205,7 +205,7 @@ def test_options_of_the_methods_are_documented():
 
 
 def test_a_method_is_found_by_its_id():
-    from flwr_causal import methods
+    from flwr_causal.app import methods
 
     for name, (strategy, _) in METHODS.items():
         assert strategy.method == name

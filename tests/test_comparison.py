@@ -9,19 +9,19 @@ from category_federations import coded, make_tables, pooled
 from federations import SpyGrid, make_federation
 from flwr.app import Context, RecordDict
 
-from flwr_causal import apps
-from flwr_causal.apps import server_app
-from flwr_causal.client_app import app as nodes
-from flwr_causal.comparison import (
+from flwr_causal.app import apps
+from flwr_causal.app.apps import server_app
+from flwr_causal.app.comparison import (
     category_baselines,
     joined,
     linear_baselines,
     pooled_score,
 )
-from flwr_causal.core.ges import ges
-from flwr_causal.core.metrics import compare
-from flwr_causal.core.scores import score_graph
-from flwr_causal.data.networks import write_bif
+from flwr_causal.client_app import app as nodes
+from flwr_causal.core.discrete.scores import score_graph
+from flwr_causal.core.ges.ges import ges
+from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.data.read.networks import write_bif
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES, Moments

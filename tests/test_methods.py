@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from flwr_causal import clients, methods, strategies
+from flwr_causal import clients, strategies
+from flwr_causal.app import methods
 from flwr_causal.clients import CausalClient
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies import CausalStrategy, Moments

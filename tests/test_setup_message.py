@@ -5,8 +5,8 @@ from dataclasses import fields
 import numpy as np
 from flwr.app import ConfigRecord
 
-from flwr_causal.data.checks import Policy
-from flwr_causal.setup_message import PREFIX, Setup
+from flwr_causal.data.check.checks import Policy
+from flwr_causal.protocol.setup_message import PREFIX, Setup
 
 
 def make_setup(**changes):

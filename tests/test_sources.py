@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from flwr.app import Context, RecordDict
 
-from flwr_causal.data.dynamic import federated_dynamic
-from flwr_causal.data.synthetic import federated_linear
+from flwr_causal.app.sources import DataConfig, deal_series, simulated_parties, source_of
+from flwr_causal.data.synthetic.dynamic import federated_dynamic
+from flwr_causal.data.synthetic.synthetic import federated_linear
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.sources import DataConfig, deal_series, simulated_parties, source_of
 
 
 def node(run_config=None, **node_config):

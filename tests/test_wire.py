@@ -6,9 +6,9 @@ from flwr.app import MetricRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal import wire
 from flwr_causal.errors import ConfigError, FederationError
-from flwr_causal.wire import Disclosure, outgoing
+from flwr_causal.protocol import wire
+from flwr_causal.protocol.wire import Disclosure, outgoing
 
 DECLARED = (
     Disclosure("weights", "W", ("d", "d")),

@@ -6,8 +6,8 @@ Usage: python make_data.py DIRECTORY
 import sys
 from pathlib import Path
 
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.data.synthetic import federated_linear
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.synthetic.synthetic import federated_linear
 from flwr_causal.reports.export import write_edge_csv
 
 PARTIES = ("north", "centre", "south")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flwr_causal.clients.moments import MomentsClient
     from flwr_causal.clients.notears_admm import NotearsADMMClient
     from flwr_causal.clients.two_dbn import TwoDBNClient
-    from flwr_causal.wire import Disclosure
+    from flwr_causal.protocol.wire import Disclosure
 
 __all__ = [
     "CausalClient",
@@ -32,7 +32,7 @@ __all__ = [
 
 _HOMES = {
     "CausalClient": "flwr_causal.clients.base",
-    "Disclosure": "flwr_causal.wire",
+    "Disclosure": "flwr_causal.protocol.wire",
     "FedCausalClient": "flwr_causal.clients.fedcausal",
     "FedGESClient": "flwr_causal.clients.fedges",
     "FedPCClient": "flwr_causal.clients.fedpc",

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from flwr_causal import wire
 from flwr_causal.clients.base import SETUP, CausalClient, Source
-from flwr_causal.data.checks import Policy
+from flwr_causal.core.threads import single_threaded
+from flwr_causal.data.check.checks import Policy
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.setup_message import PREFIX, Setup
-from flwr_causal.threads import single_threaded
+from flwr_causal.protocol import wire
+from flwr_causal.protocol.setup_message import PREFIX, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

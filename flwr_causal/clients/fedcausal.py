@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from flwr_causal.clients.linear import LinearClient
-from flwr_causal.core import evidence, fedcausal_party, group_party, heterogeneity, neural_rounds
-from flwr_causal.core.basis import additive
-from flwr_causal.core.evidence_search import SearchProblem
-from flwr_causal.core.neural_network import Network, SquaredLoss
-from flwr_causal.core.schedules import data_scale
+from flwr_causal.core.consensus.schedules import data_scale
+from flwr_causal.core.fedcausal import (
+    evidence,
+    fedcausal_party,
+    group_party,
+    heterogeneity,
+    neural_rounds,
+)
+from flwr_causal.core.fedcausal.evidence_search import SearchProblem
+from flwr_causal.core.nonlinear.basis import additive
+from flwr_causal.core.nonlinear.neural_network import Network, SquaredLoss
 from flwr_causal.errors import FederationError
-from flwr_causal.wire import Disclosure, Scalar
+from flwr_causal.protocol.wire import Disclosure, Scalar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

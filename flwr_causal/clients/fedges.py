@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.clients.base import CausalClient
-from flwr_causal.core import look_ahead
-from flwr_causal.core.cut_points import count_up_to
-from flwr_causal.core.edge_lists import edges_of, matrix_of, parents_of, precedence
-from flwr_causal.core.families import Families, empty_families
-from flwr_causal.core.fusion import fuse
-from flwr_causal.core.ges import prepared_search
-from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.scores import TableGains
-from flwr_causal.core.set_counts import Sets, tabulate
-from flwr_causal.data.checks import Policy, TableReport, describe, prepare, prepare_states
-from flwr_causal.wire import Disclosure, Scalar
+from flwr_causal.core.discrete.cut_points import count_up_to
+from flwr_causal.core.discrete.families import Families, empty_families
+from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.discrete.set_counts import Sets, tabulate
+from flwr_causal.core.ges import look_ahead
+from flwr_causal.core.ges.fusion import fuse
+from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of, parents_of, precedence
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.data.check.checks import Policy, TableReport, describe, prepare, prepare_states
+from flwr_causal.protocol.wire import Disclosure, Scalar
 
 if TYPE_CHECKING:
-    from flwr_causal.core.discrete import DiscreteTable
+    from flwr_causal.core.discrete.discrete import DiscreteTable
 
 Answer = tuple[list[NDArray[Any]], int, dict[str, Any]]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flwr_causal.core.circuits import trainings
-from flwr_causal.data.row_ids import HASH_BYTES
-from flwr_causal.wire import Disclosure
+from flwr_causal.data.check.row_ids import HASH_BYTES
+from flwr_causal.protocol.wire import Disclosure
 
 __all__ = ["DISCLOSURES"]
 

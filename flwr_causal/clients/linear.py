@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.clients.base import CausalClient
-from flwr_causal.core.folds import split_rows
-from flwr_causal.core.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.linear.folds import split_rows
 
 FloatArray = NDArray[np.float64]
 

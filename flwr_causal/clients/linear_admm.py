@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.clients.linear import LinearClient
-from flwr_causal.core import admm
-from flwr_causal.core.local_problem import ClientState
+from flwr_causal.core.consensus import admm
+from flwr_causal.core.consensus.local_problem import ClientState
 from flwr_causal.errors import FederationError
-from flwr_causal.wire import Disclosure, Scalar
+from flwr_causal.protocol.wire import Disclosure, Scalar
 
 FloatArray = NDArray[np.float64]
 Answer = tuple[list[NDArray[Any]], int, dict[str, Any]]

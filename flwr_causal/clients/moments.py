@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.clients.series import SeriesClient
-from flwr_causal.core.additive_basis import basis_rows
-from flwr_causal.core.basis import SIZE
-from flwr_causal.core.folds import stretches
-from flwr_causal.data.levels import perturbed_rows
-from flwr_causal.wire import Disclosure, Scalar
+from flwr_causal.core.linear.folds import stretches
+from flwr_causal.core.nonlinear.additive_basis import basis_rows
+from flwr_causal.core.nonlinear.basis import SIZE
+from flwr_causal.data.series.levels import perturbed_rows
+from flwr_causal.protocol.wire import Disclosure, Scalar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from flwr_causal.data.series import Series
+    from flwr_causal.data.series.series import Series
 
     FloatArray = NDArray[np.float64]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flwr_causal.clients.linear_admm import LinearADMMClient
-from flwr_causal.core import neural_admm
-from flwr_causal.core.neural import free_parameters
-from flwr_causal.core.neural_network import Network, SquaredLoss
-from flwr_causal.wire import Disclosure, Scalar
+from flwr_causal.core.consensus import neural_admm
+from flwr_causal.core.nonlinear.neural import free_parameters
+from flwr_causal.core.nonlinear.neural_network import Network, SquaredLoss
+from flwr_causal.protocol.wire import Disclosure, Scalar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.composed.party_clusters import Learner, PartyCircuits
     from flwr_causal.core.circuits.settings import Settings
     from flwr_causal.core.circuits.trees.vertical_party import PartyRows
-    from flwr_causal.wire import Arrays
+    from flwr_causal.protocol.wire import Arrays
 
 FloatArray = NDArray[np.float64]
 

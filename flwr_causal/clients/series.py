@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.clients.linear import LinearClient
-from flwr_causal.data.levels import Centering, centered_rows, describe_series
-from flwr_causal.data.series import Series, find_series, long_enough
-from flwr_causal.data.series_layout import Layout
+from flwr_causal.data.series.levels import Centering, centered_rows, describe_series
+from flwr_causal.data.series.series import Series, find_series, long_enough
+from flwr_causal.data.series.series_layout import Layout
 
 if TYPE_CHECKING:
-    from flwr_causal.data.checks import Policy, TableReport
+    from flwr_causal.data.check.checks import Policy, TableReport
 
 FloatArray = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from flwr_causal.core.joined_tables import joined_tables
-from flwr_causal.data.roles import ROW_ID
+from flwr_causal.core.circuits.joined_tables import joined_tables
+from flwr_causal.data.read.roles import ROW_ID
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

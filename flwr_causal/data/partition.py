@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from flwr_causal.data.shares import draw_shares, round_shares
+from flwr_causal.data.synthetic.shares import draw_shares, round_shares
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from flwr_causal.core import graph_formats
+from flwr_causal.core.graphs import graph_formats
 from flwr_causal.reports.read_graph import read_edges
 
 if TYPE_CHECKING:
-    from flwr_causal.core.graph import CausalGraph
+    from flwr_causal.core.graphs.graph import CausalGraph
 
 __all__ = ["read_edges", "write_all", "write_dot", "write_edge_csv", "write_graphml"]
 

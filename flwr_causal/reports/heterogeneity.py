@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.graph_formats import from_plain, to_plain
-from flwr_causal.core.heterogeneity import COLUMNS
+from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.graph_formats import from_plain, to_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,9 +9,9 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.matching import reordered
-from flwr_causal.data.networks import read_bif
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.matching import reordered
+from flwr_causal.data.read.networks import read_bif
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

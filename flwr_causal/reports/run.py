@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from flwr_causal.core.bayesian_network import BayesianNetwork
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.data.networks import write_bif
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.read.networks import write_bif
 from flwr_causal.errors import DataError
 from flwr_causal.reports import heterogeneity
 from flwr_causal.reports.export import write_all
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 # The kinds of models that a directory may hold, by the name that is written beside them, and where
 # they live: loaded when first met, since most runs have none of most kinds.
 MODELS = {
-    "LinearModel": "flwr_causal.core.linear",
-    "LaggedModel": "flwr_causal.core.lagged_model",
-    "BayesianNetwork": "flwr_causal.core.bayesian_network",
+    "LinearModel": "flwr_causal.core.linear.linear",
+    "LaggedModel": "flwr_causal.core.series.lagged_model",
+    "BayesianNetwork": "flwr_causal.core.discrete.bayesian_network",
     "CircuitModel": "flwr_causal.core.circuits.model",
 }
 OPTIONAL_FILES = (
@@ -82,7 +82,7 @@ class Run:
         The graph that each party's own rows speak for, by its name, where they were asked for.
     heterogeneity : DataFrame or None
         One row for each party and edge, where the parties' own graphs were asked for; see
-        :func:`flwr_causal.core.heterogeneity.edge_table`.
+        :func:`flwr_causal.core.fedcausal.heterogeneity.edge_table`.
     answers : DataFrame or None
         What a fitted circuit says of the rows that the run config's ``query`` names.
     failures : list of dict

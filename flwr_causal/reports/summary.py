@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.reports.heterogeneity import describe_heterogeneity
 
 if TYPE_CHECKING:
-    from flwr_causal.core.graph import CausalGraph
+    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.reports.run import Run
 
 # A graph with more edges than this is not printed edge by edge.

@@ -16,17 +16,17 @@ import numpy as np
 from flwr.serverapp import ServerApp
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flwr_causal import methods
-from flwr_causal.apps import execute
+from flwr_causal.app import methods
+from flwr_causal.app.apps import execute
+from flwr_causal.app.comparison import pooled_score
 from flwr_causal.clients import Source, client_app
-from flwr_causal.comparison import pooled_score
 from flwr_causal.compat import quiet, run_on_ray
 from flwr_causal.core.circuits.model import CircuitModel
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.metrics import compare
-from flwr_causal.data.tables import read_table
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import CausalError, ConfigError, DataError
-from flwr_causal.local_grid import LocalGrid
+from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.strategies import CausalStrategy
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from flwr_causal.core import baselines
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.metrics import compare
-from flwr_causal.core.moments import Moments
-from flwr_causal.core.neural import notears_mlp
-from flwr_causal.data.nonlinear import PAPER_MECHANISMS, federated_nonlinear
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.core.linear import baselines
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.nonlinear.neural import notears_mlp
+from flwr_causal.data.synthetic.nonlinear import PAPER_MECHANISMS, federated_nonlinear
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def compare_baselines(
         Linear models by the log-determinant's central path with an automatic sparsity, or by the
         augmented Lagrangian with that of its authors (0.1); or perceptrons, the paper's choice for
         rows that are not linear, with the defaults of
-        :func:`~flwr_causal.core.neural.notears_mlp` but for `INNER_STEPS`; that needs torch, and
+        :func:`~flwr_causal.core.nonlinear.neural.notears_mlp` but for `INNER_STEPS`; that needs torch, and
         minutes at 20 variables. All cut at 0.3: linear weights, or of perceptrons the root mean
         square of ``df_j/dx_i``, which has a unit, where the authors of NOTEARS-MLP cut the norm of
         the first layer's block.

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core import baselines
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.metrics import compare
-from flwr_causal.core.moments import as_moments
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.core.linear import baselines
+from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.data.partition import split_even
-from flwr_causal.data.synthetic import federated_linear
+from flwr_causal.data.synthetic.synthetic import federated_linear
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

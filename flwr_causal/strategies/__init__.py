@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
+    from flwr_causal.runtime.loop import Outcome, run
+    from flwr_causal.strategies.admm.notears_admm import NotearsADMM
+    from flwr_causal.strategies.admm.two_dbn import TwoDBN
     from flwr_causal.strategies.base import CausalStrategy
     from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
-    from flwr_causal.strategies.fedcausal import FedCausal
-    from flwr_causal.strategies.fedges import FedGES
-    from flwr_causal.strategies.fedpc import FedPC
+    from flwr_causal.strategies.fedcausal.fedcausal import FedCausal
+    from flwr_causal.strategies.fedges.fedges import FedGES
+    from flwr_causal.strategies.fedpc.fedpc import FedPC
     from flwr_causal.strategies.linear import LinearStrategy
-    from flwr_causal.strategies.loop import Outcome, run
     from flwr_causal.strategies.moments import Moments
-    from flwr_causal.strategies.notears_admm import NotearsADMM
-    from flwr_causal.strategies.two_dbn import TwoDBN
 
 __all__ = [
     "CausalStrategy",
@@ -35,17 +35,17 @@ __all__ = [
 _HOMES = {
     "CausalStrategy": "flwr_causal.strategies.base",
     "ExchangeStrategy": "flwr_causal.strategies.exchange",
-    "FedCausal": "flwr_causal.strategies.fedcausal",
-    "FedGES": "flwr_causal.strategies.fedges",
-    "FedPC": "flwr_causal.strategies.fedpc",
+    "FedCausal": "flwr_causal.strategies.fedcausal.fedcausal",
+    "FedGES": "flwr_causal.strategies.fedges.fedges",
+    "FedPC": "flwr_causal.strategies.fedpc.fedpc",
     "LinearStrategy": "flwr_causal.strategies.linear",
     "Moments": "flwr_causal.strategies.moments",
-    "NotearsADMM": "flwr_causal.strategies.notears_admm",
-    "Outcome": "flwr_causal.strategies.loop",
+    "NotearsADMM": "flwr_causal.strategies.admm.notears_admm",
+    "Outcome": "flwr_causal.runtime.loop",
     "Reply": "flwr_causal.strategies.exchange",
     "Request": "flwr_causal.strategies.exchange",
-    "TwoDBN": "flwr_causal.strategies.two_dbn",
-    "run": "flwr_causal.strategies.loop",
+    "TwoDBN": "flwr_causal.strategies.admm.two_dbn",
+    "run": "flwr_causal.runtime.loop",
 }
 
 __getattr__ = lazily(__name__, _HOMES)

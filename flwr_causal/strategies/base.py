@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 from flwr.app import ArrayRecord, ConfigRecord, MessageType
 from flwr.serverapp.strategy import FedAvg
 
-from flwr_causal import wire
-from flwr_causal.data.checks import Agreement, Policy, TableReport, agree
+from flwr_causal.data.check.checks import Agreement, Policy, TableReport, agree
 from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.protocol import wire
 from flwr_causal.strategies.options import check_options, require
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from flwr.serverapp.strategy import Result
     from numpy.typing import NDArray
 
-    from flwr_causal.core.graph import CausalGraph
-    from flwr_causal.core.heterogeneity import Heterogeneity
+    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.protocol.wire import Arrays, Scalar
+    from flwr_causal.runtime.federation import Federation, Party
     from flwr_causal.strategies.exchange import Request
-    from flwr_causal.strategies.federation import Federation, Party
-    from flwr_causal.wire import Arrays, Scalar
 
 StateT = TypeVar("StateT")
 OnProblem = Literal["fail", "drop"]
@@ -336,7 +336,7 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         CausalError
             As :func:`flwr_causal.strategies.run`.
         """
-        from flwr_causal.strategies.result import start
+        from flwr_causal.runtime.result import start
 
         refused = {"initial_arrays": initial_arrays, "evaluate_config": evaluate_config}
         for name, value in refused.items():

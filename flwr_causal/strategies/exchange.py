@@ -6,8 +6,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flwr_causal import wire
 from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.protocol import wire
 from flwr_causal.strategies.base import CausalStrategy, StateT
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from flwr.app import Message
 
-    from flwr_causal.strategies.federation import Party
-    from flwr_causal.wire import Arrays, Number
+    from flwr_causal.protocol.wire import Arrays, Number
+    from flwr_causal.runtime.federation import Party
 
 
 class Reply(NamedTuple):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from flwr_causal.core.knowledge import EdgeMasks, Knowledge
-from flwr_causal.core.linear import LinearModel, fit
-from flwr_causal.core.metrics import varsortability
-from flwr_causal.core.moments import Moments
-from flwr_causal.core.schedules import data_scale
-from flwr_causal.data.checks import Agreement, pool
+from flwr_causal.core.consensus.schedules import data_scale
+from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.graphs.metrics import varsortability
+from flwr_causal.core.linear.linear import LinearModel, fit
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.data.check.checks import Agreement, pool
 from flwr_causal.errors import DataError
 from flwr_causal.strategies.base import CausalStrategy, StateT
 from flwr_causal.strategies.options import require
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.data.checks import TableReport
-    from flwr_causal.wire import Scalar
+    from flwr_causal.data.check.checks import TableReport
+    from flwr_causal.protocol.wire import Scalar
 
     FloatArray = NDArray[np.float64]
 

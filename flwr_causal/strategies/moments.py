@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flwr_causal.core.folds import NUM_FOLDS
-from flwr_causal.core.lagged import knowledge_masks
+from flwr_causal.core.linear.folds import NUM_FOLDS
+from flwr_causal.core.series.lagged import knowledge_masks
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.moments_solutions import (
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from flwr_causal.core.graph import CausalGraph
-    from flwr_causal.core.knowledge import EdgeMasks
-    from flwr_causal.core.lagged_model import LaggedModel
-    from flwr_causal.core.linear import LinearModel
-    from flwr_causal.data.checks import Agreement
-    from flwr_causal.wire import Arrays, Scalar
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.linear import LinearModel
+    from flwr_causal.core.series.lagged_model import LaggedModel
+    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.protocol.wire import Arrays, Scalar
 
     FloatArray = NDArray[np.float64]
 
@@ -90,7 +90,7 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         variables; "notears" the trace exponential and augmented Lagrangian (Zheng et al. 2018).
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight of the L1 norm. "auto" is c sqrt(log d / n) times the geometric mean of the variances
-        (``flwr_causal.core.selection.default_sparsity``; ``core.lagged_solution`` with lags); "bic"
+        (``flwr_causal.core.linear.selection.default_sparsity``; ``core.lagged_solution`` with lags); "bic"
         chooses among multiples of it by the Gaussian BIC; "held-out" by the error on rows that were
         held out, whose sums travel apart: a quarter of the rows of every party, or, with lags, each
         fifth of them in turn.
@@ -99,7 +99,7 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         effects.
     center : {"global", "party", "series", "phase"}, default "global"
         "party" is for rows without time; "series" and "phase" are for series, see
-        :class:`~flwr_causal.strategies.two_dbn.TwoDBN`.
+        :class:`~flwr_causal.strategies.admm.two_dbn.TwoDBN`.
     select_order : bool, default False
         Let the held-out error of one-step predictions choose the number of lags, 1 to ``order``,
         all judged on the steps that have so many before them; the chosen one is fitted to all.

@@ -6,30 +6,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.additive import additive
-from flwr_causal.core.additive_basis import function_names
-from flwr_causal.core.folds import num_held_out
-from flwr_causal.core.lagged import lagged_graph, lagged_names
-from flwr_causal.core.lagged_solution import LaggedProblem
-from flwr_causal.core.moments import Moments
-from flwr_causal.core.notears import dagma, notears
-from flwr_causal.core.polish import polish_graph
-from flwr_causal.core.selection import (
+from flwr_causal.core.linear.folds import num_held_out
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.notears import dagma, notears
+from flwr_causal.core.linear.polish import polish_graph
+from flwr_causal.core.linear.selection import (
     default_sparsity,
     select_by_bic,
     select_by_held_out,
     typical_variance,
 )
+from flwr_causal.core.nonlinear.additive import additive
+from flwr_causal.core.nonlinear.additive_basis import function_names
+from flwr_causal.core.series.lagged import lagged_graph, lagged_names
+from flwr_causal.core.series.lagged_solution import LaggedProblem
 from flwr_causal.strategies.series import by_block, stationarity_warning, system_of_series
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from flwr_causal.core.graph import CausalGraph
-    from flwr_causal.core.knowledge import EdgeMasks
-    from flwr_causal.core.lagged_model import LaggedModel
-    from flwr_causal.core.linear import LinearModel
-    from flwr_causal.data.checks import Agreement
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.linear import LinearModel
+    from flwr_causal.core.series.lagged_model import LaggedModel
+    from flwr_causal.data.check.checks import Agreement
     from flwr_causal.strategies.moments import Moments as MomentsStrategy
 
     FloatArray = NDArray[np.float64]

@@ -6,10 +6,10 @@ import pytest
 from federations import SpyGrid, make_federation, spy
 from flwr.app import ArrayRecord
 
-from flwr_causal import wire
+from flwr_causal.app.methods import METHODS, build
 from flwr_causal.clients import FedCausalClient, FedGESClient, MomentsClient, NotearsADMMClient
 from flwr_causal.data.partition import split
-from flwr_causal.methods import METHODS, build
+from flwr_causal.protocol import wire
 from flwr_causal.strategies import run
 
 D = 5

@@ -8,20 +8,20 @@ import pytest
 from category_federations import coded, make_tables, random_rows
 from federations import app_of, ask, spy
 
-from flwr_causal import wire
 from flwr_causal.clients import cache
 from flwr_causal.clients.fedges import FedGESClient
-from flwr_causal.core.cut_points import count_up_to
-from flwr_causal.core.edge_lists import edges_of, matrix_of
-from flwr_causal.core.fusion import fuse
-from flwr_causal.core.ges import prepared_search
-from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.look_ahead import Questions, answer, questions_about
-from flwr_causal.core.scores import TableGains
-from flwr_causal.core.set_counts import sets_of, tables_of, tabulate
+from flwr_causal.core.discrete.cut_points import count_up_to
+from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.discrete.set_counts import sets_of, tables_of, tabulate
+from flwr_causal.core.ges.fusion import fuse
+from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.look_ahead import Questions, answer, questions_about
+from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.protocol import wire
+from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import FedGES
-from flwr_causal.strategies.schema import exchange_schema
 
 TABLES, _ = make_tables(d=6, n=300, parties=2, seed=4)
 PART = coded(TABLES)[0]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from federations import app_of, ask, make_federation, setup_for
 
-from flwr_causal import wire
 from flwr_causal.clients import cache
+from flwr_causal.protocol import wire
 from flwr_causal.simulations import LocalGrid
 
 TABLES = make_federation(d=4, n=40, parties=2).tables

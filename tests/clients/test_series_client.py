@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 from federations import app_of, ask, spy
 
-from flwr_causal import wire
-from flwr_causal.data.dynamic import federated_dynamic
+from flwr_causal.data.synthetic.dynamic import federated_dynamic
+from flwr_causal.protocol import wire
+from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import run
-from flwr_causal.strategies.schema import exchange_schema
-from flwr_causal.strategies.two_dbn import TwoDBN
+from flwr_causal.strategies.admm.two_dbn import TwoDBN
 
 D = 3
 NODE = 2  # the first party's

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from flwr_causal.core import group
-from flwr_causal.core.basis import additive
-from flwr_causal.core.knowledge import EdgeMasks
+from flwr_causal.core.fedcausal import group
+from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.nonlinear.basis import additive
 
 MECHANISMS = (
     lambda x: 1.5 * x,

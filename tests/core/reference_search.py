@@ -8,14 +8,14 @@ import numpy as np
 from scipy.special import gammaln
 from small_graphs import matrix
 
-from flwr_causal.core import equivalence
-from flwr_causal.core.acyclicity import is_acyclic
-from flwr_causal.core.discrete import DiscreteTable
-from flwr_causal.core.families import empty_families
-from flwr_causal.core.greedy_search import Search
-from flwr_causal.core.scores import TableGains
-from flwr_causal.core.search_state import TOLERANCE, graph_of
-from flwr_causal.data.random_networks import random_network
+from flwr_causal.core.discrete.discrete import DiscreteTable
+from flwr_causal.core.discrete.families import empty_families
+from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.ges.greedy_search import Search
+from flwr_causal.core.ges.search_state import TOLERANCE, graph_of
+from flwr_causal.core.graphs import equivalence
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.data.synthetic.random_networks import random_network
 
 # --- all small graphs -----------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.graphs.graph import CausalGraph
 
 
 def matrix(size, *edges):

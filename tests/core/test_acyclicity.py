@@ -8,7 +8,7 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.acyclicity import (
+from flwr_causal.core.graphs.acyclicity import (
     ancestors,
     break_cycles,
     cyclic_components,

@@ -6,15 +6,19 @@ import itertools
 import numpy as np
 import pytest
 
-from flwr_causal.core import additive_basis
-from flwr_causal.core.acyclicity import h_logdet
-from flwr_causal.core.additive import (
+from flwr_causal.core.graphs.acyclicity import h_logdet
+from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.graphs.metrics import structural_hamming_distance
+from flwr_causal.core.linear.dagma import dagma
+from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.nonlinear import additive_basis
+from flwr_causal.core.nonlinear.additive import (
     additive,
     default_sparsity,
     follow_central_path,
     objective,
 )
-from flwr_causal.core.additive_basis import (
+from flwr_causal.core.nonlinear.additive_basis import (
     additive_problem,
     basis_moments,
     basis_rows,
@@ -22,16 +26,12 @@ from flwr_causal.core.additive_basis import (
     least_squares,
     strengths,
 )
-from flwr_causal.core.basis import raw_basis
-from flwr_causal.core.dagma import dagma
-from flwr_causal.core.knowledge import EdgeMasks, Knowledge
-from flwr_causal.core.metrics import structural_hamming_distance
-from flwr_causal.core.moments import Moments, merge
-from flwr_causal.data.nonlinear import federated_nonlinear, simulate_nonlinear
-from flwr_causal.data.synthetic import federated_linear
+from flwr_causal.core.nonlinear.basis import raw_basis
+from flwr_causal.data.synthetic.nonlinear import federated_nonlinear, simulate_nonlinear
+from flwr_causal.data.synthetic.synthetic import federated_linear
 from flwr_causal.errors import ConfigError, DataError
 
-module = importlib.import_module("flwr_causal.core.additive")
+module = importlib.import_module("flwr_causal.core.nonlinear.additive")
 NAMES = tuple("abcdefghij")
 
 

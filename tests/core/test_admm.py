@@ -6,9 +6,9 @@ import numpy as np
 import paper_admm
 import pytest
 
-from flwr_causal.core import admm
-from flwr_causal.core.acyclicity import is_acyclic
-from flwr_causal.core.schedules import Schedule, data_scale, fast_schedule, paper_schedule
+from flwr_causal.core.consensus import admm
+from flwr_causal.core.consensus.schedules import Schedule, data_scale, fast_schedule, paper_schedule
+from flwr_causal.core.graphs.acyclicity import is_acyclic
 
 
 def linear_system(d, n, seed):

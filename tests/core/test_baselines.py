@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core import baselines
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.moments import Moments, merge
-from flwr_causal.core.notears import notears
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.linear import baselines
+from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.notears import notears
 
 NAMES = ("a", "b", "c")
 

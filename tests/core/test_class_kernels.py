@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from reference_search import all_dags
 from small_graphs import dags, matrix
 
-from flwr_causal.core import equivalence
-from flwr_causal.core.acyclicity import is_acyclic
-from flwr_causal.core.class_kernels import (
+from flwr_causal.core.ges.class_kernels import (
     adjacency_lists,
     class_of,
     extend,
@@ -19,6 +17,8 @@ from flwr_causal.core.class_kernels import (
     open_path,
     part,
 )
+from flwr_causal.core.graphs import equivalence
+from flwr_causal.core.graphs.acyclicity import is_acyclic
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])

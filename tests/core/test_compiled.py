@@ -5,7 +5,8 @@ import importlib
 import numba
 import pytest
 
-from flwr_causal.core import class_kernels, compiled
+from flwr_causal.core import compiled
+from flwr_causal.core.ges import class_kernels
 
 
 def twice(x):

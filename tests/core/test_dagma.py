@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.active_set import SparseProblem
-from flwr_causal.core.acyclicity import h_logdet, is_acyclic
-from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.moments import Moments
-from flwr_causal.core.notears import dagma, notears
-from flwr_causal.core.polish import polish
-from flwr_causal.core.selection import default_sparsity, typical_variance
+from flwr_causal.core.graphs.acyclicity import h_logdet, is_acyclic
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.linear.active_set import SparseProblem
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.notears import dagma, notears
+from flwr_causal.core.linear.polish import polish
+from flwr_causal.core.linear.selection import default_sparsity, typical_variance
 from flwr_causal.errors import ConfigError
 
 

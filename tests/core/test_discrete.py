@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.discrete import (
+from flwr_causal.core.discrete.discrete import (
     MAX_STATES,
     DiscreteTable,
     as_discrete,

@@ -18,9 +18,9 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from small_graphs import CHAIN, dags, matrix
 
-from flwr_causal.core import strokes
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.layout import layered_layout
+from flwr_causal.core.graphs import strokes
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.layout import layered_layout
 from flwr_causal.errors import ConfigError
 
 
@@ -216,13 +216,13 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
             raise ImportError(name)
         return real_import(name, *args, **kwargs)
 
-    monkeypatch.delitem(sys.modules, "flwr_causal.core.strokes")
-    monkeypatch.delattr("flwr_causal.core.strokes")
+    monkeypatch.delitem(sys.modules, "flwr_causal.core.graphs.strokes")
+    monkeypatch.delattr("flwr_causal.core.graphs.strokes")
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match=r'pip install "flwr-causal\[plot\]"'):
         CausalGraph.from_array(CHAIN).draw()
 
 
 def test_matplotlib_is_not_imported_before_something_is_drawn():
-    code = "import sys, flwr_causal.core.graph; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, flwr_causal.core.graphs.graph; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

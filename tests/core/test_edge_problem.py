@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from flwr_causal.core import edge_problem
-from flwr_causal.core.active_set import VIOLATION_TOLERANCE, SparseProblem
-from flwr_causal.core.acyclicity import h_exponential, h_logdet
-from flwr_causal.core.edge_problem import EdgeProblem, exponential_block, logdet_measure
+from flwr_causal.core.graphs.acyclicity import h_exponential, h_logdet
+from flwr_causal.core.linear import edge_problem
+from flwr_causal.core.linear.active_set import VIOLATION_TOLERANCE, SparseProblem
+from flwr_causal.core.linear.edge_problem import EdgeProblem, exponential_block, logdet_measure
 
 
 def covariance(seed, d, n=200):

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import dags, matrix
 
-from flwr_causal.core import equivalence
-from flwr_causal.core.acyclicity import ancestors, is_acyclic
+from flwr_causal.core.graphs import equivalence
+from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
 
 
 def all_dags(size):

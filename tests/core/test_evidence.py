@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixed_parties import group_lasso, mixed_parties, no_knowledge, random_dag
 
-from flwr_causal.core import evidence_search as search
-from flwr_causal.core import group
-from flwr_causal.core.acyclicity import is_acyclic
-from flwr_causal.core.basis import centred, noise_scale, partial_shares, standardised
-from flwr_causal.core.evidence import (
+from flwr_causal.core.fedcausal import evidence_search as search
+from flwr_causal.core.fedcausal import group
+from flwr_causal.core.fedcausal.evidence import (
     AMPLITUDES,
     LENGTHS,
     LINEAR,
@@ -23,7 +21,9 @@ from flwr_causal.core.evidence import (
     evidence_problem,
     log_evidence,
 )
-from flwr_causal.core.knowledge import EdgeMasks
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.nonlinear.basis import centred, noise_scale, partial_shares, standardised
 from flwr_causal.errors import ConfigError, DataError
 
 GRAPH, (ROWS,) = mixed_parties(3, d=5, edges=6, sizes=(90,))

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.families import FULL, empty_families, enlarged, enter, find, row_of
+from flwr_causal.core.discrete.families import FULL, empty_families, enlarged, enter, find, row_of
 
 FAMILY = st.integers(0, 11).flatmap(
     lambda owner: st.tuples(

@@ -8,17 +8,23 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core import fedcausal
-from flwr_causal.core.acyclicity import break_cycles, h_exponential
-from flwr_causal.core.fedcausal import PAPER, ServerProblem, Settings, party_problem, party_step
-from flwr_causal.core.fedcausal_kernels import exponential_less_identity, objective
-from flwr_causal.core.knowledge import EdgeMasks, Knowledge
-from flwr_causal.core.metrics import structural_hamming_distance
-from flwr_causal.core.notears import notears
-from flwr_causal.core.projection import project
-from flwr_causal.core.schedules import data_scale
-from flwr_causal.data.nonlinear import federated_nonlinear
-from flwr_causal.data.synthetic import federated_linear
+from flwr_causal.core.consensus.projection import project
+from flwr_causal.core.consensus.schedules import data_scale
+from flwr_causal.core.fedcausal import fedcausal
+from flwr_causal.core.fedcausal.fedcausal import (
+    PAPER,
+    ServerProblem,
+    Settings,
+    party_problem,
+    party_step,
+)
+from flwr_causal.core.fedcausal.fedcausal_kernels import exponential_less_identity, objective
+from flwr_causal.core.graphs.acyclicity import break_cycles, h_exponential
+from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.graphs.metrics import structural_hamming_distance
+from flwr_causal.core.linear.notears import notears
+from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
+from flwr_causal.data.synthetic.synthetic import federated_linear
 from flwr_causal.errors import ConfigError, DataError
 
 FAST = Settings()

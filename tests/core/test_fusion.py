@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import dags, matrix
 
-from flwr_causal.core import fusion_kernels
-from flwr_causal.core.acyclicity import is_acyclic
-from flwr_causal.core.equivalence import cpdag
-from flwr_causal.core.fusion import directed_imap, fuse, greedy_order, needed
-from flwr_causal.core.stacked_dags import topological_order
+from flwr_causal.core.ges import fusion_kernels
+from flwr_causal.core.ges.fusion import directed_imap, fuse, greedy_order, needed
+from flwr_causal.core.ges.stacked_dags import topological_order
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from reference_search import random_dag, table_of
 from small_graphs import matrix
 
-from flwr_causal.core import equivalence
-from flwr_causal.core.discrete import as_discrete
-from flwr_causal.core.ges import ges
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.metrics import structural_hamming_distance
-from flwr_causal.core.moments import Moments
-from flwr_causal.core.scores import score_graph
-from flwr_causal.data.random_networks import random_network
+from flwr_causal.core.discrete.discrete import as_discrete
+from flwr_causal.core.discrete.scores import score_graph
+from flwr_causal.core.ges.ges import ges
+from flwr_causal.core.graphs import equivalence
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.metrics import structural_hamming_distance
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.data.synthetic.random_networks import random_network
 from flwr_causal.errors import ConfigError, DataError
 
 SCORES = ["bdeu", "bic", "qnml"]

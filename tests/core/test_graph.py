@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, NAMES, dags, full_graph, matrix
 
-from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import ConfigError, DataError
 
 # What it accepts

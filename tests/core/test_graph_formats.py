@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, NAMES, full_graph
 
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.graph_formats import unrolled
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.graph_formats import unrolled
 from flwr_causal.errors import DataError
 
 

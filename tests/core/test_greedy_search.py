@@ -17,15 +17,16 @@ from reference_search import (
     search_on,
 )
 
-from flwr_causal.core import delete_kernels, equivalence, insert_kernels, search_state
-from flwr_causal.core.acyclicity import is_acyclic
-from flwr_causal.core.families import empty_families
-from flwr_causal.core.ges import ges
-from flwr_causal.core.greedy_search import Search, knowing_member
-from flwr_causal.core.knowledge import EdgeMasks
-from flwr_causal.core.moments import Moments
-from flwr_causal.core.scores import TableGains
-from flwr_causal.core.search_state import Graph, graph_of, nothing_best
+from flwr_causal.core.discrete.families import empty_families
+from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.ges import delete_kernels, insert_kernels, search_state
+from flwr_causal.core.ges.ges import ges
+from flwr_causal.core.ges.greedy_search import Search, knowing_member
+from flwr_causal.core.ges.search_state import Graph, graph_of, nothing_best
+from flwr_causal.core.graphs import equivalence
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear.moments import Moments
 from flwr_causal.errors import DataError
 
 

@@ -7,9 +7,10 @@ import pytest
 import scipy.optimize
 from mixed_parties import group_lasso, mixed_parties, no_knowledge
 
-from flwr_causal.core import group
-from flwr_causal.core.acyclicity import h_exponential, is_acyclic
-from flwr_causal.core.basis import (
+from flwr_causal.core.fedcausal import group
+from flwr_causal.core.graphs.acyclicity import h_exponential, is_acyclic
+from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.nonlinear.basis import (
     RIDGE,
     SIZE,
     additive,
@@ -21,7 +22,6 @@ from flwr_causal.core.basis import (
     standardised,
     strengths,
 )
-from flwr_causal.core.knowledge import EdgeMasks
 from flwr_causal.errors import ConfigError
 
 ONE = mixed_parties(3, sizes=(300,))

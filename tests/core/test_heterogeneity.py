@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 from mixed_parties import CHAIN, differing_parties, mixed_parties, no_knowledge
 
-from flwr_causal.core.acyclicity import is_acyclic
-from flwr_causal.core.basis import partial_shares
-from flwr_causal.core.evidence import evidence_problem, log_evidence
-from flwr_causal.core.evidence_search import SearchProblem
-from flwr_causal.core.heterogeneity import (
+from flwr_causal.core.fedcausal.evidence import evidence_problem, log_evidence
+from flwr_causal.core.fedcausal.evidence_search import SearchProblem
+from flwr_causal.core.fedcausal.heterogeneity import (
     COLUMNS,
     STEPS,
     OwnGraph,
@@ -16,7 +14,9 @@ from flwr_causal.core.heterogeneity import (
     own_graph,
     support,
 )
-from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.nonlinear.basis import partial_shares
 
 NAMES = tuple(f"x{i}" for i in range(5))
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import CHAIN, dags, matrix
 
-from flwr_causal.core.acyclicity import ancestors
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.metrics import sid, structural_hamming_distance
+from flwr_causal.core.graphs.acyclicity import ancestors
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.metrics import sid, structural_hamming_distance
 from flwr_causal.errors import DataError
 
 

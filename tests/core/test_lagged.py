@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.dagma import dagma
-from flwr_causal.core.lagged import (
+from flwr_causal.core.linear.dagma import dagma
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.series.lagged import (
     companion_radius,
     join_blocks,
     lagged_graph,
@@ -15,7 +16,6 @@ from flwr_causal.core.lagged import (
     lagged_rows,
     split_blocks,
 )
-from flwr_causal.core.moments import Moments
 from flwr_causal.errors import ConfigError, DataError
 
 

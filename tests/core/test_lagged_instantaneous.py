@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from lagged_systems import moments_of, random_rows, simulate_series
 
-from flwr_causal.core.acyclicity import is_acyclic
-from flwr_causal.core.dagma import dagma
-from flwr_causal.core.lagged import lagged_rows
-from flwr_causal.core.lagged_instantaneous import dynotears
-from flwr_causal.core.lagged_regression import lasso
-from flwr_causal.core.moments import Moments
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.linear.dagma import dagma
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.series.lagged import lagged_rows
+from flwr_causal.core.series.lagged_instantaneous import dynotears
+from flwr_causal.core.series.lagged_regression import lasso
 from flwr_causal.errors import ConfigError, DataError
 
 D = 4

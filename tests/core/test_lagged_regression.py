@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lagged_systems import moments_of, random_rows
 
-from flwr_causal.core import lagged_regression
-from flwr_causal.core.lagged_regression import in_units, lasso, leading, order_of, ridge
-from flwr_causal.core.moments import Moments, merge
+from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.series import lagged_regression
+from flwr_causal.core.series.lagged_regression import in_units, lasso, leading, order_of, ridge
 from flwr_causal.errors import ConfigError, DataError
 
 D = 4

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from lagged_systems import moments_of, random_rows, simulate_series
 
-from flwr_causal.core.lagged import lagged_rows
-from flwr_causal.core.lagged_regression import lasso, ridge
-from flwr_causal.core.lagged_selection import (
+from flwr_causal.core.linear.moments import merge
+from flwr_causal.core.series.lagged import lagged_rows
+from flwr_causal.core.series.lagged_regression import lasso, ridge
+from flwr_causal.core.series.lagged_selection import (
     LaggedSelection,
     Recipe,
     Trial,
@@ -17,7 +18,6 @@ from flwr_causal.core.lagged_selection import (
     select,
     standardized_folds,
 )
-from flwr_causal.core.moments import merge
 from flwr_causal.errors import ConfigError, DataError
 
 D = 4

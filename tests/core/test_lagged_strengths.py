@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.lagged_strengths import combined, hub_prior, normalized, summed_strengths
+from flwr_causal.core.series.lagged_strengths import (
+    combined,
+    hub_prior,
+    normalized,
+    summed_strengths,
+)
 
 
 def test_lags_are_summed_and_the_instantaneous_part_is_left_out():

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.linear import LinearModel, fit, refit, regress
-from flwr_causal.core.moments import Moments
+from flwr_causal.core.linear.linear import LinearModel, fit, refit, regress
+from flwr_causal.core.linear.moments import Moments
 from flwr_causal.errors import DataError
 
 NAMES = ("a", "b", "c", "d")

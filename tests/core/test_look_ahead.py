@@ -7,11 +7,11 @@ import pytest
 from category_federations import coded, make_tables, plain_search
 from small_graphs import matrix
 
-from flwr_causal.core import look_ahead
-from flwr_causal.core.families import empty_families, row_of
-from flwr_causal.core.ges import prepared_search
-from flwr_causal.core.look_ahead import LookAhead, answer, questions_about
-from flwr_causal.core.scores import TableGains
+from flwr_causal.core.discrete.families import empty_families, row_of
+from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.ges import look_ahead
+from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.look_ahead import LookAhead, answer, questions_about
 
 TABLES = [make_tables(d=8, n=500, parties=2, seed=seed)[0] for seed in range(3)]
 

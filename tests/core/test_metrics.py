@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, dags, matrix
 
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.metrics import (
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.metrics import (
     auroc,
     compare,
     moral_hamming_distance,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.moments import Moments, as_moments, merge
+from flwr_causal.core.linear.moments import Moments, as_moments, merge
 from flwr_causal.errors import DataError
 
 

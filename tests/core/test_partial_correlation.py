@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from flwr_causal.core.moments import Moments, merge
-from flwr_causal.core.partial_correlation import (
+from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.series.partial_correlation import (
     RIDGE_SHARES,
     held_out_loss,
     partial_correlation,

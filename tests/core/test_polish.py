@@ -5,19 +5,19 @@ import itertools
 import numpy as np
 import pytest
 
-from flwr_causal.core.acyclicity import ancestors, is_acyclic
-from flwr_causal.core.gaussian_scores import (
+from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.linear.gaussian_scores import (
     edge_price,
     equal_variance_score,
     gaussian_bic,
     residual_variances,
     score_graph,
 )
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.knowledge import EdgeMasks, Knowledge
-from flwr_causal.core.linear import LinearModel, refit, regress
-from flwr_causal.core.moments import Moments
-from flwr_causal.core.polish import _Search, polish, polish_graph
+from flwr_causal.core.linear.linear import LinearModel, refit, regress
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.polish import _Search, polish, polish_graph
 from flwr_causal.errors import ConfigError, DataError
 
 

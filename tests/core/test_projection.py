@@ -7,9 +7,9 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core import projection
-from flwr_causal.core.acyclicity import h_exponential
-from flwr_causal.core.projection import project
+from flwr_causal.core.consensus import projection
+from flwr_causal.core.consensus.projection import project
+from flwr_causal.core.graphs.acyclicity import h_exponential
 
 
 def objective(W, M, sparsity, curvature, multiplier, penalty):

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, matrix
 
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.metrics import auprc, auroc, varsortability
-from flwr_causal.core.ranking import binary_auroc
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.metrics import auprc, auroc, varsortability
+from flwr_causal.core.graphs.ranking import binary_auroc
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -17,14 +17,14 @@ from reference_search import (
 from scipy.special import gammaln
 from small_graphs import dags, matrix
 
-from flwr_causal.core import equivalence
-from flwr_causal.core.discrete import DiscreteTable, as_discrete
-from flwr_causal.core.families import empty_families, row_of
-from flwr_causal.core.gaussian_scores import gaussian_bic
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.moments import Moments
-from flwr_causal.core.score_terms import regret
-from flwr_causal.core.scores import MOST_ROWS, MomentGains, TableGains, score_graph
+from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
+from flwr_causal.core.discrete.families import empty_families, row_of
+from flwr_causal.core.discrete.score_terms import regret
+from flwr_causal.core.discrete.scores import MOST_ROWS, MomentGains, TableGains, score_graph
+from flwr_causal.core.graphs import equivalence
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.linear.gaussian_scores import gaussian_bic
+from flwr_causal.core.linear.moments import Moments
 from flwr_causal.errors import ConfigError, DataError
 
 SCORES = [("bdeu", 1.0), ("bdeu", 0.01), ("bdeu", 25.0), ("bic", 1.0), ("qnml", 1.0)]

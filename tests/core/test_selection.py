@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.folds import num_held_out, split_rows
-from flwr_causal.core.moments import Moments
-from flwr_causal.core.notears import dagma
-from flwr_causal.core.selection import (
+from flwr_causal.core.linear.folds import num_held_out, split_rows
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.notears import dagma
+from flwr_causal.core.linear.selection import (
     default_grid,
     default_sparsity,
     held_out_error,

@@ -9,8 +9,8 @@ from category_federations import random_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.discrete import DiscreteTable
-from flwr_causal.core.set_counts import (
+from flwr_causal.core.discrete.discrete import DiscreteTable
+from flwr_causal.core.discrete.set_counts import (
     DENSE_CELLS,
     num_cells,
     sets_of,

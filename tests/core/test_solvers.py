@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import scipy.optimize as so
 
-from flwr_causal.core.acyclicity import is_acyclic
-from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.linear import LinearModel, refit
-from flwr_causal.core.moments import Moments
-from flwr_causal.core.notears import dagma, notears
-from flwr_causal.core.solution import standing_edges
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.linear.linear import LinearModel, refit
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.notears import dagma, notears
+from flwr_causal.core.linear.solution import standing_edges
 from flwr_causal.errors import ConfigError, DataError
 
 SOLVERS = pytest.mark.parametrize("solve", [notears, dagma])

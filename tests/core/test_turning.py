@@ -14,20 +14,20 @@ from reference_search import (
     search_on,
 )
 
-from flwr_causal.core import equivalence
-from flwr_causal.core.acyclicity import is_acyclic
-from flwr_causal.core.families import empty_families
-from flwr_causal.core.greedy_search import Search, knowing_member
-from flwr_causal.core.knowledge import EdgeMasks
-from flwr_causal.core.scores import TableGains
-from flwr_causal.core.search_state import graph_of
-from flwr_causal.core.turning import (
+from flwr_causal.core.discrete.families import empty_families
+from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.ges.greedy_search import Search, knowing_member
+from flwr_causal.core.ges.search_state import graph_of
+from flwr_causal.core.ges.turning import (
     is_valid,
     possible_turns,
     turn_gains,
     turned,
     unknown_gains,
 )
+from flwr_causal.core.graphs import equivalence
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.knowledge import EdgeMasks
 
 
 def with_one_edge_reversed(members):

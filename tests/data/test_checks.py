@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.data.checks import Policy, TableReport, agree, describe, pool, prepare
+from flwr_causal.data.check.checks import Policy, TableReport, agree, describe, pool, prepare
 from flwr_causal.errors import DataError
 
 

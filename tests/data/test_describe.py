@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.data.checks import Policy, TableReport, complete_rows, describe, kind_of, prepare
+from flwr_causal.data.check.checks import (
+    Policy,
+    TableReport,
+    complete_rows,
+    describe,
+    kind_of,
+    prepare,
+)
 from flwr_causal.errors import ConfigError, DataError
 
 DROP = Policy(missing_values="drop")

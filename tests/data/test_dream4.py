@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from shared_data import DATA, needs_shared_data
 
-from flwr_causal.core.metrics import auprc, auroc
-from flwr_causal.data.dream4 import TIME, dream4_parties, read_dream4
+from flwr_causal.core.graphs.metrics import auprc, auroc
+from flwr_causal.data.read.dream4 import TIME, dream4_parties, read_dream4
 from flwr_causal.errors import ConfigError, DataError
 
 CONTENT = {

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core import cut_points
-from flwr_causal.data.checks import Policy, TableReport, agree, describe, prepare, prepare_states
-from flwr_causal.data.intervals import (
+from flwr_causal.core.discrete import cut_points
+from flwr_causal.data.check.checks import (
+    Policy,
+    TableReport,
+    agree,
+    describe,
+    prepare,
+    prepare_states,
+)
+from flwr_causal.data.check.intervals import (
     apply_cuts,
     interval_names,
     start_cuts,

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.lagged import lagged_rows
-from flwr_causal.data.checks import TableReport, agree, describe, pool
-from flwr_causal.data.levels import centered_rows, describe_series
-from flwr_causal.data.policy import Policy
-from flwr_causal.data.series import Layout, find_series
-from flwr_causal.data.tables import read_table
+from flwr_causal.core.series.lagged import lagged_rows
+from flwr_causal.data.check.checks import TableReport, agree, describe, pool
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.read.tables import read_table
+from flwr_causal.data.series.levels import centered_rows, describe_series
+from flwr_causal.data.series.series import Layout, find_series
 from flwr_causal.errors import ConfigError, DataError
 
 PHASES = Layout(phase_column="pulse")

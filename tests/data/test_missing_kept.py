@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.core.cut_points import count_up_to, cut_points, finished, step, thresholds
-from flwr_causal.data.checks import Policy, TableReport, agree, complete_rows, describe
-from flwr_causal.data.intervals import start_cuts
+from flwr_causal.core.discrete.cut_points import count_up_to, cut_points, finished, step, thresholds
+from flwr_causal.data.check.checks import Policy, TableReport, agree, complete_rows, describe
+from flwr_causal.data.check.intervals import start_cuts
 from flwr_causal.errors import ConfigError, DataError
 
 KEEP = Policy(missing_values="keep", text_columns="keep", min_rows=1)

@@ -5,8 +5,8 @@ import pytest
 from scipy.io import savemat
 from shared_data import DATA, needs_shared_data
 
-from flwr_causal.core.ranking import binary_auroc
-from flwr_causal.data.netsim import PAPER_SUBJECTS, cut_series, read_netsim
+from flwr_causal.core.graphs.ranking import binary_auroc
+from flwr_causal.data.read.netsim import PAPER_SUBJECTS, cut_series, read_netsim
 from flwr_causal.errors import ConfigError, DataError
 
 SERIES = np.random.default_rng(0).normal(size=(3, 4, 2))

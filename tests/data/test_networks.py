@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.bayesian_network import BayesianNetwork
-from flwr_causal.data.bif_names import plain_names
-from flwr_causal.data.networks import read_bif, write_bif
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.data.read.bif_names import plain_names
+from flwr_causal.data.read.networks import read_bif, write_bif
 from flwr_causal.errors import DataError
 
 #: Everything that a file of the format may hold.

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from flwr_causal.data import nonlinear
-from flwr_causal.data.nonlinear import (
+from flwr_causal.data.synthetic import nonlinear
+from flwr_causal.data.synthetic.nonlinear import (
     MECHANISMS,
     PAPER_MECHANISMS,
     deal_packages,

@@ -12,7 +12,7 @@ from flwr_causal.data.partition import (
     split_even,
     split_uneven,
 )
-from flwr_causal.data.shares import draw_shares, round_shares
+from flwr_causal.data.synthetic.shares import draw_shares, round_shares
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from flwr_causal.core.bayesian_network import family_counts
-from flwr_causal.data.random_networks import (
+from flwr_causal.core.discrete.bayesian_network import family_counts
+from flwr_causal.data.synthetic.random_networks import (
     LEAST_PROBABILITY,
     federated_discrete,
     random_network,

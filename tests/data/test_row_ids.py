@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.data.row_ids import HASH_BYTES, hashed_ids, id_column, without_ids
+from flwr_causal.data.check.row_ids import HASH_BYTES, hashed_ids, id_column, without_ids
 from flwr_causal.errors import DataError
 
 SECRET = b"blue heron"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.data.policy import Policy
-from flwr_causal.data.series import SERIES, Layout, find_series, long_enough
-from flwr_causal.data.tables import read_table
-from flwr_causal.data.times import read_times
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.read.tables import read_table
+from flwr_causal.data.series.series import SERIES, Layout, find_series, long_enough
+from flwr_causal.data.series.times import read_times
 from flwr_causal.errors import ConfigError, DataError
 
 SPLIT = Layout(time_column="t", gaps="split")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.discrete import as_discrete, observed_states
-from flwr_causal.data.checks import Policy, TableReport, agree, describe, prepare_states
-from flwr_causal.data.report import pack_states, unpack_states
+from flwr_causal.core.discrete.discrete import as_discrete, observed_states
+from flwr_causal.data.check.checks import Policy, TableReport, agree, describe, prepare_states
+from flwr_causal.data.check.report import pack_states, unpack_states
 from flwr_causal.errors import ConfigError, DataError
 
 KEEP = Policy(text_columns="keep", constant_columns="keep", duplicate_columns="keep", min_rows=1)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.data.synthetic import (
+from flwr_causal.data.synthetic.synthetic import (
     STANDARD_NOISE,
     LinearSystem,
     erdos_renyi,

@@ -3,7 +3,7 @@
 import pytest
 from processes import REPOSITORY
 
-from flwr_causal.data.example_tables import breast_cancer
+from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.reports.run import Run
 
 pytestmark = pytest.mark.e2e

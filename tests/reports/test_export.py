@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.data.networks import write_bif
-from flwr_causal.data.random_networks import random_network
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.read.networks import write_bif
+from flwr_causal.data.synthetic.random_networks import random_network
 from flwr_causal.errors import DataError
 from flwr_causal.reports.export import (
     read_edges,

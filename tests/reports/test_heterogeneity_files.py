@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.heterogeneity import COLUMNS, OwnGraph, edge_table
+from flwr_causal.core.fedcausal.heterogeneity import COLUMNS, OwnGraph, edge_table
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.reports.heterogeneity import MOST_PARTIES
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import describe_run

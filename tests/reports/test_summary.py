@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.reports.summary import MOST_EDGES, describe_graph, describe_run
 
 

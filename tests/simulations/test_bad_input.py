@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from federations import SpyGrid, make_federation
 
-from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.simulations import engines, simulate
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import DataError
 from flwr_causal.simulations import dynamic_scenarios as scenarios
 from flwr_causal.simulations.dynamic_scenarios import DynamicSetting

@@ -6,12 +6,13 @@ import pytest
 from federations import SpyGrid
 from flwr.app import Context, RecordDict
 
-from flwr_causal import apps, simulate
+from flwr_causal import simulate
+from flwr_causal.app import apps
+from flwr_causal.app.methods import CLIENTS
+from flwr_causal.app.sources import source_of
 from flwr_causal.clients import client_app
-from flwr_causal.data.nonlinear import federated_nonlinear
-from flwr_causal.methods import CLIENTS
+from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.reports.run import Run
-from flwr_causal.sources import source_of
 
 PARTIES, TRUTH = federated_nonlinear(6, 600, 4, seed=2)
 

@@ -24,15 +24,15 @@ from category_federations import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.bayesian_network import fit
-from flwr_causal.core.discrete import as_discrete
-from flwr_causal.core.ges import ges
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.metrics import compare
-from flwr_causal.core.scores import TableGains, score_graph
-from flwr_causal.data.networks import read_bif
-from flwr_causal.data.synthetic import federated_linear
+from flwr_causal.core.discrete.bayesian_network import fit
+from flwr_causal.core.discrete.discrete import as_discrete
+from flwr_causal.core.discrete.scores import TableGains, score_graph
+from flwr_causal.core.ges.ges import ges
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.data.read.networks import read_bif
+from flwr_causal.data.synthetic.synthetic import federated_linear
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 
@@ -640,7 +640,7 @@ def test_two_parties_are_warned():
 
 
 def test_a_table_that_would_be_too_large_is_not_asked_for(monkeypatch):
-    from flwr_causal.strategies import stages
+    from flwr_causal.strategies.fedges import stages
 
     monkeypatch.setattr(stages, "MOST_CELLS", 3)
     run = run_of(TABLES, "exact")

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.core.graph import CausalGraph
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations import nonlinear_scenarios as scenarios
 from flwr_causal.simulations.nonlinear_scenarios import NonlinearSetting

@@ -10,7 +10,7 @@ from federations import make_federation
 import flwr_causal
 from flwr_causal import CausalGraph, simulate
 from flwr_causal.compat import FLOWER_LOGGER
-from flwr_causal.core.linear import LinearModel
+from flwr_causal.core.linear.linear import LinearModel
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import LocalGrid
@@ -47,8 +47,8 @@ def test_the_names_that_others_build_on():
         "truth": None,
     }
     from flwr_causal.clients import FedGESClient, MomentsClient, NotearsADMMClient
-    from flwr_causal.core.ges import ges
-    from flwr_causal.core.notears import dagma, notears
+    from flwr_causal.core.ges.ges import ges
+    from flwr_causal.core.linear.notears import dagma, notears
 
     clients = (FedGESClient, MomentsClient, NotearsADMMClient)
     assert all(map(callable, (*clients, dagma, ges, notears, LocalGrid)))

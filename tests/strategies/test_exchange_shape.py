@@ -15,11 +15,11 @@ from federations import SpyGrid, app_of, disturbed, spy
 from flwr.app import Message
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
-from flwr_causal import wire
 from flwr_causal.clients import CausalClient, Disclosure
-from flwr_causal.core.graph import CausalGraph
-from flwr_causal.data.checks import Policy
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.check.checks import Policy
 from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.protocol import wire
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import ExchangeStrategy, Reply, Request, run
 

@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 from federations import VARSORTABLE, spy
 
-from flwr_causal.core import evidence, evidence_search, fedcausal, group, group_party
-from flwr_causal.core.basis import additive
-from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.metrics import compare
-from flwr_causal.data.nonlinear import federated_nonlinear
+from flwr_causal.core.fedcausal import evidence, evidence_search, fedcausal, group, group_party
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.core.nonlinear.basis import additive
+from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.strategies import run
-from flwr_causal.strategies.fedcausal import FedCausal
+from flwr_causal.strategies.fedcausal.fedcausal import FedCausal
 
 MIXED, TRUTH = federated_nonlinear(6, 600, 4, seed=2)
 LINEAR, LINEAR_TRUTH = federated_nonlinear(6, 600, 3, seed=1, mechanisms="lg", iid=True)

@@ -17,13 +17,13 @@ from federations import (
 )
 from flwr.app import Error, Message
 
-from flwr_causal import wire
 from flwr_causal.compat import NODE_UNAVAILABLE
 from flwr_causal.errors import FederationError
+from flwr_causal.protocol import wire
 from flwr_causal.reports.run import Run
+from flwr_causal.runtime.federation import MAX_FAILURES, Federation, Party
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import Moments, NotearsADMM, run
-from flwr_causal.strategies.federation import MAX_FAILURES, Federation, Party
 
 ROUNDS = 20
 FED = make_federation(d=5, n=240, parties=4)

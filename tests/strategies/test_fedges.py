@@ -6,17 +6,18 @@ from category_federations import alike, coded, in_order, make_tables, plain_sear
 from federations import ShufflingGrid, app_of, disturbed, raising, spy
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
-from flwr_causal import wire
 from flwr_causal.clients import cache
-from flwr_causal.core.bayesian_network import fit
-from flwr_causal.core.discrete import as_discrete
-from flwr_causal.core.edge_lists import edges_of, matrix_of
-from flwr_causal.core.equivalence import cpdag
-from flwr_causal.core.fusion import fuse
-from flwr_causal.core.scores import TableGains
+from flwr_causal.core.discrete.bayesian_network import fit
+from flwr_causal.core.discrete.discrete import as_discrete
+from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.ges.fusion import fuse
+from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
+from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.protocol import wire
+from flwr_causal.runtime import loop, result
 from flwr_causal.simulations import simulate
-from flwr_causal.strategies import FedGES, loop, result, run
+from flwr_causal.strategies import FedGES, run
 
 TABLES, _ = make_tables(d=7, n=700, parties=4, seed=2)
 MODES = {

@@ -7,20 +7,20 @@ import pytest
 from category_federations import alike, coded, in_order, make_tables
 from federations import SpyGrid, spy
 
-from flwr_causal import wire
 from flwr_causal.clients.fedges import FedGESClient
-from flwr_causal.core.edge_lists import edges_of, matrix_of
-from flwr_causal.core.equivalence import cpdag
-from flwr_causal.core.fusion import fuse, needed
-from flwr_causal.core.ges import prepared_search
-from flwr_causal.core.scores import TableGains
-from flwr_causal.core.set_counts import Counts, sets_of
+from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.discrete.set_counts import Counts, sets_of
+from flwr_causal.core.ges.fusion import fuse, needed
+from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
+from flwr_causal.core.graphs.equivalence import cpdag
+from flwr_causal.protocol import wire
+from flwr_causal.runtime.federation import Party
 from flwr_causal.simulations import engines, simulate
 from flwr_causal.strategies.exchange import Reply
-from flwr_causal.strategies.federation import Party
-from flwr_causal.strategies.fedges_plan import shares_for
-from flwr_causal.strategies.fuser import Best, Candidate
-from flwr_causal.strategies.stages import FitStage, small_cells
+from flwr_causal.strategies.fedges.fedges_plan import shares_for
+from flwr_causal.strategies.fedges.fuser import Best, Candidate
+from flwr_causal.strategies.fedges.stages import FitStage, small_cells
 
 SEEDS = range(4)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in SEEDS]
@@ -413,7 +413,7 @@ def test_small_cells_are_those_of_some_rows_but_few():
 
 def test_knowledge_of_the_fused_graph_is_put_right():
     """What parties find is corrected: required edges come in, forbidden ones go."""
-    from flwr_causal.core.knowledge import Knowledge
+    from flwr_causal.core.graphs.knowledge import Knowledge
 
     knowledge = Knowledge(required=[("x6", "x5")], forbidden=[("x0", "x1"), ("x1", "x0")])
     run = simulate(

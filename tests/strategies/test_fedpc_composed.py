@@ -7,15 +7,16 @@ import pandas as pd
 import pytest
 from federations import spy
 
-from flwr_causal import simulate, wire
+from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.data.column_split import hold_out, split_columns
-from flwr_causal.data.example_tables import breast_cancer
 from flwr_causal.data.partition import split
+from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.errors import CausalError, ConfigError, DataError
+from flwr_causal.protocol import wire
 from flwr_causal.reports.run import Run
 from flwr_causal.strategies import run
-from flwr_causal.strategies.fedpc import FedPC
+from flwr_causal.strategies.fedpc.fedpc import FedPC
 
 COLUMNS = ["mean radius", "mean texture", "mean smoothness", "mean symmetry", "area error"]
 COLUMNS += ["worst concavity"]
@@ -147,7 +148,7 @@ def test_circuits_stay_with_the_parties(vertical):
 
 def test_an_earlier_training_is_asked_again(vertical, tmp_path):
     from flwr_causal.clients import Source, client_app
-    from flwr_causal.local_grid import LocalGrid
+    from flwr_causal.runtime.local_grid import LocalGrid
 
     tables, test = vertical
 
@@ -163,7 +164,7 @@ def test_an_earlier_training_is_asked_again(vertical, tmp_path):
 
         return LocalGrid(client_app(FedPCClient, source), 2, node_configs=configs)
 
-    from flwr_causal.apps import execute
+    from flwr_causal.app.apps import execute
 
     options = {"target": "target", "training": "one-pass", "min_available_nodes": 2}
     first = execute(FedPC(**options), grid())
@@ -223,7 +224,7 @@ def test_bad_tables(vertical, change, words):
 
 def test_a_secret_is_needed_on_real_nodes(vertical):
     from flwr_causal.clients import Source, client_app
-    from flwr_causal.local_grid import LocalGrid
+    from flwr_causal.runtime.local_grid import LocalGrid
 
     tables, _ = vertical
     configs = [{"number": 0}, {"number": 1}]
@@ -256,7 +257,7 @@ def test_few_rows_make_fewer_clusters(vertical):
 
 def test_a_party_may_use_its_own_learner(horizontal):
     from flwr_causal.clients import Source, client_app
-    from flwr_causal.local_grid import LocalGrid
+    from flwr_causal.runtime.local_grid import LocalGrid
 
     tables, test = horizontal
 
@@ -281,7 +282,7 @@ def test_a_party_may_use_its_own_learner(horizontal):
 def test_a_party_that_fails(pattern, request):
     from federations import app_of, raising
 
-    from flwr_causal.local_grid import LocalGrid
+    from flwr_causal.runtime.local_grid import LocalGrid
 
     tables, test = request.getfixturevalue(pattern)
     app = app_of(tables, {"fedpc": FedPCClient})

@@ -5,16 +5,17 @@ import pandas as pd
 import pytest
 from federations import spy
 
-from flwr_causal import simulate, wire
+from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.trees.model import tree_leaves
 from flwr_causal.core.circuits.trees.vertical import Table, composed, train
 from flwr_causal.data.column_split import split_columns
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.protocol import wire
 from flwr_causal.strategies import run
-from flwr_causal.strategies.fedpc import FedPC
-from flwr_causal.strategies.joint_em_stage import JointStage
+from flwr_causal.strategies.fedpc.fedpc import FedPC
+from flwr_causal.strategies.fedpc.joint_em_stage import JointStage
 
 COLUMNS = [f"v{j}" for j in range(8)]
 JOINT = {"training": "one-pass", "learner": "trees", "weights": "em"}

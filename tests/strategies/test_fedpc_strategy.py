@@ -6,16 +6,17 @@ import pytest
 from federations import app_of, raising, spy
 from sklearn.datasets import load_breast_cancer
 
-from flwr_causal import simulate, wire
+from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.class_first.model import fitted
 from flwr_causal.core.circuits.class_first.rows import plan_for
 from flwr_causal.core.circuits.class_first.training import train
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.protocol import wire
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import run
-from flwr_causal.strategies.fedpc import FedPC
+from flwr_causal.strategies.fedpc.fedpc import FedPC
 
 CLIENTS = {"fedpc": FedPCClient}
 COLUMNS = ["mean radius", "mean texture", "mean smoothness", "mean symmetry", "area error"]

@@ -14,10 +14,11 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from flwr_causal import wire
 from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.protocol import wire
+from flwr_causal.runtime import result
 from flwr_causal.simulations import LocalGrid
-from flwr_causal.strategies import Moments, NotearsADMM, result, run
+from flwr_causal.strategies import Moments, NotearsADMM, run
 
 FED = make_federation(d=5, n=240, parties=3)
 TABLES = FED.tables

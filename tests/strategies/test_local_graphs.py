@@ -9,13 +9,15 @@ from federations import adjacency_of, disturbed, raising, spy
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from mixed_parties import CHAIN, differing_parties
 
-from flwr_causal import simulate, wire
+from flwr_causal import simulate
 from flwr_causal.clients import FedCausalClient
-from flwr_causal.core import evidence_search
-from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.core.fedcausal import evidence_search
+from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import ConfigError, FederationError
-from flwr_causal.strategies import result, run
-from flwr_causal.strategies.fedcausal import FedCausal
+from flwr_causal.protocol import wire
+from flwr_causal.runtime import result
+from flwr_causal.strategies import run
+from flwr_causal.strategies.fedcausal.fedcausal import FedCausal
 
 PARTIES = differing_parties(missing=1)
 NAMES = tuple(PARTIES[0].columns)

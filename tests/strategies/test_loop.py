@@ -7,9 +7,9 @@ import pytest
 from federations import SpyGrid, app_of, disturbed, make_federation, spy
 from flwr.serverapp.strategy import FedAvg
 
-from flwr_causal import wire
+from flwr_causal.app.methods import build
 from flwr_causal.errors import ConfigError, DataError, FederationError
-from flwr_causal.methods import build
+from flwr_causal.protocol import wire
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 FED = make_federation(d=5, n=240, parties=3)
@@ -120,7 +120,7 @@ def test_a_wrapper_must_stand_around_the_method():
 
 
 def test_wrong_knowledge_ends_the_run_before_training():
-    from flwr_causal.core.knowledge import Knowledge
+    from flwr_causal.core.graphs.knowledge import Knowledge
 
     grid = spy(TABLES)
     with pytest.raises(ConfigError, match="nowhere") as caught:

@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 from federations import spy
 
-from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.lagged import lagged_names, lagged_rows
-from flwr_causal.core.lagged_instantaneous import dynotears
-from flwr_causal.core.lagged_regression import lasso, ridge
-from flwr_causal.core.lagged_strengths import combined, hub_prior
-from flwr_causal.core.moments import Moments as CoreMoments
-from flwr_causal.core.partial_correlation import partial_correlation
-from flwr_causal.data.dynamic import federated_dynamic, simulate_series
-from flwr_causal.data.tables import read_table
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.linear.moments import Moments as CoreMoments
+from flwr_causal.core.series.lagged import lagged_names, lagged_rows
+from flwr_causal.core.series.lagged_instantaneous import dynotears
+from flwr_causal.core.series.lagged_regression import lasso, ridge
+from flwr_causal.core.series.lagged_strengths import combined, hub_prior
+from flwr_causal.core.series.partial_correlation import partial_correlation
+from flwr_causal.data.read.tables import read_table
+from flwr_causal.data.synthetic.dynamic import federated_dynamic, simulate_series
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.simulations.dynamic_scenarios import block_metrics
 from flwr_causal.strategies import run

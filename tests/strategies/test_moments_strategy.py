@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from federations import VARSORTABLE, make_federation, spy
 
-from flwr_causal.core.gaussian_scores import gaussian_bic
-from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.moments import Moments as PooledMoments
-from flwr_causal.core.notears import dagma, notears
-from flwr_causal.core.polish import polish_graph
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.linear.gaussian_scores import gaussian_bic
+from flwr_causal.core.linear.moments import Moments as PooledMoments
+from flwr_causal.core.linear.notears import dagma, notears
+from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.data.partition import split
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import Moments, run

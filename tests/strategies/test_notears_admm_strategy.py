@@ -7,10 +7,10 @@ import paper_admm
 import pytest
 from federations import VARSORTABLE, make_federation, spy
 
-from flwr_causal.core.gaussian_scores import gaussian_bic
-from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.moments import Moments
-from flwr_causal.core.notears import notears
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.linear.gaussian_scores import gaussian_bic
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.notears import notears
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import NotearsADMM, run
 

@@ -6,17 +6,17 @@ import pytest
 from federations import app_of, spy
 from neural_rows import nonlinear_rows
 
-from flwr_causal import wire
-from flwr_causal.apps import read_config
+from flwr_causal.app.apps import read_config
 from flwr_causal.clients import NotearsADMMClient
-from flwr_causal.core import neural_admm
-from flwr_causal.core.knowledge import Knowledge
-from flwr_causal.core.metrics import compare
-from flwr_causal.core.neural import free_parameters
-from flwr_causal.core.neural_network import Network, SquaredLoss
-from flwr_causal.core.solution import standing_edges
-from flwr_causal.data.nonlinear import federated_nonlinear
+from flwr_causal.core.consensus import neural_admm
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.core.linear.solution import standing_edges
+from flwr_causal.core.nonlinear.neural import free_parameters
+from flwr_causal.core.nonlinear.neural_network import Network, SquaredLoss
+from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.protocol import wire
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import NotearsADMM, run
 

@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from flwr_causal.core.knowledge import Knowledge
+from flwr_causal.app.methods import METHODS, build
+from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import ConfigError
-from flwr_causal.methods import METHODS, build
 from flwr_causal.strategies import Moments, NotearsADMM
 from flwr_causal.strategies.options import check_names, checked, option_types
 

@@ -5,12 +5,13 @@ import pytest
 from federations import ShufflingGrid, SpyGrid, app_of, make_federation, spy
 from flwr.app import Message
 
-from flwr_causal import wire
 from flwr_causal.clients import NotearsADMMClient, Source, client_app
 from flwr_causal.errors import DataError, FederationError
+from flwr_causal.protocol import wire
+from flwr_causal.runtime import schema
+from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
-from flwr_causal.strategies import Moments, NotearsADMM, schema
-from flwr_causal.strategies.schema import exchange_schema
+from flwr_causal.strategies import Moments, NotearsADMM
 
 TABLES = make_federation(d=12, n=60, parties=3).tables
 

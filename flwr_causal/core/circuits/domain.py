@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.checked_arrays import distinct_names
 from flwr_causal.core.circuits.columns import (
     decoded_interval,
     decoded_states,
@@ -24,6 +23,7 @@ from flwr_causal.core.circuits.columns import (
     encoded_states,
     states_of,
 )
+from flwr_causal.core.graphs.checked_arrays import distinct_names
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.columns import without_unseen
-from flwr_causal.core.joined_tables import joined_tables
+from flwr_causal.core.circuits.joined_tables import joined_tables
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

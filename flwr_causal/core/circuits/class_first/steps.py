@@ -20,7 +20,7 @@ from flwr_causal.core.circuits.class_first.shrinkage import (
 )
 from flwr_causal.core.circuits.decision_threshold import best_threshold
 from flwr_causal.core.circuits.logistic_head import head_step, init_head
-from flwr_causal.core.moments import CONSTANT_TOLERANCE
+from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from flwr_causal.core.circuits.tensors.layout import TensorLayout
 from flwr_causal.core.circuits.tensors.regions import random_regions
 from flwr_causal.core.circuits.tensors.start import first_parameters, scale_sums
 from flwr_causal.core.circuits.tensors.storage import parameter_arrays, parameters_from
-from flwr_causal.core.moments import CONSTANT_TOLERANCE
+from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

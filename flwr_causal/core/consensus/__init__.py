@@ -1,0 +1,1 @@
+"""Consensus ADMM: the party's step, the server's step, projections, schedules."""

@@ -1,0 +1,325 @@
+"""Schedules: which penalties and how much sparsity each round of consensus ADMM uses.
+
+Both schedules take the number of rounds as a choice, not as a limit: ``fast_schedule(20, ...)`` is
+a schedule made for twenty rounds, not the first twenty rounds of a longer one.
+
+Two conventions make a schedule independent of the data at hand. All its numbers that are weighed
+against the loss (both penalties and the sparsity) are multiplied by ``scale``, the variance of the
+data, because the loss is: data in other units then give the same weights. The consensus penalty is
+divided by the number of clients K, because the clients' losses are shares of one total: the
+curvature K rho_2 that the server sees then does not depend on how the rows are spread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FloatArray = NDArray[np.float64]
+
+
+class RoundSettings(NamedTuple):
+    """What one round uses: ``rho_2``, ``rho_1``, ``lambda_1`` of Ng & Zhang (2022), relaxation."""
+
+    consensus_penalty: float
+    acyclicity_penalty: float
+    sparsity: float
+    relaxation: float
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The settings of every round, and how exactly the server solves its problem.
+
+    Attributes
+    ----------
+    consensus_penalty, acyclicity_penalty, sparsity
+        One number a round: ``rho_2``, ``rho_1`` and ``lambda_1``, all positive (sparsity may be 0).
+    relaxation
+        Over-relaxation of the clients' solutions, in (0, 2); 1 is the paper's iteration.
+    max_iterations, tolerance, resolution
+        For the server's problem, see :func:`flwr_causal.core.consensus.projection.project`.
+    patience
+        Rounds for which the thresholded graph must have stayed the same before the run may end
+        early; 0: never end early.
+    """
+
+    consensus_penalty: tuple[float, ...]
+    acyclicity_penalty: tuple[float, ...]
+    sparsity: tuple[float, ...]
+    relaxation: float = 1.0
+    max_iterations: int = 1000
+    tolerance: float = 1e-8
+    resolution: float = 0.0
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.consensus_penalty), len(self.acyclicity_penalty), len(self.sparsity)}
+        if len(lengths) != 1 or lengths == {0}:
+            raise ConfigError(
+                "a schedule needs one consensus penalty, one acyclicity penalty and one sparsity "
+                f"for each round; got {len(self.consensus_penalty)}, "
+                f"{len(self.acyclicity_penalty)} and {len(self.sparsity)}"
+            )
+        if min(self.consensus_penalty) <= 0 or min(self.acyclicity_penalty) <= 0:
+            raise ConfigError("the penalties of a schedule must be positive in every round")
+        if min(self.sparsity) < 0:
+            raise ConfigError("the sparsity of a schedule must not be negative")
+        if not 0 < self.relaxation < 2:
+            raise ConfigError(f"the relaxation must lie between 0 and 2, not {self.relaxation}")
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds."""
+        return len(self.consensus_penalty)
+
+    def at(self, index: int) -> RoundSettings:
+        """Return the settings of round ``index``, counted from 0."""
+        return RoundSettings(
+            self.consensus_penalty[index],
+            self.acyclicity_penalty[index],
+            self.sparsity[index],
+            self.relaxation,
+        )
+
+
+def paper_schedule(
+    max_rounds: int = 200,
+    *,
+    consensus_penalty: float = 1e-3,
+    acyclicity_penalty: float = 1e-3,
+    consensus_growth: float = 1.25,
+    acyclicity_growth: float = 1.75,
+    sparsity: float = 0.01,
+    penalty_cap: float = 1e16,
+) -> Schedule:
+    """Return the schedule of Ng & Zhang (2022), appendix "Hyperparameters", eqs. (8) and (9).
+
+    The penalties grow geometrically; one that has reached the cap stays there, and the run ends
+    once both have. With the paper's numbers that is after 197 rounds, always: neither h nor the
+    consensus plays a part, as in the authors' program.
+
+    Parameters
+    ----------
+    max_rounds
+        Limit on the number of rounds; unlike in :func:`fast_schedule` it cuts the schedule.
+    consensus_penalty, acyclicity_penalty
+        ``rho_2`` and ``rho_1`` of the first round.
+    consensus_growth, acyclicity_growth
+        ``gamma_2`` and ``gamma_1``, the factors from round to round, above 1.
+    sparsity
+        ``lambda_1``.
+    penalty_cap
+        Penalties stop growing at this value.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is out of its range.
+    """
+    _check_rounds(max_rounds, 1)
+    if min(consensus_penalty, acyclicity_penalty) <= 0:
+        raise ConfigError("consensus_penalty and acyclicity_penalty must be positive")
+    if min(consensus_growth, acyclicity_growth) <= 1:
+        raise ConfigError("consensus_growth and acyclicity_growth must be above 1")
+    rho_1, rho_2 = acyclicity_penalty, consensus_penalty
+    rhos_1: list[float] = []
+    rhos_2: list[float] = []
+    while len(rhos_1) < max_rounds and (not rhos_1 or min(rho_1, rho_2) < penalty_cap):
+        rhos_1.append(rho_1)
+        rhos_2.append(rho_2)
+        rho_1 *= acyclicity_growth if rho_1 < penalty_cap else 1.0
+        rho_2 *= consensus_growth if rho_2 < penalty_cap else 1.0
+    return Schedule(tuple(rhos_2), tuple(rhos_1), (sparsity,) * len(rhos_1))
+
+
+class Tuning(NamedTuple):
+    """Numbers of a schedule for data of unit scale; pairs are those of the first and last round."""
+
+    consensus: tuple[float, float]  # K rho_2
+    acyclicity: tuple[float, float]  # rho_1
+    sparsity: tuple[float, float]  # lambda_1 in units of sqrt(log d / n)
+    bend: float  # the growth of log rho_1 over the rounds follows this power; 1 is geometric
+    relaxation: float
+
+
+# Found by benchmarks/tune_schedules.py; keys are numbers of rounds.
+TUNED = {
+    5: Tuning((0.36, 0.36), (8.3, 310.0), (0.035, 0.185), 0.73, 1.68),
+    9: Tuning((0.434, 0.416), (6.8, 964.0), (0.059, 0.192), 0.74, 1.73),
+    19: Tuning((0.656, 0.471), (0.15, 8.5e4), (0.061, 0.184), 0.84, 1.47),
+    39: Tuning((1.03, 0.49), (1.75e-3, 4.99e8), (0.085, 0.276), 1.43, 1.36),
+}
+
+
+# The same for designs with lags (2Dbn), found for noise of variance 1 by a search on the paper's
+# simulations. A stationary series varies more than its noise: in units of the series' variances,
+# which is what parties know, the numbers are about half as large.
+NOISE_SHARE = 0.52
+TUNED_LAGGED = {
+    rounds: Tuning(
+        (NOISE_SHARE * consensus[0], NOISE_SHARE * consensus[1]),
+        (NOISE_SHARE * acyclicity[0], NOISE_SHARE * acyclicity[1]),
+        (NOISE_SHARE * sparsity, NOISE_SHARE * sparsity),
+        1.0,
+        1.0,
+    )
+    for rounds, consensus, acyclicity, sparsity in (
+        (20, (0.92, 2.56), (0.0137, 5.6e6), 0.56),
+        (25, (0.557, 3.54), (0.1075, 8.8e5), 0.55),
+        (40, (1.5, 4.55), (0.061, 2.9e6), 0.69),
+    )
+}
+
+
+def data_scale(variances: FloatArray) -> float:
+    """Return the scale of the data for :func:`fast_schedule`: the harmonic mean of the variances.
+
+    The noise of the variables is what the penalties have to match. The harmonic mean stays near it
+    where effects amplify from variable to variable, which makes the arithmetic mean vary by factors
+    from one data set to the next; for standardised data it is 1.
+
+    Parameters
+    ----------
+    variances
+        ``(d,)`` variances of the columns; constant columns do not count.
+
+    Raises
+    ------
+    ConfigError
+        If no column varies.
+    """
+    positive = variances[variances > 0]
+    if len(positive) == 0:
+        raise ConfigError("no column has a positive variance")
+    return float(1.0 / np.mean(1.0 / positive))
+
+
+def fast_schedule(
+    max_rounds: int,
+    num_clients: int,
+    num_rows: int,
+    num_variables: int,
+    scale: float = 1.0,
+    tunings: Mapping[int, Tuning] = TUNED,
+) -> Schedule:
+    """Return the default schedule: few rounds, each of them counting.
+
+    Parameters
+    ----------
+    max_rounds
+        Number of rounds, at least 5.
+    num_clients
+        K.
+    num_rows
+        n, rows of all clients together.
+    num_variables
+        d.
+    scale
+        Variance of the centred data, see :func:`data_scale`; 1 for standardised data.
+    tunings
+        By numbers of rounds, between which is interpolated; TUNED_LAGGED for a design with lags.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is out of its range.
+    """
+    _check_rounds(max_rounds, 5)
+    return tuned_schedule(
+        _interpolated(max_rounds, tunings), max_rounds, num_clients, num_rows, num_variables, scale
+    )
+
+
+def tuned_schedule(
+    tuned: Tuning,
+    rounds: int,
+    num_clients: int,
+    num_rows: int,
+    num_variables: int,
+    scale: float = 1.0,
+) -> Schedule:
+    """Return the schedule that a tuning means for given data; arguments as fast_schedule's."""
+    if num_clients < 1 or num_rows < 1 or num_variables < 1:
+        raise ConfigError("num_clients, num_rows and num_variables must be at least 1")
+    if not (np.isfinite(scale) and scale > 0):
+        raise ConfigError(f"scale must be the positive variance of the data, not {scale}")
+    noise = np.sqrt(np.log(max(num_variables, 2)) / num_rows)
+    return Schedule(
+        consensus_penalty=_path(tuned.consensus, rounds, scale / num_clients),
+        acyclicity_penalty=_path(tuned.acyclicity, rounds, scale, tuned.bend),
+        sparsity=_path(tuned.sparsity, rounds, scale * noise),
+        relaxation=tuned.relaxation,
+        max_iterations=16,
+        tolerance=1e-5,
+        resolution=2.0**-24,
+        # a graph may pause on the way: wait longer where there is more time
+        patience=max(8, rounds // 5),
+    )
+
+
+def _path(
+    ends: tuple[float, float], rounds: int, factor: float, bend: float = 1.0
+) -> tuple[float, ...]:
+    """Interpolate geometrically from the first to the last round."""
+    progress = np.linspace(0.0, 1.0, rounds) ** bend
+    values = factor * ends[0] * (ends[1] / ends[0]) ** progress
+    return tuple(values.tolist())
+
+
+def _interpolated(rounds: int, tuned: Mapping[int, Tuning]) -> Tuning:
+    """Interpolate the logarithms of the tuned numbers linearly in the logarithm of the rounds."""
+    known = sorted(tuned)
+    table = np.log([np.hstack(tuned[r]) for r in known])
+    values = [float(np.exp(np.interp(np.log(rounds), np.log(known), c))) for c in table.T]
+    c_first, c_last, a_first, a_last, s_first, s_last, *rest = values
+    return Tuning((c_first, c_last), (a_first, a_last), (s_first, s_last), *rest)
+
+
+def _check_rounds(max_rounds: int, at_least: int) -> None:
+    if max_rounds < at_least:
+        raise ConfigError(
+            f"max_rounds is {max_rounds}, but this schedule needs at least {at_least} rounds"
+        )
+
+
+def reason_to_end(
+    schedule: Schedule,
+    rounds_done: int,
+    stable_rounds: int,
+    *,
+    h: float,
+    h_limit: float,
+    residual: float,
+    residual_limit: float,
+) -> str | None:
+    """Say why a consensus run ends: its schedule is done, or it has converged; or None.
+
+    Parameters
+    ----------
+    schedule
+        Its patience is the number of rounds for which the graph must have stayed as it is; 0 rules
+        an early end out.
+    rounds_done, stable_rounds
+        Rounds so far, and how many the thresholded graph has not changed for.
+    h, residual
+        Acyclicity and consensus residual of the last round, which must not exceed their limits for
+        an early end.
+    """
+    rounds, patience = schedule.rounds, schedule.patience
+    if rounds_done >= rounds:
+        return f"the schedule's {rounds} rounds are done"
+    if patience and stable_rounds >= patience and h <= h_limit and residual <= residual_limit:
+        return (
+            f"converged after {rounds_done} of {rounds} rounds: the graph has not changed for "
+            f"{stable_rounds} rounds, h = {h:.1e}, consensus residual {residual:.1e}"
+        )
+    return None

@@ -1,0 +1,1 @@
+"""Tables of categories: counts, scores, cut points, Bayesian networks."""

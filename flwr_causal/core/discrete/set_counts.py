@@ -1,0 +1,202 @@
+"""Contingency tables of sets of variables: counted by a party, and summed over parties."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.compiled import compiled
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flwr_causal.core.discrete.discrete import DiscreteTable
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Indices = NDArray[np.uint16]
+
+#: Tables with more cells than this travel as a list of the cells that are not empty.
+DENSE_CELLS = 4096
+# A cell is told by one number.
+MOST_CELLS = 2.0**62
+
+
+class Sets(NamedTuple):
+    """Sets of variables, as they travel.
+
+    Attributes
+    ----------
+    sizes : ndarray of uint16, shape (m,)
+    members : ndarray of uint16, shape (sum of sizes,)
+        Ascending within each set.
+    """
+
+    sizes: Indices
+    members: Indices
+
+    def lists(self) -> list[NDArray[np.int64]]:
+        """Return the members of each set."""
+        ends = np.cumsum(self.sizes, dtype=np.int64)
+        return [
+            self.members[end - size : end].astype(np.int64)
+            for end, size in zip(ends, self.sizes, strict=True)
+        ]
+
+
+class Counts(NamedTuple):
+    """Contingency tables of several sets, one after the other.
+
+    Attributes
+    ----------
+    dense : ndarray of unsigned integers
+        All cells of the tables with at most DENSE_CELLS cells, the last variable fastest.
+    cells, values : ndarray of int64, of unsigned integers
+        Number and count of the cells that are not empty, of the other tables.
+    lengths : ndarray of int64
+        How many of them belong to each of these.
+    """
+
+    dense: NDArray[np.unsignedinteger]
+    cells: Ints
+    values: NDArray[np.unsignedinteger]
+    lengths: Ints
+
+
+def sets_of(lists: Sequence[Sequence[int]]) -> Sets:
+    """Return sets as they travel."""
+    sizes = np.array([len(members) for members in lists], dtype=np.uint16)
+    flat = [np.sort(np.asarray(members, dtype=np.uint16)) for members in lists]
+    return Sets(sizes, np.concatenate([np.zeros(0, dtype=np.uint16), *flat]))
+
+
+def num_cells(sets: Sets, cardinalities: Ints) -> Floats:
+    """Return the number of cells of each table, shape (m,)."""
+    logs = np.zeros(len(sets.sizes) + 1)
+    np.add.at(
+        logs,
+        np.repeat(np.arange(len(sets.sizes)), sets.sizes),
+        np.log(cardinalities[sets.members].astype(np.float64)),
+    )
+    return np.rint(np.exp(logs[:-1]))
+
+
+def tabulate(table: DiscreteTable, sets: Sets) -> Counts:
+    """Count the rows of a table by the states of each set of variables.
+
+    Returns
+    -------
+    Counts
+        In the narrowest type that can hold the table's number of rows.
+
+    Raises
+    ------
+    DataError
+        If a table has more than 2^62 cells.
+    """
+    cards = table.cardinalities
+    size = num_cells(sets, cards)
+    if len(size) and size.max() > MOST_CELLS:
+        raise DataError(
+            f"a contingency table of {sets.sizes[np.argmax(size)]} variables has more than 2^62 "
+            "cells: limit the families with the option 'max_parents'"
+        )
+    narrow = size <= DENSE_CELLS
+    weights = np.zeros(0, dtype=np.int64) if table.weights is None else table.weights
+    kind = np.min_scalar_type(max(table.num_rows, 1))
+    dense = np.zeros(int(size[narrow].sum()), dtype=np.int64)
+    _tabulate(table.codes, weights, cards, sets.sizes, sets.members, narrow, dense)
+    cells, values, lengths = [], [], []
+    members = sets.lists() if not narrow.all() else []
+    for index in np.flatnonzero(~narrow):
+        codes = table.codes[members[index]].T @ strides(cards[members[index]])
+        distinct, inverse = np.unique(codes, return_inverse=True)
+        cells.append(distinct)
+        values.append(np.bincount(inverse, weights=table.weights))
+        lengths.append(len(distinct))
+    return Counts(
+        dense.astype(kind),
+        np.concatenate([np.zeros(0, dtype=np.int64), *cells]),
+        np.concatenate([np.zeros(0), *values]).astype(kind),
+        np.array(lengths, dtype=np.int64),
+    )
+
+
+def strides(cards: Ints) -> Ints:
+    """Return by how much the number of a cell grows with each variable's code, last one fastest."""
+    return np.concatenate([np.cumprod(cards[:0:-1])[::-1], [1]]).astype(np.int64)
+
+
+@compiled
+def _tabulate(
+    codes: NDArray[np.uint8],
+    weights: Ints,
+    cards: Ints,
+    sizes: Indices,
+    members: Indices,
+    narrow: NDArray[np.bool_],
+    dense: Ints,
+) -> None:
+    """Count the tables that travel whole, one after the other."""
+    n = codes.shape[1]
+    weighted = len(weights) > 0
+    cell = np.zeros(n, dtype=np.int32)
+    first, offset = 0, 0
+    for index in range(len(sizes)):
+        end = first + sizes[index]
+        if not narrow[index]:
+            first = end
+            continue
+        cells = 1
+        for k in range(first, end):
+            column, card = codes[members[k]], cards[members[k]]
+            for i in range(n):
+                cell[i] = column[i] if k == first else cell[i] * card + column[i]
+            cells *= card
+        if end == first:
+            # The empty set has one cell, for all rows.
+            cell[:] = 0
+        table = dense[offset : offset + cells]
+        for i in range(n):
+            table[cell[i]] += weights[i] if weighted else 1
+        offset += cells
+        first = end
+
+
+def summed(parties: Sequence[Counts]) -> Counts:
+    """Return the tables of the rows of several parties together."""
+    dense = np.sum(np.array([counts.dense for counts in parties], dtype=np.uint64), axis=0)
+    owners = np.concatenate([np.repeat(np.arange(len(c.lengths)), c.lengths) for c in parties])
+    cells = np.concatenate([counts.cells for counts in parties])
+    values = np.concatenate([counts.values for counts in parties]).astype(np.int64)
+    order = np.lexsort((cells, owners))
+    owners, cells, values = owners[order], cells[order], values[order]
+    first = np.ones(len(cells), dtype=np.bool_)
+    first[1:] = (np.diff(owners) != 0) | (np.diff(cells) != 0)
+    begins = np.flatnonzero(first)
+    totals = np.add.reduceat(values, begins) if len(begins) else values
+    lengths = np.bincount(owners[begins], minlength=len(parties[0].lengths))
+    return Counts(
+        np.asarray(dense), cells[begins], totals.astype(np.uint64), lengths.astype(np.int64)
+    )
+
+
+def tables_of(sets: Sets, counts: Counts, cardinalities: Ints) -> list[Ints]:
+    """Return the whole tables, each with one axis for each member of its set."""
+    narrow = num_cells(sets, cardinalities) <= DENSE_CELLS
+    dense, rest, which = 0, 0, 0
+    tables = []
+    for members, whole in zip(sets.lists(), narrow, strict=True):
+        table = np.zeros(int(np.prod(cardinalities[members])), dtype=np.int64)
+        if whole:
+            table[:] = counts.dense[dense : dense + len(table)]
+            dense += len(table)
+        else:
+            both = slice(rest, rest + int(counts.lengths[which]))
+            table[counts.cells[both]] = counts.values[both]
+            rest, which = both.stop, which + 1
+        tables.append(table.reshape(cardinalities[members]))
+    return tables

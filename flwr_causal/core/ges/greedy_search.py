@@ -1,0 +1,320 @@
+"""The search of GES (Chickering 2002): from class to class, edge by edge, as the score says.
+
+The search moves among CPDAGs: it inserts edges while that improves the score, then deletes edges
+while that does. Where its scores come from is not its business: a :class:`GainSource` is asked for
+the gains that it meets, be they counted from rows, summed over parties, or estimated ahead.
+
+References
+----------
+Chickering, D. M. (2002). Optimal structure identification with greedy search. JMLR 3.
+Hauser, A. & Bühlmann, P. (2012). Characterization and greedy learning of interventional Markov
+equivalence classes of directed acyclic graphs. JMLR 13. (The turning phase.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from flwr_causal.core.discrete.families import FULL, Families, enlarged
+from flwr_causal.core.ges import delete_kernels as deletes
+from flwr_causal.core.ges import insert_kernels as inserts
+from flwr_causal.core.ges import search_state as states
+from flwr_causal.core.ges import turning as turns
+from flwr_causal.core.ges.class_kernels import class_of, member_of
+from flwr_causal.core.graphs import equivalence
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+
+    BoolMatrix = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
+    Choose = Callable[[Ints, Ints, states.Best], tuple[int, states.Best]]
+    Apply = Callable[[states.Graph, Families, int, int, int], bool]
+
+
+class GainSource(Protocol):
+    """Where the search gets its scores."""
+
+    def fill(self, families: Families, rows: Ints, wanted: BoolMatrix) -> None:
+        """Write the wanted gains, shape (m, d), of some families, shape (m,), into the table."""
+
+    def enough(self, num_operators: int) -> bool:
+        """Whether the search should stop here, before its next operator."""
+
+
+@dataclass
+class Search:
+    """One search, from a graph to the best that it reaches.
+
+    Parameters
+    ----------
+    graph : Graph
+        Where the search stands; changed in place.
+    source : GainSource
+    families : Families
+        The gains that are known; grows.
+    max_parents : int, optional
+        Most parents a node may get.
+    masks : EdgeMasks, optional
+        Background knowledge: every class on the way has a member that respects it.
+    """
+
+    graph: states.Graph
+    source: GainSource
+    families: Families
+    max_parents: int | None = None
+    masks: EdgeMasks | None = None
+    num_operators: int = 0
+    gain: float = 0.0
+    _rows: Ints = field(default_factory=lambda: np.zeros(64, dtype=np.int64), repr=False)
+
+    def __post_init__(self) -> None:
+        d = len(self.graph.degrees)
+        allowed = np.ones((d, d), dtype=np.bool_) if self.masks is None else self.masks.allowed
+        required = np.zeros((d, d), dtype=np.bool_) if self.masks is None else self.masks.required
+        self._insertable = allowed | allowed.T
+        self._removable = ~(required | required.T)
+        self._limit = d if self.max_parents is None else self.max_parents
+        self._wanted = np.zeros((len(self._rows), d), dtype=np.bool_)
+
+    def run(self, max_edges: int | None = None, *, turn: bool = False) -> None:
+        """Insert at most ``max_edges`` edges while that improves the score, then delete edges.
+
+        With ``turn`` also turn edges, and go through the phases again until none does anything;
+        ``max_edges`` limits the inserted edges of all of them together.
+
+        Raises
+        ------
+        DataError
+            If the graph becomes too dense to list the operators of a variable.
+        """
+        try:
+            self._run(max_edges, turn)
+        except OverflowError:
+            raise DataError(
+                "a variable has so many neighbours that are all joined to each other that its "
+                "operators cannot be listed: limit the graph with max_parents, or start from a "
+                "sparser one"
+            ) from None
+
+    def _run(self, max_edges: int | None, turn: bool) -> None:
+        # A score never leads back to a class that it left for a better one; estimates of it can.
+        seen: set[bytes] = set()
+        left = max_edges
+        while True:
+            inserted = self.forward(left)
+            if self.source.enough(self.num_operators):
+                return
+            self.backward()
+            if not turn or self.source.enough(self.num_operators):
+                return
+            self.turning()
+            reached = self.graph.marks.tobytes()
+            if reached in seen:
+                return
+            seen.add(reached)
+            left = None if left is None else left - inserted
+
+    @property
+    def marks(self) -> BoolMatrix:
+        """The class that was reached, with the edges directed that knowledge directs."""
+        if self.masks is None:
+            return self.graph.marks
+        directed = orient(self.graph.marks, self.masks)
+        assert directed is not None
+        return equivalence.meek(directed)
+
+    @property
+    def dag(self) -> BoolMatrix:
+        """A member of the class that respects the knowledge; the same for the same class."""
+        member = member_of(self.marks)
+        assert member is not None
+        return member
+
+    def forward(self, max_edges: int | None = None) -> int:
+        """Apply the best Insert until none improves the score; return how many were applied."""
+        return self._climb("Insert", self._choose_insert, inserts.apply_insert, max_edges)
+
+    def backward(self) -> int:
+        """Apply the best Delete until none improves the score; return how many were applied."""
+        return self._climb("Delete", self._choose_delete, deletes.apply_delete, None)
+
+    def _climb(self, name: str, choose: Choose, apply: Apply, limit: int | None) -> int:
+        """Apply the best operator of one kind until none improves the score, or to the limit."""
+        d = len(self.graph.degrees)
+        best, nodes, banned = states.nothing_best(d), np.arange(d), _nothing_banned()
+        count = 0
+        while limit is None or count < limit:
+            y, best = choose(nodes, banned, best)
+            if y < 0:
+                break
+            x, row = int(best.others[y]), int(best.rows[y])
+            trial = None if self.masks is None else _copied(self.graph)
+            if not apply(self.graph, self.families, x, y, row):
+                # Theorems 15 and 17 exclude it for valid operators.
+                raise AssertionError(f"{name} of {x} and {y} left a graph without an extension")
+            if trial is not None and not self._respects():
+                self.graph, nodes = trial, np.array([y])
+                banned = np.concatenate([banned, [[row, x]]])
+                continue
+            nodes = self._advance(best, x, y, banned)
+            banned = _nothing_banned()
+            count += 1
+        return count
+
+    def turning(self) -> int:
+        """Apply the best Turn until none improves the score; return how many were applied."""
+        count = 0
+        seen = {self.graph.marks.tobytes()}
+        while True:
+            found, self.families = turns.possible_turns(self.graph, self.families, self._limit)
+            rows, wanted = turns.unknown_gains(self.families, found)
+            if len(rows):
+                self.source.fill(self.families, rows, wanted)
+            if self.source.enough(self.num_operators):
+                break
+            improved, gain = self._best_turn(found)
+            if improved is None or improved.marks.tobytes() in seen:
+                break
+            self.graph = improved
+            seen.add(improved.marks.tobytes())
+            self.num_operators += 1
+            self.gain += gain
+            count += 1
+        return count
+
+    def _best_turn(self, found: list[turns.Turn]) -> tuple[states.Graph | None, float]:
+        """Return the class after the best operator, None if none improves, and what it gains."""
+        best, largest = None, 0.0
+        for turn, gain in zip(found, turns.turn_gains(self.families, found), strict=True):
+            if not gain > largest + states.TOLERANCE or not turns.is_valid(self.graph, turn):
+                continue
+            trial = turns.turned(self.graph, turn)
+            if self.masks is None or knowing_member(trial.marks, self.masks) is not None:
+                best, largest = trial, float(gain)
+        return best, largest
+
+    def _advance(self, best: states.Best, x: int, y: int, banned: Ints) -> Ints:
+        """Count an operator; return the nodes to look at again."""
+        self.num_operators += 1
+        self.gain += float(best.gains[y])
+        nodes: Ints = states.affected(self.graph, x, y)
+        if len(banned):
+            # What knowledge forbade in the last graph it may allow in this one.
+            nodes = np.union1d(nodes, self.families.owners[banned[:, 0]].astype(np.int64))
+        return nodes
+
+    def _choose_insert(
+        self, nodes: Ints, banned: Ints, best: states.Best
+    ) -> tuple[int, states.Best]:
+        """Return the node with the best valid Insert, -1 if none improves or it is enough."""
+        self._know_inserts(nodes)
+        if self.source.enough(self.num_operators):
+            return -1, best
+        while True:
+            y, status = inserts.choose_insert(
+                self.graph, self.families, nodes, self._insertable, self._limit, banned, best
+            )
+            if status == inserts.VALID:
+                return int(y), best
+            best, nodes = states.with_room(best), nodes[:0]
+
+    def _choose_delete(
+        self, nodes: Ints, banned: Ints, best: states.Best
+    ) -> tuple[int, states.Best]:
+        """Return the node with the best Delete, -1 if none improves or it is enough."""
+        self._know_deletes(nodes)
+        if self.source.enough(self.num_operators):
+            return -1, best
+        deletes.best_deletes(self.graph, self.families, nodes, self._removable, banned, best)
+        return int(deletes.next_delete(best)), best
+
+    def _know_inserts(self, nodes: Ints) -> None:
+        while (
+            count := inserts.missing_inserts(
+                self.graph,
+                self.families,
+                nodes,
+                self._insertable,
+                self._limit,
+                self._rows,
+                self._wanted,
+            )
+        ) < 0:
+            self._make_room(count)
+        self._ask(count)
+
+    def _know_deletes(self, nodes: Ints) -> None:
+        while (
+            count := deletes.missing_deletes(
+                self.graph, self.families, nodes, self._removable, self._rows, self._wanted
+            )
+        ) < 0:
+            self._make_room(count)
+        self._ask(count)
+
+    def _make_room(self, problem: int) -> None:
+        if problem == FULL:
+            # Which of the two ran out is not said: a wider table is needed for larger sets only.
+            full = self.families.used[0] == len(self.families.owners)
+            width = 0 if full else 2 * self.families.members.shape[1]
+            self.families = enlarged(self.families, width)
+        else:
+            self._rows = np.zeros(2 * len(self._rows), dtype=np.int64)
+            self._wanted = np.zeros((len(self._rows), self._wanted.shape[1]), dtype=np.bool_)
+
+    def _ask(self, count: int) -> None:
+        if count:
+            self.source.fill(self.families, self._rows[:count], self._wanted[:count])
+
+    def _respects(self) -> bool:
+        """Whether the present class has a member that background knowledge allows."""
+        assert self.masks is not None
+        return knowing_member(self.graph.marks, self.masks) is not None
+
+
+def knowing_member(marks: BoolMatrix, masks: EdgeMasks) -> BoolMatrix | None:
+    """Return a DAG of a class that respects background knowledge, None if there is none.
+
+    Required edges must be adjacent in the class.
+    """
+    informed = orient(marks, masks)
+    member = None if informed is None else member_of(informed)
+    # An orientation may have made a v-structure that the class does not have.
+    if member is None or not np.array_equal(class_of(member), marks):
+        return None
+    return member
+
+
+def orient(marks: BoolMatrix, masks: EdgeMasks) -> BoolMatrix | None:
+    """Direct the undirected edges of a class as knowledge says; None if that contradicts it."""
+    undirected = equivalence.undirected_part(marks)
+    directed = equivalence.directed_part(marks)
+    if (directed & ~masks.allowed).any() or (masks.required & ~marks).any():
+        return None
+    one_way = undirected & (~masks.allowed.T | masks.required)
+    if (one_way & one_way.T).any() or (one_way & ~masks.allowed).any():
+        return None
+    return marks & ~one_way.T
+
+
+def _copied(graph: states.Graph) -> states.Graph:
+    return states.Graph(
+        graph.marks.copy(),
+        graph.before.copy(),
+        graph.dag.copy(),
+        graph.lists.copy(),
+        graph.degrees.copy(),
+    )
+
+
+def _nothing_banned() -> Ints:
+    return np.zeros((0, 2), dtype=np.int64)

@@ -1,0 +1,58 @@
+"""DAGs as lists of edges, as they travel, and as matrices, as they are searched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.graphs.knowledge import Knowledge
+
+    BoolMatrix = NDArray[np.bool_]
+    EdgeList = NDArray[np.integer]
+
+
+def edges_of(dag: BoolMatrix) -> NDArray[np.uint16]:
+    """Return the edges (cause, effect) of a DAG, shape (m, 2), ascending."""
+    return np.argwhere(dag).astype(np.uint16)
+
+
+def matrix_of(edges: EdgeList, num_variables: int) -> BoolMatrix:
+    """Return the adjacency matrix of some edges, shape (d, d)."""
+    dag = np.zeros((num_variables, num_variables), dtype=np.bool_)
+    dag[edges[:, 0], edges[:, 1]] = True
+    return dag
+
+
+def families_of(dag: BoolMatrix) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield each variable of a DAG with its parents, ascending."""
+    for y in range(len(dag)):
+        yield y, tuple(np.flatnonzero(dag[:, y]).tolist())
+
+
+def parents_of(edges: EdgeList, num_variables: int) -> list[tuple[int, ...]]:
+    """Return the parents of each variable, ascending; the edges are in ascending order."""
+    parents: list[list[int]] = [[] for _ in range(num_variables)]
+    for cause, effect in edges.tolist():
+        parents[effect].append(cause)
+    return [tuple(own) for own in parents]
+
+
+def precedence(knowledge: Knowledge | None, names: Sequence[str]) -> BoolMatrix | None:
+    """Return which variable has to come before which in every order, shape (d, d).
+
+    By required edges and by tiers; None without knowledge.
+    """
+    if not knowledge:
+        return None
+    index = {name: k for k, name in enumerate(names)}
+    before = knowledge.masks(names).required.copy()
+    for position, later in enumerate(knowledge.tiers):
+        earlier = [index[name] for tier in knowledge.tiers[:position] for name in tier]
+        before[np.ix_(earlier, [index[name] for name in later])] = True
+    return before

@@ -1,0 +1,332 @@
+"""Background knowledge: edges that must be there, edges that must not, and an order of tiers."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.graphs.acyclicity import ancestors
+from flwr_causal.core.graphs.knowledge_entries import (
+    LaggedEdge,
+    Pair,
+    arrow,
+    lagged_edges,
+    pairs,
+    tiers,
+)
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+BoolArray = NDArray[np.bool_]
+
+
+class EdgeMasks(NamedTuple):
+    """Knowledge over the columns of one data set, as optimisers want it.
+
+    Parameters
+    ----------
+    allowed : ndarray of bool, shape (d, d)
+        Edges that may stand. False on the diagonal, on forbidden edges, against the tiers, and
+        where the edge would close a cycle with required ones. True on every required edge.
+    required : ndarray of bool, shape (d, d)
+        Edges that must stand.
+    """
+
+    allowed: BoolArray
+    required: BoolArray
+
+    def first(self, size: int) -> EdgeMasks:
+        """Return the knowledge over the first columns alone."""
+        return EdgeMasks(self.allowed[:size, :size], self.required[:size, :size])
+
+
+class EdgeBlocks(NamedTuple):
+    """Knowledge over the columns of time series, apart for the edges within a step and the lags.
+
+    Parameters
+    ----------
+    allowed_now, required_now : ndarray of bool, shape (d, d)
+        Instantaneous edges, as in `EdgeMasks`.
+    allowed_lagged, required_lagged : ndarray of bool, shape (p, d, d)
+        ``[l, i, j]``: from i at t - l - 1 to j at t. The diagonals are effects of variables on
+        themselves, and free as all others.
+    """
+
+    allowed_now: BoolArray
+    required_now: BoolArray
+    allowed_lagged: BoolArray
+    required_lagged: BoolArray
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What is known of the graph before the data are seen; honoured exactly by every method.
+
+    Lists are accepted for tuples. A ``Knowledge()`` says nothing and is false in a condition.
+
+    Parameters
+    ----------
+    required : tuple of (cause, effect), default ()
+        Edges that must stand. They are exempt from sparsity, threshold and cycle removal.
+    forbidden : tuple of (cause, effect), default ()
+        Edges that must not stand; the opposite direction stays free.
+    tiers : tuple of tuples of names, default ()
+        Groups in temporal order: no edge leads from a later tier into an earlier one. Edges within
+        a tier, and variables that no tier lists, are free.
+    required_lagged : tuple of (cause, effect, lag), default ()
+        For time series: effects at that lag (1, 2, ...) that must stand. In both lists a variable
+        may act on itself.
+    forbidden_lagged : tuple of (cause, effect, lag) or (cause, effect), default ()
+        For time series: effects that must not stand at that lag; a pair means at every lag.
+
+    Raises
+    ------
+    ConfigError
+        If an entry is not of these forms, an edge leads from a variable to itself without a lag, is
+        required and forbidden, is required against the tiers, required edges form a cycle, or a
+        variable is listed by two tiers.
+
+    Notes
+    -----
+    ``required``, ``forbidden`` and ``tiers`` speak of edges without a lag only. What comes late in
+    a day cannot cause what comes early in it, but may well cause it the day after: tiers and cycles
+    do not bind over lags, and an edge may be absent within a step and present between steps.
+
+    Examples
+    --------
+    >>> known = Knowledge(required=[("dose", "effect")], tiers=[("age",), ("dose", "effect")])
+    >>> known.masks(("effect", "age", "dose")).allowed.astype(int)
+    array([[0, 0, 0],
+           [1, 0, 1],
+           [1, 0, 0]])
+    """
+
+    required: tuple[Pair, ...] = ()
+    forbidden: tuple[Pair, ...] = ()
+    tiers: tuple[tuple[str, ...], ...] = ()
+    required_lagged: tuple[LaggedEdge, ...] = ()
+    forbidden_lagged: tuple[LaggedEdge | Pair, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "required", pairs("required", self.required))
+        object.__setattr__(self, "forbidden", pairs("forbidden", self.forbidden))
+        object.__setattr__(self, "tiers", tiers(self.tiers))
+        for part, every_lag in (("required_lagged", False), ("forbidden_lagged", True)):
+            entries = lagged_edges(part, getattr(self, part), every_lag=every_lag)
+            object.__setattr__(self, part, entries)
+        self._check_contradictions()
+
+    def _check_contradictions(self) -> None:
+        """Raise a ConfigError where two statements cannot both hold."""
+        now, lagged = set(self.forbidden), set(self.forbidden_lagged)
+        both: list[Pair | LaggedEdge] = [pair for pair in self.required if pair in now]
+        both += [edge for edge in self.required_lagged if {edge, edge[:2]} & lagged]
+        if both:
+            raise ConfigError(f"{arrow(both[0])} is both required and forbidden: drop one of them")
+        tier_of = self._tier_of()
+        for cause, effect in self.required:
+            if tier_of.get(cause, -1) > tier_of.get(effect, len(self.tiers)):
+                raise ConfigError(
+                    f"{cause} -> {effect} is required, but {cause} is in tier {tier_of[cause] + 1}"
+                    f", after {effect} in tier {tier_of[effect] + 1}: drop the edge or move a "
+                    "variable"
+                )
+        try:
+            cycle = nx.find_cycle(nx.DiGraph(list(self.required)))
+        except nx.NetworkXNoCycle:
+            return
+        path = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
+        raise ConfigError(f"the required edges form a cycle, {path}: drop one of them")
+
+    def _tier_of(self) -> dict[str, int]:
+        """Return each listed variable's tier, counted from 0."""
+        return {name: k for k, tier in enumerate(self.tiers) for name in tier}
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is known."""
+        return not self
+
+    def masks(self, names: Sequence[str]) -> EdgeMasks:
+        """Return the knowledge as matrices over ``names``, for methods without time.
+
+        Besides what is stated, an edge j -> i is not allowed where required edges lead from i to
+        j, so that no optimiser can close a cycle that only a required edge could open again.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The data's ``d`` columns, in order.
+
+        Raises
+        ------
+        ConfigError
+            If the knowledge names a variable that is not among ``names``, or speaks of lags.
+        """
+        lagged = [*self.required_lagged, *self.forbidden_lagged]
+        if lagged:
+            raise ConfigError(
+                f"the background knowledge states lagged edges ({arrow(lagged[0])}"
+                f"{', ...' if len(lagged) > 1 else ''}), but this method has no lags: leave them "
+                "out, or use '2dbn', or 'moments' with an order"
+            )
+        return self._masks_now(names)
+
+    def blocks(self, names: Sequence[str], order: int) -> EdgeBlocks:
+        """Return the knowledge as matrices over ``names`` and their lags, for time series.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The data's ``d`` columns, in order.
+        order : int
+            p, the number of lags.
+
+        Raises
+        ------
+        ConfigError
+            If the knowledge names a variable that is not among ``names``, or a lag beyond the
+            order.
+        """
+        now = self._masks_now(names)
+        index = {name: k for k, name in enumerate(names)}
+        allowed = np.ones((order, len(index), len(index)), dtype=bool)
+        required = np.zeros_like(allowed)
+        for part, mask, value in (
+            ("required_lagged", required, True),
+            ("forbidden_lagged", allowed, False),
+        ):
+            for cause, effect, *lags in getattr(self, part):
+                for lag in lags:
+                    if lag > order:
+                        raise ConfigError(
+                            f"'{part}' states {arrow((cause, effect, lag))}, but the order is "
+                            f"{order}: set the order to {lag} or more, or leave the statement out"
+                        )
+                at = lags[0] - 1 if lags else slice(None)
+                mask[at, index[cause], index[effect]] = value
+        return EdgeBlocks(now.allowed, now.required, allowed, required)
+
+    def _masks_now(self, names: Sequence[str]) -> EdgeMasks:
+        """Return the knowledge of edges without a lag."""
+        index = {name: k for k, name in enumerate(names)}
+        self._check_known(index)
+        required = np.zeros((len(index), len(index)), dtype=bool)
+        for cause, effect in self.required:
+            required[index[cause], index[effect]] = True
+
+        allowed = ~np.eye(len(index), dtype=bool) & ~ancestors(required).T
+        for cause, effect in self.forbidden:
+            allowed[index[cause], index[effect]] = False
+        for k, later in enumerate(self.tiers):
+            earlier = [index[name] for tier in self.tiers[:k] for name in tier]
+            allowed[np.ix_([index[name] for name in later], earlier)] = False
+        return EdgeMasks(allowed, required)
+
+    def _check_known(self, names: Iterable[str]) -> None:
+        """Raise a ConfigError for a variable that the data do not have."""
+        known = list(names)
+        mentioned = {
+            "required": [name for pair in self.required for name in pair],
+            "forbidden": [name for pair in self.forbidden for name in pair],
+            "tiers": [name for tier in self.tiers for name in tier],
+            "required_lagged": [name for edge in self.required_lagged for name in edge[:2]],
+            "forbidden_lagged": [name for edge in self.forbidden_lagged for name in edge[:2]],
+        }
+        for part, listed in mentioned.items():
+            for name in listed:
+                if name not in known:
+                    raise ConfigError(
+                        f"'{part}' names the variable {name!r}, which the data do not have"
+                        f"{_suggestion(name, known)}"
+                    )
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Make knowledge from ``{"required": [[a, b]], "tiers": [[...]], ...}``, a key a field.
+
+        Raises
+        ------
+        ConfigError
+            If there is an unknown key, or what the constructor refuses.
+        """
+        expected = [field.name for field in fields(cls)]
+        for key in record:
+            if key not in expected:
+                raise ConfigError(f"unknown key {key!r} in knowledge: use {', '.join(expected)}")
+        return cls(**record)
+
+    def to_dict(self) -> dict[str, list[list[str | int]]]:
+        """Return lists of lists of names, and lags, as JSON and TOML hold them."""
+        return {key: [list(entry) for entry in value] for key, value in asdict(self).items()}
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a ``.toml`` or ``.json`` file with the keys of `from_dict`.
+
+        Raises
+        ------
+        ConfigError
+            If the file is missing, of another type, ill-formed, or what `from_dict` refuses.
+        """
+        path = Path(path)
+        parse = {".toml": tomllib.loads, ".json": json.loads}.get(path.suffix.lower())
+        if parse is None:
+            raise ConfigError(f"knowledge file {path} is neither .toml nor .json: rename it")
+        try:
+            record = parse(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"cannot read the knowledge file {path}: {error.strerror}") from None
+        except ValueError as error:
+            raise ConfigError(f"knowledge file {path} is ill-formed: {error}") from None
+        if not isinstance(record, dict):
+            raise ConfigError(f"knowledge file {path} must hold a table with 'required' and so on")
+        try:
+            return cls.from_dict(record)
+        except ConfigError as error:
+            raise ConfigError(f"knowledge file {path}: {error}") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write a ``.toml`` or ``.json`` file that `load` reads back.
+
+        Raises
+        ------
+        ConfigError
+            If the file's name ends otherwise.
+        """
+        path = Path(path)
+        record = self.to_dict()
+        if path.suffix.lower() == ".json":
+            text = json.dumps(record, indent=2) + "\n"
+        elif path.suffix.lower() == ".toml":
+            text = "".join(f"{key} = {_toml(value)}\n" for key, value in record.items())
+        else:
+            raise ConfigError(f"knowledge file {path} is neither .toml nor .json: rename it")
+        path.write_text(text, encoding="utf-8")
+
+
+def _suggestion(name: str, known: Sequence[str]) -> str:
+    """Return what the user may have meant, or what there is to choose from."""
+    close = get_close_matches(name, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    shown = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+    return f"; they have {shown}"
+
+
+def _toml(value: list[list[str | int]]) -> str:
+    """Return a TOML array of arrays; a JSON string is a TOML one but for the delete character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,1 @@
+"""Linear systems from second moments: solvers, sparsity, polish, refit."""

@@ -1,0 +1,233 @@
+"""The problem that the continuous solvers share, on a list of candidate edges.
+
+Over the weights of the candidates (all other weights are zero) it is to minimise
+
+    loss_weight * (1/2 tr((I - W)^T S (I - W)) + sum_e sparsity_e |w_e|) + barrier(h(W))
+
+with the covariance S and an acyclicity measure h. NOTEARS takes an augmented Lagrangian of the
+trace exponential for the barrier, DAGMA the log-determinant itself. Edges that no candidate list
+holds are forbidden edges or, in the active-set method, edges whose weight is known to be zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, minimize
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from flwr_causal.core.graphs.acyclicity import logdet_block
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
+
+# An acyclicity measure on one strongly connected block: (k, k) weights -> value and gradient;
+# the gradient is None outside the measure's domain.
+BlockMeasure = Callable[[FloatArray], tuple[float, "FloatArray | None"]]
+# h -> barrier(h) and its derivative
+Barrier = Callable[[float], tuple[float, float]]
+
+# Stands for the infinite objective outside h's domain; the line search then halves its step.
+INFEASIBLE = 1e12
+# Up to this many variables a dense product costs less than the handling of a sparse one.
+DENSE_PRODUCT_LIMIT = 64
+# Above this share of nonzero weights a dense product is the faster one for any d.
+DENSE_PRODUCT_FILL = 0.05
+
+
+def exponential_block(weights: FloatArray) -> tuple[float, FloatArray | None]:
+    """Trace-exponential measure of one block (see ``acyclicity.h_exponential``)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponential = scipy.linalg.expm(weights * weights)
+        value, gradient = float(np.trace(exponential)) - len(weights), exponential.T * weights
+    if not (np.isfinite(value) and np.isfinite(gradient).all()):
+        return np.inf, None
+    return value, 2.0 * gradient
+
+
+def logdet_measure(s: float) -> BlockMeasure:
+    """Log-determinant measure of one block for a given s (see ``acyclicity.h_logdet``)."""
+
+    def measure(weights: FloatArray) -> tuple[float, FloatArray | None]:
+        value, inverse = logdet_block(weights * weights, s)
+        return value, None if inverse is None else 2.0 * inverse.T * weights
+
+    return measure
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeProblem:
+    """Candidate edges of d variables with the covariance that scores them.
+
+    Attributes
+    ----------
+    second
+        ``(d, d)`` covariance S.
+    rows, columns
+        ``(m,)`` causes and effects of the candidates, sorted by (row, column), no self loops.
+    sparsity
+        ``(m,)`` penalty of each candidate's absolute weight, in the units of S.
+    """
+
+    second: FloatArray
+    rows: IntArray
+    columns: IntArray
+    sparsity: FloatArray
+
+    @classmethod
+    def from_mask(
+        cls,
+        second: FloatArray,
+        candidates: BoolArray,
+        sparsity: float | FloatArray,
+        required: BoolArray,
+    ) -> EdgeProblem:
+        """All edges of a ``(d, d)`` mask; required edges bear no sparsity penalty.
+
+        ``sparsity`` is one number, or a ``(d, d)`` array of one for each edge.
+        """
+        rows, columns = np.nonzero(candidates)
+        penalties = np.where(required, 0.0, sparsity)[rows, columns]
+        return cls(second, rows, columns, penalties)
+
+    def matrix(self, values: FloatArray) -> FloatArray:
+        """Put the candidates' weights into a ``(d, d)`` matrix."""
+        weights = np.zeros_like(self.second)
+        weights[self.rows, self.columns] = values
+        return weights
+
+    def loss(self, values: FloatArray) -> tuple[float, FloatArray]:
+        """Squared loss ``1/2 tr((I - W)^T S (I - W))`` and its ``(m,)`` gradient."""
+        nonzero = np.flatnonzero(values)
+        i, j, w = self.rows[nonzero], self.columns[nonzero], values[nonzero]
+        product = self._second_times(i, j, w)
+        at_candidates = self.second[self.rows, self.columns]
+        linear = float(w @ at_candidates[nonzero])
+        quadratic = float(w @ product[nonzero])
+        value = 0.5 * (float(np.trace(self.second)) - 2.0 * linear + quadratic)
+        return value, product - at_candidates
+
+    def _second_times(self, i: IntArray, j: IntArray, w: FloatArray) -> FloatArray:
+        """``(S W)`` at the candidates, for W given by its nonzeros."""
+        d = len(self.second)
+        if d <= DENSE_PRODUCT_LIMIT or len(w) > DENSE_PRODUCT_FILL * d * d:
+            weights = np.zeros((d, d))
+            weights[i, j] = w
+            return np.asarray((self.second @ weights)[self.rows, self.columns])
+        by_effect = np.argsort(j, kind="stable")
+        starts = np.searchsorted(j[by_effect], np.arange(d + 1))
+        transposed = csr_array((w[by_effect], i[by_effect], starts), shape=(d, d))
+        product: FloatArray = np.asarray(transposed @ self.second)
+        return product[self.columns, self.rows]
+
+    def acyclicity(
+        self, values: FloatArray, measure: BlockMeasure
+    ) -> tuple[float, FloatArray | None]:
+        """h(W) and its ``(m,)`` gradient, the sum over strongly connected components.
+
+        An edge between two components lies on no cycle, and h does not depend on it.
+        """
+        d = len(self.second)
+        gradient = np.zeros(len(values))
+        nonzero = np.flatnonzero(values)
+        i, j = self.rows[nonzero], self.columns[nonzero]
+        starts = np.searchsorted(i, np.arange(d + 1))
+        graph: Any = csr_array((np.ones(len(i)), j, starts), shape=(d, d))
+        _, labels = connected_components(graph, directed=True, connection="strong")
+        inner = np.flatnonzero(labels[i] == labels[j])
+        total = 0.0
+        position = np.zeros(d, dtype=np.intp)
+        for label in np.flatnonzero(np.bincount(labels[i[inner]])):
+            edges = inner[labels[i[inner]] == label]
+            nodes = np.flatnonzero(labels == label)
+            position[nodes] = np.arange(len(nodes))
+            row, column = position[i[edges]], position[j[edges]]
+            block = np.zeros((len(nodes), len(nodes)))
+            block[row, column] = values[nonzero[edges]]
+            value, block_gradient = measure(block)
+            if block_gradient is None:
+                return np.inf, None
+            total += value
+            gradient[nonzero[edges]] = block_gradient[row, column]
+        return total, gradient
+
+    def minimize(
+        self,
+        start: FloatArray,
+        measure: BlockMeasure,
+        barrier: Barrier,
+        *,
+        loss_weight: float = 1.0,
+        max_iterations: int = 15_000,
+        relative_decrease: float = 2.2e-9,
+        gradient_tolerance: float = 1e-5,
+        both_signs: bool = True,
+    ) -> FloatArray:
+        """Local minimum by L-BFGS-B on positive and negative parts, as Zheng (2018) does.
+
+        Parameters
+        ----------
+        start
+            ``(m,)`` weights to start from, inside h's domain.
+        measure, barrier
+            Acyclicity measure, and what its value costs.
+        loss_weight
+            Factor of loss and sparsity.
+        max_iterations, relative_decrease, gradient_tolerance
+            L-BFGS-B's ``maxiter``, ``ftol`` and ``gtol``; the defaults are SciPy's.
+        both_signs
+            With False a weight keeps the sign that it starts with, or in which it lowers the loss
+            if it starts at zero: half as many unknowns, for callers that check the signs after.
+
+        Returns
+        -------
+        ``(m,)`` weights.
+        """
+        m = len(self.rows)
+        if m == 0:
+            return np.zeros(0)
+        # in units of the causes' deviations the loss has a unit diagonal, which L-BFGS needs
+        deviations = np.sqrt(np.diagonal(self.second))[self.rows]
+        units = 1.0 / np.where(deviations > 0, deviations, 1.0)
+        penalty = loss_weight * self.sparsity * units
+        if both_signs:
+            signs = np.outer([1.0, -1.0], np.ones(m))
+        else:
+            downhill = np.where(self.loss(start)[1] > 0, -1.0, 1.0)
+            signs = np.where(start != 0, np.sign(start), downhill)[None, :]
+
+        def weights(parts: FloatArray) -> FloatArray:
+            return np.asarray((signs * parts.reshape(signs.shape)).sum(axis=0) * units)
+
+        def objective(parts: FloatArray) -> tuple[float, FloatArray]:
+            values = weights(parts)
+            h, h_gradient = self.acyclicity(values, measure)
+            if h_gradient is None or not np.isfinite(h):
+                return INFEASIBLE, np.zeros(signs.size)
+            cost, slope = barrier(h)
+            loss, gradient = self.loss(values)
+            smooth = (loss_weight * gradient + slope * h_gradient) * units
+            price = float((parts.reshape(signs.shape) @ penalty).sum())
+            return loss_weight * loss + cost + price, (signs * smooth + penalty).ravel()
+
+        solution = minimize(
+            objective,
+            np.maximum(signs * (start / units), 0.0).ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(np.zeros(signs.size), np.full(signs.size, np.inf)),
+            options={
+                "maxiter": max_iterations,
+                "maxfun": 4 * max_iterations,
+                "ftol": relative_decrease,
+                "gtol": gradient_tolerance,
+            },
+        )
+        return weights(solution.x)

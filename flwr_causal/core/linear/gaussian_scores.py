@@ -1,0 +1,152 @@
+"""Scores of a linear Gaussian DAG from moments; lower is better.
+
+Both are a negative maximised log-likelihood, up to a constant, plus a price for every edge. They
+read the moments among each variable and its parents only: all others may be NaN.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+
+from flwr_causal.core.linear.linear import SINGULAR_PIVOT, least_squares, regress
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flwr_causal.core.linear.moments import Moments
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+ScoreName = Literal["bic", "equal-variance"]
+SCORE_NAMES: tuple[ScoreName, ...] = ("bic", "equal-variance")
+
+# Residual variances below this share of the variable's variance count as this share: beyond it
+# rounding decides, and a logarithm would reward it without bound.
+RESIDUAL_FLOOR = 1e-12
+# A variable whose variance given the parents is below this share of its own is their combination.
+COLLINEAR = 1e-10
+
+
+def edge_price(n: int, d: int, gamma: float) -> float:
+    """Price of one edge, ``log(n) / 2 + gamma log(d)``.
+
+    ``gamma = 0`` is the ordinary BIC; positive values make the extended BIC, which allows for the
+    number of edges to choose from.
+    """
+    return 0.5 * float(np.log(n)) + gamma * float(np.log(max(d, 1)))
+
+
+def gaussian_bic(moments: Moments, adjacency: ArrayLike, gamma: float = 0.0) -> float:
+    """Gaussian BIC, ``sum_j n/2 log(RSS_j / n) + price |E|``.
+
+    Parameters
+    ----------
+    moments
+        n and the covariances (divisor n).
+    adjacency
+        ``(d, d)``, nonzero where i -> j.
+    gamma
+        See :func:`edge_price`.
+    """
+    edges, residuals = _edges_and_residuals(moments, adjacency)
+    fit = 0.5 * moments.n * float(np.log(residuals).sum())
+    return fit + edge_price(moments.n, moments.d, gamma) * edges
+
+
+def equal_variance_score(
+    moments: Moments, adjacency: ArrayLike, gamma: float = 0.0, num_targets: int | None = None
+) -> float:
+    """BIC of a model in which all noise terms have one variance.
+
+    It is ``n d / 2 log(sum_j RSS_j / (n d)) + price |E|`` (Peters & Buehlmann 2014). Unlike the
+    Gaussian BIC it tells Markov-equivalent graphs apart, and it is wrong where the noise variances
+    differ; parameters as in :func:`gaussian_bic`. With ``num_targets`` only the first so many
+    variables have a noise term: the others are lags of them, without parents.
+    """
+    edges, residuals = _edges_and_residuals(moments, adjacency)
+    noise = residuals[:num_targets]
+    fit = 0.5 * moments.n * len(noise) * float(np.log(noise.mean()))
+    return fit + edge_price(moments.n, moments.d, gamma) * edges
+
+
+def score_graph(
+    moments: Moments,
+    adjacency: ArrayLike,
+    score: ScoreName = "bic",
+    gamma: float = 0.0,
+    num_targets: int | None = None,
+) -> float:
+    """Score of a graph by the score's name; a ConfigError for an unknown one.
+
+    Lags of the first ``num_targets`` variables add a constant to the BIC, and nothing to the other.
+    """
+    if score == "bic":
+        return gaussian_bic(moments, adjacency, gamma)
+    if score == "equal-variance":
+        return equal_variance_score(moments, adjacency, gamma, num_targets)
+    raise ConfigError(f"unknown score {score!r}; known are {', '.join(SCORE_NAMES)}")
+
+
+def _edges_and_residuals(moments: Moments, adjacency: ArrayLike) -> tuple[int, FloatArray]:
+    moments.require_varying()
+    _, residuals = least_squares(moments, adjacency)
+    floored = np.maximum(residuals, RESIDUAL_FLOOR * moments.variances)
+    return int(np.count_nonzero(np.asarray(adjacency))), floored
+
+
+def residual_variances(
+    correlation: FloatArray, parents: IntArray, child: int
+) -> tuple[float, FloatArray, FloatArray]:
+    """Residual variances of one variable for its parents, one parent less, one parent more.
+
+    Parameters
+    ----------
+    correlation
+        ``(d, d)`` correlations; with covariances the collinearity limit depends on the units.
+    parents, child
+        Indices.
+
+    Returns
+    -------
+    residual, without, with_another
+        The residual variance given ``parents``; ``(len(parents),)`` without each of them;
+        ``(d,)`` with each variable in addition (no gain from a linear combination of the parents).
+    """
+    variances = np.diagonal(correlation)
+    if len(parents) == 0:
+        residual = float(variances[child])
+        partial, given = correlation[:, child], variances
+        without = np.zeros(0)
+    else:
+        among = correlation[np.ix_(parents, parents)]
+        try:
+            factor = scipy.linalg.cholesky(among, lower=True, check_finite=False)
+            if np.diagonal(factor).min() < SINGULAR_PIVOT:
+                raise np.linalg.LinAlgError
+            whitened = scipy.linalg.solve_triangular(
+                factor, correlation[parents], lower=True, check_finite=False
+            )
+            inverse_root = scipy.linalg.solve_triangular(
+                factor, np.eye(len(parents)), lower=True, check_finite=False
+            )
+            coefficients = inverse_root.T @ whitened[:, child]
+            residual = float(variances[child] - whitened[:, child] @ whitened[:, child])
+            without = residual + coefficients**2 / (inverse_root**2).sum(axis=0)
+        except np.linalg.LinAlgError:
+            values, vectors = np.linalg.eigh(among)
+            keep = values > COLLINEAR * values[-1]
+            whitened = (vectors[:, keep] / np.sqrt(values[keep])).T @ correlation[parents]
+            residual = float(variances[child] - whitened[:, child] @ whitened[:, child])
+            without = np.array(
+                [regress(correlation, parents[parents != p], child)[1] for p in parents]
+            )
+        partial = correlation[:, child] - whitened.T @ whitened[:, child]
+        given = variances - (whitened**2).sum(axis=0)
+    independent = given > COLLINEAR * variances
+    gain = np.where(independent, partial**2 / np.where(independent, given, 1.0), 0.0)
+    with_another = np.maximum(residual - gain, 0.0)
+    return residual, without, np.asarray(with_another, dtype=np.float64)

@@ -1,0 +1,212 @@
+"""Linear systems ``x_j = intercept_j + sum_i x_i weights[i, j] + e_j`` on a DAG.
+
+Given the graph, least squares on each variable's parents is the maximum-likelihood fit, and it
+needs the moments among a variable and its parents only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.linear.model_parts import (
+    freeze_parameters,
+    load_parameters,
+    log_density,
+    named_columns,
+    save_parameters,
+)
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flwr_causal.core.linear.moments import Moments
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
+
+KIND = "linear model"
+FORMAT = f"flwr-causal {KIND} 1"
+FIELDS = ("weights", "intercepts", "noise_variances")
+# Relative size of a Cholesky pivot under which parents count as linearly dependent.
+SINGULAR_PIVOT = 1e-7
+
+
+def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArray, float]:
+    """Least squares of one variable on its parents, from second moments.
+
+    Parameters
+    ----------
+    second
+        ``(d, d)`` second moments; only the entries among ``parents`` and ``child`` are read.
+    parents, child
+        Indices.
+
+    Returns
+    -------
+    coefficients, residual_variance
+        ``(len(parents),)`` weights, of least norm (in standardised units) where the parents are
+        linearly dependent, and the mean squared residual, never below zero.
+    """
+    variance = float(second[child, child])
+    if len(parents) == 0:
+        return np.zeros(0), variance
+    among = second[np.ix_(parents, parents)]
+    with_child = second[parents, child]
+    # in standardised units a pivot tells dependence from small units
+    scale = np.sqrt(np.diagonal(among))
+    scale = np.where(scale > 0, scale, 1.0)
+    correlation, target = among / np.outer(scale, scale), with_child / scale
+    try:
+        factor = scipy.linalg.cholesky(correlation, lower=True)
+        if np.diagonal(factor).min() < SINGULAR_PIVOT:
+            raise np.linalg.LinAlgError
+        standardized = scipy.linalg.cho_solve((factor, True), target)
+    except np.linalg.LinAlgError:
+        standardized = np.linalg.lstsq(correlation, target, rcond=1e-12)[0]
+    coefficients = np.asarray(standardized / scale, dtype=np.float64)
+    return coefficients, max(variance - float(coefficients @ with_child), 0.0)
+
+
+def least_squares(moments: Moments, adjacency: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Weights and residual variances of every variable on its parents.
+
+    An adjacency ``(d, d)`` gives weights ``(d, d)`` and variances ``(d,)``; one ``(m, d)`` over m
+    columns gives those of the first d columns only, ``(m, d)`` and ``(d,)``.
+    """
+    parent_mask = np.asarray(adjacency) != 0
+    weights = np.zeros(parent_mask.shape)
+    variances = np.zeros(parent_mask.shape[1])
+    for j in range(len(variances)):
+        parents = np.flatnonzero(parent_mask[:, j])
+        weights[parents, j], variances[j] = regress(moments.second, parents, j)
+    return weights, variances
+
+
+def refit(moments: Moments, adjacency: ArrayLike) -> FloatArray:
+    """Weights ``(d, d)`` by least squares on each variable's parents, without any shrinkage.
+
+    Only the moments among a variable and its parents are read; all others may be NaN.
+    """
+    return least_squares(moments, adjacency)[0]
+
+
+def fit(moments: Moments, adjacency: ArrayLike) -> LinearModel:
+    """Maximum-likelihood linear Gaussian system on a given DAG.
+
+    Raises
+    ------
+    DataError
+        If the adjacency has a directed cycle or another shape than the moments.
+    """
+    mask = np.asarray(adjacency) != 0
+    if mask.shape != moments.second.shape:
+        raise DataError(f"the adjacency has shape {mask.shape}, expected {moments.second.shape}")
+    if not is_acyclic(mask):
+        raise DataError("a linear model is fitted on a DAG, the adjacency has a directed cycle")
+    weights, variances = least_squares(moments, mask)
+    intercepts = moments.mean - moments.mean @ weights
+    return LinearModel(moments.names, weights, intercepts, variances)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """A linear system with Gaussian noise on a DAG; ``weights[i, j]`` is the effect of i on j.
+
+    The arrays are stored as read-only float64 copies.
+
+    Attributes
+    ----------
+    names
+        Names of the d variables.
+    weights
+        ``(d, d)``, zero where there is no edge; the nonzeros form a DAG.
+    intercepts
+        ``(d,)``, in the units of each variable.
+    noise_variances
+        ``(d,)`` variances of the noise terms (divisor n where they were fitted).
+    """
+
+    names: tuple[str, ...]
+    weights: FloatArray
+    intercepts: FloatArray
+    noise_variances: FloatArray
+
+    def __post_init__(self) -> None:
+        d = len(self.names)
+        shapes = {"weights": (d, d), "intercepts": (d,), "noise_variances": (d,)}
+        freeze_parameters(self, KIND, shapes)
+
+    def mean(self) -> FloatArray:
+        """``(d,)`` means of the variables."""
+        return np.asarray(self._propagate(self.intercepts[None, :])[0], dtype=np.float64)
+
+    def covariance(self) -> FloatArray:
+        """``(d, d)`` covariance ``(I - W)^{-T} diag(noise) (I - W)^{-1}``."""
+        root = self._propagate(np.diag(np.sqrt(self.noise_variances)))
+        return np.asarray(root.T @ root, dtype=np.float64)
+
+    def sample(self, n: int, seed: int | None = None) -> FloatArray:
+        """Draw ``(n, d)`` rows; the same seed gives the same rows."""
+        noise = np.random.default_rng(seed).standard_normal((n, len(self.names)))
+        return self._propagate(self.intercepts + noise * np.sqrt(self.noise_variances))
+
+    def log_likelihood(self, frame: Any) -> FloatArray:
+        """Log density of each row, ``(n,)``.
+
+        Parameters
+        ----------
+        frame
+            A data frame with (at least) the model's variables, or an array in their order.
+
+        Raises
+        ------
+        DataError
+            If variables are missing, or one has no noise, so that there is no density.
+        """
+        X = named_columns(frame, self.names, self.names)
+        residuals = X - self.intercepts - X @ self.weights
+        return log_density(residuals, self.noise_variances, self.names)
+
+    def predict(self, frame: Any, target: str) -> FloatArray:
+        """Conditional mean of ``target`` given its parents, ``(n,)``.
+
+        Parameters
+        ----------
+        frame
+            A data frame with the target's parents, or an array of all variables in their order.
+        target
+            Name of the variable.
+
+        Raises
+        ------
+        DataError
+            If the target is unknown or a parent is missing.
+        """
+        if target not in self.names:
+            raise DataError(f"unknown variable {target!r}; known are {', '.join(self.names)}")
+        j = self.names.index(target)
+        parents = np.flatnonzero(self.weights[:, j])
+        X = named_columns(frame, [self.names[i] for i in parents], self.names)
+        return np.asarray(X @ self.weights[parents, j] + self.intercepts[j], dtype=np.float64)
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON; numbers survive exactly."""
+        save_parameters(path, FORMAT, self, FIELDS)
+
+    @classmethod
+    def load(cls, path: str | Path) -> LinearModel:
+        """Read what :meth:`save` wrote; a DataError if it is something else."""
+        return cls(**load_parameters(path, FORMAT, KIND, FIELDS))
+
+    def _propagate(self, rows: FloatArray) -> FloatArray:
+        """Solve ``x = rows + x W`` for every row."""
+        system = np.eye(len(self.names)) - self.weights
+        return np.asarray(np.linalg.solve(system.T, rows.T).T, dtype=np.float64)

@@ -1,0 +1,165 @@
+"""NOTEARS: linear structure by continuous optimisation, from moments.
+
+Reference
+---------
+Zheng, Aragam, Ravikumar, Xing: DAGs with NO TEARS: continuous optimization for structure learning,
+NeurIPS 2018.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.graphs.acyclicity import h_exponential
+from flwr_causal.core.linear.active_set import ALL_EDGES_LIMIT, SparseProblem, check_sparsity
+from flwr_causal.core.linear.dagma import dagma
+from flwr_causal.core.linear.edge_problem import exponential_block
+from flwr_causal.core.linear.moments import as_moments
+from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks, finish
+from flwr_causal.core.threads import single_threaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+    from flwr_causal.core.linear.edge_problem import Barrier
+    from flwr_causal.core.linear.moments import Moments
+
+FloatArray = NDArray[np.float64]
+
+__all__ = ["dagma", "notears"]
+
+# Zheng 2018, algorithm 1: the penalty grows tenfold until h shrinks to a quarter.
+PENALTY_GROWTH = 10.0
+PROGRESS = 0.25
+PENALTY_LIMIT = 1e16
+MAX_DUAL_STEPS = 100
+
+
+@single_threaded()
+def notears(
+    moments_or_data: Any,
+    *,
+    sparsity: float | FloatArray = 0.1,
+    threshold: float = 0.3,
+    knowledge: Knowledge | EdgeMasks | None = None,
+    refit: bool = True,
+    tolerance: float = 1e-8,
+    all_edges: bool | None = None,
+) -> CausalGraph:
+    """Learn a linear DAG by NOTEARS' augmented Lagrangian (Zheng 2018, algorithm 1).
+
+    Minimises ``1/2 tr((I - W)^T S (I - W)) + sparsity |W|_1`` subject to ``tr exp(W * W) = d``;
+    S is the covariance (divisor n).
+
+    Parameters
+    ----------
+    moments_or_data
+        ``Moments``, an ``(n, d)`` array or a data frame.
+    sparsity
+        L1 penalty in the units of the variables' variance, one number or a ``(d, d)`` array of one
+        for each edge. Default: the paper's.
+    threshold
+        Edges of absolute weight at most this are dropped. Default: the paper's.
+    knowledge
+        Required and forbidden edges and tiers.
+    refit
+        Give the edges of the final graph their least-squares weights.
+    tolerance
+        The acyclicity at which to stop.
+    all_edges
+        Optimise over all allowed edges at once, or over a growing active set of them that ends
+        in a stationary point of the same problem. By default all edges up to
+        ``active_set.ALL_EDGES_LIMIT`` variables, the active set above.
+
+    Returns
+    -------
+    A DAG; ``raw_weights`` holds the solution before the threshold.
+
+    Raises
+    ------
+    DataError
+        If the data are no table of finite numbers.
+    ConfigError
+        If an option is out of range or the knowledge contradicts itself or the names.
+    """
+    check_at_least_zero(threshold=threshold, tolerance=tolerance)
+    moments = as_moments(moments_or_data)
+    check_sparsity(sparsity, moments.d)
+    moments.require_complete()
+    masks = edge_masks(knowledge, moments.names)
+    weights = solve_augmented(moments, masks, sparsity, tolerance, all_edges)
+    return finish(moments, weights, threshold=threshold, masks=masks, refit=refit)
+
+
+def solve_augmented(
+    moments: Moments,
+    masks: EdgeMasks,
+    sparsity: float | FloatArray,
+    tolerance: float = 1e-8,
+    all_edges: bool | None = None,
+) -> FloatArray:
+    """``(d, d)`` solution of the Lagrangian; the parameters are those of :func:`notears`."""
+    # the penalties' growth starts from variables of unit variance, whatever their units
+    scale = moments.mean_variance or 1.0
+    problem = SparseProblem(
+        moments.second / scale,
+        masks.allowed,
+        masks.required,
+        sparsity / scale,
+        moments.d <= ALL_EDGES_LIMIT if all_edges is None else all_edges,
+    )
+
+    def minimize(weights: FloatArray, multiplier: float, penalty: float) -> FloatArray:
+        barrier = augmented_lagrangian(multiplier, penalty)
+        return problem.minimize(weights, exponential_block, barrier, passes=3)
+
+    start = np.zeros((moments.d, moments.d))
+    return ascend(minimize, lambda weights: h_exponential(weights)[0], start, tolerance)
+
+
+def ascend(
+    minimize: Callable[[FloatArray, float, float], FloatArray],
+    acyclicity: Callable[[FloatArray], float],
+    start: FloatArray,
+    tolerance: float,
+) -> FloatArray:
+    """Dual ascent on the acyclicity, ``h = 0`` (Zheng 2018, section 4.1).
+
+    Parameters
+    ----------
+    minimize
+        From a start, multiplier and penalty to the minimiser of the Lagrangian.
+    acyclicity
+        h of a solution.
+    start
+        Where the first minimisation starts; each one goes on where the last accepted one ended.
+    tolerance
+        h at which to stop.
+    """
+    solution, penalty, multiplier, h = start, 1.0, 0.0, np.inf
+    for _ in range(MAX_DUAL_STEPS):
+        while True:
+            candidate = minimize(solution, multiplier, penalty)
+            candidate_h = acyclicity(candidate)
+            if candidate_h <= PROGRESS * h or penalty >= PENALTY_LIMIT:
+                break
+            penalty *= PENALTY_GROWTH
+        solution, h = candidate, candidate_h
+        multiplier += penalty * h
+        if h <= tolerance or penalty >= PENALTY_LIMIT:
+            break
+    return solution
+
+
+def augmented_lagrangian(multiplier: float, penalty: float) -> Barrier:
+    """``multiplier h + penalty / 2 h^2`` and its derivative in h (Zheng 2018, eq. 10)."""
+
+    def barrier(h: float) -> tuple[float, float]:
+        return multiplier * h + 0.5 * penalty * h * h, multiplier + penalty * h
+
+    return barrier

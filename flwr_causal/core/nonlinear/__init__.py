@@ -1,0 +1,1 @@
+"""Nonlinear structure: perceptrons and additive bases."""

@@ -1,0 +1,1 @@
+"""Linear systems over time, from the second moments of a lagged design."""

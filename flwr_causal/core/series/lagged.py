@@ -1,0 +1,306 @@
+"""The lagged design: how a problem over time becomes one over ``m = d (1 + p)`` columns.
+
+The model of 2Dbn (Chen, Ma & Yue 2024) is ``x_t^T = x_t^T W + sum_l x_{t-l}^T A_l + u_t^T`` for
+l = 1..p: W acyclic, the A_l free. With the rows ``z_t = [x_t, x_{t-1}, ..., x_{t-p}]`` and the
+stacked weights ``[W; A_1; ...; A_p]`` of shape ``(m, d)`` it is a linear system over the columns of
+z whose lagged columns have no causes, so that the solvers for rows without time solve it. Row
+causes column, as everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.graphs.acyclicity import break_cycles
+from flwr_causal.core.graphs.checked_arrays import distinct_names
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "companion_radius",
+    "join_blocks",
+    "knowledge_masks",
+    "lagged_graph",
+    "lagged_masks",
+    "lagged_names",
+    "lagged_rows",
+    "split_blocks",
+]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+Entry = TypeVar("Entry", bound=np.generic)
+
+
+def lagged_rows(series: Sequence[FloatArray], order: int) -> FloatArray:
+    """Return the rows ``[x_t, x_{t-1}, ..., x_{t-p}]`` of several series, never across two.
+
+    Parameters
+    ----------
+    series : sequence of ndarray of shape (T_m, d)
+        At least one, in the order of time. One of p steps or fewer has no rows.
+    order : int
+        p, 0 or more; 0 puts the series under each other.
+
+    Returns
+    -------
+    ndarray of shape (sum_m max(T_m - p, 0), d (1 + p)), C-contiguous
+        Series by series, each in the order of time.
+
+    Raises
+    ------
+    ConfigError
+        If the order is no whole number from 0 up.
+    DataError
+        If there is no series, or they are not all tables of the same number of variables.
+    """
+    _check_order(order)
+    if not series:
+        raise DataError("there are no series: give at least one, of shape (steps, variables)")
+    shapes = [np.shape(values) for values in series]
+    for position, shape in enumerate(shapes, start=1):
+        if len(shape) != 2 or shape[1] != shapes[0][-1]:
+            raise DataError(
+                f"series {position} of {len(series)} has shape {shape}, expected "
+                f"(steps, {shapes[0][-1]}): all series need the variables of the first"
+            )
+    d = shapes[0][1]
+    counts = [max(steps - order, 0) for steps, _ in shapes]
+    rows = np.empty((sum(counts), d * (1 + order)))
+    ends = np.cumsum(counts)
+    for values, count, end in zip(series, counts, ends, strict=True):
+        for lag in range(order + 1 if count else 0):
+            first = order - lag
+            rows[end - count : end, d * lag : d * (lag + 1)] = values[first : first + count]
+    return rows
+
+
+def lagged_names(names: Sequence[str], order: int) -> tuple[str, ...]:
+    """Return the names of the m columns: ``x0, ..., x0[t-1], ..., x0[t-p], ...``.
+
+    Raises
+    ------
+    DataError
+        If names repeat, as when a variable is called what the lag of another one would be.
+    """
+    _check_order(order)
+    past = [f"{name}[t-{lag}]" for lag in range(1, order + 1) for name in names]
+    return distinct_names([*names, *past])
+
+
+def lagged_masks(
+    allowed_now: BoolArray,
+    allowed_lagged: BoolArray,
+    *,
+    required_now: BoolArray | None = None,
+    required_lagged: BoolArray | None = None,
+) -> EdgeMasks:
+    """Return the knowledge over all m columns, as solvers of problems without time want it.
+
+    Parameters
+    ----------
+    allowed_now : ndarray of bool, shape (d, d)
+        Instantaneous edges that may stand; the diagonal is taken as False.
+    allowed_lagged : ndarray of bool, shape (p, d, d)
+        ``allowed_lagged[l, i, j]``: whether i at t - l - 1 may act on j at t. The diagonal is the
+        effect of a variable on itself and may well be allowed.
+    required_now, required_lagged : ndarray of bool, shaped alike, optional
+        Edges that must stand. Default: none.
+
+    Returns
+    -------
+    EdgeMasks
+        Over ``(m, m)``; no edge leads into a lagged column. The first d columns, ``(m, d)``, are
+        the mask of the stacked weights.
+
+    Raises
+    ------
+    DataError
+        If the shapes do not fit.
+    ConfigError
+        If a required edge is not allowed.
+    """
+    now = np.asarray(allowed_now, dtype=bool)
+    allowed = _square(join_blocks(now & ~np.eye(len(now), dtype=bool), allowed_lagged))
+    required_blocks = (
+        np.zeros_like(allowed_now) if required_now is None else required_now,
+        np.zeros_like(allowed_lagged) if required_lagged is None else required_lagged,
+    )
+    required = _square(join_blocks(*required_blocks))
+    contradictions = np.argwhere(required & ~allowed)
+    if len(contradictions):
+        source, effect = (int(k) for k in contradictions[0])
+        lag, cause = divmod(source, len(now))
+        raise ConfigError(
+            f"the edge from variable {cause} at lag {lag} to variable {effect} is required but not "
+            "allowed: drop one of the two statements"
+        )
+    return EdgeMasks(allowed, required)
+
+
+def knowledge_masks(knowledge: Knowledge | None, names: Sequence[str], order: int) -> EdgeMasks:
+    """Return background knowledge over all m columns, as :func:`lagged_masks` does.
+
+    Parameters
+    ----------
+    knowledge : Knowledge or None
+        None allows everything.
+    names : sequence of str
+        The d variables.
+    order : int
+        p; 0 leaves the edges without a lag.
+
+    Raises
+    ------
+    ConfigError
+        If the order is no whole number from 0 up, or the knowledge names a variable or a lag that
+        is not there.
+    """
+    _check_order(order)
+    blocks = (knowledge or Knowledge()).blocks(names, order)
+    return lagged_masks(
+        blocks.allowed_now,
+        blocks.allowed_lagged,
+        required_now=blocks.required_now,
+        required_lagged=blocks.required_lagged,
+    )
+
+
+def split_blocks(weights: NDArray[Entry]) -> tuple[NDArray[Entry], NDArray[Entry]]:
+    """Split stacked weights ``(..., m, d)`` into W ``(..., d, d)`` and A ``(..., p, d, d)``.
+
+    Raises
+    ------
+    DataError
+        If m is no multiple of d.
+    """
+    *front, m, d = np.shape(weights)
+    if d == 0 or m == 0 or m % d:
+        raise DataError(f"stacked weights of {d} variables need a multiple of {d} rows, got {m}")
+    blocks = np.reshape(weights, (*front, m // d, d, d))
+    return blocks[..., 0, :, :], blocks[..., 1:, :, :]
+
+
+def join_blocks(now: NDArray[Entry], lagged: NDArray[Entry]) -> NDArray[Entry]:
+    """Stack W ``(..., d, d)`` on A ``(..., p, d, d)``; the result has shape ``(..., m, d)``.
+
+    Raises
+    ------
+    DataError
+        If the shapes do not fit.
+    """
+    *front, rows, d = np.shape(now)
+    order = np.shape(lagged)[-3] if np.ndim(lagged) > 2 else -1
+    if rows != d or np.shape(lagged) != (*front, order, d, d):
+        raise DataError(
+            f"instantaneous edges of shape {np.shape(now)} and lagged ones of shape "
+            f"{np.shape(lagged)} do not fit: (d, d) and (p, d, d) are expected"
+        )
+    past = np.reshape(lagged, (*front, order * d, d))
+    return np.concatenate([now, past], axis=-2)
+
+
+def lagged_graph(
+    names: Sequence[str],
+    weights: FloatArray,
+    *,
+    threshold_now: float,
+    threshold_lagged: float,
+    raw: FloatArray | None = None,
+    masks: EdgeMasks | None = None,
+) -> CausalGraph:
+    """Make the causal graph of stacked weights; its instantaneous edges form a DAG.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The d variables.
+    weights : ndarray of shape (m, d)
+        Estimates. An edge stands if its absolute weight exceeds its block's threshold; among the
+        instantaneous ones the weakest on cycles are then dropped.
+    threshold_now, threshold_lagged : float
+        Chen et al. 2024 take 0.3 for both.
+    raw : ndarray of shape (m, d), optional
+        The estimates to keep as ``raw_weights`` and ``raw_lagged``, where ``weights`` were cut or
+        refitted already. Default: ``weights``.
+    masks : EdgeMasks, optional
+        Of :func:`lagged_masks`. What is not allowed is taken to be zero; what is required is
+        exempt from thresholds and the removal of cycles (a lagged edge must have a weight).
+
+    Raises
+    ------
+    ConfigError
+        If a threshold is negative or not finite.
+    DataError
+        If shapes do not fit or a number is not finite.
+    """
+    for option, value in (("now", threshold_now), ("lagged", threshold_lagged)):
+        if not (np.isfinite(value) and value >= 0):
+            raise ConfigError(f"threshold_{option} is {value}: expected a number from 0 up")
+    estimates = np.asarray(weights, dtype=np.float64)
+    original = estimates if raw is None else np.asarray(raw, dtype=np.float64)
+    required = np.zeros(estimates.shape, dtype=bool)
+    if masks is not None:
+        allowed, required = (mask[:, : estimates.shape[1]] for mask in masks)
+        estimates, original = (np.where(allowed, array, 0.0) for array in (estimates, original))
+    now, lagged = split_blocks(estimates)
+    required_now, required_lagged = split_blocks(required)
+    standing = np.where((np.abs(now) > threshold_now) | required_now, now, 0.0)
+    raw_now, raw_lagged = split_blocks(original)
+    return CausalGraph(
+        names=tuple(names),
+        weights=break_cycles(standing, required_now),
+        lagged=np.where((np.abs(lagged) > threshold_lagged) | required_lagged, lagged, 0.0),
+        raw_weights=raw_now,
+        raw_lagged=raw_lagged if len(raw_lagged) else None,
+        required=required_now if masks is not None else None,
+    )
+
+
+def companion_radius(now: FloatArray, lagged: FloatArray) -> float:
+    """Spectral radius of the companion matrix: below 1 the system is stationary.
+
+    Solved for the present the model is ``x_t^T = sum_l x_{t-l}^T A_l (I - W)^{-1} + noise``.
+
+    Parameters
+    ----------
+    now : ndarray of shape (d, d)
+        W.
+    lagged : ndarray of shape (p, d, d)
+        A_1, ..., A_p.
+
+    Returns
+    -------
+    float
+        0 without lags; infinite where I - W is singular, as a W with cycles may make it.
+    """
+    order, d = len(lagged), len(now)
+    if order == 0:
+        return 0.0
+    past = np.reshape(lagged, (order * d, d))
+    companion = np.eye(order * d, k=d)
+    try:
+        companion[:, :d] = np.linalg.solve((np.eye(d) - now).T, past.T).T
+    except np.linalg.LinAlgError:
+        return np.inf
+    return float(np.abs(np.linalg.eigvals(companion)).max())
+
+
+def _check_order(order: int) -> None:
+    if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 0:
+        raise ConfigError(f"order is {order!r}: give the number of lags, a whole number from 0 up")
+
+
+def _square(stacked: BoolArray) -> BoolArray:
+    """Return an (m, m) mask whose first d columns are these and whose others are False."""
+    m, d = stacked.shape
+    result = np.zeros((m, m), dtype=bool)
+    result[:, :d] = stacked
+    return result

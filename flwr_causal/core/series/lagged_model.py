@@ -1,0 +1,308 @@
+"""Linear systems over time: ``x_t = intercept + x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + e_t``.
+
+Row vectors, W acyclic, the noise Gaussian and independent between variables and steps: the model of
+2Dbn (Chen, Ma & Yue 2024, eq. 1). Given the graph, least squares on each variable's parents, past
+and present, is the maximum-likelihood fit given the first p steps. Solved for the present the
+system is the reduced form ``x_t = (intercept + sum_l x_{t-l} A_l + e_t) (I - W)^{-1}``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.linear.linear import least_squares
+from flwr_causal.core.linear.model_parts import (
+    freeze_parameters,
+    load_parameters,
+    log_density,
+    named_columns,
+    save_parameters,
+)
+from flwr_causal.core.series.lagged import companion_radius, lagged_rows, split_blocks
+from flwr_causal.core.series.lagged_regression import order_of
+from flwr_causal.core.threads import single_threaded
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+    from flwr_causal.core.linear.moments import Moments
+
+__all__ = ["LaggedModel", "fit_lagged"]
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+KIND = "lagged linear model"
+FORMAT = f"flwr-causal {KIND} 1"
+FIELDS = ("weights", "lagged", "intercepts", "noise_variances")
+# What the default burn-in leaves of the start, at most.
+START_REMAINS = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class LaggedModel:
+    """A linear system over time with Gaussian noise; the instantaneous edges form a DAG.
+
+    The arrays are stored as read-only float64 copies. A *series* is a data frame with (at least)
+    the model's variables as columns, or an array ``(T, d)`` in their order; its rows are successive
+    steps in the order of time, at least p + 1 of them.
+
+    Attributes
+    ----------
+    names
+        Names of the d variables.
+    weights
+        ``(d, d)``, W: ``weights[i, j]`` is the effect of i on j within a step, zero where there is
+        no edge. Like all others in the units of the data.
+    lagged
+        ``(p, d, d)``, p >= 1: ``lagged[l, i, j]`` is the effect of i at t - l - 1 on j at t.
+    intercepts
+        ``(d,)``, in the units of each variable.
+    noise_variances
+        ``(d,)`` variances of the noise terms (divisor n where they were fitted).
+
+    Raises
+    ------
+    DataError
+        If names repeat, shapes do not fit, a number is not finite, a variance is negative or W has
+        a directed cycle.
+    """
+
+    names: tuple[str, ...]
+    weights: FloatArray
+    lagged: FloatArray
+    intercepts: FloatArray
+    noise_variances: FloatArray
+
+    def __post_init__(self) -> None:
+        d, order = len(self.names), len(self.lagged)
+        if order == 0:
+            raise DataError("a lagged model has at least one lag; without any use a LinearModel")
+        shapes = {
+            "weights": (d, d),
+            "lagged": (order, d, d),
+            "intercepts": (d,),
+            "noise_variances": (d,),
+        }
+        freeze_parameters(self, KIND, shapes)
+
+    @property
+    def order(self) -> int:
+        """Number of lags p."""
+        return len(self.lagged)
+
+    @property
+    def spectral_radius(self) -> float:
+        """Largest absolute eigenvalue of the companion matrix: below 1 the system is stationary."""
+        return companion_radius(self.weights, self.lagged)
+
+    def mean(self) -> FloatArray:
+        """``(d,)`` means of the variables in the long run.
+
+        Raises
+        ------
+        DataError
+            If the system is not stationary.
+        """
+        radius = self.spectral_radius
+        if radius >= 1:
+            raise DataError(
+                f"the system is not stationary (spectral radius {radius:.6g}, must be below 1), so "
+                "that it has no mean and no sample; predict and log_likelihood need neither"
+            )
+        system = np.eye(len(self.names)) - self.weights - self.lagged.sum(axis=0)
+        return np.asarray(np.linalg.solve(system.T, self.intercepts), dtype=np.float64)
+
+    def predict(self, series: Any) -> FloatArray:
+        """Mean of each step given the p steps before it, ``(T - p, d)``, from step p on.
+
+        Nothing of the step itself is read: this is the reduced form.
+
+        Raises
+        ------
+        DataError
+            If the series is too short, lacks variables or has missing values.
+        """
+        _, past = self._present_and_past(series)
+        return self._propagate(self._expected(past))
+
+    def residuals(self, series: Any) -> FloatArray:
+        """Noise terms ``x_t - x_t W - sum_l x_{t-l} A_l - intercept``, ``(T - p, d)``.
+
+        Raises
+        ------
+        DataError
+            If the series is too short, lacks variables or has missing values.
+        """
+        present, past = self._present_and_past(series)
+        return np.asarray(present - present @ self.weights - self._expected(past))
+
+    def log_likelihood(self, series: Any) -> FloatArray:
+        """Log density of each step given the p steps before it, ``(T - p,)``, from step p on.
+
+        Raises
+        ------
+        DataError
+            If the series is too short, lacks variables or has missing values, or a variable has no
+            noise, so that there is no density.
+        """
+        return log_density(self.residuals(series), self.noise_variances, self.names)
+
+    @single_threaded()
+    def sample(
+        self, steps: int, seed: int | None = None, *, burn_in: int | None = None
+    ) -> pd.DataFrame:
+        """Draw a series of the stationary system; the same seed gives the same series.
+
+        Parameters
+        ----------
+        steps
+            T, 1 or more.
+        seed
+            Default: another series every time.
+        burn_in
+            Steps from the stationary mean on that are thrown away. Default: so many that less than
+            a millionth of the start remains, the more the closer the spectral radius is to 1. With
+            0 the spread grows from nothing in the first steps.
+
+        Returns
+        -------
+        DataFrame
+            ``(T, d)``, in the order of time.
+
+        Raises
+        ------
+        DataError
+            If the system is not stationary.
+        ConfigError
+            If ``steps`` is below 1 or ``burn_in`` negative.
+        """
+        import pandas as pd
+
+        if steps < 1 or (burn_in is not None and burn_in < 0):
+            raise ConfigError(
+                f"steps is {steps}, burn_in {burn_in}: give at least 1 step, and 0 or more"
+            )
+        mean = self.mean()
+        first = self.order + (self._burn_in() if burn_in is None else burn_in)
+        d, total = len(self.names), first + steps
+        noise = np.random.default_rng(seed).standard_normal((total, d))
+        # deviations from the mean, the first p of them zero
+        x = self._propagate(noise * np.sqrt(self.noise_variances))
+        x[: self.order] = 0.0
+        # the past is read in the order of time: the longest lag first
+        effects = self._propagate(np.concatenate(self.lagged[::-1]))
+        flat = x.reshape(-1)
+        for t in range(self.order, total):
+            x[t] += flat[(t - self.order) * d : t * d] @ effects
+        return pd.DataFrame(x[first:] + mean, columns=pd.Index(self.names))
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON; numbers survive exactly."""
+        save_parameters(path, FORMAT, self, FIELDS)
+
+    @classmethod
+    def load(cls, path: str | Path) -> LaggedModel:
+        """Read what :meth:`save` wrote; a DataError if it is something else."""
+        return cls(**load_parameters(path, FORMAT, KIND, FIELDS))
+
+    def _present_and_past(self, series: Any) -> tuple[FloatArray, FloatArray]:
+        """Check a series and return the steps ``(T - p, d)`` and those before, ``(T - p, p d)``."""
+        X = named_columns(series, self.names, self.names)
+        if len(X) <= self.order:
+            raise DataError(
+                f"the series has {len(X)} rows, a model of {self.order} lags needs at least "
+                f"{self.order + 1}"
+            )
+        bad = np.argwhere(~np.isfinite(X))
+        if len(bad):
+            row, column = (int(k) for k in bad[0])
+            raise DataError(
+                f"missing or infinite value of {self.names[column]} in row {row} of the series "
+                f"(counted from 0; {len(bad)} such values): fill them, or cut the series there"
+            )
+        rows = lagged_rows([X], self.order)
+        return rows[:, : len(self.names)], rows[:, len(self.names) :]
+
+    def _expected(self, past: FloatArray) -> FloatArray:
+        """Return what intercepts and past contribute, before effects within the step."""
+        return np.asarray(self.intercepts + past @ np.concatenate(self.lagged), dtype=np.float64)
+
+    def _propagate(self, rows: FloatArray) -> FloatArray:
+        """Solve ``x = rows + x W`` for every row; C-contiguous."""
+        system = np.eye(len(self.names)) - self.weights
+        return np.ascontiguousarray(np.linalg.solve(system.T, rows.T).T, dtype=np.float64)
+
+    def _burn_in(self) -> int:
+        """Return the steps after which the start is forgotten."""
+        # powers of a nilpotent part vanish after as many steps as it has rows
+        nilpotent = self.order * len(self.names)
+        decay = np.log(max(self.spectral_radius, START_REMAINS))
+        return nilpotent + int(np.ceil(np.log(START_REMAINS) / decay))
+
+
+def fit_lagged(moments: Moments, adjacency: ArrayLike, num_variables: int) -> LaggedModel:
+    """Maximum-likelihood lagged system given its edges.
+
+    Parameters
+    ----------
+    moments
+        Moments of the m = d (1 + p) columns of ``[x_t, x_{t-1}, ..., x_{t-p}]`` in the units of the
+        data, with their means. Only the second moments within families, a variable at t and its
+        parents, are read; all others may be NaN.
+    adjacency
+        ``(m, d)``: the edges from every column into the d variables at t, where the d x d block on
+        top must be acyclic; or ``(m, m)`` without an edge into a lagged column.
+    num_variables
+        d.
+
+    Raises
+    ------
+    DataError
+        If the moments are not those of d variables and their lags or lack one within a family, the
+        adjacency has another shape, a cycle or an edge into the past.
+    """
+    d = num_variables
+    order_of(moments, d)
+    mask = _into_present(adjacency, moments.d, d)
+    if not is_acyclic(mask[:d]):
+        raise DataError(
+            "the instantaneous edges of a lagged model must form a DAG: a cycle is left"
+        )
+    _require_families(moments, mask)
+    stacked, variances = least_squares(moments, mask)
+    weights, lagged = split_blocks(stacked)
+    intercepts = moments.mean[:d] - moments.mean @ stacked
+    return LaggedModel(moments.names[:d], weights, lagged, intercepts, variances)
+
+
+def _into_present(adjacency: ArrayLike, m: int, d: int) -> BoolArray:
+    """Return the edges into the first d of m columns, ``(m, d)``; others must not be."""
+    mask = np.asarray(adjacency) != 0
+    if mask.shape not in ((m, d), (m, m)):
+        raise DataError(f"the adjacency has shape {mask.shape}, expected {(m, d)} or {(m, m)}")
+    if mask[:, d:].any():
+        raise DataError(
+            "the adjacency has an edge into a lagged column: only the present is fitted"
+        )
+    return np.asarray(mask[:, :d], dtype=bool)
+
+
+def _require_families(moments: Moments, mask: BoolArray) -> None:
+    """Raise a DataError if a second moment within a family is missing."""
+    families = np.maximum(mask, np.eye(*mask.shape))
+    lacking = np.argwhere((families @ families.T > 0) & ~np.isfinite(moments.second))
+    if len(lacking):
+        i, j = (moments.names[k] for k in lacking[0])
+        raise DataError(
+            f"the second moment of {i} and {j} is missing, which the fit of this graph needs "
+            f"({len(lacking)} such entries): sum it for these edges"
+        )

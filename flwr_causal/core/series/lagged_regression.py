@@ -1,0 +1,210 @@
+"""Regression of the present on the past, from summed moments: ridge and lasso.
+
+The moments are those of the m = d (1 + p) columns of ``z = [x_t, x_{t-1}, ..., x_{t-p}]``, in this
+order, and a fit is an ``(m, d)`` array of weights whose row causes their column: instantaneous
+effects in the first d rows (zero here, see `lagged_instantaneous`), those of lag 1 in the next d.
+Sums over parties, series and rows enter in no other way: a federation's fit is that of its pooled
+rows.
+
+Both methods minimise ``1/2 E (x_j - a^T y)^2`` plus a penalty for every target j, E the mean over
+rows, after the means. So a ridge is in units of the causes' variance, and a sparsity in units of
+a covariance of cause and target. Of standardised moments both are plain numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from flwr_causal.core.linear.solution import check_at_least_zero
+from flwr_causal.core.threads import single_threaded
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from flwr_causal.core.linear.moments import Moments
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+# Sweeps of coordinate descent over the causes of one target. A few hundred are the rule; many
+# thousands mean causes that are all but combinations of each other, with next to no penalty.
+MAX_SWEEPS = 100_000
+
+
+def order_of(moments: Moments, num_variables: int) -> int:
+    """Return the number of lags p of moments of m = d (1 + p) columns.
+
+    Raises
+    ------
+    DataError
+        If m is no multiple of d with at least one lag.
+    """
+    d, m = num_variables, moments.d
+    if d < 1 or m % d or m < 2 * d:
+        raise DataError(
+            f"moments of {m} columns are not those of {d} variables and their lags; stack "
+            "[x_t, x_{t-1}, ..., x_{t-p}] with p >= 1"
+        )
+    return m // d - 1
+
+
+def leading(moments: Moments, num_variables: int, order: int) -> Moments:
+    """Moments of the first ``order`` lags only: of the same rows, with fewer columns."""
+    if not 1 <= order <= order_of(moments, num_variables):
+        raise ConfigError(
+            f"order must be from 1 to the {order_of(moments, num_variables)} lags of the moments, "
+            f"got {order}"
+        )
+    return moments.subset(range(num_variables * (1 + order)))
+
+
+def in_units(weights: FloatArray, scale: ArrayLike) -> FloatArray:
+    """Weights for x from weights for ``x / scale``: ``w_ij scale_j / scale_i``, ``(m, d)``.
+
+    ``scale`` is the ``(m,)`` array of :meth:`Moments.standardized`.
+    """
+    units = np.asarray(scale, dtype=np.float64)
+    return np.asarray(weights * units[: weights.shape[1]] / units[:, None], dtype=np.float64)
+
+
+@single_threaded()
+def ridge(
+    moments: Moments,
+    num_variables: int,
+    penalty: float,
+    *,
+    allowed: ArrayLike | None = None,
+) -> FloatArray:
+    """Regress every variable on the lags with a penalty ``1/2 penalty |a|^2``.
+
+    Parameters
+    ----------
+    moments
+        Moments of the m stacked columns.
+    num_variables
+        d.
+    penalty
+        In units of the causes' variance (rows are averaged, not summed: n penalty is the ridge of
+        a sum of squares). At 0, least squares, of least norm where the lags are collinear.
+    allowed
+        ``(m, d)`` mask of the edges that may be; its first d rows are not read. Default: all.
+
+    Returns
+    -------
+    ``(m, d)`` weights, the first d rows zero.
+
+    Raises
+    ------
+    DataError
+        If the moments are incomplete or not those of d variables and their lags.
+    ConfigError
+        If the penalty is negative or the mask has another shape.
+    """
+    check_at_least_zero(penalty=penalty)
+    moments.require_complete()
+    usable = _usable(moments, num_variables, allowed)
+    d = num_variables
+    weights = np.zeros((moments.d, d))
+    # targets with the same possible causes share one factor
+    patterns, group_of = np.unique(usable, axis=1, return_inverse=True)
+    for group, pattern in enumerate(patterns.T):
+        targets = np.flatnonzero(group_of.ravel() == group)
+        causes = np.flatnonzero(pattern)
+        gram = moments.second[np.ix_(causes, causes)]
+        products = moments.second[np.ix_(causes, targets)]
+        if penalty == 0:
+            solution = np.linalg.lstsq(gram, products, rcond=1e-12)[0]
+        else:
+            solution = cho_solve(cho_factor(gram + penalty * np.eye(len(causes))), products)
+        weights[np.ix_(causes, targets)] = solution
+    return weights
+
+
+@single_threaded()
+def lasso(
+    moments: Moments,
+    num_variables: int,
+    sparsity: float,
+    *,
+    allowed: ArrayLike | None = None,
+    required: ArrayLike | None = None,
+    start: FloatArray | None = None,
+    tolerance: float = 1e-11,
+) -> FloatArray:
+    """Regress every variable on the lags with a penalty ``sparsity |a|_1``.
+
+    The problem is convex and coordinate descent ends in its minimum.
+
+    Parameters
+    ----------
+    moments
+        Moments of the m stacked columns.
+    num_variables
+        d.
+    sparsity
+        In units of a covariance. All weights of a target are zero from its largest covariance with
+        a lag on.
+    allowed, required
+        ``(m, d)`` masks of the edges that may be and of those without a penalty; their first d rows
+        are not read. Default: all, and none.
+    start
+        ``(m, d)`` weights to start from, as those of a larger sparsity. Default: zero.
+    tolerance
+        The end: no weight moves by more than this share of the target's deviation.
+
+    Returns
+    -------
+    ``(m, d)`` weights, the first d rows zero.
+
+    Raises
+    ------
+    DataError
+        If the moments are incomplete or not those of d variables and their lags, or the lags are
+        so nearly collinear that the descent does not end.
+    ConfigError
+        If the sparsity is negative or a mask has another shape.
+    """
+    # numba, which this imports, costs a process more time to load than most need in all
+    from flwr_causal.core.series.lagged_kernels import descend
+
+    check_at_least_zero(sparsity=sparsity, tolerance=tolerance)
+    moments.require_complete()
+    d, m = num_variables, moments.d
+    penalties = np.where(_usable(moments, d, allowed), sparsity, np.inf)
+    if required is not None:
+        penalties[_mask(required, (m, d), "required")] = 0.0
+    weights = np.zeros((d, m - d)) if start is None else np.array(start[d:].T, order="C")
+    moving = descend(
+        np.ascontiguousarray(moments.second[d:, d:]),
+        np.ascontiguousarray(moments.second[:d, d:]),
+        np.ascontiguousarray(penalties[d:].T),
+        weights,
+        tolerance * np.sqrt(moments.variances[:d]),
+        MAX_SWEEPS,
+    )
+    if moving:
+        raise DataError(
+            f"the lasso of {moving} variables did not settle: their lags are nearly collinear; "
+            f"raise the sparsity (now {sparsity}) or leave variables out"
+        )
+    return np.vstack([np.zeros((d, d)), weights.T])
+
+
+def _usable(moments: Moments, num_variables: int, allowed: ArrayLike | None) -> BoolArray:
+    """Return the ``(m, d)`` edges that may be: lagged, and allowed."""
+    order_of(moments, num_variables)  # raises where the columns do not fit
+    shape = (moments.d, num_variables)
+    usable = np.ones(shape, dtype=bool) if allowed is None else _mask(allowed, shape, "allowed")
+    usable[:num_variables] = False
+    return usable
+
+
+def _mask(values: ArrayLike, shape: tuple[int, int], name: str) -> BoolArray:
+    """Return a copy of a mask, of the right shape."""
+    mask = np.array(values, dtype=bool)
+    if mask.shape != shape:
+        raise ConfigError(f"the mask of {name} edges must have shape {shape}, got {mask.shape}")
+    return mask

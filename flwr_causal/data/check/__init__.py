@@ -1,0 +1,1 @@
+"""What a party reports of its table, and what the federation agrees on."""

@@ -1,0 +1,164 @@
+"""One column of a table: what it holds, as numbers, and as few different values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from flwr_causal.core.discrete.discrete import sorted_states, state_name
+from flwr_causal.data.check.report import NUMBERS, Kind
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "all_columns",
+    "as_numbers",
+    "distinct_values",
+    "find_columns",
+    "find_numbers",
+    "kind_of",
+    "named_states",
+]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Letters of the numpy types that are numbers or booleans, and cannot hold anything else.
+PLAIN = "biuf"
+
+
+def kind_of(column: pd.Series) -> Kind:
+    """Say what a column holds; missing values are passed over."""
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in PLAIN:
+        return "boolean" if dtype.kind == "b" else "numeric"
+    if isinstance(dtype, pd.CategoricalDtype):
+        return "category"
+    if pd.api.types.is_bool_dtype(dtype):
+        return "boolean"
+    if pd.api.types.is_complex_dtype(dtype):
+        return "other"
+    if pd.api.types.is_numeric_dtype(dtype):
+        return "numeric"
+    if pd.api.types.is_object_dtype(dtype):
+        inferred = pd.api.types.infer_dtype(column, skipna=True)
+        if inferred in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
+            return "numeric"
+        by_inference: dict[str, Kind] = {"boolean": "boolean", "string": "category"}
+        return by_inference.get(inferred, "other")
+    return "category" if pd.api.types.is_string_dtype(dtype) else "other"
+
+
+def as_numbers(column: pd.Series) -> FloatArray:
+    """Return a column of numbers or booleans, shape (n,); missing values are NaN."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in PLAIN:
+        return column.to_numpy(dtype=np.float64)
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def all_columns(frame: pd.DataFrame) -> list[pd.Series]:
+    """Return the columns in their order; one pass is much faster than asking for each."""
+    return [column for _, column in frame.items()]
+
+
+def find_columns(frame: pd.DataFrame, names: Sequence[str]) -> list[pd.Series]:
+    """Return the columns of these names.
+
+    Raises
+    ------
+    DataError
+        One is absent, or there twice.
+    """
+    available = list(frame.columns)
+    places = {name: place for place, name in enumerate(available)}
+    doubled = len(places) < len(available)
+    for name in names:
+        count = available.count(name) if doubled else int(name in places)
+        if count != 1:
+            there = f"there {count} times" if count else "missing"
+            raise DataError(
+                f"column {name!r} is {there} in the table, which has {', '.join(available)}: "
+                "give the column this name, once"
+            )
+    columns = all_columns(frame)
+    return [columns[places[name]] for name in names]
+
+
+def find_numbers(column: pd.Series) -> FloatArray:
+    """Return a column as numbers, shape (n,), missing values as NaN.
+
+    Raises
+    ------
+    DataError
+        It is not numeric.
+    """
+    if kind_of(column) not in NUMBERS:
+        raise DataError(
+            f"column {column.name!r} is not numeric ({column.dtype}): convert it to numbers, or "
+            "leave such columns out with text-columns='drop'"
+        )
+    return as_numbers(column)
+
+
+def distinct_values(column: pd.Series, kind: Kind) -> tuple[npt.NDArray[Any], IntArray]:
+    """Return the different values of a column, and which of them stands in each row.
+
+    Parameters
+    ----------
+    column : Series
+        n rows.
+    kind : {"numeric", "boolean", "category"}
+        What it holds, see :func:`kind_of`.
+
+    Returns
+    -------
+    values : ndarray
+        In the order in which they occur. A category that is declared but occurs in no row is none
+        of them.
+    codes : int64 array of shape (n,)
+        Positions among the values, -1 where the value is missing or infinite.
+    """
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biu":
+        # As they are: whole numbers beyond 2^53 are not all float64 numbers.
+        codes, plain = pd.factorize(column.to_numpy())
+        return plain, codes.astype(np.int64)
+    if kind == "numeric":
+        numbers = as_numbers(column)
+        codes, plain = pd.factorize(np.where(np.isfinite(numbers), numbers, np.nan))
+        return plain, codes.astype(np.int64)
+    codes, values = pd.factorize(column)
+    return np.asarray(values), codes.astype(np.int64)
+
+
+def named_states(values: npt.NDArray[Any], name: str) -> tuple[list[str], tuple[str, ...]]:
+    """Return the states that the different values of a column stand for.
+
+    Parameters
+    ----------
+    values : ndarray
+        Different values, as :func:`distinct_values` returns them.
+    name : str
+        The column's name, for the error.
+
+    Returns
+    -------
+    labels : list of str
+        The state of each value; two values may name one state (the text "1" and the number 1).
+    states : tuple of str
+        The different states, in the order in which states are coded.
+
+    Raises
+    ------
+    DataError
+        For a value that names no state (an interval, a date).
+    """
+    try:
+        labels = [state_name(value) for value in values.tolist()]
+    except DataError as error:
+        raise DataError(f"column {name!r}: {error}") from None
+    return labels, sorted_states(labels)

@@ -1,0 +1,268 @@
+"""Look at a party's own table: report on it, and return the rows that the report counted."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from flwr_causal.data.check.columns import (
+    PLAIN,
+    all_columns,
+    as_numbers,
+    distinct_values,
+    find_columns,
+    find_numbers,
+    kind_of,
+    named_states,
+)
+from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
+from flwr_causal.data.check.report import NUMBERS, ColumnReport, Kind, TableReport
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["complete_rows", "describe", "prepare"]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def complete_rows(frame: pd.DataFrame, policy: Policy | None = None) -> BoolArray:
+    """Mark the rows that training uses.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        n rows.
+    policy : Policy, optional
+        With ``missing_values="drop"`` a row counts if it has neither a missing nor an infinite
+        value in any column (dropped text columns aside); else all rows count.
+
+    Returns
+    -------
+    bool array of shape (n,)
+    """
+    policy = policy or Policy()
+    complete = np.ones(len(frame), dtype=np.bool_)
+    if policy.missing_values != "drop":
+        return complete
+    kinds = _kinds(frame)
+    if policy.text_columns != "drop":
+        texts = [position for position, kind in enumerate(kinds) if kind not in NUMBERS]
+        complete &= frame.iloc[:, texts].notna().to_numpy(dtype=np.bool_).all(axis=1)
+    return complete & np.isfinite(_number_block(frame, kinds)).all(axis=1)
+
+
+def describe(
+    frame: pd.DataFrame,
+    policy: Policy | None = None,
+    *,
+    sums: bool = False,
+    states: bool = False,
+) -> TableReport:
+    """Report on a party's table.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The table, as :func:`flwr_causal.data.read.tables.read_table` returns it.
+    policy : Policy, optional
+        The federation's policy: it decides which rows are kept. Default: all must be fine.
+    sums : bool
+        Compute the sums that centring and scaling need; they then leave the party.
+    states : bool
+        Name the different values of each column, as far as :class:`Policy` lets them be named;
+        they then leave the party. For methods on categories.
+
+    Returns
+    -------
+    TableReport
+
+    Raises
+    ------
+    DataError
+        With ``states``, for a category that is no text, number or boolean.
+    """
+    policy = policy or Policy()
+    kept = complete_rows(frame, policy)
+    kinds = _kinds(frame)
+    numbers = iter(_describe_numbers(_number_block(frame, kinds), kept, sums=sums))
+    first_with: dict[bytes, int] = {}
+    columns = []
+    every = bool(kept.all())
+    for position, (column, kind) in enumerate(zip(all_columns(frame), kinds, strict=True)):
+        name = str(column.name)
+        rows = column if every else column[kept]
+        if kind in NUMBERS:
+            facts, digest = next(numbers)
+        else:
+            facts, digest = _describe_text(column, rows)
+        first = first_with.setdefault(digest, position)
+        copy_of = None if first == position else first
+        if states and kind != "other":
+            facts |= _states(rows, name, kind, policy)
+        columns.append(ColumnReport(name, kind, copy_of=copy_of, **facts))
+    count = int(kept.sum())
+    return TableReport(count, len(frame) - count, tuple(columns), sums, states)
+
+
+def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = None) -> FloatArray:
+    """Return exactly the rows that :func:`describe` counted, as numbers.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The party's table.
+    names : sequence of str
+        The agreed columns, in the agreed order; found by name.
+    policy : Policy, optional
+        The policy that the table was described with.
+
+    Returns
+    -------
+    float64 array of shape (n, d), C-contiguous
+
+    Raises
+    ------
+    DataError
+        A column is absent, doubled, not numeric, or not finite in a row that is kept.
+    """
+    kept = complete_rows(frame, policy)
+    rows = _columns(frame, names)[kept]
+    if not np.isfinite(rows).all():
+        columns = zip(names, rows.T, strict=True)
+        bad = [name for name, values in columns if not np.isfinite(values).all()]
+        raise DataError(
+            f"columns {', '.join(bad)} have missing or infinite values: fill them in, or leave "
+            "those rows out with missing-values='drop'"
+        )
+    return rows
+
+
+def _columns(frame: pd.DataFrame, names: Sequence[str]) -> FloatArray:
+    """Return the named columns, shape (n, len(names)), C-contiguous; each must be there once."""
+    if list(names) == list(frame.columns) and frame.columns.is_unique and _is_plain(frame):
+        # One block: taking single columns leaves notes in the table, more than small tables weigh.
+        return np.array(frame.to_numpy(dtype=np.float64), order="C")
+    rows = np.empty((len(frame), len(names)))
+    for position, column in enumerate(find_columns(frame, names)):
+        rows[:, position] = find_numbers(column)
+    return rows
+
+
+def _is_plain(frame: pd.DataFrame) -> bool:
+    """Say whether all columns have one numpy type of numbers."""
+    first = frame.dtypes.iloc[0] if frame.shape[1] else None
+    plain = isinstance(first, np.dtype) and first.kind in PLAIN
+    return plain and bool((frame.dtypes == first).all())
+
+
+def _kinds(frame: pd.DataFrame) -> list[Kind]:
+    if _is_plain(frame):
+        return [kind_of(frame.iloc[:, 0])] * frame.shape[1]
+    return [kind_of(column) for column in all_columns(frame)]
+
+
+def _number_block(frame: pd.DataFrame, kinds: Sequence[Kind]) -> FloatArray:
+    """Return the numeric columns only, in order, shape (n, number of them)."""
+    if _is_plain(frame):
+        return frame.to_numpy(dtype=np.float64)
+    pairs = zip(kinds, all_columns(frame), strict=True)
+    chosen = [column for kind, column in pairs if kind in NUMBERS]
+    block = np.empty((len(frame), len(chosen)), order="F")
+    for place, column in enumerate(chosen):
+        block[:, place] = as_numbers(column)
+    return block
+
+
+def _describe_numbers(
+    block: FloatArray, kept: BoolArray, *, sums: bool
+) -> list[tuple[dict[str, Any], bytes]]:
+    """Return the facts of each column, and a digest of its values."""
+    missing = np.isnan(block).sum(axis=0)
+    infinite = np.isinf(block).sum(axis=0)
+    # Adding 0 turns negative zeros into positive ones, which they equal.
+    values = np.asfortranarray(block[kept]) + 0.0
+    digests = [_digest(column) for column in values.T]
+    if len(values) and missing.any():
+        values = _filled(values)
+    constant = np.zeros(block.shape[1], dtype=np.bool_)
+    if len(values):
+        constant = (values == values[0]).all(axis=0)
+    facts = {"missing": missing, "infinite": infinite, "distinct_one": constant}
+    if sums:
+        facts |= _sums(values, constant)
+    plain = {key: column.tolist() for key, column in facts.items()}
+    return [
+        ({key: column[place] for key, column in plain.items()}, digest)
+        for place, digest in enumerate(digests)
+    ]
+
+
+def _filled(values: FloatArray) -> FloatArray:
+    """Return missing values as the mean of their column's others: sums of deviations stay."""
+    missing = np.isnan(values)
+    present = np.maximum((~missing).sum(axis=0), 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.where(missing, 0.0, values).sum(axis=0) / present
+    # The first of equal numbers, so that such a column stays constant.
+    first = np.take_along_axis(values, missing.argmin(axis=0)[None], axis=0)[0]
+    same = (missing | (values == first)).all(axis=0) & ~np.isnan(first)
+    return np.where(missing, np.where(same, first, mean), values)
+
+
+def _describe_text(column: pd.Series, rows: pd.Series) -> tuple[dict[str, Any], bytes]:
+    """Return the facts of a column that is not numeric, and a digest of its kept rows."""
+    missing = int(column.isna().sum())
+    try:
+        codes, values = pd.factorize(rows)
+    except TypeError:  # lists and the like, which can only be told apart by their text
+        codes, values = pd.factorize(rows.astype(str))
+    # Rows are equal if the values, in the order in which they occur, and their places are.
+    content = "\0".join([str(value) for value in values]).encode()
+    facts = {"missing": missing, "distinct_one": len(values) == 1 and bool((codes == 0).all())}
+    return facts, _digest(codes) + hashlib.blake2b(content, digest_size=16).digest()
+
+
+def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str, Any]:
+    """Return the number of different values, whether they are whole, and the states if few."""
+    values, _ = distinct_values(rows, kind)
+    whole = kind == "numeric" and bool((values == np.floor(values)).all())
+    few = policy.max_states
+    if kind == "numeric" and policy.number_states:
+        few = policy.number_states if whole else 0
+    elif kind == "numeric" and not whole:
+        # Measurements are no categories: what they are need not be told.
+        few = min(few, policy.discretize or MOST_FRACTIONS)
+    if len(values) > few:
+        return {"distinct": len(values), "whole": whole}
+    _, states = named_states(values, name)
+    return {"distinct": len(states), "whole": whole, "states": states}
+
+
+def _digest(values: npt.NDArray[Any]) -> bytes:
+    return hashlib.blake2b(values.tobytes(), digest_size=16).digest()
+
+
+def _sums(values: FloatArray, constant: BoolArray) -> dict[str, FloatArray]:
+    """Return means, sums of deviations from them and of their squares; zeros where undefined."""
+    if len(values) == 0:
+        return {key: np.zeros(values.shape[1]) for key in ("mean", "remainder", "squares")}
+    finite = np.isfinite(values).all(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # The rounded mean of equal numbers need not be that number.
+        mean = np.where(constant, values[0], values.mean(axis=0))
+        deviations = values - mean
+        remainder = deviations.sum(axis=0)
+        squares = np.einsum("nd,nd->d", deviations, deviations)
+    fits = finite & np.isfinite(squares)
+    return {
+        "mean": np.where(fits, mean, 0.0),
+        "remainder": np.where(fits, remainder, 0.0),
+        "squares": np.where(finite, np.where(fits, squares, np.inf), 0.0),
+    }

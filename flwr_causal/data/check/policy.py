@@ -1,0 +1,112 @@
+"""What a method does about imperfect tables: fail, drop, or keep."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from flwr_causal.core.discrete.discrete import MAX_STATES
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Policy"]
+
+#: Numbers that are not whole are taken for categories up to so many different ones.
+MOST_FRACTIONS = 10
+
+FailDropKeep = Literal["fail", "drop", "keep"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How each kind of imperfection is treated. The default is the linear methods': all fail.
+
+    Parameters
+    ----------
+    missing_values : "fail", "drop" or "keep"
+        Missing or infinite values. "drop" leaves out, at every party, the rows that have one in
+        any column (text columns count only if they are not dropped). "keep" leaves missing values
+        as they are, for methods that know what to do with them; infinite ones still fail.
+    constant_columns : "fail", "drop" or "keep"
+        Columns with one value in the tables of all parties together.
+    text_columns : "fail", "drop" or "keep"
+        Columns that are neither numbers nor booleans: text, categories, dates.
+    unshared_columns : "fail", "drop" or "keep"
+        Columns that some parties lack. "drop" uses those that all parties share.
+    duplicate_columns : "fail", "drop" or "keep"
+        Columns that repeat an earlier one value by value at every party. "drop" keeps the first.
+        (Two columns of one *name* are always an error: names are how parties find each other.)
+    min_rows : int
+        Fewest rows a party may have. Default 2: one centred row is zero.
+    max_states : int
+        For methods on categories: most states of a column, 2 to 256; a party names its states only
+        if they are no more. Default 64: the common benchmark networks have up to 63. Of numbers
+        that are not whole at most 10 different ones pass for states.
+    discretize : int
+        For methods on categories: 0, or into how many intervals of about equally many rows to cut
+        the columns of numbers that are no categories: those with more different values than
+        ``max_states``, or with more than this and not whole. At most ``max_states``. Default 0:
+        a column with more than ``max_states`` values is a problem.
+    number_states : int
+        For methods that take numbers as such: 0, or the most different whole numbers that pass for
+        states. Columns of more of them, and of numbers that are not whole, are then discretised
+        however few values they have; their values are never named. Default 0: as above.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown value.
+    """
+
+    missing_values: FailDropKeep = "fail"
+    constant_columns: FailDropKeep = "fail"
+    text_columns: FailDropKeep = "fail"
+    unshared_columns: FailDropKeep = "fail"
+    duplicate_columns: FailDropKeep = "fail"
+    min_rows: int = 2
+    max_states: int = 64
+    discretize: int = 0
+    number_states: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in self.to_dict().items():
+            option = name.replace("_", "-")
+            if name in ("min_rows", "max_states", "discretize", "number_states"):
+                if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                    raise ConfigError(f"{option} is {value!r}: give a whole number, 0 or more")
+                continue
+            if value not in (known := get_args(FailDropKeep)):
+                raise ConfigError(f"{option} is {value!r}: choose one of {', '.join(known)}")
+        if not 2 <= self.max_states <= MAX_STATES:
+            raise ConfigError(
+                f"max-states is {self.max_states}: give 2 to {MAX_STATES} (a column with more "
+                "different values is no category; numbers can be discretised)"
+            )
+        if self.discretize == 1 or self.discretize > self.max_states:
+            raise ConfigError(
+                f"discretize is {self.discretize}: give 2 to {self.max_states} intervals "
+                "(max-states), or 0 to leave columns as they are"
+            )
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the fields as plain strings and ints (a policy travels to the parties)."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Policy:
+        """Build a policy from :meth:`to_dict`'s result.
+
+        Raises
+        ------
+        ConfigError
+            For an unknown key or value.
+        """
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ConfigError(
+                f"unknown data policy {', '.join(unknown)}: known are {', '.join(known)}"
+            )
+        return cls(**values)

@@ -1,0 +1,75 @@
+"""Ids of rows: checked, and hashed under a secret that the parties share."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.data.check.columns import distinct_values, kind_of, named_states
+from flwr_causal.data.read.roles import ROW_ID
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+__all__ = ["HASH_BYTES", "hashed_ids", "id_column", "without_ids"]
+
+HASH_BYTES = 16
+
+
+def id_column(frame: pd.DataFrame, row_id: str = "") -> pd.Series | None:
+    """Return the column of ids; None where none is asked for and there is none of the usual name.
+
+    Raises
+    ------
+    DataError
+        If the named column is absent, or an id is missing or occurs twice.
+    """
+    name = row_id or ROW_ID
+    if name not in frame.columns:
+        if row_id:
+            raise DataError(
+                f"the table has no column {row_id!r}, which the option 'row_id' names: add the ids "
+                "by which rows of different parties are aligned"
+            )
+        return None
+    column = frame[name]
+    # An infinite number is no id either.
+    missing = int((column.isna() | column.isin([np.inf, -np.inf])).sum())
+    if missing:
+        raise DataError(
+            f"column {name!r} of ids has {missing} missing: give every row an id, or leave it out"
+        )
+    doubled = int(column.duplicated().sum())
+    if doubled:
+        raise DataError(
+            f"column {name!r} of ids has {doubled} that repeat: rows are aligned by ids, one row "
+            "each; remove the copies, or name another column with row_id"
+        )
+    return column
+
+
+def without_ids(frame: pd.DataFrame, row_id: str = "") -> pd.DataFrame:
+    """Return a table without its column of ids."""
+    column = id_column(frame, row_id)
+    return frame if column is None else frame.drop(columns=str(column.name))
+
+
+def hashed_ids(column: pd.Series, secret: bytes) -> NDArray[np.uint8]:
+    """Return the first bytes of HMAC-SHA-256 of each id, shape (n, 16).
+
+    Whoever does not know the secret can neither tell which id a hash stands for nor whether a
+    known id is among them. An id is hashed as text, a whole number alike whatever its type.
+    """
+    kind = kind_of(column)
+    values, codes = distinct_values(column, kind)
+    labels, _ = named_states(values, str(column.name))
+    digests = [
+        hmac.new(secret, label.encode(), hashlib.sha256).digest()[:HASH_BYTES] for label in labels
+    ]
+    table = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, HASH_BYTES)
+    return table[codes]

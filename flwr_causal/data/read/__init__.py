@@ -1,0 +1,1 @@
+"""Reading tables, networks and data sets from files."""

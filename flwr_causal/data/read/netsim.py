@@ -1,0 +1,125 @@
+"""NetSim: simulated fMRI of small brain networks, from files that the user has.
+
+Smith et al. (2011, NeuroImage 54:875) simulated 50 subjects with 200 time points each, for
+networks of 5 (sim1), 10 (sim2), 15 (sim3) and more regions. All subjects of a simulation share the
+edges, which are acyclic; the weights differ. A time step is long against the neuronal delays, so
+that most of the influence shows within a time slice.
+
+The files lie on the pages of FMRIB in Oxford; nothing of them is part of this package.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["PAPER_SUBJECTS", "NetSim", "cut_series", "read_netsim"]
+
+FloatArray = NDArray[np.float64]
+
+#: The subjects of Chen, Ma & Yue (2024), section 5, by number of variables; counted from 1.
+PAPER_SUBJECTS = {5: (3, 6, 9, 12, 15), 10: (2, 4, 6, 8, 10), 15: (1, 3, 5, 7, 9)}
+
+
+class NetSim(NamedTuple):
+    """One simulation.
+
+    Attributes
+    ----------
+    subjects : list of float64 arrays of shape (T, d)
+        One series each, of the subjects that were asked for.
+    truth : CausalGraph
+        The edges that all subjects share; an edge weighs the mean of the subjects' weights.
+    """
+
+    subjects: list[FloatArray]
+    truth: CausalGraph
+
+
+def read_netsim(path: str | Path, subjects: Sequence[int] | None = None) -> NetSim:
+    """Read one simulation.
+
+    Parameters
+    ----------
+    path : str or Path
+        The original ``sim1.mat`` (``ts`` of all subjects one below the other, ``net``, a matrix per
+        subject, row causes column), or an NPZ with ``series (subjects, T, d)`` and ``net``.
+    subjects : sequence of int, optional
+        Numbers of the subjects, from 1 as in the literature, such as ``PAPER_SUBJECTS[5]``.
+        Default: all, in order.
+
+    Raises
+    ------
+    ConfigError
+        No such subject.
+    DataError
+        The file is missing, or is of another form.
+    """
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise DataError(f"no NetSim file {path}: check the path; the data are no part of this")
+    values, nets = _from_mat(path) if path.suffix.lower() == ".mat" else _from_npz(path)
+    if values.ndim != 3 or nets.shape != (len(values), *[values.shape[-1]] * 2):
+        raise DataError(
+            f"{path} holds series of shape {values.shape} and networks of shape {nets.shape}: "
+            "expected (subjects, T, d) and (subjects, d, d)"
+        )
+    numbers = range(1, len(values) + 1) if subjects is None else subjects
+    absent = [number for number in numbers if not 1 <= number <= len(values)]
+    if absent or not len(numbers):
+        raise ConfigError(
+            f"subjects are {list(numbers)}: choose among 1 to {len(values)}, the first of which is "
+            "1, not 0"
+        )
+    chosen = np.array(numbers) - 1
+    # The original matrices have the decay of each region, -1, on the diagonal.
+    effects = nets[chosen].mean(axis=0) * ~np.eye(nets.shape[-1], dtype=bool)
+    return NetSim([values[k].copy() for k in chosen], CausalGraph.from_array(effects))
+
+
+def cut_series(series: FloatArray, num_parties: int = 5) -> list[FloatArray]:
+    """Cut one series into consecutive stretches, one a party, as evenly as can be.
+
+    Five parties with 40 steps each is the setting of Chen, Ma & Yue (2024), section 5. The steps on
+    both sides of a cut are in different parties, so that p rows are lost at each.
+
+    Raises
+    ------
+    DataError
+        If there are fewer steps than parties.
+    """
+    if not 1 <= num_parties <= len(series):
+        raise DataError(f"{num_parties} parties for a series of {len(series)} steps: ask for fewer")
+    return [stretch.copy() for stretch in np.array_split(series, num_parties)]
+
+
+def _from_mat(path: Path) -> tuple[FloatArray, FloatArray]:
+    """Read the original file; scipy's reader is imported where it is needed."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        content: dict[str, Any] = loadmat(path)
+        nets = np.asarray(content["net"], dtype=np.float64)
+        steps = np.asarray(content["ts"], dtype=np.float64)
+        return steps.reshape(len(nets), -1, steps.shape[1]), nets
+    except (MatReadError, OSError, ValueError, KeyError, NotImplementedError) as error:
+        raise DataError(f"{path} is not a NetSim file with ts and net ({error})") from None
+
+
+def _from_npz(path: Path) -> tuple[FloatArray, FloatArray]:
+    """Read an archive of numpy."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return archive["series"].astype(np.float64), archive["net"].astype(np.float64)
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{path} is no archive with series and net ({error})") from None

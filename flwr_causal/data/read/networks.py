@@ -1,0 +1,290 @@
+"""Bayesian networks as files in the Bayesian interchange format (BIF), read and written.
+
+The format of the bnlearn repository, GeNIe, JavaBayes, pgmpy, pyAgrum and others. Rows of a table
+name the states of the parents, so that no order has to be guessed::
+
+    variable smoke { type discrete [ 2 ] { yes, no }; }
+    probability ( lung | smoke ) { (yes) 0.1, 0.9; (no) 0.01, 0.99; }
+
+References
+----------
+Cozman, F. (1998). The interchange format for Bayesian networks, version 0.15.
+"""
+
+from __future__ import annotations
+
+import gzip
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.data.read.bif_names import decoded_names, encoded_names, plain_names
+from flwr_causal.data.read.bif_tokens import Tokens
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    FloatArray = NDArray[np.float64]
+
+__all__ = ["read_bif", "write_bif"]
+
+#: Files have few digits: a row whose sum is this close to 1 is divided by it.
+ROUNDING = 1e-3
+#: Sums as close as this are left as they are, so that what was written is read without a change.
+EXACT = 1e-12
+
+
+class _Variable:
+    """What a file says of one variable; ``original`` is its name outside of the file."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.original = name
+        self.states: tuple[str, ...] = ()
+        self.original_states: tuple[str, ...] = ()
+        self.parents: tuple[str, ...] | None = None
+        self.table: FloatArray | None = None
+
+
+def read_bif(path: str | Path) -> BayesianNetwork:
+    """Read a network.
+
+    Quoted names, comments, properties, ``default`` entries and tables without labels (in counting
+    order, the last variable fastest) are understood. Rows that sum to 1 but for rounding (to 0.001)
+    are divided by their sum.
+
+    Parameters
+    ----------
+    path : str or Path
+        A BIF file, plain or compressed with gzip.
+
+    Returns
+    -------
+    BayesianNetwork
+        Its variables in the order of the file. Names that `write_bif` had to replace are restored.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, is no BIF, or does not make a network; the message names the file
+        and the variable.
+    """
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+        if content.startswith(b"\x1f\x8b"):
+            content = gzip.decompress(content)
+        text = content.decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as text ({error}): give a BIF file") from None
+    try:
+        return _network(_variables(Tokens(text)))
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def write_bif(network: BayesianNetwork, path: str | Path) -> None:
+    """Write a network so that `read_bif` returns the same, to the last bit.
+
+    Not all programs take a name with blanks, signs or letters beyond ASCII, one that begins with a
+    digit, or two that differ in case only. Such a name is written with underscores, and a number
+    where that makes two equal; the real one is kept in a ``property`` of the variable.
+
+    Parameters
+    ----------
+    network : BayesianNetwork
+        Any.
+    path : str or Path
+        Compressed if it ends in ``.gz``.
+    """
+    path = Path(path)
+    content = ("\n".join(_lines(network)) + "\n").encode()
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def _lines(network: BayesianNetwork) -> Iterator[str]:
+    """Return the lines of the file."""
+    names = plain_names(network.names, variables=True)
+    states = [plain_names(own, variables=False) for own in network.states]
+    yield "network unknown {\n}"
+    for j, name in enumerate(names):
+        yield f"variable {name} {{"
+        yield f"  type discrete [ {len(states[j])} ] {{ {', '.join(states[j])} }};"
+        if name != network.names[j] or states[j] != network.states[j]:
+            yield f"  property {encoded_names(network.names[j], network.states[j])};"
+        yield "}"
+    for j, name in enumerate(names):
+        parents, table = network.parents[j], network.tables[j]
+        condition = " | " + ", ".join(names[i] for i in parents) if parents else ""
+        yield f"probability ( {name}{condition} ) {{"
+        if not parents:
+            yield f"  table {_numbers(table)};"
+        # As the repository has it: the first parent fastest.
+        for reverse in product(*(range(len(states[i])) for i in parents[::-1])) if parents else ():
+            configuration = reverse[::-1]
+            label = ", ".join(states[i][k] for i, k in zip(parents, configuration, strict=True))
+            yield f"  ({label}) {_numbers(table[configuration])};"
+        yield "}"
+
+
+def _numbers(row: FloatArray) -> str:
+    """Return a row with all the digits that its numbers need."""
+    return ", ".join(map(repr, row.tolist()))
+
+
+def _variables(tokens: Tokens) -> dict[str, _Variable]:
+    """Return the variables of a file in its order."""
+    variables: dict[str, _Variable] = {}
+    while (block := tokens.next_or_none()) is not None:
+        if block == "network":
+            tokens.until("{")
+            tokens.until("}")
+        elif block == "variable":
+            variable = _read_variable(tokens)
+            if variable.name in variables:
+                raise DataError(f"the variable {variable.name!r} is declared twice")
+            variables[variable.name] = variable
+        elif block == "probability":
+            _read_probability(tokens, variables)
+        elif block != ";":
+            raise DataError(
+                f"found {block[:40]!r} where a block 'network', 'variable' or 'probability' was "
+                "expected: this is not a BIF file"
+            )
+    if not variables:
+        raise DataError("there is no variable in it: this is not a BIF file")
+    return variables
+
+
+def _read_variable(tokens: Tokens) -> _Variable:
+    """Read a block behind the word ``variable``."""
+    variable = _Variable(tokens.name())
+    tokens.expect("{", f"variable {variable.name!r}")
+    where = f"variable {variable.name!r}"
+    while (entry := tokens.next()) != "}":
+        if entry == "type":
+            if tokens.next() != "discrete":
+                raise DataError(f"{where} is not discrete: only discrete networks are read")
+            number = tokens.until("{")
+            variable.states = tuple(tokens.names_until("}"))
+            if number and number != ["[", str(len(variable.states)), "]"]:
+                raise DataError(
+                    f"{where} announces {' '.join(number)} states and has {len(variable.states)}"
+                )
+        elif entry == "property":
+            restored = decoded_names(tokens.until(";"))
+            if restored is not None:
+                variable.original, variable.original_states = restored
+        elif entry != ";":
+            raise DataError(f"{where}: found {entry[:40]!r} where 'type' or 'property' can stand")
+    if not variable.states:
+        raise DataError(f"{where} has no states")
+    if len(set(variable.states)) < len(variable.states):
+        raise DataError(f"{where} has a state twice")
+    if len(variable.original_states) != len(variable.states):
+        variable.original_states = variable.states
+    return variable
+
+
+def _read_probability(tokens: Tokens, variables: dict[str, _Variable]) -> None:
+    """Read a block behind the word ``probability`` into its variable."""
+    tokens.expect("(", "probability")
+    family = [name for name in tokens.names_until(")") if name != "|"]
+    unknown = [name for name in family if name not in variables]
+    if unknown or not family:
+        raise DataError(f"a probability is given of {unknown or family}, not declared before")
+    child = variables[family[0]]
+    where = f"probability of {child.name!r}"
+    if child.parents is not None:
+        raise DataError(f"the {where} is given twice")
+    child.parents = tuple(family[1:])
+    shape = [len(variables[name].states) for name in (*family[1:], child.name)]
+    codes = [{s: k for k, s in enumerate(variables[name].states)} for name in child.parents]
+    table = np.full(shape, np.nan)
+    default: FloatArray | None = None
+    tokens.expect("{", where)
+    while (entry := tokens.next()) != "}":
+        if entry == "(":
+            place = _position(tokens.names_until(")"), codes, where)
+            if not np.isnan(table[place]).any():
+                raise DataError(f"{where}: row {place} (states counted from 0) is given twice")
+            table[place] = _row(tokens.until(";"), shape[-1], where)
+        elif entry == "table":
+            numbers = _row(tokens.until(";"), table.size, where)
+            # The child stands first in the counting order.
+            table = np.moveaxis(numbers.reshape(shape[-1:] + shape[:-1]), 0, -1)
+        elif entry == "default":
+            default = _row(tokens.until(";"), shape[-1], where)
+        elif entry == "property":
+            tokens.until(";")
+        elif entry != ";":
+            raise DataError(f"{where}: found {entry[:40]!r} where a row was expected")
+    if default is not None:
+        table = np.where(np.isnan(table), default, table)
+    child.table = table
+
+
+def _position(
+    labels: Sequence[str], codes: Sequence[dict[str, int]], where: str
+) -> tuple[int, ...]:
+    """Return where a row's states of the parents stand in the table."""
+    if len(labels) != len(codes):
+        raise DataError(f"{where}: a row has {len(labels)} states for {len(codes)} parents")
+    try:
+        return tuple(own[label] for own, label in zip(codes, labels, strict=True))
+    except KeyError as error:
+        raise DataError(f"{where}: {error} is no state of the parent it stands for") from None
+
+
+def _row(words: Sequence[str], size: int, where: str) -> FloatArray:
+    """Return the numbers of a row."""
+    try:
+        row = np.array([float(word) for word in words])
+    except ValueError as error:
+        raise DataError(f"{where}: {error}") from None
+    if len(row) != size or not np.isfinite(row).all():
+        raise DataError(f"{where}: expected {size} finite numbers, got {len(row)}")
+    return row
+
+
+def _network(variables: dict[str, _Variable]) -> BayesianNetwork:
+    """Make the network of what the file says."""
+    index = {name: k for k, name in enumerate(variables)}
+    parents, tables = [], []
+    for variable in variables.values():
+        if variable.parents is None or variable.table is None:
+            raise DataError(f"the probability of {variable.name!r} is missing")
+        own = [index[name] for name in variable.parents]
+        order = np.argsort(own)
+        parents.append(tuple(own[k] for k in order))
+        tables.append(_normalized(variable).transpose(*order, len(own)))
+    return BayesianNetwork(
+        tuple(variable.original for variable in variables.values()),
+        tuple(variable.original_states for variable in variables.values()),
+        tuple(parents),
+        tuple(tables),
+    )
+
+
+def _normalized(variable: _Variable) -> FloatArray:
+    """Return a variable's table, its rows divided by their sums where those are rounded."""
+    assert variable.table is not None
+    table = variable.table
+    sums = table.sum(axis=-1, keepdims=True)
+    if np.isnan(sums).any():
+        raise DataError(
+            f"probability of {variable.name!r}: {int(np.isnan(sums).sum())} rows are missing"
+        )
+    if (table < 0).any() or (np.abs(sums - 1) > ROUNDING).any():
+        worst = float(sums.ravel()[np.abs(sums - 1).argmax()])
+        raise DataError(
+            f"probability of {variable.name!r}: a row sums to {worst:.6g} or has a negative "
+            "number; a table without labels runs through the child's states slowest"
+        )
+    return np.where(np.abs(sums - 1) > EXACT, table / sums, table)

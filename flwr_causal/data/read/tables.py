@@ -1,0 +1,296 @@
+"""Read one party's table: from a file, a numpy array or a pandas DataFrame, or a list of these.
+
+Whatever the source, the result is a DataFrame with string column names and rows numbered from 0.
+Nothing is repaired on the way: a doubled column name stays doubled and a missing value stays
+missing, so that :mod:`flwr_causal.data.check.checks` can report them with the party's name.
+"""
+
+from __future__ import annotations
+
+import threading
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from flwr_causal.data.read.delimited import read_delimited
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+__all__ = ["SERIES", "SUFFIXES", "read_table", "read_table_cached", "table_key"]
+
+#: The file names that :func:`read_table` understands.
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".npz")
+
+#: The column that tells apart the series of a party that gave several, 0, 1, ... in their order.
+SERIES = "(series)"
+
+TableKey = tuple[str, int, int]
+
+Source: TypeAlias = "str | Path | npt.NDArray[Any] | pd.DataFrame"
+
+CACHED_TABLES = 8
+_cache: OrderedDict[tuple[TableKey, tuple[str, ...] | None], pd.DataFrame] = OrderedDict()
+_cache_lock = threading.Lock()
+
+
+def read_table(
+    source: Source | Sequence[Source],
+    *,
+    columns: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Read a table of samples (rows) and variables (columns).
+
+    Parameters
+    ----------
+    source : str, Path, numpy array or DataFrame, or a list or tuple of such
+        A path: ``.csv``, ``.tsv`` (both also with ``.gz``), ``.parquet`` / ``.pq``, or ``.npz``
+        with an array ``X`` (or else one array of two dimensions and none of more) and optionally
+        ``names``.
+        Delimited files need a header line; blanks around the names in it are dropped.
+        An array has shape (n, d) and its variables are called ``x0``, ``x1``, ...
+        A DataFrame is copied shallowly; its index is dropped.
+        A list holds several time series of one party, with the same columns: they come under each
+        other, and the first column, called :data:`SERIES`, numbers them from 0.
+    columns : sequence of str, optional
+        Keep these columns only, in this order. Default: all.
+
+    Returns
+    -------
+    DataFrame
+        n rows numbered from 0, d columns with string names (and :data:`SERIES` for a list).
+
+    Raises
+    ------
+    DataError
+        The source cannot be read, a column asked for is absent or there twice, or the series of a
+        list differ in their columns.
+    """
+    if isinstance(source, list | tuple):
+        return _from_series(source, columns)
+    if isinstance(source, pd.DataFrame):
+        frame = _from_frame(source)
+    elif isinstance(source, np.ndarray):
+        frame = _from_array(source, None, "the array")
+    elif isinstance(source, str | Path):
+        frame = _from_path(Path(source).expanduser())
+    else:
+        raise DataError(
+            f"a table of type {type(source).__name__} cannot be read: "
+            "give a path, a numpy array of shape (n, d) or a pandas DataFrame, or a list of series"
+        )
+    return frame if columns is None else _select(frame, tuple(columns))
+
+
+def table_key(path: str | Path) -> TableKey:
+    """Identify the present content of a file: (absolute path, mtime in ns, size in bytes).
+
+    Raises
+    ------
+    DataError
+        The file does not exist.
+    """
+    absolute = _existing_file(Path(path).expanduser()).resolve()
+    status = absolute.stat()
+    return str(absolute), status.st_mtime_ns, status.st_size
+
+
+def read_table_cached(path: str | Path, *, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Read a file as :func:`read_table` does, once per process while it is unchanged.
+
+    The same DataFrame object is returned to every caller, so nobody may modify it. The last few
+    tables are kept.
+    """
+    selection = None if columns is None else tuple(columns)
+    key = (table_key(path), selection)
+    with _cache_lock:
+        if key in _cache:
+            _cache.move_to_end(key)
+            return _cache[key]
+    frame = read_table(path, columns=selection)
+    with _cache_lock:
+        _cache[key] = frame
+        while len(_cache) > CACHED_TABLES:
+            _cache.popitem(last=False)
+    return frame
+
+
+def _existing_file(path: Path) -> Path:
+    if path.is_dir():
+        raise DataError(f"{path} is a directory: give the path of one table in it")
+    if not path.exists():
+        raise DataError(
+            f"{path} does not exist: check the path "
+            "(on a node it must be absolute, and readable on that machine)"
+        )
+    return path
+
+
+def _from_path(path: Path) -> pd.DataFrame:
+    _existing_file(path)
+    name = path.name.lower()
+    try:
+        if name.endswith((".csv", ".csv.gz")):
+            return read_delimited(path, ",")
+        if name.endswith((".tsv", ".tsv.gz")):
+            return read_delimited(path, "\t")
+        if name.endswith((".parquet", ".pq")):
+            return _from_frame(_read_parquet(path))
+        if name.endswith(".npz"):
+            return _read_npz(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    raise DataError(f"{path} has an unknown file type: convert it to one of {', '.join(SUFFIXES)}")
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except ImportError as error:
+        raise DataError(
+            f'{path} needs pyarrow: pip install "flwr-causal[parquet]", or convert it to CSV'
+        ) from error
+    except (ValueError, KeyError) as error:
+        raise DataError(f"{path} is not a Parquet file that can be read: {error}") from error
+
+
+def _read_npz(path: Path) -> pd.DataFrame:
+    try:
+        # Opened here, since numpy leaves the file open when it turns out to be no archive.
+        with path.open("rb") as handle:
+            loaded = np.load(handle, allow_pickle=False)
+            if not isinstance(loaded, np.lib.npyio.NpzFile):
+                raise DataError(f"{path} holds a single array, not an NPZ archive: use numpy.savez")
+            with loaded as archive:
+                arrays = {key: archive[key] for key in archive.files}
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        if "allow_pickle" in str(error):
+            raise DataError(
+                f"{path} holds an array of Python objects, or no NPZ archive at all; such data can "
+                "run code when loaded and is refused: save numbers, or names as an array of strings"
+            ) from error
+        raise DataError(f"{path} is not an NPZ file that can be read: {error}") from error
+    names = arrays.pop("names", None)
+    if "X" in arrays:
+        chosen = "X"
+    else:
+        tables = [key for key, array in arrays.items() if array.ndim == 2]
+        # Beside a stack of tables, a lone matrix is more likely a graph than the samples.
+        stacks = [key for key, array in arrays.items() if array.ndim > 2]
+        if len(tables) != 1 or stacks:
+            found = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
+            raise DataError(
+                f"{path} holds {found or 'nothing'}, and which of these is the table of samples is "
+                "not clear: save it as a two-dimensional array called X"
+            )
+        chosen = tables[0]
+    return _from_array(arrays[chosen], names, f"array {chosen!r} of {path}")
+
+
+def _from_array(
+    array: npt.NDArray[Any], names: npt.NDArray[Any] | None, where: str
+) -> pd.DataFrame:
+    if array.ndim != 2:
+        raise DataError(
+            f"{where} has {array.ndim} dimension{'s' * (array.ndim != 1)}, shape {array.shape}: "
+            "a table has two, (rows, variables); reshape(-1, 1) makes one variable of a vector"
+        )
+    if array.dtype == object or array.dtype.names is not None:
+        raise DataError(
+            f"{where} has the type {array.dtype}: give an array of numbers, "
+            "or a pandas DataFrame where columns have different types"
+        )
+    if array.shape[1] == 0:
+        raise DataError(f"{where} has no columns: a table needs at least one")
+    if names is None:
+        labels = [f"x{position}" for position in range(array.shape[1])]
+    else:
+        labels = [
+            label.decode() if isinstance(label, bytes) else str(label)
+            for label in np.atleast_1d(names).tolist()
+        ]
+        if len(labels) != array.shape[1]:
+            raise DataError(
+                f"{where} has {array.shape[1]} columns but 'names' has {len(labels)} entries: "
+                "give one name for each column"
+            )
+    return _from_frame(pd.DataFrame(array, columns=pd.Index(labels)))
+
+
+def _from_frame(source: pd.DataFrame) -> pd.DataFrame:
+    if source.columns.nlevels > 1:
+        raise DataError(
+            "the DataFrame's columns have several levels: give every column one name, for example "
+            "by frame.columns = ['_'.join(map(str, parts)) for parts in frame.columns]"
+        )
+    if source.shape[1] == 0:
+        raise DataError("the DataFrame has no columns: a table needs at least one")
+    frame = source.copy(deep=False)
+    frame.columns = pd.Index([str(name) for name in source.columns])
+    if (frame.columns == "").any():
+        position = int(np.argmax(frame.columns == "")) + 1
+        raise DataError(f"column number {position} of the table has an empty name: name it")
+    frame.index = pd.RangeIndex(len(frame))
+    return frame
+
+
+def _from_series(sources: Sequence[Any], columns: Sequence[str] | None) -> pd.DataFrame:
+    if not sources:
+        raise DataError("the party's list of series is empty: give at least one table")
+    frames: list[pd.DataFrame] = []
+    for position, source in enumerate(sources, start=1):
+        where = f"series {position} of {len(sources)}"
+        if not isinstance(source, str | Path | np.ndarray | pd.DataFrame):
+            raise DataError(
+                f"{where} in the party's list: a table of type {type(source).__name__} cannot be "
+                "read: give each as a numpy array of shape (steps, variables) or a pandas DataFrame"
+            )
+        try:
+            frame = read_table(source, columns=columns)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
+        _check_same_columns(where, frame, frames[0] if frames else frame)
+        frames.append(frame[list(frames[0].columns)] if frames else frame)
+    together = pd.concat(frames, ignore_index=True)
+    together.insert(0, SERIES, np.repeat(np.arange(len(frames)), [len(frame) for frame in frames]))
+    return together
+
+
+def _check_same_columns(where: str, frame: pd.DataFrame, first: pd.DataFrame) -> None:
+    """Check that a series has the columns of the first one, each once, in whatever order."""
+    if SERIES in frame.columns:
+        raise DataError(f"{where} has a column {SERIES!r}, which numbers the series: rename it")
+    if not frame.columns.is_unique:
+        name = frame.columns[frame.columns.duplicated()][0]
+        raise DataError(f"{where} has several columns {name!r}: rename or remove all but one")
+    other = sorted(set(frame.columns) ^ set(first.columns))
+    if other:
+        lacking = "has no" if other[0] in first.columns else "alone has a"
+        raise DataError(
+            f"{where} {lacking} column {other[0]!r}, unlike the first: all series of a party need "
+            "the same columns"
+        )
+
+
+def _select(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
+    counts = frame.columns.value_counts()
+    if not columns:
+        raise DataError("no columns were asked for: name at least one, or leave the selection out")
+    for name in columns:
+        found = int(counts.get(name, 0))
+        if found != 1 or columns.count(name) != 1:
+            problem = "asked for twice" if found == 1 else f"there {found} times"
+            if found == 0:
+                problem = "not in the table"
+            raise DataError(
+                f"column {name!r} is {problem}: the table has {', '.join(frame.columns)}; "
+                "correct the selection or the table"
+            )
+    return frame.loc[:, list(columns)]

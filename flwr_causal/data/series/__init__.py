@@ -1,0 +1,1 @@
+"""Time series in a party's table."""

@@ -1,0 +1,1 @@
+"""Simulated data with a known graph."""

@@ -1,0 +1,323 @@
+"""Simulated nonlinear systems with a known graph: parties may differ in all but the graph.
+
+The models of Yang et al. (AAAI 2024), section "Experimental Evaluation", which take them from
+Zheng et al. (AISTATS 2020), section 5 and its public code: every variable is a function of its
+causes plus standard Gaussian noise, and variables without causes are noise. Two more kinds of
+effects, step functions and noise that the causes scale, are for studying where a method ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from flwr_causal.core.graphs.acyclicity import is_acyclic, topological_order
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.synthetic.random_graphs import Seed, erdos_renyi, scale_free
+from flwr_causal.data.synthetic.shares import round_shares
+from flwr_causal.errors import ConfigError, DataError
+
+__all__ = [
+    "MECHANISMS",
+    "PAPER_MECHANISMS",
+    "deal_packages",
+    "federated_nonlinear",
+    "simulate_nonlinear",
+]
+
+FloatArray = NDArray[np.float64]
+#: (values of k causes (n, k), standard Gaussian noise (n,), generator) -> values (n,). Parameters
+#: are drawn from the generator: each call is a new function.
+Mechanism = Callable[[FloatArray, FloatArray, np.random.Generator], FloatArray]
+
+#: Weights are uniform between these, of either sign (Zheng et al. 2020, public code).
+WEIGHT_RANGE = (0.5, 2.0)
+#: Hidden units of an ANM-MLP (the same source).
+HIDDEN_UNITS = 100
+#: Variance of a Gaussian process that a draw may leave out; its own is 1.
+GP_REMAINDER = 1e-10
+#: Rows of a package: 40 packages of 50 rows among ten parties (Yang et al. 2024, supplement).
+PACKAGE_ROWS = 50
+LEAST_ROWS = 2
+
+
+def linear_gaussian(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """LG: a weighted sum of the causes."""
+    return causes @ _signed(rng, causes.shape[1]) + noise
+
+
+def anm_mlp(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """ANM-MLP: a network of one hidden layer of 100 sigmoid units, without biases.
+
+    It is not centred, as in the public code: a variable whose mean is far from 0 saturates the
+    units of its effects, and some edges then leave no trace in the rows.
+    """
+    inner, outer = _signed(rng, (causes.shape[1], HIDDEN_UNITS)), _signed(rng, HIDDEN_UNITS)
+    hidden = 0.5 + 0.5 * np.tanh(0.5 * (causes @ inner))
+    return hidden @ outer + noise
+
+
+def additive_gaussian_process(
+    causes: FloatArray, noise: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """ADD-GP: a sum of one smooth function of each cause.
+
+    Each is a draw from the Gaussian process with the covariance ``exp(-(x - x')^2 / 2)``.
+    """
+    return np.asarray(sum(_gp_draw(x, rng) for x in causes.T) + noise)
+
+
+def additive_index(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """MIM: tanh, cosine and sine of three weighted sums of the causes."""
+    first, second, third = (causes @ _signed(rng, causes.shape[1]) for _ in range(3))
+    return np.tanh(first) + np.cos(second) + np.sin(third) + noise
+
+
+def step_functions(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Threshold: each cause adds a weight above its threshold and subtracts it below.
+
+    Thresholds are uniform on [-1, 1]; the weights are those of the other models.
+    """
+    thresholds = rng.uniform(-1.0, 1.0, causes.shape[1])
+    sides = np.where(causes > thresholds, 1.0, -1.0)
+    return sides @ _signed(rng, causes.shape[1]) + noise
+
+
+def scaled_noise(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Multiplicative: a weighted sum of the causes, and noise times a function of them.
+
+    The factor is ``exp(tanh(another weighted sum))``, between 0.37 and 2.7.
+    """
+    mean, inner = (causes @ _signed(rng, causes.shape[1]) for _ in range(2))
+    return mean + np.exp(np.tanh(inner)) * noise
+
+
+#: The models by the paper's names, and two that are not the paper's.
+MECHANISMS: dict[str, Mechanism] = {
+    "lg": linear_gaussian,
+    "anm-mlp": anm_mlp,
+    "add-gp": additive_gaussian_process,
+    "mim": additive_index,
+    "threshold": step_functions,
+    "multiplicative": scaled_noise,
+}
+#: From which the parties of the paper's non-iid data draw theirs.
+PAPER_MECHANISMS = ("lg", "anm-mlp", "add-gp", "mim")
+
+
+def simulate_nonlinear(
+    adjacency: ArrayLike, num_rows: int, mechanism: str | Mechanism, seed: Seed
+) -> FloatArray:
+    """Draw the functions of a graph, and independent rows of them.
+
+    Parameters
+    ----------
+    adjacency : array of shape (d, d)
+        Nonzero at ``[i, j]`` where i causes j; acyclic.
+    num_rows : int
+        n.
+    mechanism : str or callable
+        Of every variable that has causes: a name in :data:`MECHANISMS`, or a function of the values
+        of the causes (n, k), the noise (n,) and a generator that returns the values (n,).
+    seed : int, sequence of int, or Generator
+
+    Returns
+    -------
+    float64 array of shape (n, d)
+
+    Raises
+    ------
+    ConfigError
+        No acyclic graph, an unknown mechanism, or a negative number of rows.
+    """
+    edges = np.asarray(adjacency) != 0
+    if edges.ndim != 2 or len(edges) != edges.shape[1] or not is_acyclic(edges):
+        raise ConfigError(
+            f"the adjacency, of shape {edges.shape}, is not that of an acyclic graph: "
+            "give a (d, d) array with a nonzero [i, j] for i -> j, and no directed cycle"
+        )
+    if num_rows < 0:
+        raise ConfigError(f"the number of rows is {num_rows}: it must not be negative")
+    if isinstance(mechanism, str):
+        _check_mechanisms((mechanism,))
+        mechanism = MECHANISMS[mechanism]
+    rng = np.random.default_rng(seed)
+    rows = np.zeros((num_rows, len(edges)))
+    for j in topological_order(edges):
+        noise = rng.standard_normal(num_rows)
+        causes = rows[:, edges[:, j]]
+        rows[:, j] = mechanism(causes, noise, rng) if causes.shape[1] else noise
+    return rows
+
+
+def deal_packages(
+    num_rows: int, num_parties: int, seed: Seed, package_rows: int = PACKAGE_ROWS
+) -> list[int]:
+    """Draw uneven numbers of rows, as the paper's supplement does.
+
+    The rows are put up in packages; every party gets one, and the others go to parties at random.
+
+    Parameters
+    ----------
+    num_rows : int
+        n; what does not fill a package goes to a party at random.
+    num_parties : int
+        K, at most n / ``package_rows``.
+    seed : int, sequence of int, or Generator
+    package_rows : int, default 50
+
+    Returns
+    -------
+    list of int
+        K numbers of rows with the sum n.
+
+    Raises
+    ------
+    DataError
+        Fewer packages than parties.
+    """
+    num_packages = num_rows // package_rows
+    if num_packages < num_parties:
+        raise DataError(
+            f"{num_rows} rows are {num_packages} packages of {package_rows} for {num_parties} "
+            f"parties: give {num_parties * package_rows} rows or more, or sizes='even'"
+        )
+    rng = np.random.default_rng(seed)
+    owners = rng.integers(num_parties, size=num_packages - num_parties)
+    sizes = package_rows * (1 + np.bincount(owners, minlength=num_parties))
+    sizes[rng.integers(num_parties)] += num_rows % package_rows
+    return [int(size) for size in sizes]
+
+
+def federated_nonlinear(
+    num_variables: int,
+    num_rows: int,
+    num_parties: int,
+    *,
+    mechanisms: str | Sequence[str] = PAPER_MECHANISMS,
+    iid: bool = False,
+    graph: str = "er",
+    degree: float = 2.0,
+    seed: int = 0,
+    sizes: str = "even",
+) -> tuple[list[pd.DataFrame], CausalGraph]:
+    """Simulate a federation with one graph: the settings of Yang et al. (AAAI 2024).
+
+    The graph depends on ``num_variables``, ``graph``, ``degree`` and ``seed`` only. Where parties
+    differ, the functions of party k do not depend on how many others there are; where they do not,
+    all rows together are the same for every ``num_parties``.
+
+    Parameters
+    ----------
+    num_variables : int
+        d.
+    num_rows : int
+        n, of all parties together (2000 in the paper, 200 for each of ten).
+    num_parties : int
+        K.
+    mechanisms : str or sequence of str
+        Names in :data:`MECHANISMS`. Each party (all of them together where ``iid``) draws one that
+        all its variables follow. Default: the paper's four for parties that differ.
+    iid : bool, default False
+        All rows come from the same functions. Otherwise each party draws its own, also where there
+        is only one mechanism.
+    graph : {"er", "sf"}, default "er"
+        :func:`erdos_renyi` or :func:`scale_free`.
+    degree : float, default 2
+        Mean number of neighbours: ``degree d / 2`` edges (rounded, at most all pairs); for "sf"
+        half of it, rounded, is the number of edges per joining variable. The paper does not say
+        how dense its graphs are; d edges are the setting of Ng & Zhang (2022), section 6.1.
+    seed : int
+        Everything follows from it.
+    sizes : {"even", "uneven"}, default "even"
+        Parties' numbers of rows differ by one at most, or are those of :func:`deal_packages`.
+
+    Returns
+    -------
+    parties : list of DataFrame
+        One a party, variables ``x0``, ``x1``, ...
+    truth : CausalGraph
+        Weights are 1 for edges.
+
+    Raises
+    ------
+    ConfigError
+        An unknown mechanism, graph or kind of sizes, or a number out of range.
+    DataError
+        Fewer than two rows, or packages than one, for each party.
+    """
+    names = (mechanisms,) if isinstance(mechanisms, str) else tuple(mechanisms)
+    _check_mechanisms(names)
+    if num_parties < 1:
+        raise ConfigError(f"{num_parties} parties: give at least one")
+    for_graph, for_sizes, for_rows = np.random.default_rng(seed).spawn(3)
+    adjacency = _draw_graph(num_variables, graph, degree, for_graph)
+    lengths = _lengths(num_rows, num_parties, sizes, for_sizes)
+    # One stream for each system: a party's own does not move when other parties draw more.
+    streams = for_rows.spawn(1 if iid else num_parties)
+    systems = [
+        simulate_nonlinear(adjacency, length, names[stream.integers(len(names))], stream)
+        for length, stream in zip([num_rows] if iid else lengths, streams, strict=True)
+    ]
+    truth = CausalGraph.from_array(adjacency.astype(np.float64))
+    tables = np.split(np.concatenate(systems), np.cumsum(lengths)[:-1])
+    return [pd.DataFrame(rows, columns=pd.Index(truth.names)) for rows in tables], truth
+
+
+def _draw_graph(
+    num_variables: int, graph: str, degree: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    if not degree >= 0:
+        raise ConfigError(f"degree is {degree}: a mean number of neighbours is not negative")
+    if graph == "er":
+        num_pairs = num_variables * (num_variables - 1) // 2
+        return erdos_renyi(num_variables, min(round(degree * num_variables / 2), num_pairs), rng)
+    if graph == "sf":
+        return scale_free(num_variables, round(degree / 2), rng)
+    raise ConfigError(f"graph is {graph!r}: choose 'er' (Erdos-Renyi) or 'sf' (scale-free)")
+
+
+def _lengths(num_rows: int, num_parties: int, sizes: str, rng: np.random.Generator) -> list[int]:
+    if sizes == "uneven":
+        return deal_packages(num_rows, num_parties, rng)
+    if sizes != "even":
+        raise ConfigError(f"sizes is {sizes!r}: choose 'even' or 'uneven'")
+    if num_rows < LEAST_ROWS * num_parties:
+        raise DataError(
+            f"{num_rows} rows for {num_parties} parties: each needs {LEAST_ROWS}, so give at least "
+            f"{LEAST_ROWS * num_parties} rows, or fewer parties"
+        )
+    return [int(rows) for rows in round_shares(np.full(num_parties, 1 / num_parties), num_rows)]
+
+
+def _check_mechanisms(names: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in MECHANISMS]
+    if unknown or not names:
+        raise ConfigError(
+            f"mechanisms are {list(names)!r}: choose one or more of {', '.join(MECHANISMS)}"
+        )
+
+
+def _signed(rng: np.random.Generator, shape: int | tuple[int, int]) -> FloatArray:
+    """Draw weights of either sign."""
+    return np.asarray(rng.uniform(*WEIGHT_RANGE, shape) * rng.choice([-1.0, 1.0], shape))
+
+
+def _gp_draw(x: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Draw a Gaussian process at n points ``(n,)``.
+
+    By the pivoted Cholesky factor of the covariance: it is smooth, so some tens of columns hold all
+    of it, and n x n matrices are never formed.
+    """
+    variance = np.ones_like(x)
+    factor = np.empty((0, len(x)))
+    while len(factor) < len(x) and variance.max() > GP_REMAINDER:
+        pivot = int(variance.argmax())
+        column = np.exp(-0.5 * (x - x[pivot]) ** 2) - factor[:, pivot] @ factor
+        column /= np.sqrt(variance[pivot])
+        factor = np.vstack([factor, column])
+        variance = variance - column**2
+    return np.asarray(rng.standard_normal(len(factor)) @ factor)

@@ -1,0 +1,224 @@
+"""Simulated linear systems with a known graph, as the papers make them.
+
+Every function takes a seed, or a ``numpy.random.Generator`` that is used up in turn, so that one
+seed can drive a whole simulation. ``weights[i, j]`` is the effect of i on j.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from flwr_causal.data.partition import split
+from flwr_causal.data.synthetic.random_graphs import Seed, erdos_renyi, scale_free
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = [
+    "LinearSystem",
+    "Noise",
+    "erdos_renyi",
+    "federated_linear",
+    "linear_system",
+    "scale_free",
+]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+Noise = Literal["gaussian", "gumbel", "exponential", "uniform"]
+
+EULER_GAMMA = 0.5772156649015329
+
+#: Noise of mean 0 and variance 1: (generator, shape) -> array.
+STANDARD_NOISE: dict[str, Callable[[np.random.Generator, tuple[int, int]], FloatArray]] = {
+    "gaussian": lambda rng, shape: rng.standard_normal(shape),
+    "gumbel": lambda rng, shape: (rng.gumbel(size=shape) - EULER_GAMMA) * np.sqrt(6.0) / np.pi,
+    "exponential": lambda rng, shape: rng.standard_exponential(shape) - 1.0,
+    "uniform": lambda rng, shape: rng.uniform(-np.sqrt(3.0), np.sqrt(3.0), shape),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSystem:
+    """The linear structural equations x_j = sum_i x_i weights[i, j] + e_j.
+
+    Parameters
+    ----------
+    weights : float64 array of shape (d, d)
+        Effects; row causes column, acyclic, exactly 0 where there is no edge.
+    noise_scale : float64 array of shape (d,)
+        Standard deviations of the noise e_j.
+    names : tuple of str
+        The d variables.
+    """
+
+    weights: FloatArray
+    noise_scale: FloatArray
+    names: tuple[str, ...]
+
+    def sample(self, n: int, seed: Seed, noise: Noise = "gaussian") -> pd.DataFrame:
+        """Draw independent rows.
+
+        Parameters
+        ----------
+        n : int
+            Rows.
+        seed : int, sequence of int, or Generator
+        noise : {"gaussian", "gumbel", "exponential", "uniform"}
+            The noise's distribution, shifted and scaled to mean 0 and the system's standard
+            deviations (unlike Zheng et al. 2018, whose Gumbel and exponential noise has a mean).
+
+        Returns
+        -------
+        DataFrame
+            n rows, the system's names.
+
+        Raises
+        ------
+        ConfigError
+            Unknown noise, or a negative number of rows.
+        """
+        if noise not in get_args(Noise):
+            raise ConfigError(f"noise is {noise!r}: choose one of {', '.join(get_args(Noise))}")
+        if n < 0:
+            raise ConfigError(f"the number of rows is {n}: it must not be negative")
+        d = len(self.names)
+        E = STANDARD_NOISE[noise](np.random.default_rng(seed), (n, d)) * self.noise_scale
+        X = np.linalg.solve((np.eye(d) - self.weights).T, E.T).T  # X (I - W) = E
+        return pd.DataFrame(X, columns=pd.Index(self.names))
+
+
+def linear_system(
+    adjacency: npt.ArrayLike,
+    seed: Seed,
+    *,
+    low: float = 0.5,
+    high: float = 2.0,
+    noise_scale: float | tuple[float, float] = 1.0,
+    names: Sequence[str] | None = None,
+) -> LinearSystem:
+    """Draw coefficients for a graph.
+
+    Parameters
+    ----------
+    adjacency : array of shape (d, d)
+        Nonzero at ``[i, j]`` where i causes j; acyclic.
+    seed : int, sequence of int, or Generator
+    low, high : float
+        Coefficients are uniform on [-high, -low] and [low, high]. Default 0.5 and 2 (Ng & Zhang
+        2022, section 6.1, after Zheng et al. 2018).
+    noise_scale : float or pair of float
+        Standard deviation of all noise, default 1 (the same source); or the bounds between which
+        every variable's own is drawn uniformly.
+    names : sequence of str, optional
+        Default ``x0``, ``x1``, ...
+
+    Returns
+    -------
+    LinearSystem
+
+    Raises
+    ------
+    ConfigError
+        No square acyclic adjacency, bounds out of order, or names that do not fit.
+    """
+    edges = np.asarray(adjacency) != 0
+    if edges.ndim != 2 or edges.shape[0] != edges.shape[1] or not _is_acyclic(edges):
+        raise ConfigError(
+            f"the adjacency, of shape {edges.shape}, is not that of an acyclic graph: "
+            "give a (d, d) array with a nonzero [i, j] for i -> j, and no directed cycle"
+        )
+    d = len(edges)
+    labels = tuple(f"x{j}" for j in range(d)) if names is None else tuple(names)
+    if len(labels) != d or len(set(labels)) != d:
+        raise ConfigError(f"{len(labels)} names for {d} variables: give each one its own name")
+    scales = noise_scale if isinstance(noise_scale, tuple) else (noise_scale, noise_scale)
+    if not 0 <= low <= high or not 0 < scales[0] <= scales[1]:
+        raise ConfigError(
+            f"coefficients between {low} and {high}, noise_scale {noise_scale}: "
+            "bounds must be positive, the lower first"
+        )
+    rng = np.random.default_rng(seed)
+    weights = edges * rng.uniform(low, high, (d, d)) * rng.choice([-1.0, 1.0], (d, d))
+    # Adding 0 turns the negative zeros of absent edges into positive ones.
+    weights += 0.0
+    scale = rng.uniform(*scales, d) if scales[0] < scales[1] else np.full(d, float(scales[0]))
+    return LinearSystem(weights, scale, labels)
+
+
+def federated_linear(
+    num_variables: int,
+    num_rows: int,
+    num_parties: int,
+    graph: str = "er",
+    seed: int = 0,
+    *,
+    edges_per_node: int = 1,
+    noise: Noise = "gaussian",
+    noise_scale: float | tuple[float, float] = 1.0,
+    partition: str = "even",
+) -> tuple[list[pd.DataFrame], FloatArray]:
+    """Simulate a federation with a known truth: the setting of Ng & Zhang 2022, section 6.1.
+
+    The rows of all parties together are the same for every ``num_parties``.
+
+    Parameters
+    ----------
+    num_variables : int
+        d.
+    num_rows : int
+        n, of all parties together.
+    num_parties : int
+        K.
+    graph : {"er", "sf"}
+        :func:`erdos_renyi` or :func:`scale_free`.
+    seed : int
+        Everything follows from it.
+    edges_per_node : int
+        Default 1: "ER1", d edges ("er": ``edges_per_node * d``, at most all pairs).
+    noise, noise_scale
+        As in :meth:`LinearSystem.sample` and :func:`linear_system`; default standard Gaussian.
+    partition : {"even", "uneven"}
+        Sizes of the parties.
+
+    Returns
+    -------
+    tables : list of DataFrame
+        One a party, variables ``x0``, ``x1``, ...
+    weights : float64 array of shape (d, d)
+        The truth.
+
+    Raises
+    ------
+    ConfigError, DataError
+        An argument out of range; fewer rows than the parties need.
+    """
+    rng = np.random.default_rng(seed)
+    if graph == "er":
+        num_pairs = num_variables * (num_variables - 1) // 2
+        adjacency = erdos_renyi(num_variables, min(edges_per_node * num_variables, num_pairs), rng)
+    elif graph == "sf":
+        adjacency = scale_free(num_variables, edges_per_node, rng)
+    else:
+        raise ConfigError(f"graph is {graph!r}: choose 'er' (Erdos-Renyi) or 'sf' (scale-free)")
+    system = linear_system(adjacency, rng, noise_scale=noise_scale)
+    rows = system.sample(num_rows, rng, noise)
+    # Rows are independent, so the uneven split's sizes need the seed and the order does not matter.
+    parties = split(rows, num_parties, partition, seed=None if partition == "even" else seed)
+    return parties, system.weights
+
+
+def _is_acyclic(edges: BoolArray) -> bool:
+    remaining = np.ones(len(edges), dtype=np.bool_)
+    while remaining.any():
+        roots = remaining & ~edges[remaining].any(axis=0)
+        if not roots.any():
+            return False
+        remaining &= ~roots
+    return True

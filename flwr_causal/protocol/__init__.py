@@ -1,0 +1,1 @@
+"""What parties and server say to each other."""

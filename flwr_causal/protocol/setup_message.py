@@ -1,0 +1,118 @@
+"""What all parties have agreed on before training, as it travels to each of them once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.data.check.checks import Policy
+from flwr_causal.data.check.report import States, pack_states, unpack_states
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.protocol.wire import Scalar, Value
+
+PREFIX = "setup-"
+_POLICY = PREFIX + "policy-"
+_OPTION = PREFIX + "option-"
+_STATES = PREFIX + "states"
+_NUM_STATES = PREFIX + "num-states"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The answer to the schema exchange: everything a party needs to prepare its own rows.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Agreed columns, in the order of the first party.
+    num_rows : int
+        Rows of all parties together (n).
+    num_clients : int
+        Number of parties (K).
+    mean, variance : ndarray of shape (d,)
+        Mean and variance (1/n) of every agreed column over the rows of all parties; empty where the
+        method does not ask for sums.
+    policy : Policy
+        How problems of the data are handled.
+    precision : str
+        How floating-point arrays travel, "float64" or "float32".
+    options : mapping of str to scalar
+        The method's own options that its clients need.
+    exchange : str
+        Tells this schema exchange from others over the same nodes: a ServerApp may run several
+        methods one after the other, and what a client kept for an earlier one is void then.
+    states : tuple of tuple of str
+        For methods on categories: the agreed states of every column, empty for one that is to be
+        discretised. ``()`` for the others.
+    """
+
+    names: tuple[str, ...]
+    num_rows: int
+    num_clients: int
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    policy: Policy
+    precision: str = "float64"
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+    exchange: str = ""
+    states: States = ()
+
+    @property
+    def continuous(self) -> tuple[str, ...]:
+        """The columns that are to be discretised; none without states."""
+        if not self.states:
+            return ()
+        pairs = zip(self.names, self.states, strict=True)
+        return tuple(name for name, states in pairs if not states)
+
+    def to_config(self) -> dict[str, Value]:
+        """Return the setup as plain values whose keys start with ``setup-``."""
+        return {
+            f"{PREFIX}names": list(self.names),
+            f"{PREFIX}num-rows": self.num_rows,
+            f"{PREFIX}num-clients": self.num_clients,
+            f"{PREFIX}mean": self.mean.tolist(),
+            f"{PREFIX}variance": self.variance.tolist(),
+            f"{PREFIX}precision": self.precision,
+            f"{PREFIX}exchange": self.exchange,
+            **self._states_config(),
+            **{_POLICY + name: value for name, value in self.policy.to_dict().items()},
+            **{_OPTION + name: value for name, value in self.options.items()},
+        }
+
+    def _states_config(self) -> dict[str, Value]:
+        if not self.states:
+            return {}
+        texts, counts = pack_states(self.states)
+        return {_STATES: texts, _NUM_STATES: counts}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Setup:
+        """Rebuild the setup from a message's configuration."""
+
+        def part(prefix: str) -> dict[str, Any]:
+            return {
+                key.removeprefix(prefix): value
+                for key, value in config.items()
+                if key.startswith(prefix)
+            }
+
+        return cls(
+            names=tuple(config[f"{PREFIX}names"]),
+            num_rows=config[f"{PREFIX}num-rows"],
+            num_clients=config[f"{PREFIX}num-clients"],
+            mean=np.array(config[f"{PREFIX}mean"], dtype=np.float64),
+            variance=np.array(config[f"{PREFIX}variance"], dtype=np.float64),
+            policy=Policy.from_dict(part(_POLICY)),
+            precision=config[f"{PREFIX}precision"],
+            exchange=config[f"{PREFIX}exchange"],
+            options=part(_OPTION),
+            states=unpack_states(config.get(_STATES, []), config.get(_NUM_STATES, [])),
+        )

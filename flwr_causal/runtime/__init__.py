@@ -1,0 +1,1 @@
+"""What happens between a strategy and a grid."""

@@ -1,0 +1,173 @@
+"""The exchange before training: who is there, and what is in each party's table."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import replace
+from logging import INFO, WARNING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flwr.app import Message
+from flwr.supercore import log
+
+from flwr_causal.data.check.checks import TableReport
+from flwr_causal.errors import DataError, FederationError
+from flwr_causal.protocol import wire
+from flwr_causal.protocol.setup_message import Setup
+from flwr_causal.runtime.federation import Federation, Party
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flwr.serverapp import Grid
+
+    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.strategies.base import CausalStrategy
+
+POLL_SECONDS = 0.5
+
+
+def exchange_schema(
+    method: CausalStrategy[Any], grid: Grid, *, settle: float = 0.0
+) -> tuple[Federation, Agreement, int]:
+    """Ask every connected node for its schema and let the method agree on the columns.
+
+    Parameters
+    ----------
+    method : CausalStrategy
+        Its policy goes with the question; its ``agree`` judges the answers.
+    grid : Grid
+    settle : float, default 0.0
+        Seconds for which the number of connected nodes must stay the same before they are asked:
+        nodes register one after the other.
+
+    Returns
+    -------
+    federation : Federation
+    agreement : Agreement
+    num_bytes : int
+        Sent and received in this exchange.
+
+    Raises
+    ------
+    DataError
+        If a party's data cannot be used, naming party, column and remedy.
+    FederationError
+        If too few nodes are connected within the round's timeout, or one does not answer.
+    """
+    node_ids = _connected(grid, method.min_available_nodes, settle, method.round_timeout)
+    policy = {f"policy-{name}": value for name, value in method.policy.to_dict().items()}
+    options = {f"option-{name}": value for name, value in method.schema_options.items()}
+    question = wire.instruction(None, {"method": method.method, **policy, **options})
+    messages = [
+        Message(
+            content=question,
+            dst_node_id=node_id,
+            message_type="query.schema",
+            ttl=method.round_timeout,
+            group_id="schema",
+        )
+        for node_id in node_ids
+    ]
+    replies = list(grid.send_and_receive(messages, timeout=method.round_timeout))
+    _check_all_answered(replies, node_ids)
+    size = len(messages) * wire.num_bytes(question) + sum(wire.reply_bytes(r) for r in replies)
+
+    answers: list[tuple[Party, dict[str, Any]]] = []
+    for reply in replies:
+        values: dict[str, Any] = wire.config_of(reply.content)
+        partition = values.pop("partition-id")
+        party = Party(reply.metadata.src_node_id, values.pop("party"), partition)
+        answers.append((party, values))
+    # Node ids are random in each run: parties are ordered by what stays the same.
+    answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))
+    answers = _with_unique_names(answers)
+    _check_errors(answers)
+
+    reports = {party.name: TableReport.from_dict(values) for party, values in answers}
+    agreement = method.agree(reports)
+    for warning in agreement.warnings:
+        log(WARNING, warning)
+    parties = tuple(replace(party, num_rows=agreement.rows[party.name]) for party, _ in answers)
+    sums = any(report.has_sums for report in reports.values())
+    setup = Setup(
+        names=agreement.names,
+        num_rows=agreement.n,
+        num_clients=len(parties),
+        mean=agreement.mean if sums else np.zeros(0),
+        variance=agreement.variance if sums else np.zeros(0),
+        policy=method.policy,
+        precision=method.precision,
+        options={**method.schema_options, **method.client_options},
+        exchange=secrets.token_hex(8),
+        states=agreement.states,
+    )
+    log(
+        INFO,
+        "%d parties agree on %d columns, %d rows in all",
+        len(parties),
+        len(agreement.names),
+        agreement.n,
+    )
+    return Federation(parties, setup), agreement, size
+
+
+def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[int]:
+    """Wait until enough nodes are connected and no more are coming."""
+    deadline = time.monotonic() + timeout
+    node_ids = sorted(grid.get_node_ids())
+    stable_since = time.monotonic()
+    while len(node_ids) < minimum or time.monotonic() - stable_since < settle:
+        if time.monotonic() > deadline:
+            raise FederationError(
+                f"Only {len(node_ids)} of the {minimum} nodes that 'min_available_nodes' asks for "
+                f"connected within {timeout:g} s. Start more SuperNodes, or lower the option."
+            )
+        if len(node_ids) < minimum:
+            log(INFO, "Waiting for nodes: %d of %d are connected", len(node_ids), minimum)
+        time.sleep(POLL_SECONDS)
+        now = sorted(grid.get_node_ids())
+        if now != node_ids:
+            node_ids, stable_since = now, time.monotonic()
+    return node_ids
+
+
+def _check_all_answered(replies: Sequence[Message], node_ids: Sequence[int]) -> None:
+    failed = [
+        f"node {reply.metadata.src_node_id}: {reply.error.reason}"
+        for reply in replies
+        if reply.has_error()
+    ]
+    silent = set(node_ids) - {reply.metadata.src_node_id for reply in replies}
+    failed += [f"node {node_id}: no answer" for node_id in sorted(silent)]
+    if failed:
+        raise FederationError(
+            "The schema exchange failed; training was not started. " + "; ".join(failed)
+        )
+
+
+def _with_unique_names(
+    answers: list[tuple[Party, dict[str, Any]]],
+) -> list[tuple[Party, dict[str, Any]]]:
+    """Add the node id to names that several parties chose."""
+    names = [party.name for party, _ in answers]
+    return [
+        (
+            party
+            if names.count(party.name) == 1
+            else replace(party, name=f"{party.name} ({party.node_id})"),
+            values,
+        )
+        for party, values in answers
+    ]
+
+
+def _check_errors(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:
+    errors = [f"{party.name}: {values['error']}" for party, values in answers if "error" in values]
+    if errors:
+        raise DataError(
+            "The data of some parties cannot be used; training was not started.\n"
+            + "\n".join(errors)
+        )

@@ -1,0 +1,1 @@
+"""Methods by consensus ADMM: NOTEARS-ADMM, NOTEARS-MLP-ADMM, 2Dbn."""

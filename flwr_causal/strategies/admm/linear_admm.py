@@ -1,0 +1,311 @@
+"""Consensus ADMM for linear systems (Ng & Zhang, AISTATS 2022): the server's side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from flwr_causal.core.consensus import admm
+from flwr_causal.core.consensus.schedules import (
+    TUNED,
+    Schedule,
+    Tuning,
+    fast_schedule,
+    paper_schedule,
+)
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.linear.folds import num_held_out
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.selection import held_out_error, score_graph_bic
+from flwr_causal.core.linear.solution import refit_support, squared, standing_edges
+from flwr_causal.strategies.admm.admm_run import AdmmRun, Candidate
+from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.options import require
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.linear import LinearModel
+    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.protocol.wire import Arrays, Scalar, Value
+
+    BoolArray = NDArray[np.bool_]
+    FloatArray = NDArray[np.float64]
+
+# Factors on the automatic sparsity that "bic" and "held-out" choose from, that which stands first.
+CANDIDATES = (1.0, 0.5, 0.71, 1.41, 2.0, 2.83)
+PAPER_ROUNDS = 200
+DEFAULT_ROUNDS = 40
+
+
+@dataclass(kw_only=True, eq=False)
+class LinearADMM(LinearStrategy[AdmmRun]):
+    """Base of the methods that solve a linear problem by consensus ADMM, also over lagged designs.
+
+    Parameters
+    ----------
+    max_rounds : int or None, default None
+        Exchanges after the schema exchange: None is 40 for the fast schedule and 200 for the
+        paper's. A schedule is made for the number given.
+    schedule : {"fast", "paper"}, default "fast"
+        "fast" lets the consensus penalty fall and scales both penalties and the sparsity by the
+        data's variance, dimension and rows: a third of the paper's errors in a fifth of its rounds
+        (docs/methods.md has the figures). "paper" is the paper's iteration: growing penalties from
+        1e-3 (factors 1.25 and 1.75), sparsity 0.01, 197 rounds.
+    sparsity : float or {"auto", "bic", "held-out"}, default "auto"
+        Weight lambda_1 of the L1 norm. "auto" is c sqrt(log d / n) times the harmonic mean of the
+        variances for the fast schedule and the paper's 0.01 for "paper". "bic" and "held-out" run
+        several values side by side in the same rounds (arrays that many times as large) and choose
+        by the Gaussian BIC, or by the error on a quarter of the rows that was held out; the parties
+        return sums only.
+    refit : bool or None, default None
+        Use the last exchange to refit the weights of the final graph by least squares and to
+        estimate noise variances. None is True for "fast" and False for "paper", whose weights
+        are then those of the iteration and whose ``run.model`` is None. With required edges always.
+    early_stop : bool, default True
+        End once h is small, the parties agree and the graph has been stable; the paper's schedule
+        never does.
+    """
+
+    tunings: ClassVar[Mapping[int, Tuning]] = TUNED
+
+    max_rounds: int | None = None  # type: ignore[assignment]
+    schedule: Literal["fast", "paper"] = "fast"
+    sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
+    refit: bool | None = None
+    early_stop: bool = True
+
+    def validate(self) -> None:
+        """Check the options' values."""
+        if self.max_rounds is None:
+            self.max_rounds = PAPER_ROUNDS if self.schedule == "paper" else DEFAULT_ROUNDS
+        if self.schedule == "fast":
+            require(self.max_rounds >= 6, "max_rounds", self.max_rounds, "6 or more")
+        super().validate()
+        if isinstance(self.sparsity, float):
+            require(self.sparsity >= 0, "sparsity", self.sparsity, "0 or more")
+
+    @property
+    def client_options(self) -> dict[str, Scalar]:
+        """How the parties prepare their rows."""
+        return {**super().client_options, "held-out": self._holds_out, "seed": self.seed}
+
+    def init(self, agreement: Agreement) -> AdmmRun:
+        """Start from W = 0."""
+        masks, d = self.stacked_masks(agreement), len(agreement.names)
+        problem = admm.ServerProblem(
+            schedule=self._schedule(agreement, masks),
+            num_variables=d,
+            lags=self.lags,
+            relative_sparsity=self._relative_sparsity(masks, d),
+            allowed=self._allowed(masks, d),
+            threshold=self.thresholds(agreement),
+        )
+        return AdmmRun(agreement, masks, problem, admm.init(problem))
+
+    def finished(self, state: AdmmRun) -> str | None:
+        """Return why the run is over; the final sums come after the last round."""
+        due = self._refits(state.masks) and state.moments is None
+        return None if due else state.stopped
+
+    def _refits(self, masks: EdgeMasks) -> bool:
+        if self.refit is None:
+            return self.schedule == "fast" or self._selects or bool(masks.required.any())
+        return self.refit or self._selects or bool(masks.required.any())
+
+    @property
+    def _selects(self) -> bool:
+        return len(self.candidates) > 1
+
+    @property
+    def _holds_out(self) -> bool:
+        """Whether candidates are judged on held-out rows: all choices are but those by BIC."""
+        return self._selects and self.sparsity != "bic"
+
+    def _schedule(self, agreement: Agreement, masks: EdgeMasks) -> Schedule:
+        assert self.max_rounds is not None
+        # The last exchange is the refit's.
+        schedule = self.full_schedule(agreement, self.max_rounds - self._refits(masks))
+        if isinstance(self.sparsity, float):
+            schedule = replace(schedule, sparsity=(self.sparsity,) * schedule.rounds)
+        return schedule if self.early_stop else replace(schedule, patience=0)
+
+    def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
+        """Return the schedule for that many rounds, before a given sparsity enters it."""
+        if self.schedule == "paper":
+            return paper_schedule(rounds)
+        return fast_schedule(
+            rounds,
+            num_clients=len(agreement.rows),
+            num_rows=agreement.n,
+            num_variables=len(agreement.names),
+            scale=self.noise_scale(agreement),
+            tunings=self.tunings,
+        )
+
+    # What a lagged design changes; see TwoDBN.
+
+    @property
+    def lags(self) -> int:
+        """Number of lags p in the design; it has m = d (1 + p) columns."""
+        return 0
+
+    def columns(self, agreement: Agreement) -> tuple[str, ...]:
+        """Return the names of the m columns of the design."""
+        return agreement.names
+
+    def stacked_masks(self, agreement: Agreement) -> EdgeMasks:
+        """Return the background knowledge over the design's columns, (m, m) each."""
+        return self.masks(agreement)
+
+    def thresholds(self, agreement: Agreement) -> float | FloatArray:
+        """Return what the weights of the design's columns must exceed, shape (m, 1)."""
+        return self.threshold
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """What is run side by side, the one that stands until the choice first."""
+        factors = CANDIDATES if self.sparsity in ("bic", "held-out") else (1.0,)
+        return tuple(Candidate(factor, self.lags) for factor in factors)
+
+    def block_sparsity(self, num_variables: int) -> float | FloatArray:
+        """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
+        return 1.0
+
+    def final_graph(
+        self, agreement: Agreement, weights: FloatArray, raw: FloatArray, masks: EdgeMasks
+    ) -> CausalGraph:
+        """Return the graph of stacked weights, shape (m, d), whose edges are decided already."""
+        return CausalGraph(agreement.names, weights, raw_weights=raw, required=masks.required)
+
+    def _relative_sparsity(self, masks: EdgeMasks, num_variables: int) -> FloatArray:
+        """Return the factors on the schedule's sparsity, shape (candidates, m, d)."""
+        factors = np.array([candidate.factor for candidate in self._side_by_side])
+        exempt = np.where(masks.required[:, :num_variables], 0.0, 1.0)
+        return factors[:, None, None] * exempt * self.block_sparsity(num_variables)
+
+    def _allowed(self, masks: EdgeMasks, num_variables: int) -> BoolArray:
+        """Return the edges that each candidate may have, shape (candidates, m, d)."""
+        lag = np.arange(len(masks.allowed)) // num_variables
+        within = np.array([lag <= candidate.lags for candidate in self._side_by_side])
+        return np.asarray(within[:, :, None] & masks.allowed[:, :num_variables])
+
+    @property
+    def _side_by_side(self) -> tuple[Candidate, ...]:
+        """The candidates; with held-out rows first all without these rows, then all on all rows."""
+        return self.candidates * (2 if self._holds_out else 1)
+
+    def instructions(self, state: AdmmRun) -> dict[str, Value]:
+        """Say which penalty and relaxation this round uses, or that the final sums are due."""
+        if state.stopped is not None:
+            return {"phase": "fit"}
+        settings = state.problem.schedule.at(state.inner.round)
+        return {
+            "phase": "train",
+            "penalty": settings.consensus_penalty,
+            "relaxation": settings.relaxation,
+        }
+
+    def broadcast(self, state: AdmmRun) -> Arrays:
+        """Return W, or the mask of the moments that the refit needs."""
+        if state.stopped is None:
+            return {"weights": state.inner.weights}
+        folds = 2 if self._holds_out else 1
+        return {"moments": np.stack([self._needed(state)] * folds)}
+
+    def server_step(
+        self, state: AdmmRun, mean: Arrays, replies: int
+    ) -> tuple[AdmmRun, dict[str, Any]]:
+        """Solve for the next W, or take in the final sums."""
+        if state.stopped is not None:
+            return replace(state, moments=mean["moments"]), {}
+        num_clients = len(state.agreement.rows)
+        inner, info = admm.server_step(state.inner, mean["weights"], state.problem, num_clients)
+        stopped = admm.finished(inner, info, state.problem)
+        return replace(state, inner=inner, stopped=stopped), info._asdict()
+
+    # What the run has come to.
+
+    def _adjacencies(self, state: AdmmRun) -> list[BoolArray]:
+        """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
+        thresholds, required = self.thresholds(state.agreement), state.masks.required
+        return [standing_edges(squared(raw), thresholds, required) for raw in state.inner.weights]
+
+    def _needed(self, state: AdmmRun) -> FloatArray:
+        """Mark the pairs of columns that share a family in some candidate's graph, (m, m)."""
+        needed = np.zeros(state.masks.required.shape)
+        for adjacency in self._adjacencies(state):
+            family = adjacency.astype(float) + np.eye(len(needed))
+            needed[family @ family.T > 0] = 1.0
+        return needed
+
+    def _folds(self, state: AdmmRun) -> list[Moments]:
+        """Return the moments of each fold; the sums came divided by all rows."""
+        assert state.moments is not None
+        rows = np.array(list(state.agreement.rows.values()))
+        held_out = int(num_held_out(rows).sum())
+        counts = [state.agreement.n]
+        if self._holds_out:
+            counts = [state.agreement.n - held_out, held_out]
+        names = self.columns(state.agreement)
+        return [
+            Moments(n, np.zeros(len(names)), second * state.agreement.n / n, names)
+            for n, second in zip(counts, state.moments, strict=True)
+        ]
+
+    def _chosen(self, state: AdmmRun) -> int:
+        """Return the index of the candidate that the criterion prefers."""
+        graphs, count = self._adjacencies(state), len(self.candidates)
+        first = len(graphs) - count
+        if state.moments is None or not self._selects:
+            return first
+        folds = self._folds(state)
+        if self._holds_out:
+            train, held_out = folds
+            errors = [held_out_error(train, held_out, graph) for graph in graphs[:count]]
+        else:
+            errors = [score_graph_bic(folds[0], graph) for graph in graphs]
+        # Two orders may come to the same graph, without an edge at the lags that one lacks.
+        lags = [candidate.lags for candidate in self.candidates]
+        return first + min(range(count), key=lambda k: (errors[k], lags[k]))
+
+    def _all_moments(self, state: AdmmRun) -> Moments:
+        assert state.moments is not None
+        names = self.columns(state.agreement)
+        total = state.moments.sum(axis=0)
+        return Moments(state.agreement.n, np.zeros(len(names)), total, names)
+
+    def graph(self, state: AdmmRun) -> CausalGraph:
+        """Return the thresholded graph, a DAG, refitted once the final sums are in."""
+        chosen = self._chosen(state)
+        adjacency, raw = self._adjacencies(state)[chosen], state.inner.weights[chosen]
+        d = raw.shape[1]
+        weights = np.where(adjacency[:, :d], raw, 0.0)
+        if state.moments is not None:
+            limits = self.thresholds(state.agreement)
+            moments, required = self._all_moments(state), state.masks.required
+            weights = refit_support(moments, adjacency, limits, required)[:, :d]
+        rows = d * (1 + self._side_by_side[chosen].lags)
+        masks = state.masks.first(rows)
+        return self.final_graph(state.agreement, weights[:rows], raw[:rows], masks)
+
+    def model(self, state: AdmmRun) -> LinearModel | None:
+        """Return the fitted linear system in the units of the data, None before the final sums."""
+        if state.moments is None:
+            return None
+        adjacency = self.graph(state).adjacency
+        return self.fitted_system(state.agreement, self._all_moments(state), adjacency)
+
+    def scores(self, state: AdmmRun) -> FloatArray:
+        """Return the absolute weights before the threshold."""
+        strengths: FloatArray = np.abs(state.inner.weights[self._chosen(state)])
+        return strengths
+
+    def warnings(self, state: AdmmRun) -> list[str]:
+        """Warn where the order of the variances may have decided the directions."""
+        return self.order_warning(state.agreement, self.graph(state).adjacency)

@@ -1,0 +1,98 @@
+"""A run of NOTEARS-MLP-ADMM: consensus rounds on the perceptrons, then the edges' strengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.core.consensus import neural_admm
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.linear.solution import standing_edges, standing_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.protocol.wire import Arrays, Value
+
+    FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NeuralRun:
+    """The state of a NOTEARS-ADMM run with perceptrons.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Columns, rows, means and variances.
+    problem : ServerProblem
+        Shapes, schedule, threshold and masks of the iteration.
+    inner : State
+        The iteration's own state.
+    measures : bool
+        Whether the strengths of the edges follow in one more exchange; else they are the norms of
+        the first layers' blocks.
+    stopped : str or None
+        Why the iteration is over.
+    slopes : ndarray of shape (d, d) or None
+        Mean square of df_j/dx_i over all rows, from the last exchange.
+    """
+
+    agreement: Agreement
+    problem: neural_admm.ServerProblem
+    inner: neural_admm.State
+    measures: bool
+    stopped: str | None = None
+    slopes: FloatArray | None = None
+
+    @property
+    def finished(self) -> str | None:
+        """Why the run is over."""
+        return None if self.measures and self.slopes is None else self.stopped
+
+    @property
+    def instructions(self) -> dict[str, Value]:
+        """The penalty and number of the round, or that the strengths are due."""
+        if self.stopped is not None:
+            return {"phase": "slopes"}
+        penalty = self.problem.schedule.at(self.inner.round).consensus_penalty
+        return {"phase": "perceptrons", "penalty": penalty}
+
+    @property
+    def arrays(self) -> Arrays:
+        """All parameters of the perceptrons."""
+        return {"parameters": self.inner.theta}
+
+    def step(self, mean: Arrays) -> tuple[NeuralRun, dict[str, Any]]:
+        """Solve for the next parameters, or take in the strengths."""
+        if self.stopped is not None:
+            return replace(self, slopes=mean["slopes"]), {}
+        num_clients = len(self.agreement.rows)
+        inner, info = neural_admm.server_step(
+            self.inner, mean["parameters"], self.problem, num_clients
+        )
+        stopped = neural_admm.finished(inner, info, self.problem)
+        return replace(self, inner=inner, stopped=stopped), info._asdict()
+
+    @property
+    def strengths(self) -> FloatArray:
+        """Root mean squares of the slopes; before the last exchange the norms, shape (d, d)."""
+        if self.slopes is not None:
+            return np.sqrt(self.slopes)
+        return np.sqrt(self.problem.network.squared_norms(self.inner.theta))
+
+    @property
+    def graph(self) -> CausalGraph:
+        """The edges whose strength exceeds the threshold, a DAG."""
+        strengths = self.strengths
+        required = np.asarray(self.problem.masks.required, dtype=bool)
+        adjacency = standing_edges(strengths, self.problem.threshold, required)
+        return CausalGraph(
+            self.agreement.names,
+            standing_weights(adjacency, strengths),
+            raw_weights=strengths,
+            required=required,
+        )

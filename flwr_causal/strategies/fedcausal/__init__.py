@@ -1,0 +1,1 @@
+"""FedCausal: the server's side."""

@@ -1,0 +1,1 @@
+"""FedGES: the server's side."""

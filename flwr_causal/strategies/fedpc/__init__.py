@@ -1,0 +1,1 @@
+"""FedPC: the server's side."""

@@ -1,0 +1,185 @@
+"""The variables of a circuit and who holds them, from what the parties have agreed on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flwr_causal.core.circuits.composed.presence import setting_of
+from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.data.check.report import NUMBERS
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from flwr_causal.core.circuits.composed.presence import Setting
+    from flwr_causal.data.check.checks import Agreement, Kind, TableReport
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Holdings:
+    """Who holds what.
+
+    Parameters
+    ----------
+    parties : tuple of str
+        Their names.
+    names : tuple of str
+        The agreed columns.
+    presence : ndarray of bool, shape (parties, columns)
+    present : ndarray of int64, shape (parties, columns)
+        How many rows have a value.
+    missing : ndarray of bool, shape (columns,)
+        Whether a holder of the column lacks values in rows that are kept.
+    ids : bool
+        Whether all parties have ids by which their rows can be aligned.
+    """
+
+    parties: tuple[str, ...]
+    names: tuple[str, ...]
+    presence: BoolArray
+    present: IntArray
+    missing: BoolArray
+    ids: bool
+
+    @classmethod
+    def of(cls, agreement: Agreement, reports: Mapping[str, TableReport]) -> Holdings:
+        """Return who holds the agreed columns."""
+        shape = (len(reports), len(agreement.names))
+        presence = np.zeros(shape, dtype=np.bool_)
+        present = np.zeros(shape, dtype=np.int64)
+        lacking = np.zeros(shape, dtype=np.bool_)
+        for party, report in enumerate(reports.values()):
+            by_name = {column.name: column for column in report.columns}
+            for j, name in enumerate(agreement.names):
+                if name in by_name:
+                    presence[party, j] = True
+                    # Rows with missing values are either left out, or kept with what they lack.
+                    holes = 0 if report.dropped_rows else by_name[name].missing
+                    present[party, j] = report.rows - holes
+                    lacking[party, j] = holes > 0
+        ids = all(report.has_ids for report in reports.values())
+        missing = np.asarray(lacking.any(axis=0))
+        return cls(tuple(reports), agreement.names, presence, present, missing, ids)
+
+    @property
+    def setting(self) -> Setting:
+        """Horizontal, vertical or hybrid."""
+        return setting_of(self.presence)
+
+    def holders(self, name: str) -> list[str]:
+        """Return the parties that hold a column."""
+        column = self.presence[:, self.names.index(name)]
+        return [party for party, holds in zip(self.parties, column, strict=True) if holds]
+
+    def all_hold(self, name: str) -> bool:
+        """Whether every party holds a column."""
+        return bool(self.presence[:, self.names.index(name)].all())
+
+    def similar_names(self) -> list[tuple[str, str]]:
+        """Return pairs of columns that may be one: like names, no party has both."""
+        plain: dict[str, list[int]] = {}
+        for j, name in enumerate(self.names):
+            key = "".join(letter for letter in name.casefold() if letter.isalnum())
+            plain.setdefault(key, []).append(j)
+        return [
+            (self.names[one], self.names[other])
+            for group in plain.values()
+            for one, other in combinations(group, 2)
+            if not (self.presence[:, one] & self.presence[:, other]).any()
+        ]
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """The columns in which values are missing."""
+        return tuple(name for name, lacks in zip(self.names, self.missing, strict=True) if lacks)
+
+
+def is_continuous(agreement: Agreement, target: str) -> bool:
+    """Whether all columns but the target hold numbers, and some of them more than are named."""
+    others = [
+        kind for name, kind in zip(agreement.names, agreement.kinds, strict=True) if name != target
+    ]
+    measured = set(agreement.continuous) - {target}
+    return bool(measured) and all(kind in NUMBERS for kind in others)
+
+
+def check_target(agreement: Agreement, target: str) -> None:
+    """Raise a ConfigError if there is no such target, or it has too many values for a class."""
+    if target and target not in agreement.names:
+        raise ConfigError(
+            f"The option 'target' is {target!r}, but the parties agree on "
+            f"{', '.join(agreement.names)}: name one of these columns."
+        )
+    if target in agreement.continuous:
+        raise ConfigError(
+            f"The option 'target' is {target!r}, but this column has too many values for a class "
+            "(numbers that are whole pass for one up to 'bins' of them): name another column, make "
+            "text of its numbers, or leave the option out."
+        )
+
+
+def domain_of(agreement: Agreement, target: str, missing: BoolArray, *, numbers: bool) -> Domain:
+    """Return the variables of the agreed columns.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        With states.
+    target : str
+        A category whatever it holds; empty: there is none.
+    missing : ndarray of bool, shape (columns,)
+        Where values are missing. That one is missing is a state of a category.
+    numbers : bool
+        Whether columns of numbers are numbers. Else those of few values are categories, and the
+        others are to be cut into intervals.
+    """
+    columns = zip(agreement.names, agreement.kinds, agreement.states, missing, strict=True)
+    variables = []
+    for name, kind, states, lacks in columns:
+        number = not states or (numbers and kind in NUMBERS and name != target)
+        labels = None if number else tuple(label_of(state, kind) for state in states)
+        own_state = bool(lacks) and labels is not None and name != target
+        variables.append(Variable(name, labels, missing_state=own_state))
+    return Domain(tuple(variables))
+
+
+def with_intervals(
+    domain: Domain, cuts: Mapping[str, NDArray[np.float64]], missing: Iterable[str]
+) -> Domain:
+    """Return the domain in which some numbers are only seen by their interval.
+
+    Parameters
+    ----------
+    domain : Domain
+    cuts : mapping of str to ndarray
+        The ascending cut points of each of these numbers.
+    missing : iterable of str
+        Variables of which a missing value is an interval of its own.
+    """
+    lacking = set(missing)
+    variables = tuple(
+        one._replace(edges=tuple(cuts[one.name].tolist()), missing_state=one.name in lacking)
+        if one.name in cuts
+        else one
+        for one in domain.variables
+    )
+    return Domain(variables)
+
+
+def label_of(state: str, kind: Kind) -> Any:
+    """Return the value that a state's text stands for in a column of this kind."""
+    if kind == "boolean":
+        return state == "True"
+    if kind == "numeric":
+        number = float(state)
+        return int(number) if number.is_integer() else number
+    return state

@@ -18,7 +18,7 @@ GOAL_ENGINE_MILLISECONDS = 1.0
 # (method, d, n, K, goal in CPU seconds)
 LARGE = (("moments", 500, 1500, 10, 30.0), ("notears-admm", 200, 2000, 10, 15.0))
 PLAIN_SETTINGS = ((10, 30, 10), (20, 60, 10))
-PLAIN = Path(__file__).parents[1] / "tests" / "core" / "paper_admm.py"
+PLAIN = Path(__file__).parents[1] / "tests" / "helpers" / "paper_admm.py"
 
 
 def main(seeds, quick):

@@ -1,8 +1,5 @@
 """Fixtures of the tests of the protocol."""
 
-import sys
-from pathlib import Path
-
 import pytest
 from federations import make_federation
 from threadpoolctl import threadpool_limits
@@ -11,9 +8,6 @@ from flwr_causal.simulations import simulate
 
 # Threads cost more than they bring on matrices of this size; on a busy machine they cost minutes.
 threadpool_limits(limits=1, user_api="blas")
-
-# The plain iteration of the paper lies with the tests of the mathematics.
-sys.path.append(str(Path(__file__).parent / "core"))
 
 
 @pytest.fixture(scope="session")

@@ -4,11 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from circuit_cases import domain_of, random_leaf
+from circuit_cases import domain_of, presences, random_leaf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
-from test_presence import presences
 
 from flwr_causal.core.circuits import Circuit, Product, Sum
 from flwr_causal.core.circuits.composed.composition import Composition, Output, trained_rows

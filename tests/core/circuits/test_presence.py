@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from circuit_cases import presences
 from hypothesis import given
-from hypothesis import strategies as st
 
 from flwr_causal.core.circuits import Domain, Variable
 from flwr_causal.core.circuits.composed.presence import (
@@ -14,19 +14,6 @@ from flwr_causal.core.circuits.composed.presence import (
     setting_of,
 )
 from flwr_causal.errors import DataError
-
-
-@st.composite
-def presences(draw, most_parties=4, most_columns=6):
-    """Matrices in which every party holds a column, and every column has a holder."""
-    parties, columns = draw(st.integers(1, most_parties)), draw(st.integers(1, most_columns))
-    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
-    presence = rng.random((parties, columns)) < draw(st.sampled_from([0.2, 0.5, 0.9]))
-    for column in np.flatnonzero(~presence.any(axis=0)):
-        presence[rng.integers(parties), column] = True
-    for party in np.flatnonzero(~presence.any(axis=1)):
-        presence[party, rng.integers(columns)] = True
-    return presence
 
 
 def test_groups_are_the_distinct_columns_of_the_matrix():

@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+from hypothesis import strategies as st
 
 from flwr_causal.core.circuits import (
     Categorical,
@@ -153,3 +154,16 @@ def forest(rng, scope, depth):
     order = rng.permutation(scope).tolist()
     cut = len(order) // 2
     return Product([forest(rng, sorted(part), depth - 1) for part in (order[:cut], order[cut:])])
+
+
+@st.composite
+def presences(draw, most_parties=4, most_columns=6):
+    """Matrices in which every party holds a column, and every column has a holder."""
+    parties, columns = draw(st.integers(1, most_parties)), draw(st.integers(1, most_columns))
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    presence = rng.random((parties, columns)) < draw(st.sampled_from([0.2, 0.5, 0.9]))
+    for column in np.flatnonzero(~presence.any(axis=0)):
+        presence[rng.integers(parties), column] = True
+    for party in np.flatnonzero(~presence.any(axis=1)):
+        presence[party, rng.integers(columns)] = True
+    return presence

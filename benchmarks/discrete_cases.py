@@ -10,7 +10,7 @@ import numpy as np
 from cases import split
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.read.networks import read_bif
+from flwr_causal.data.read.bif import read_bif
 
 NUM_ROWS = 5000  # of each sample in Torrijos et al. (2024)
 

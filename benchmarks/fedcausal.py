@@ -12,7 +12,7 @@ from tables import mean_and_error, print_table, verdict, with_error
 
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear.notears import notears
-from flwr_causal.data.read.sachs_conditions import condition_parties, read_sachs, sampled_parties
+from flwr_causal.data.read.sachs import condition_parties, read_sachs, sampled_parties
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.nonlinear_scenarios import (
     NonlinearSetting,

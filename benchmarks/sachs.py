@@ -11,7 +11,7 @@ from tables import print_table
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare, varsortability
 from flwr_causal.data.partition import split_even
-from flwr_causal.reports.read_graph import read_edges
+from flwr_causal.reports.graph_files import read_edges
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.scenarios import SACHS_ROWS, real_data
 

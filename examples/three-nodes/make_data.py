@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.synthetic.synthetic import federated_linear
-from flwr_causal.reports.export import write_edge_csv
+from flwr_causal.data.synthetic.linear import federated_linear
+from flwr_causal.reports.graph_files import write_edge_csv
 
 PARTIES = ("north", "centre", "south")
 

@@ -28,7 +28,7 @@ from flwr_causal.app.sources import (
 )
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.reports.read_graph import read_edges
+from flwr_causal.reports.graph_files import read_edges
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import describe_run
 from flwr_causal.strategies import Outcome

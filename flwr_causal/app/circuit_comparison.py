@@ -15,8 +15,8 @@ from flwr_causal.clients import Source, client_app
 from flwr_causal.compat import own_identity, quiet
 from flwr_causal.core.circuits.decision_threshold import chosen_classes
 from flwr_causal.core.circuits.joined_tables import joined_tables
-from flwr_causal.data.read.roles import ROW_ID
 from flwr_causal.data.read.tables import read_table
+from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import DataError
 from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.strategies import run

@@ -12,7 +12,9 @@ from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear import baselines
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.threads import single_threaded
-from flwr_causal.data.check.checks import Policy, agree, describe, prepare, prepare_states
+from flwr_causal.data.check.agreement import agree
+from flwr_causal.data.check.party_table import describe, prepare, prepare_states
+from flwr_causal.data.check.policy import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

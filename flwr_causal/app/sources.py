@@ -13,15 +13,14 @@ import pandas as pd
 from flwr_causal.app import methods
 from flwr_causal.clients import Source
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.column_split import Setting, hold_out, split_columns
-from flwr_causal.data.partition import Partition, split
+from flwr_causal.data.partition import Partition, Setting, hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer, digits
-from flwr_causal.data.read.roles import ROW_ID, target_in
 from flwr_causal.data.read.tables import read_table, read_table_cached
-from flwr_causal.data.synthetic.dynamic import federated_dynamic
+from flwr_causal.data.roles import ROW_ID, target_in
+from flwr_causal.data.synthetic.discrete import federated_discrete
+from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
-from flwr_causal.data.synthetic.random_networks import federated_discrete
-from flwr_causal.data.synthetic.synthetic import federated_linear
+from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.strategies.options import checked, option_types
 
@@ -58,7 +57,7 @@ class DataConfig:
         Erdos-Renyi or scale-free (Ng & Zhang 2022, section 6: ER with as many edges as variables).
     setting : {"horizontal", "vertical", "hybrid"}, default "horizontal"
         For methods on mixed tables: whether parties have rows of their own, columns of their own,
-        or both; see ``flwr_causal.data.column_split.split_columns``.
+        or both; see ``flwr_causal.data.partition.split_columns``.
     test_share : float, default 0.2
         For methods on mixed tables: the share of the rows on which the result is judged.
     seed : int, default 0
@@ -152,7 +151,7 @@ def tabular_parties(
         "digits".
     num_parties : int
     target : str, default ""
-        The class, a column of the table; empty: see `flwr_causal.data.read.roles.target_in`.
+        The class, a column of the table; empty: see `flwr_causal.data.roles.target_in`.
     row_id : str
         The column of ids, where the tables have one.
 

@@ -10,8 +10,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.client import NumPyClient
 
 from flwr_causal.clients.cache import cached
-from flwr_causal.data.check.checks import Policy, TableReport, describe, prepare
-from flwr_causal.data.read.tables import SERIES
+from flwr_causal.data.check.party_table import describe, prepare
+from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import DataError, FederationError
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from flwr.app import Context
     from numpy.typing import NDArray
 
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.setup_message import Setup
     from flwr_causal.protocol.wire import Arrays, Disclosure, Number, Scalar
 

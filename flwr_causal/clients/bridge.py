@@ -9,7 +9,7 @@ from flwr.clientapp import ClientApp
 
 from flwr_causal.clients.base import SETUP, CausalClient, Source
 from flwr_causal.core.threads import single_threaded
-from flwr_causal.data.check.checks import Policy
+from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.protocol import wire
 from flwr_causal.protocol.setup_message import PREFIX, Setup

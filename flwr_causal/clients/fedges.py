@@ -19,11 +19,13 @@ from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of, parents_of, precedence
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.data.check.checks import Policy, TableReport, describe, prepare, prepare_states
+from flwr_causal.data.check.party_table import describe, prepare, prepare_states
 from flwr_causal.protocol.wire import Disclosure, Scalar
 
 if TYPE_CHECKING:
     from flwr_causal.core.discrete.discrete import DiscreteTable
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
 
 Answer = tuple[list[NDArray[Any]], int, dict[str, Any]]
 

@@ -21,7 +21,7 @@ from flwr_causal.core.circuits.packing import packed, unpacked
 from flwr_causal.core.circuits.settings import Settings
 from flwr_causal.core.circuits.trees.vertical_party import PartyRows
 from flwr_causal.core.discrete.cut_points import count_up_to
-from flwr_causal.data.check.describe import complete_rows, describe
+from flwr_causal.data.check.party_table import complete_rows, describe
 from flwr_causal.data.check.row_ids import hashed_ids, id_column, without_ids
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.wire import bounded
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.circuits.circuit import Circuit
-    from flwr_causal.data.check.checks import Policy, TableReport
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.wire import Disclosure
 
     FloatArray = NDArray[np.float64]

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from flwr_causal.clients.linear import LinearClient
 from flwr_causal.data.series.levels import Centering, centered_rows, describe_series
-from flwr_causal.data.series.series import Series, find_series, long_enough
-from flwr_causal.data.series.series_layout import Layout
+from flwr_causal.data.series.series import Layout, Series, find_series, long_enough
 
 if TYPE_CHECKING:
-    from flwr_causal.data.check.checks import Policy, TableReport
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
 
 FloatArray = NDArray[np.float64]
 

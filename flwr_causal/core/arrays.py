@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
+#: Positions, as numpy indexes with them.
+IndexArray: TypeAlias = NDArray[np.intp]
 BoolArray: TypeAlias = NDArray[np.bool_]
 ByteArray: TypeAlias = NDArray[np.uint8]
 #: Named arrays of any type, as exchanges carry them.

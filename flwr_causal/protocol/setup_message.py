@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.data.check.checks import Policy
+from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import States, pack_states, unpack_states
 
 if TYPE_CHECKING:

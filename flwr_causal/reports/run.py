@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from dataclasses import dataclass, field
@@ -14,14 +15,17 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.read.networks import write_bif
+from flwr_causal.core.graphs.graph_formats import from_plain, to_plain
+from flwr_causal.data.read.bif import write_bif
 from flwr_causal.errors import DataError
-from flwr_causal.reports import heterogeneity
-from flwr_causal.reports.export import write_all
+from flwr_causal.reports.graph_files import write_all
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Callable
+
+    from flwr_causal.core.arrays import FloatArray
 
 # The kinds of models that a directory may hold, by the name that is written beside them, and where
 # they live: loaded when first met, since most runs have none of most kinds.
@@ -31,6 +35,8 @@ MODELS = {
     "BayesianNetwork": "flwr_causal.core.discrete.bayesian_network",
     "CircuitModel": "flwr_causal.core.circuits.model",
 }
+GRAPHS_FILE = "local_graphs.json"
+TABLE_FILE = "heterogeneity.csv"
 OPTIONAL_FILES = (
     "graph.json",
     "graph.graphml",
@@ -40,8 +46,8 @@ OPTIONAL_FILES = (
     "model.json",
     "model.bif",
     "answers.csv",
-    heterogeneity.GRAPHS_FILE,
-    heterogeneity.TABLE_FILE,
+    GRAPHS_FILE,
+    TABLE_FILE,
 )
 VERSIONED = ("flwr-causal", "flwr", "numpy", "scipy", "networkx", "pandas")
 
@@ -102,7 +108,7 @@ class Run:
     seconds: float
     stop_reason: str
     metrics: dict[str, Any] = field(default_factory=dict)
-    scores: NDArray[np.float64] | None = None
+    scores: FloatArray | None = None
     config: dict[str, Any] = field(default_factory=dict)
     model: Any = None
     parties: dict[str, int] = field(default_factory=dict)
@@ -157,7 +163,7 @@ class Run:
             if self.scores is not None:
                 names = list(self.graph.names)
                 pd.DataFrame(self.scores, names, names).to_csv(target / "scores.csv")
-        heterogeneity.write(self.local_graphs, self.heterogeneity, target)
+        _write_local(self.local_graphs, self.heterogeneity, target)
         if self.answers is not None:
             self.answers.to_csv(target / "answers.csv", index=False)
         return target
@@ -192,7 +198,7 @@ class Run:
             # As text first: Python then reads the digits, which is exact whatever the pandas.
             table = pd.read_csv(scores_file, index_col=0, dtype=str, keep_default_na=False)
             scores = table.to_numpy(dtype=np.float64)
-        local_graphs, differences = heterogeneity.read(source)
+        local_graphs, differences = _read_local(source)
         answers_file = source / "answers.csv"
         return cls(
             graph=graph,
@@ -204,6 +210,34 @@ class Run:
             answers=pd.read_csv(answers_file) if answers_file.is_file() else None,
             **content,
         )
+
+
+def _write_local(
+    graphs: dict[str, CausalGraph], table: pd.DataFrame | None, directory: Path
+) -> None:
+    """Write ``local_graphs.json`` and ``heterogeneity.csv``, as far as there is something."""
+    if graphs:
+        plain = {party: to_plain(graph) for party, graph in graphs.items()}
+        (directory / GRAPHS_FILE).write_text(json.dumps(plain) + "\n", encoding="utf-8")
+    if table is not None:
+        # Names may hold line breaks of any kind.
+        table.to_csv(directory / TABLE_FILE, index=False, quoting=csv.QUOTE_NONNUMERIC)
+
+
+def _read_local(directory: Path) -> tuple[dict[str, CausalGraph], pd.DataFrame | None]:
+    """Read what `_write_local` wrote; no graphs and None where the files are missing."""
+    graphs: dict[str, CausalGraph] = {}
+    table: pd.DataFrame | None = None
+    if (directory / GRAPHS_FILE).is_file():
+        plain = json.loads((directory / GRAPHS_FILE).read_text(encoding="utf-8"))
+        graphs = {party: CausalGraph(**from_plain(one)) for party, one in plain.items()}
+    if (directory / TABLE_FILE).is_file():
+        # As text first: Python then reads the digits, which is exact whatever the pandas.
+        table = pd.read_csv(directory / TABLE_FILE, dtype=str, keep_default_na=False)
+        parsers: dict[type, Callable[[str], Any]] = {bool: "True".__eq__, float: float, str: str}
+        for name, kind in COLUMNS.items():
+            table[name] = table[name].map(parsers[kind]).astype(kind)
+    return graphs, table
 
 
 def _write(path: Path, text: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.reports.heterogeneity import describe_heterogeneity
+from flwr_causal.reports.run import TABLE_FILE
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.reports.run import Run
 
@@ -28,6 +30,12 @@ CIRCUITS = {
     "macro_f1": "macro F1",
     "auroc": "AUROC",
 }
+
+# Disagreements below this many nats (a factor of 20 in probability) are not shown.
+CLEAR = 3.0
+MOST_SHOWN = 3
+MOST_PARTIES = 30
+CHANGES = {"same": "without", "absent": "without", "reversed": "turned", "additional": "with"}
 
 
 def describe_run(run: Run) -> list[str]:
@@ -79,6 +87,33 @@ def _arrows(graph: CausalGraph) -> list[tuple[str, str, float, str]]:
         if not both or i < j:
             found.append((cause, effect, weight, "--" if both else "->"))
     return found
+
+
+def describe_heterogeneity(table: pd.DataFrame) -> list[str]:
+    """Return a line for each party: the common edges that it supports, what speaks against them."""
+    if table.empty:
+        return []
+    lines = ["Own graphs of the parties (evidence in nats; 3 is a factor of 20)"]
+    parties = list(table.groupby("party", sort=False))
+    for party, edges in parties[:MOST_PARTIES]:
+        common = edges[edges["common"]]
+        clear = edges[edges["disagreement"] > CLEAR]
+        strongest = clear.head(MOST_SHOWN).to_dict("records")
+        shown = [
+            f"{CHANGES[row['own']]} {row['cause']} -> {row['effect']} ({row['disagreement']:+.0f})"
+            for row in strongest
+        ]
+        if len(clear) > MOST_SHOWN:
+            shown.append(f"{len(clear) - MOST_SHOWN} more")
+        supported = int((common["support"] > 0).sum())
+        lines.append(
+            f"  {party} supports {supported} of {len(common)} common edges"
+            + ("; more probable " if shown else "")
+            + ", ".join(shown)
+        )
+    if len(parties) > MOST_PARTIES:
+        lines.append(f"  ... and {len(parties) - MOST_PARTIES} more; see {TABLE_FILE}")
+    return lines
 
 
 def _comparison(metrics: dict[str, Any]) -> list[str]:

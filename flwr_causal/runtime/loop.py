@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.federation import Failure, Federation, Party
 
     Record = dict[str, Any]

@@ -12,7 +12,7 @@ import numpy as np
 from flwr.app import Message
 from flwr.supercore import log
 
-from flwr_causal.data.check.checks import TableReport
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol import wire
 from flwr_causal.protocol.setup_message import Setup
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from flwr.serverapp import Grid
 
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.base import CausalStrategy
 
 POLL_SECONDS = 0.5

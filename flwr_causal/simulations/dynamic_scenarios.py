@@ -21,7 +21,7 @@ from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.series.lagged import lagged_graph, lagged_names, lagged_rows, split_blocks
 from flwr_causal.core.series.lagged_instantaneous import dynotears
-from flwr_causal.data.synthetic.dynamic import federated_dynamic
+from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import DataError
 from flwr_causal.simulations.scenarios import PARTIES
 

@@ -154,7 +154,7 @@ def compare_baselines(
         Linear models by the log-determinant's central path with an automatic sparsity, or by the
         augmented Lagrangian with that of its authors (0.1); or perceptrons, the paper's choice for
         rows that are not linear, with the defaults of
-        :func:`~flwr_causal.core.nonlinear.neural.notears_mlp` but for `INNER_STEPS`; that needs torch, and
+        `notears_mlp` but for `INNER_STEPS`; that needs torch, and
         minutes at 20 variables. All cut at 0.3: linear weights, or of perceptrons the root mean
         square of ``df_j/dx_i``, which has a unit, where the authors of NOTEARS-MLP cut the norm of
         the first layer's block.

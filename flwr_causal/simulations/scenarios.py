@@ -15,14 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear import baselines
 from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.data.partition import split_even
-from flwr_causal.data.synthetic.synthetic import federated_linear
+from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
+    from flwr_causal.core.arrays import FloatArray
+
 Metrics = dict[str, float | int | bool]
 
 #: Numbers of parties in the suites whose rows are spread ever thinner (section 6.1 and Sachs).

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 from flwr.app import ArrayRecord, ConfigRecord, MessageType
 from flwr.serverapp.strategy import FedAvg
 
-from flwr_causal.data.check.checks import Agreement, Policy, TableReport, agree
+from flwr_causal.data.check.agreement import Agreement, agree
+from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import wire
 from flwr_causal.strategies.options import check_options, require
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.wire import Arrays, Scalar
     from flwr_causal.runtime.federation import Federation, Party
     from flwr_causal.strategies.exchange import Request

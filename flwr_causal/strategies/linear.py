@@ -13,7 +13,7 @@ from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import varsortability
 from flwr_causal.core.linear.linear import LinearModel, fit
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.data.check.checks import Agreement, pool
+from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.errors import DataError
 from flwr_causal.strategies.base import CausalStrategy, StateT
 from flwr_causal.strategies.options import require
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.data.check.checks import TableReport
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.wire import Scalar
 
     FloatArray = NDArray[np.float64]

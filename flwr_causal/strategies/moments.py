@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.linear import LinearModel
     from flwr_causal.core.series.lagged_model import LaggedModel
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.wire import Arrays, Scalar
 
     FloatArray = NDArray[np.float64]

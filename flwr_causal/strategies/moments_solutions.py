@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.linear import LinearModel
     from flwr_causal.core.series.lagged_model import LaggedModel
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.moments import Moments as MomentsStrategy
 
     FloatArray = NDArray[np.float64]

@@ -10,15 +10,15 @@ import numpy as np
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.lagged import companion_radius
 from flwr_causal.core.series.lagged_model import LaggedModel, fit_lagged
-from flwr_causal.data.read.tables import SERIES
-from flwr_causal.data.series.series_layout import Layout
+from flwr_causal.data.roles import SERIES
+from flwr_causal.data.series.series import Layout
 from flwr_causal.strategies.options import require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.wire import Scalar
 
     FloatArray = NDArray[np.float64]

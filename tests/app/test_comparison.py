@@ -21,7 +21,7 @@ from flwr_causal.client_app import app as nodes
 from flwr_causal.core.discrete.scores import score_graph
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.data.read.networks import write_bif
+from flwr_causal.data.read.bif import write_bif
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES, Moments

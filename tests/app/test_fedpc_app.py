@@ -12,7 +12,7 @@ from flwr_causal.app import apps
 from flwr_causal.app.apps import server_app
 from flwr_causal.app.circuit_comparison import circuit_scores, query_table
 from flwr_causal.client_app import app as nodes
-from flwr_causal.data.column_split import split_columns
+from flwr_causal.data.partition import split_columns
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.reports.run import Run

@@ -6,8 +6,8 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from flwr_causal.app.sources import DataConfig, deal_series, simulated_parties, source_of
-from flwr_causal.data.synthetic.dynamic import federated_dynamic
-from flwr_causal.data.synthetic.synthetic import federated_linear
+from flwr_causal.data.synthetic.linear import federated_linear
+from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -6,7 +6,7 @@ from federations import app_of, ask, make_federation, setup_for
 from flwr.app import Message
 
 from flwr_causal.clients import CausalClient, Disclosure, Source, client_app
-from flwr_causal.data.check.checks import TableReport
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import DataError
 from flwr_causal.protocol import wire
 from flwr_causal.simulations import LocalGrid

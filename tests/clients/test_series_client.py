@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from federations import app_of, ask, spy
 
-from flwr_causal.data.synthetic.dynamic import federated_dynamic
+from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.protocol import wire
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid

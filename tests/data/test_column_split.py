@@ -3,9 +3,8 @@ import pandas as pd
 import pytest
 
 from flwr_causal.core.circuits.joined_tables import joined_tables
-from flwr_causal.data.column_split import hold_out, split_columns
-from flwr_causal.data.partition import split_sorted
-from flwr_causal.data.read.roles import ROW_ID
+from flwr_causal.data.partition import hold_out, split_columns, split_sorted
+from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -5,14 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flwr_causal.data.partition import (
+    draw_shares,
     party_values,
+    round_shares,
     split,
     split_by_column,
     split_dirichlet,
     split_even,
     split_uneven,
 )
-from flwr_causal.data.synthetic.shares import draw_shares, round_shares
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -7,7 +7,7 @@ import pytest
 from category_federations import make_tables
 from federations import make_federation
 
-from flwr_causal.data.column_split import hold_out, split_columns
+from flwr_causal.data.partition import hold_out, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations import simulate

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from processes import APP, EXAMPLE, Deployment, wait_for
 
-from flwr_causal.data.synthetic.dynamic import federated_dynamic
+from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 

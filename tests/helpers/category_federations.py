@@ -9,7 +9,7 @@ from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.ges import ges, prepared_search
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.synthetic.random_networks import federated_discrete
+from flwr_causal.data.synthetic.discrete import federated_discrete
 
 
 def random_rows(cards, n, seed=0, *, weighted=False) -> DiscreteTable:

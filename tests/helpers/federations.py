@@ -9,8 +9,8 @@ from flwr.app import Message
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.clients import Source, client_app
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.check.checks import Policy
-from flwr_causal.data.synthetic.synthetic import federated_linear
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.protocol import wire
 from flwr_causal.protocol.setup_message import Setup
 from flwr_causal.simulations import LocalGrid

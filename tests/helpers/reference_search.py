@@ -15,7 +15,7 @@ from flwr_causal.core.ges.greedy_search import Search
 from flwr_causal.core.ges.search_state import TOLERANCE, graph_of
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import is_acyclic
-from flwr_causal.data.synthetic.random_networks import random_network
+from flwr_causal.data.synthetic.discrete import random_network
 
 # --- all small graphs -----------------------------------------------------------------------------
 

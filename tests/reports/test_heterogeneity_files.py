@@ -8,9 +8,8 @@ import pytest
 
 from flwr_causal.core.fedcausal.heterogeneity import COLUMNS, OwnGraph, edge_table
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.reports.heterogeneity import MOST_PARTIES
 from flwr_causal.reports.run import Run
-from flwr_causal.reports.summary import describe_run
+from flwr_causal.reports.summary import MOST_PARTIES, describe_run
 
 ODD = ("", "NA", 'a,b "c"', "line\nbreak\r\nand\r", " blank ", "Zürich/\\..", "1")
 FILES = {"local_graphs.json", "heterogeneity.csv"}

@@ -10,8 +10,8 @@ import pytest
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.series.lagged_model import LaggedModel
-from flwr_causal.data.read.networks import read_bif
-from flwr_causal.data.synthetic.random_networks import random_network
+from flwr_causal.data.read.bif import read_bif
+from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.errors import DataError
 from flwr_causal.reports.run import Run
 

@@ -7,7 +7,7 @@ from category_federations import make_tables
 from federations import SpyGrid
 
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.data.synthetic.synthetic import federated_linear
+from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.simulations import engines, simulate
 

@@ -31,8 +31,8 @@ from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.data.read.networks import read_bif
-from flwr_causal.data.synthetic.synthetic import federated_linear
+from flwr_causal.data.read.bif import read_bif
+from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 

@@ -10,7 +10,7 @@ from flwr.app import Context, RecordDict
 
 from flwr_causal.app import apps
 from flwr_causal.client_app import app as nodes
-from flwr_causal.data.synthetic.dynamic import federated_dynamic
+from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import engines, simulate

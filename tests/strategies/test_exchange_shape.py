@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
 from flwr_causal.clients import CausalClient, Disclosure
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.check.checks import Policy
+from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import wire
 from flwr_causal.simulations import simulate

@@ -9,8 +9,7 @@ from federations import spy
 
 from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
-from flwr_causal.data.column_split import hold_out, split_columns
-from flwr_causal.data.partition import split
+from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.protocol import wire

@@ -13,7 +13,7 @@ from flwr_causal.core.series.lagged_regression import lasso, ridge
 from flwr_causal.core.series.lagged_strengths import combined, hub_prior
 from flwr_causal.core.series.partial_correlation import partial_correlation
 from flwr_causal.data.read.tables import read_table
-from flwr_causal.data.synthetic.dynamic import federated_dynamic, simulate_series
+from flwr_causal.data.synthetic.series import federated_dynamic, simulate_series
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.simulations.dynamic_scenarios import block_metrics
 from flwr_causal.strategies import run

@@ -11,7 +11,7 @@ from federations import VARSORTABLE, spy
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.read.tables import read_table
-from flwr_causal.data.synthetic.dynamic import federated_dynamic, simulate_series
+from flwr_causal.data.synthetic.series import federated_dynamic, simulate_series
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations.dynamic_scenarios import block_metrics
 from flwr_causal.strategies import run

@@ -1,144 +1,60 @@
-"""What the federation makes of all parties' reports: agreed columns, pooled moments, states.
-
-Parties are matched by column *name*, never by position. Everything that is wrong is said at once,
-with party, column and remedy, before anything is trained.
-"""
+"""The checks on all parties' reports: rows, names, types, values, states, constants and copies."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.data.check.categories import prepare_states
-from flwr_causal.data.check.columns import FloatArray, kind_of
-from flwr_causal.data.check.describe import complete_rows, describe, prepare
-from flwr_causal.data.check.findings import (
-    Findings,
-    check_duplicate_names,
-    check_kinds,
-    check_levels,
-    check_rows,
-    check_shared,
-    check_values,
-    columns_of,
-    pass_notes_on,
-)
-from flwr_causal.data.check.policy import Policy
-from flwr_causal.data.check.report import ColumnReport, Kind, States, TableReport
-from flwr_causal.data.check.states import check_states
-from flwr_causal.data.check.variation import check_constant, check_copies, warn_of_single_states
-from flwr_causal.errors import DataError
+from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
+from flwr_causal.data.check.policy import MOST_FRACTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-__all__ = [
-    "Agreement",
-    "ColumnReport",
-    "Kind",
-    "Policy",
-    "TableReport",
-    "agree",
-    "complete_rows",
-    "describe",
-    "examine",
-    "kind_of",
-    "pool",
-    "prepare",
-    "prepare_states",
-]
-
-LONGEST_LIST = 20
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import ColumnReport, TableReport
 
 
-@dataclass(frozen=True, eq=False)
-class Agreement:
-    """What all parties train on.
+#: A column's reports by party, of those parties that have the column.
+Holders = dict[str, "ColumnReport"]
+
+WORDS = {
+    "numeric": "numbers",
+    "boolean": "booleans",
+    "category": "text or categories",
+    "other": "neither numbers nor text",
+}
+NAMED_PARTIES = 3
+
+
+@dataclass
+class Findings:
+    """What the checks found so far.
 
     Parameters
     ----------
+    problems : list of str
+        One line each: who, which column, what is wrong, what to do.
+    warnings : list of str
+        What is unusual but allowed.
+    dropped : dict of str to str
+        Column to the reason why it is left out.
+    states : dict of str to tuple of str
+        With states only: column to its states over all parties.
+    continuous : dict of str to bool
+        Columns to discretise, to whether they hold whole numbers only.
     names : tuple of str
-        The agreed columns in the first party's order (columns that it lacks come after).
-    kinds : tuple of Kind
-        Their kinds.
-    rows : mapping of str to int
-        Each party's number of rows, in the order in which parties count.
-    mean, variance : float64 arrays of shape (d,)
-        Over all parties' rows together, in the columns' units (and squared); the variance is
-        divided by n, not n - 1. NaN where no sums were reported.
-    dropped : mapping of str to str
-        Column to the reason why it is not used.
-    warnings : tuple of str
-        What a user should hear although nothing failed.
-    states : tuple of tuple of str
-        For methods on categories: the states of each column, over all parties, in the order in
-        which they are coded; empty for a column that is yet to be discretised. ``()`` where the
-        reports have no states.
-    continuous : tuple of str
-        The columns that are to be discretised, in the order of ``names``.
-    whole : tuple of str
-        Those of them that hold whole numbers only.
+        The agreed columns; meaningful if there are no problems.
     """
 
-    names: tuple[str, ...]
-    kinds: tuple[Kind, ...]
-    rows: Mapping[str, int]
-    mean: FloatArray
-    variance: FloatArray
-    dropped: Mapping[str, str]
-    warnings: tuple[str, ...]
-    states: States = ()
-    continuous: tuple[str, ...] = ()
-    whole: tuple[str, ...] = ()
-
-    @property
-    def n(self) -> int:
-        """Rows of all parties together."""
-        return sum(self.rows.values())
-
-
-def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> Agreement:
-    """Compare all parties' reports and agree on the columns.
-
-    Parameters
-    ----------
-    reports : mapping of str to TableReport
-        From a party's name, as messages should call it, to its report, in the order in which
-        parties count: the first one's column order becomes everyone's.
-    policy : Policy, optional
-        What to do about imperfections. It must be the one that the tables were described with.
-
-    Returns
-    -------
-    Agreement
-
-    Raises
-    ------
-    DataError
-        One error for all problems of all parties, a line each (about twenty at most).
-    """
-    if not reports:
-        raise DataError("no party reported a table: at least one is needed")
-    findings = examine(reports, policy or Policy())
-    if findings.problems:
-        raise DataError(_listed(findings.problems))
-    names = findings.names
-    mean, variance = pool(reports, names)
-    has_states = _have_states(reports)
-    return Agreement(
-        names=names,
-        kinds=tuple(_kind(reports, name) for name in names),
-        rows={party: report.rows for party, report in reports.items()},
-        mean=mean,
-        variance=variance,
-        dropped=dict(findings.dropped),
-        warnings=_warnings(findings),
-        states=tuple(findings.states.get(name, ()) for name in names) if has_states else (),
-        continuous=tuple(name for name in names if name in findings.continuous),
-        whole=tuple(name for name in names if findings.continuous.get(name, False)),
-    )
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    dropped: dict[str, str] = field(default_factory=dict)
+    states: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    continuous: dict[str, bool] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
 
 def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
@@ -157,7 +73,7 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     """
     found = Findings()
     columns = columns_of(reports)
-    has_states = _have_states(reports)
+    has_states = have_states(reports)
     check_rows(reports, policy, found)
     pass_notes_on(reports, found)
     check_levels(reports, found)
@@ -197,83 +113,444 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     return found
 
 
-def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[FloatArray, FloatArray]:
-    """Pool the parties' means and variances (Chan, Golub & LeVeque 1983, eq. 2.1, many parts).
-
-    Deviations are taken from one party's mean and carry every mean's rounding error along, so that
-    a large offset common to all rows (1e8 and a spread of 1) costs no digits.
-
-    Where a party's means are those of some of its rows only (``level_rows``), the others have lost
-    a level of their own already and stay as they are: the mean is that of the rows behind the
-    means, and a party's difference from it moves the squares of those rows alone. So the variance
-    is the mean square of all rows as each party centres them by that mean.
-
-    Parameters
-    ----------
-    reports : mapping of str to TableReport
-        Reports with sums; names must be unique in each.
-    names : sequence of str
-        d columns; a party that lacks one has no say in it.
-
-    Returns
-    -------
-    mean, variance : float64 arrays of shape (d,)
-        NaN for a column without sums. The variance is divided by n, the number of all rows.
-    """
-    shape = (len(reports), len(names))
-    rows, levels, means, remainders, squares = (np.zeros(shape) for _ in range(5))
-    for party, report in enumerate(reports.values()):
-        by_name = {column.name: column for column in report.columns}
-        for position, name in enumerate(names):
-            column = by_name.get(name)
-            if column is None or not report.has_sums or not column.is_number:
-                continue
-            # Missing values in rows that are kept have no say.
-            lacking = 0 if report.dropped_rows else column.missing
-            rows[party, position] = report.rows - lacking
-            levels[party, position] = max(report.rows_of_means - lacking, 0)
-            means[party, position] = column.mean
-            remainders[party, position] = column.remainder
-            squares[party, position] = column.squares
-    known = levels.sum(axis=0) > 0
-    # From here on an undefined column has n = 1, and is set to NaN at the end.
-    total, behind = (np.where(known, count.sum(axis=0), 1.0) for count in (rows, levels))
-    share = np.where(levels > 0, levels, 1.0)
-    reference = means[np.argmax(levels > 0, axis=0), np.arange(len(names))]
-    shift = np.where(levels > 0, means - reference + remainders / share, 0.0)
-    offset = (levels * shift).sum(axis=0) / behind
-    within = squares - remainders**2 / share
-    between = levels * (shift - offset) ** 2
-    mean = np.where(known, reference + offset, np.nan)
-    variance = np.where(known, np.maximum((within + between).sum(axis=0) / total, 0.0), np.nan)
-    return mean, variance
-
-
-def _kind(reports: Mapping[str, TableReport], name: str) -> Kind:
-    """Return the kind that the parties gave; one number among booleans makes numbers of them."""
-    kinds: list[Kind] = [
-        column.kind
-        for report in reports.values()
-        for column in report.columns
-        if column.name == name and not report.is_empty(column)
-    ]
-    if not kinds or "numeric" in kinds:
-        return "numeric"
-    return kinds[0]
-
-
-def _have_states(reports: Mapping[str, TableReport]) -> bool:
+def have_states(reports: Mapping[str, TableReport]) -> bool:
+    """Say whether all parties report states, as methods on categories ask for."""
     return all(report.has_states for report in reports.values())
 
 
-def _listed(problems: Sequence[str]) -> str:
-    shown = list(problems[:LONGEST_LIST])
-    if len(problems) > LONGEST_LIST:
-        shown.append(f"... and {len(problems) - LONGEST_LIST} more")
-    heading = f"the parties' tables have {len(problems)} problem{'s' * (len(problems) > 1)}:"
-    return "\n  ".join([heading, *shown])
+def columns_of(reports: Mapping[str, TableReport]) -> dict[str, Holders]:
+    """Return all columns, the first party's order first; of doubled ones the first counts."""
+    columns: dict[str, Holders] = {}
+    for party, report in reports.items():
+        for column in report.columns:
+            columns.setdefault(column.name, {}).setdefault(party, column)
+    return columns
 
 
-def _warnings(findings: Findings) -> tuple[str, ...]:
-    dropped = [f"column {name!r} is not used: {why}" for name, why in findings.dropped.items()]
-    return (*dropped, *findings.warnings)
+def problem_line(party: str, name: str, problem: str, remedy: str) -> str:
+    """Return a problem of one column at one party, in the words of all of them."""
+    return f"party {party!r}, column {name!r}: {problem}; {remedy}"
+
+
+def some_parties(parties: Iterable[str]) -> str:
+    """Name a few parties."""
+    listed = list(parties)
+    text = ", ".join(repr(party) for party in listed[:NAMED_PARTIES])
+    rest = len(listed) - NAMED_PARTIES
+    word = "party" if len(listed) == 1 else "parties"
+    return f"{word} {text}" + (f" and {rest} more" if rest > 0 else "")
+
+
+def check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findings) -> None:
+    """Find the parties with too few rows."""
+    for party, report in reports.items():
+        count = f"{report.rows} row{'s' * (report.rows != 1)}"
+        if report.dropped_rows:
+            incomplete = f"{report.dropped_rows} of {report.rows + report.dropped_rows} rows"
+            found.warnings.append(
+                f"party {party!r}: {incomplete} have missing or infinite values and are not used"
+            )
+        if report.rows >= policy.min_rows:
+            continue
+        if report.dropped_rows:
+            worst = max(report.columns, key=lambda column: column.missing + column.infinite)
+            found.problems.append(
+                problem_line(
+                    party,
+                    worst.name,
+                    f"{count} left after dropping {incomplete} with missing or infinite values, "
+                    f"{worst.missing + worst.infinite} of them in this column",
+                    f"at least {policy.min_rows} are needed: fill values in, or remove the column",
+                )
+            )
+        else:
+            found.problems.append(
+                f"party {party!r}, all columns: the table has {count}; at least {policy.min_rows} "
+                "are needed: add rows, or leave this party out"
+            )
+
+
+def check_levels(reports: Mapping[str, TableReport], found: Findings) -> None:
+    """Find out whether anybody knows the columns' means, where not all rows count for them."""
+    sizes = [report.rows_of_means for report in reports.values() if report.rows > 0]
+    if sizes and not any(sizes):
+        found.problems.append(
+            "all parties, all columns: all steps are under a perturbation, so that the level "
+            "without one is unknown; give unperturbed steps too, or use center='series'"
+        )
+
+
+def pass_notes_on(reports: Mapping[str, TableReport], found: Findings) -> None:
+    """Warn of what the parties' own code has to say of their tables."""
+    for party, report in reports.items():
+        found.warnings += [f"party {party!r}: {note}" for note in report.notes]
+
+
+def check_duplicate_names(reports: Mapping[str, TableReport], found: Findings) -> None:
+    """Find names that a party's table has twice."""
+    for party, report in reports.items():
+        for name in report.duplicate_names:
+            count = report.names.count(name)
+            found.problems.append(
+                problem_line(
+                    party, name, f"{count} columns have this name", "rename or remove all but one"
+                )
+            )
+
+
+def check_shared(
+    reports: Mapping[str, TableReport],
+    columns: Mapping[str, Holders],
+    policy: Policy,
+    found: Findings,
+) -> None:
+    """Find columns that some parties lack, and say at whom the fault lies: at the fewer."""
+    for name, holders in columns.items():
+        lacking = [party for party in reports if party not in holders]
+        if not lacking or policy.unshared_columns == "keep":
+            continue
+        if policy.unshared_columns == "drop":
+            found.dropped[name] = f"not in the table of {some_parties(lacking)}"
+            continue
+        remedy = "or use only the columns that all share with unshared-columns='drop'"
+        if len(holders) > len(lacking):
+            for party in lacking:
+                similar = _similar(name, reports[party], columns, len(reports))
+                hint = f"rename its column {similar!r}" if similar else "add it"
+                problem = f"missing, but there at {some_parties(holders)}"
+                found.problems.append(problem_line(party, name, problem, f"{hint}, {remedy}"))
+        else:
+            for party in holders:
+                similar = _similar(name, reports[lacking[0]], columns, len(reports))
+                hint = f"rename it to {similar!r}" if similar else "remove it here or add it there"
+                problem = f"not in the table of {some_parties(lacking)}"
+                found.problems.append(problem_line(party, name, problem, f"{hint}, {remedy}"))
+
+
+def _similar(
+    name: str, report: TableReport, columns: Mapping[str, Holders], num_parties: int
+) -> str | None:
+    """Find a name that differs in case, blanks or punctuation only, and is not shared either."""
+
+    def plain(text: str) -> str:
+        return "".join(character for character in text.casefold() if character.isalnum())
+
+    for other in report.names:
+        if other != name and plain(other) == plain(name) and len(columns[other]) < num_parties:
+            return other
+    return None
+
+
+def check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) -> None:
+    """Find columns that are no numbers, or numbers here and text there."""
+    texts = [party for party, column in filled.items() if not column.is_number]
+    numbers = [party for party in filled if party not in texts]
+    if texts and numbers:
+        for party in texts:
+            problem = f"holds {WORDS[filled[party].kind]}, but numbers at {some_parties(numbers)}"
+            remedy = "make it the same everywhere (a stray word makes text of a column of numbers)"
+            found.problems.append(problem_line(party, name, problem, remedy))
+    elif not texts:
+        return
+    elif policy.text_columns == "drop":
+        found.dropped[name] = f"not numeric at {some_parties(texts)}"
+    elif policy.text_columns == "fail":
+        for party in texts:
+            problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
+            remedy = "convert it to numbers, or leave such columns out with text-columns='drop'"
+            found.problems.append(problem_line(party, name, problem, remedy))
+    else:
+        first = filled[texts[0]].kind
+        for party in texts:
+            if filled[party].kind != first:
+                problem = (
+                    f"holds {WORDS[filled[party].kind]}, but {WORDS[first]} at party {texts[0]!r}"
+                )
+                found.problems.append(
+                    problem_line(party, name, problem, "make it the same everywhere")
+                )
+
+
+def check_values(name: str, holders: Holders, policy: Policy, found: Findings) -> None:
+    """Find missing, infinite and overflowing values."""
+    for party, column in holders.items():
+        for count, word in ((column.missing, "missing"), (column.infinite, "infinite")):
+            allowed = policy.missing_values == "keep" and word == "missing"
+            if count and policy.missing_values != "drop" and not allowed:
+                problem = f"{count} {word} value{'s' * (count > 1)}"
+                remedy = "fill in or correct, or leave those rows out with missing-values='drop'"
+                found.problems.append(problem_line(party, name, problem, remedy))
+        if np.isinf(column.squares):
+            problem = "values so large that their squares overflow"
+            found.problems.append(
+                problem_line(party, name, problem, "give the column a larger unit")
+            )
+
+
+SUGGESTED_BINS = 5
+
+
+def check_states(
+    name: str,
+    holders: Holders,
+    reports: Mapping[str, TableReport],
+    policy: Policy,
+    found: Findings,
+) -> None:
+    """Unite the parties' states of a column, or find why they are no states.
+
+    Parameters
+    ----------
+    name : str
+        A column that is not dropped so far.
+    holders : Holders
+        What the parties that have it report, with states.
+    reports : mapping of str to TableReport
+    policy : Policy
+    found : Findings
+        Gets the states, or the column among the continuous ones, or a problem.
+    """
+    filled = {p: column for p, column in holders.items() if not reports[p].is_empty(column)}
+    if not _is_one_kind(name, filled, found):
+        return
+    if not filled and policy.missing_values == "keep":
+        found.problems.append(
+            f"all parties, column {name!r}: no value at all, every one is missing; remove it"
+        )
+        return
+    states = sorted_states(state for column in filled.values() for state in column.states)
+    hidden = {party: c.distinct for party, c in filled.items() if c.hides_states}
+    if policy.discretize and any(column.kind == "numeric" for column in filled.values()):
+        # A party hides its states only for one of these two reasons, so that the rule depends on
+        # the rows of all parties together alone.
+        whole = all(column.whole for column in filled.values())
+        too_fine = not whole and len(states) > policy.discretize
+        too_fine |= len(states) > policy.number_states > 0
+        if hidden or too_fine or len(states) > policy.max_states:
+            found.continuous[name] = whole
+            if policy.number_states:
+                # Numbers whose values are not named may be one number at all parties.
+                check_constant(name, holders, reports, policy, found)
+            return
+    if hidden:
+        party = max(hidden, key=lambda party: hidden[party])
+        others = [other for other in hidden if other != party]
+        fractions = filled[party].kind == "numeric" and hidden[party] <= policy.max_states
+        limit = f"more than max-states={policy.max_states}"
+        if fractions:
+            limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
+        problem = f"{hidden[party]} different values, {limit}"
+        problem += f" (too many at {some_parties(others)} too)" if others else ""
+        remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions)
+        found.problems.append(problem_line(party, name, problem, remedy))
+    elif len(states) > policy.max_states:
+        numeric = any(column.kind == "numeric" for column in filled.values())
+        found.problems.append(
+            f"all parties, column {name!r}: {len(states)} different values in all, more than "
+            f"max-states={policy.max_states}; {_remedy(numeric, len(states), False)}"
+        )
+    else:
+        found.states[name] = states
+        rows = sum(report.rows for report in reports.values())
+        if len(states) >= rows > 2:
+            # Two rows may well differ; where no two of more rows agree there is nothing to count.
+            numeric = all(column.kind == "numeric" for column in filled.values())
+            found.problems.append(
+                f"all parties, column {name!r}: {len(states)} states for {rows} rows in all, so "
+                f"that no value occurs twice; {_repetition_remedy(numeric, len(states), policy)}"
+            )
+        _check_single(name, states, policy, found)
+
+
+def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
+    """Find dates and mixtures, and booleans that are numbers elsewhere.
+
+    Text that is numbers or booleans elsewhere has been found before; it has no states either.
+    """
+    odd = [party for party, column in filled.items() if column.kind == "other"]
+    for party in odd:
+        problem = f"holds {WORDS['other']} (dates, or a mixture), so that it has no states"
+        found.problems.append(
+            problem_line(party, name, problem, "make it text or numbers, or remove it")
+        )
+    booleans = [party for party, column in filled.items() if column.kind == "boolean"]
+    numbers = [party for party, column in filled.items() if column.kind == "numeric"]
+    if booleans and numbers:
+        for party in booleans:
+            problem = f"holds booleans, but numbers at {some_parties(numbers)}"
+            remedy = "make it the same everywhere: True and 1 are different states"
+            found.problems.append(problem_line(party, name, problem, remedy))
+    texts = any(column.kind == "category" for column in filled.values())
+    return not odd and not (booleans and numbers) and not (texts and (booleans or numbers))
+
+
+def _remedy(numeric: bool, count: int, fractions: bool) -> str:
+    ways = []
+    if numeric:
+        ways.append(
+            f"discretize it with the option discretize={SUGGESTED_BINS} (equal frequency, cut "
+            "points agreed by all parties)"
+        )
+    else:
+        ways.append("join values that belong together")
+    if count <= MAX_STATES and not fractions:
+        ways.append("raise max-states")
+    return f"{', '.join(ways)}, or drop it"
+
+
+def _repetition_remedy(numeric: bool, count: int, policy: Policy) -> str:
+    bins = policy.discretize or SUGGESTED_BINS
+    if not numeric or count <= bins:
+        return "drop it if it only names the rows, else join values that belong together"
+    return (
+        f"drop it if it only numbers the rows, else set discretize={bins} and max-states below "
+        f"{count}"
+    )
+
+
+def _check_single(name: str, states: tuple[str, ...], policy: Policy, found: Findings) -> None:
+    if len(states) != 1 or policy.constant_columns == "keep":
+        return
+    if policy.constant_columns == "drop":
+        found.dropped[name] = "constant over all parties"
+    else:
+        found.problems.append(
+            f"all parties, column {name!r}: constant, one state in all rows; remove it, leave such "
+            "columns out with constant-columns='drop', or keep them as isolated nodes with 'keep'"
+        )
+
+
+NAMED_COLUMNS = 5
+
+
+def check_constant(
+    name: str,
+    holders: Holders,
+    reports: Mapping[str, TableReport],
+    policy: Policy,
+    found: Findings,
+) -> None:
+    """Find columns with one value over all parties; warn of those with one at some party."""
+    constant = [
+        party
+        for party, column in holders.items()
+        if column.distinct_one and reports[party].rows > 0
+    ]
+    filled = [party for party in holders if reports[party].rows > 0]
+    if not constant or policy.constant_columns == "keep":
+        return
+    if len(constant) < len(filled):
+        # A single row is constant by nature and not worth a word.
+        striking = [party for party in constant if reports[party].rows > 1]
+        if striking:
+            found.warnings.append(
+                f"column {name!r} varies, but has one value only at {some_parties(striking)}"
+            )
+        return
+    comparable = all(reports[party].has_sums and holders[party].is_number for party in filled)
+    if len(filled) > 1 and not comparable:
+        found.warnings.append(
+            f"column {name!r} has one value only at every party; whether it is the same one was "
+            "not compared, since values stay with the parties"
+        )
+        return
+    # A party whose rows have all lost levels of their own has no mean to compare.
+    if len({holders[party].mean for party in filled if reports[party].rows_of_means > 0}) > 1:
+        found.warnings.append(
+            f"column {name!r} has one value only at every party, and not the same one: it tells "
+            "the parties apart and varies within none"
+        )
+        return
+    if policy.constant_columns == "drop":
+        found.dropped[name] = "constant over all parties"
+    else:
+        found.problems.append(
+            f"all parties, column {name!r}: constant, one value in all rows; remove it, or leave "
+            "such columns out with constant-columns='drop'"
+        )
+
+
+def warn_of_single_states(
+    holders_of: Mapping[str, Holders], states: Mapping[str, tuple[str, ...]], found: Findings
+) -> None:
+    """Say in a line each which columns have one state at all parties, at each, and at some.
+
+    Parameters
+    ----------
+    holders_of : mapping of str to Holders
+        The columns that are used.
+    states : mapping of str to tuple of str
+        The states of each over all parties; columns to be discretised are not among them.
+    found : Findings
+        Gets at most one warning of each sort, since such columns come by the dozen.
+    """
+    lone, told_apart, at_some = [], [], []
+    for name, together in states.items():
+        numbers = [column.distinct for column in holders_of[name].values() if column.distinct]
+        if len(together) == 1:
+            lone.append(name)
+        elif numbers and max(numbers) == 1:
+            told_apart.append(name)
+        elif 1 in numbers:
+            at_some.append(name)
+    if lone:
+        found.warnings.append(
+            f"{_these(lone, 'has', 'have')} one state only at all parties: "
+            f"{'it stays as an isolated node' if len(lone) == 1 else 'they stay as isolated nodes'}"
+            "; constant-columns='fail' makes this an error"
+        )
+    if told_apart:
+        found.warnings.append(
+            f"{_these(told_apart, 'has', 'have')} one state only at every party, and not the same "
+            "one: such a column tells the parties apart and varies within none"
+        )
+    if at_some:
+        found.warnings.append(
+            f"{_these(at_some, 'varies, but has', 'vary, but have')} one state only at some parties"
+        )
+
+
+def _these(names: list[str], one: str, many: str) -> str:
+    if len(names) == 1:
+        return f"column {names[0]!r} {one}"
+    listed = ", ".join(repr(name) for name in names[:NAMED_COLUMNS])
+    rest = len(names) - NAMED_COLUMNS
+    return f"{len(names)} columns ({listed}{f' and {rest} more' if rest > 0 else ''}) {many}"
+
+
+def check_copies(
+    reports: Mapping[str, TableReport],
+    shared: Mapping[str, Holders],
+    policy: Policy,
+    found: Findings,
+) -> None:
+    """Find columns that equal an earlier one at every party."""
+    if policy.duplicate_columns == "keep" or not any(report.rows for report in reports.values()):
+        return
+    doubled = {name for report in reports.values() for name in report.duplicate_names}
+    positions = {
+        party: {name: position for position, name in enumerate(report.names)}
+        for party, report in reports.items()
+        if report.rows > 0
+    }
+    first_like: dict[tuple[tuple[str, int], ...], str] = {}
+    for name, holders in shared.items():
+        if name in found.dropped or name in doubled:
+            continue
+        # Two columns are copies if at every party they point to the same first column.
+        originals = []
+        for party, column in holders.items():
+            if party in positions:
+                own = positions[party][name]
+                originals.append((party, own if column.copy_of is None else column.copy_of))
+        first = first_like.setdefault(tuple(sorted(originals)), name)
+        constant = all(column.distinct_one for column in holders.values())
+        if first == name or constant:
+            continue
+        if policy.duplicate_columns == "drop":
+            found.dropped[name] = f"a copy of {first!r} at every party"
+        else:
+            found.problems.append(
+                f"all parties, column {name!r}: the same values as column {first!r} in all rows; "
+                "remove one of them, or leave copies out with duplicate-columns='drop'"
+            )

@@ -15,18 +15,8 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "all_columns",
-    "as_numbers",
-    "distinct_values",
-    "find_columns",
-    "find_numbers",
-    "kind_of",
-    "named_states",
-]
+    from flwr_causal.core.arrays import FloatArray, IntArray
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Letters of the numpy types that are numbers or booleans, and cannot hold anything else.
 PLAIN = "biuf"

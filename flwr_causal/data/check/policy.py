@@ -11,7 +11,6 @@ from flwr_causal.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Policy"]
 
 #: Numbers that are not whole are taken for categories up to so many different ones.
 MOST_FRACTIONS = 10

@@ -17,15 +17,6 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "NUMBERS",
-    "ColumnReport",
-    "Kind",
-    "States",
-    "TableReport",
-    "pack_states",
-    "unpack_states",
-]
 
 Kind = Literal["numeric", "boolean", "category", "other"]
 

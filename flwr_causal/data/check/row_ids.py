@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.data.check.columns import distinct_values, kind_of, named_states
-from flwr_causal.data.read.roles import ROW_ID
+from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["HASH_BYTES", "hashed_ids", "id_column", "without_ids"]
 
 HASH_BYTES = 16
 

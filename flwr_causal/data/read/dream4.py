@@ -13,18 +13,16 @@ this package.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import ConfigError, DataError
 
-__all__ = ["TIME", "Dream4", "dream4_parties", "read_dream4"]
-
-BoolArray = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import BoolArray
 
 #: Name of the column that holds the times.
 TIME = "time"

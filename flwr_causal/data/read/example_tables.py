@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.data.read.roles import TARGET
+from flwr_causal.data.roles import TARGET
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["breast_cancer", "digits"]
 
 
 def breast_cancer() -> pd.DataFrame:

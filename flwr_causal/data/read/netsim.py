@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import ConfigError, DataError
@@ -22,9 +21,8 @@ from flwr_causal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PAPER_SUBJECTS", "NetSim", "cut_series", "read_netsim"]
+    from flwr_causal.core.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
 
 #: The subjects of Chen, Ma & Yue (2024), section 5, by number of variables; counted from 1.
 PAPER_SUBJECTS = {5: (3, 6, 9, 12, 15), 10: (2, 4, 6, 8, 10), 15: (1, 3, 5, 7, 9)}

@@ -9,7 +9,7 @@ import numpy as np
 
 from flwr_causal.core.series.lagged import lagged_rows
 from flwr_causal.data.check.columns import all_columns, kind_of
-from flwr_causal.data.check.describe import describe
+from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.data.series.series import find_series, long_enough, value_columns
 from flwr_causal.errors import ConfigError
@@ -18,17 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
-    from numpy.typing import NDArray
 
-    from flwr_causal.data.check.columns import FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.data.series.series import Series
-    from flwr_causal.data.series.series_layout import Layout
+    from flwr_causal.data.series.series import Layout, Series
 
-    BoolArray = NDArray[np.bool_]
-
-__all__ = ["Centering", "centered_rows", "describe_series", "perturbed_rows"]
 
 #: One mean of all series of all parties, each series its own, or one for each known perturbation.
 Centering = Literal["global", "series", "phase"]
@@ -109,7 +104,7 @@ def describe_series(
     sums: bool = False,
     by: Centering = "global",
 ) -> TableReport:
-    """Report on a party's series as :func:`~flwr_causal.data.check.describe.describe` does on rows.
+    """Report on a party's series as :func:`describe` does on rows.
 
     Everything is said of the steps that have p steps before them: one row of the lagged design
     each. So the agreement's mean, variance and number of rows are those of the rows that are

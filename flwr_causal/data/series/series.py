@@ -4,36 +4,98 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from flwr_causal.data.check.columns import (
-    FloatArray,
     all_columns,
     as_numbers,
     find_columns,
     find_numbers,
     kind_of,
 )
-from flwr_causal.data.check.describe import complete_rows
+from flwr_causal.data.check.party_table import complete_rows
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import NUMBERS
-from flwr_causal.data.read.tables import SERIES
-from flwr_causal.data.series.series_layout import Layout
-from flwr_causal.data.series.times import find_gaps, place, read_times
-from flwr_causal.errors import DataError
+from flwr_causal.data.roles import SERIES
+from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    IntArray = NDArray[np.intp]
-    BoolArray = NDArray[np.bool_]
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray
 
-__all__ = ["SERIES", "Layout", "Series", "find_series", "long_enough", "value_columns"]
+
+@dataclass(frozen=True)
+class Layout:
+    """How a party's table holds time series.
+
+    Parameters
+    ----------
+    series_column : str, default ""
+        The column that tells series apart; its values never leave the party. The rows of one series
+        need not stand together. A column called ``(series)``, as a list of series gets it, tells
+        them apart too. With neither the table is one series.
+    time_column : str, default ""
+        The column of times: numbers or dates, ascending in steps of equal length within each
+        series. Default: the rows of a series follow each other, one step apart.
+    gaps : {"fail", "split"}, default "fail"
+        What a longer step means, or a row with a missing value: an error, or that a new series
+        starts after it.
+    phase_column : str, default ""
+        The column that marks the rows under a known perturbation: booleans, or 0 and 1.
+    perturbed : tuple of two floats, optional
+        The rows from the first to the second time, both included, are under a perturbation. Instead
+        of ``phase_column``; needs ``time_column`` with numbers.
+    order : int, default 1
+        p, the number of lags, at least 1.
+
+    Raises
+    ------
+    ConfigError
+        For a value out of range, or columns that contradict each other.
+    """
+
+    series_column: str = ""
+    time_column: str = ""
+    gaps: Literal["fail", "split"] = "fail"
+    phase_column: str = ""
+    perturbed: tuple[float, float] | None = None
+    order: int = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.order, bool) or not isinstance(self.order, int) or self.order < 1:
+            raise ConfigError(f"order is {self.order!r}: give the number of lags, 1 or more")
+        if self.gaps not in ("fail", "split"):
+            raise ConfigError(f"gaps is {self.gaps!r}: choose 'fail' or 'split'")
+        used = [name for name in self.columns if name]
+        twice = [name for name in used if used.count(name) > 1]
+        if twice:
+            raise ConfigError(
+                f"column {twice[0]!r} has two roles: series-column, time-column and phase-column "
+                "must be different ones"
+            )
+        if self.perturbed is None:
+            return
+        object.__setattr__(self, "perturbed", tuple(self.perturbed))
+        if len(self.perturbed) != 2 or not self.perturbed[0] <= self.perturbed[1]:
+            raise ConfigError(
+                f"perturbed is {self.perturbed!r}: give the first and the last perturbed time"
+            )
+        if self.phase_column or not self.time_column:
+            raise ConfigError(
+                "perturbed is a range of times: it needs time-column, and no phase-column"
+            )
+
+    @property
+    def columns(self) -> tuple[str, str, str]:
+        """The columns that are no variables: of series, times and phases; empty if not named."""
+        return self.series_column, self.time_column, self.phase_column
+
 
 #: The options behind :attr:`Layout.columns`.
 OPTIONS = ("series-column", "time-column", "phase-column")
@@ -58,7 +120,7 @@ class Series:
     values: FloatArray
     names: tuple[str, ...]
     phase: BoolArray | None
-    rows: IntArray
+    rows: IndexArray
 
 
 def find_series(
@@ -182,7 +244,7 @@ def value_columns(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     return frame.iloc[:, kept]
 
 
-def _groups(frame: pd.DataFrame, layout: Layout) -> list[IntArray]:
+def _groups(frame: pd.DataFrame, layout: Layout) -> list[IndexArray]:
     """Return the rows of each series, in the order in which the series first appear."""
     keys = [frame[SERIES]] if SERIES in frame.columns else []
     if layout.series_column:
@@ -223,7 +285,7 @@ def _phase(frame: pd.DataFrame, layout: Layout) -> BoolArray | None:
 
 
 def _complete(
-    variables: pd.DataFrame, groups: Sequence[IntArray], layout: Layout, policy: Policy
+    variables: pd.DataFrame, groups: Sequence[IndexArray], layout: Layout, policy: Policy
 ) -> BoolArray:
     """Mark the rows without missing or infinite values; elsewhere these are an error."""
     if layout.gaps == "split" or policy.missing_values == "drop":
@@ -247,7 +309,7 @@ def _complete(
     return np.ones(len(variables), dtype=np.bool_)
 
 
-def _cut(rows: IntArray, starts: BoolArray, complete: BoolArray) -> list[IntArray]:
+def _cut(rows: IndexArray, starts: BoolArray, complete: BoolArray) -> list[IndexArray]:
     """Cut a series before rows that start a new one, and at incomplete rows."""
     whole = complete[rows]
     after_incomplete = np.r_[False, ~whole[:-1]]
@@ -274,3 +336,158 @@ def _check_roles(frame: pd.DataFrame, layout: Layout) -> None:
             f"{option}={name!r}: column {name!r} is missing in the table, which has "
             f"{', '.join(frame.columns)}{meant}: add or rename the column, or correct the option"
         )
+
+
+#: Steps that differ by less than this share of the smallest one are equal.
+STEP_TOLERANCE = 1e-6
+
+_DATES = "write times as numbers, or as dates like 2020-01-31 or 2020-01-31 12:00"
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """Times of the rows of a table.
+
+    Parameters
+    ----------
+    values : float64 array of shape (n,)
+        Finite. Dates count from the earliest one.
+    unit : {"", "seconds", "months"}
+        Empty for times that were numbers; months for dates that are all on the same day of a month.
+    """
+
+    values: FloatArray
+    unit: Literal["", "seconds", "months"] = ""
+
+    def span(self, length: float) -> str:
+        """Return a length of time as people read it."""
+        if self.unit == "seconds":
+            return str(pd.Timedelta(seconds=length))
+        return f"{length:.10g} {self.unit}".strip()
+
+
+def place(groups: Sequence[IndexArray], number: int, step: int) -> str:
+    """Name a row by its series' position and its own, all counted from 1; never by an id."""
+    row = groups[number][step] + 1
+    return f"series {number + 1} of {len(groups)}, step {step + 1} (row {row} of the table)"
+
+
+def read_times(column: pd.Series) -> Times:
+    """Return a column of times as numbers.
+
+    Parameters
+    ----------
+    column : Series
+        Numbers, or dates with or without a time of day, also as text in the ISO 8601 form, or
+        lengths of time, or periods.
+
+    Raises
+    ------
+    DataError
+        A time is missing, or the column holds no times.
+    """
+    where = f"column {column.name!r} of times"
+    missing = column.isna().to_numpy(dtype=np.bool_)
+    if missing.any():
+        raise DataError(
+            f"{where}: {missing.sum()} missing (the first in row {missing.argmax() + 1} of the "
+            "table): every row needs its time"
+        )
+    dtype = column.dtype
+    kind = kind_of(column)
+    if kind == "numeric":
+        values = as_numbers(column)
+        if not np.isfinite(values).all():
+            row = int((~np.isfinite(values)).argmax()) + 1
+            raise DataError(f"{where}: infinite in row {row} of the table: correct it")
+        return Times(values)
+    if isinstance(dtype, pd.PeriodDtype):
+        return _from_dates(column.dt.to_timestamp())
+    if pd.api.types.is_timedelta64_dtype(dtype):
+        return Times(column.dt.total_seconds().to_numpy(dtype=np.float64), "seconds")
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return _from_dates(column)
+    if kind == "boolean":
+        raise DataError(f"{where} holds booleans: {_DATES}")
+    dates = pd.to_datetime(column.astype(str), format="ISO8601", utc=True, errors="coerce")
+    unread = dates.isna().to_numpy(dtype=np.bool_)
+    if unread.any():
+        row = int(unread.argmax()) + 1
+        raise DataError(f"{where}: no time that can be read in row {row} of the table: {_DATES}")
+    return _from_dates(dates)
+
+
+def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: bool) -> BoolArray:
+    """Check the times within every series.
+
+    Parameters
+    ----------
+    times : Times
+        Of all n rows.
+    groups : sequence of int array
+        The rows of each series, in their order in the table.
+    name : str
+        The column of times.
+    split : bool
+        Whether unequal steps are gaps, not an error.
+
+    Returns
+    -------
+    bool array of shape (n,)
+        The rows that come more than one step after the row before in their series. The step is the
+        smallest one that occurs in the table.
+
+    Raises
+    ------
+    DataError
+        Times descend or repeat within a series, or steps are unequal and ``split`` is False; the
+        message names the first such row.
+    """
+    gaps = np.zeros(len(times.values), dtype=np.bool_)
+    steps = [np.diff(times.values[rows]) for rows in groups]
+    for number, own in enumerate(steps):
+        for bad, problem, remedy in (
+            (own < 0, "earlier than", "sort the rows of each series by time"),
+            (
+                own == 0,
+                "the same as",
+                "remove the repetition, or tell series apart with series-column",
+            ),
+        ):
+            if bad.any():
+                where = place(groups, number, int(bad.argmax()) + 1)
+                raise DataError(
+                    f"column {name!r}: the time of {where} is {problem} that before it: {remedy}"
+                )
+    lengths = np.concatenate(steps) if steps else np.zeros(0)
+    if len(lengths) == 0:
+        return gaps
+    smallest = float(lengths.min())
+    # Differences of large numbers (seconds since 1970) carry those numbers' rounding.
+    rounding = 4 * np.finfo(np.float64).eps * float(np.abs(times.values).max())
+    longest = smallest * (1 + STEP_TOLERANCE) + rounding
+    for number, own in enumerate(steps):
+        late = own > longest
+        if late.any() and not split:
+            step = int(late.argmax())
+            raise DataError(
+                f"column {name!r}: {place(groups, number, step + 1)} comes "
+                f"{times.span(own[step])} after the row before, where the smallest step of the "
+                f"table is {times.span(smallest)}: add the missing rows, start a new series at "
+                "each gap with gaps='split', or leave time-column out if each row is one step "
+                "after the last"
+            )
+        gaps[groups[number][1:][late]] = True
+    return gaps
+
+
+def _from_dates(dates: pd.Series) -> Times:
+    """Return dates as months where all are on one day of the month, else as seconds."""
+    parts = dates.dt
+    of_day = dates - parts.normalize()
+    same_day = parts.day.nunique() == 1 or bool(parts.is_month_end.all())
+    if same_day and of_day.nunique() == 1:
+        months = 12.0 * (parts.year - parts.year.min()) + parts.month
+        return Times(months.to_numpy(dtype=np.float64), "months")
+    elapsed = dates - dates.min()
+    return Times(elapsed.dt.total_seconds().to_numpy(dtype=np.float64), "seconds")

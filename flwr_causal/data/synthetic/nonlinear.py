@@ -9,26 +9,21 @@ effects, step functions and noise that the causes scale, are for studying where 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
 
+from flwr_causal.core.arrays import FloatArray
 from flwr_causal.core.graphs.acyclicity import is_acyclic, topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.partition import round_shares
 from flwr_causal.data.synthetic.random_graphs import Seed, erdos_renyi, scale_free
-from flwr_causal.data.synthetic.shares import round_shares
 from flwr_causal.errors import ConfigError, DataError
 
-__all__ = [
-    "MECHANISMS",
-    "PAPER_MECHANISMS",
-    "deal_packages",
-    "federated_nonlinear",
-    "simulate_nonlinear",
-]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
 
-FloatArray = NDArray[np.float64]
 #: (values of k causes (n, k), standard Gaussian noise (n,), generator) -> values (n,). Parameters
 #: are drawn from the generator: each call is a new function.
 Mechanism = Callable[[FloatArray, FloatArray, np.random.Generator], FloatArray]

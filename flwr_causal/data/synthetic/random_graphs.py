@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from flwr_causal.errors import ConfigError
 
-__all__ = ["Seed", "erdos_renyi", "scale_free"]
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import BoolArray
 
-BoolArray = npt.NDArray[np.bool_]
 Seed = int | Sequence[int] | np.random.Generator
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.consensus import admm
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
 
     FloatArray = NDArray[np.float64]
 

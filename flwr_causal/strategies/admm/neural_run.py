@@ -14,7 +14,7 @@ from flwr_causal.core.linear.solution import standing_edges, standing_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.wire import Arrays, Value
 
     FloatArray = NDArray[np.float64]

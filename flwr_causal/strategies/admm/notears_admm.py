@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.consensus.schedules import Schedule
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.linear.linear import LinearModel
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.wire import Arrays, Scalar, Value
     from flwr_causal.strategies.admm.admm_run import AdmmRun
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.series.lagged_model import LaggedModel
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.wire import Scalar
     from flwr_causal.strategies.admm.admm_run import AdmmRun, Candidate
 

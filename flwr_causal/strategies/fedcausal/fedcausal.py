@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.wire import Arrays, Scalar, Value
     from flwr_causal.strategies.fedcausal.fedcausal_stages import Stage
 

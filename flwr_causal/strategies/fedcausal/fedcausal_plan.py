@@ -19,7 +19,7 @@ from flwr_causal.strategies.fedcausal.fedcausal_stages import (
 
 if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.fedcausal.fedcausal import FedCausal
     from flwr_causal.strategies.fedcausal.fedcausal_stages import Stage
 

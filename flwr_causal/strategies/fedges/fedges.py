@@ -10,7 +10,7 @@ import numpy as np
 
 from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.data.check.intervals import with_cuts
+from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
 from flwr_causal.strategies.fedges.fedges_plan import first_step
 from flwr_causal.strategies.fedges.fedges_run import (
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.data.check.checks import Agreement, TableReport
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.wire import Scalar, Value
     from flwr_causal.runtime.federation import Party
 

@@ -11,7 +11,7 @@ from flwr_causal.strategies.fedges.search_stage import CountStage, Problem, Scor
 from flwr_causal.strategies.fedges.stages import Step, cardinalities_of
 
 if TYPE_CHECKING:
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.fedges.fedges import FedGES
 
 #: Shares of the parties that the driven loop tries (ceil of the share times K of them).

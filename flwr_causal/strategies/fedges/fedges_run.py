@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.fedges.stages import FitStage, Found, Stage
 
     FloatArray = NDArray[np.float64]

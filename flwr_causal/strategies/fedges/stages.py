@@ -17,7 +17,7 @@ from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.set_counts import Counts, Sets, num_cells, sets_of, summed, tables_of
 from flwr_causal.core.discrete.spread_cuts import spread
 from flwr_causal.core.graphs.edge_lists import families_of
-from flwr_causal.data.check.intervals import start_cuts
+from flwr_causal.data.check.agreement import start_cuts
 from flwr_causal.strategies.exchange import Reply, Request
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.federation import Party
 
     BoolMatrix = NDArray[np.bool_]

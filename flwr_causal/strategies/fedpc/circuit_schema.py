@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from flwr_causal.core.circuits.composed.presence import Setting
-    from flwr_causal.data.check.checks import Agreement, Kind, TableReport
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.report import Kind, TableReport
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]

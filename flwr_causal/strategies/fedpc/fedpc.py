@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.settings import Settings, image_shape
-from flwr_causal.data.read.roles import ROW_ID, target_in
+from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.errors import FederationError
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.circuits.model import CircuitModel
-    from flwr_causal.data.check.checks import Agreement, TableReport
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.wire import Scalar, Value
     from flwr_causal.runtime.federation import Party
 

@@ -19,7 +19,7 @@ from flwr_causal.strategies.fedpc.joint_em_stage import JointStage, joint_compon
 if TYPE_CHECKING:
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.model import CircuitModel
-    from flwr_causal.data.check.checks import Agreement
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.fedpc.circuit_schema import Holdings
     from flwr_causal.strategies.fedpc.fedpc import FedPC
 

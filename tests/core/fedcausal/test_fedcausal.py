@@ -23,8 +23,8 @@ from flwr_causal.core.graphs.acyclicity import break_cycles, h_exponential
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear.notears import notears
+from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
-from flwr_causal.data.synthetic.synthetic import federated_linear
 from flwr_causal.errors import ConfigError, DataError
 
 FAST = Settings()

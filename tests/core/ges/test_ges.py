@@ -18,7 +18,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.data.synthetic.random_networks import random_network
+from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.errors import ConfigError, DataError
 
 SCORES = ["bdeu", "bic", "qnml"]

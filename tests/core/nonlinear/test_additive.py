@@ -27,8 +27,8 @@ from flwr_causal.core.nonlinear.additive_basis import (
     strengths,
 )
 from flwr_causal.core.nonlinear.basis import raw_basis
+from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear, simulate_nonlinear
-from flwr_causal.data.synthetic.synthetic import federated_linear
 from flwr_causal.errors import ConfigError, DataError
 
 module = importlib.import_module("flwr_causal.core.nonlinear.additive")

@@ -14,7 +14,7 @@ from flwr_causal.core.linear.linear import LinearModel
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.lagged import join_blocks, lagged_names, lagged_rows
 from flwr_causal.core.series.lagged_model import LaggedModel, fit_lagged
-from flwr_causal.data.synthetic.dynamic import dynamic_system, simulate_series
+from flwr_causal.data.synthetic.series import dynamic_system, simulate_series
 from flwr_causal.errors import ConfigError, DataError
 
 FIELDS = ("weights", "lagged", "intercepts", "noise_variances")

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.data.check.checks import Policy, TableReport, agree, describe, pool, prepare
+from flwr_causal.data.check.agreement import agree, pool
+from flwr_causal.data.check.party_table import describe, prepare
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import DataError
 
 

@@ -7,21 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete import cut_points
-from flwr_causal.data.check.checks import (
-    Policy,
-    TableReport,
-    agree,
-    describe,
-    prepare,
-    prepare_states,
-)
-from flwr_causal.data.check.intervals import (
-    apply_cuts,
-    interval_names,
-    start_cuts,
-    to_discretize,
-    with_cuts,
-)
+from flwr_causal.data.check.agreement import agree, start_cuts, to_discretize, with_cuts
+from flwr_causal.data.check.intervals import apply_cuts, interval_names
+from flwr_causal.data.check.party_table import describe, prepare, prepare_states
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import DataError
 
 BINS = Policy(text_columns="keep", constant_columns="keep", min_rows=1, max_states=8, discretize=3)

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 from flwr_causal.core.discrete.cut_points import count_up_to, cut_points, finished, step, thresholds
-from flwr_causal.data.check.checks import Policy, TableReport, agree, complete_rows, describe
-from flwr_causal.data.check.intervals import start_cuts
+from flwr_causal.data.check.agreement import agree, start_cuts
+from flwr_causal.data.check.party_table import complete_rows, describe
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError
 
 KEEP = Policy(missing_values="keep", text_columns="keep", min_rows=1)

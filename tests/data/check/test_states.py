@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.discrete import as_discrete, observed_states
-from flwr_causal.data.check.checks import Policy, TableReport, agree, describe, prepare_states
-from flwr_causal.data.check.report import pack_states, unpack_states
+from flwr_causal.data.check.agreement import agree
+from flwr_causal.data.check.party_table import describe, prepare_states
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.report import TableReport, pack_states, unpack_states
 from flwr_causal.errors import ConfigError, DataError
 
 KEEP = Policy(text_columns="keep", constant_columns="keep", duplicate_columns="keep", min_rows=1)

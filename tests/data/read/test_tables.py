@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.data.read.tables import SERIES, read_table, read_table_cached, table_key
+from flwr_causal.data.read.tables import read_table, read_table_cached, table_key
+from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import DataError
 
 

@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flwr_causal.core.series.lagged import lagged_rows
-from flwr_causal.data.check.checks import TableReport, agree, describe, pool
+from flwr_causal.data.check.agreement import agree, pool
+from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.series.levels import centered_rows, describe_series
 from flwr_causal.data.series.series import Layout, find_series

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.read.tables import read_table
-from flwr_causal.data.series.series import SERIES, Layout, find_series, long_enough
-from flwr_causal.data.series.times import read_times
+from flwr_causal.data.roles import SERIES
+from flwr_causal.data.series.series import Layout, find_series, long_enough, read_times
 from flwr_causal.errors import ConfigError, DataError
 
 SPLIT = Layout(time_column="t", gaps="split")

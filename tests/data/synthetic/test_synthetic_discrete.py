@@ -5,7 +5,7 @@ import pytest
 from scipy.special import gammaln
 
 from flwr_causal.core.discrete.bayesian_network import family_counts
-from flwr_causal.data.synthetic.random_networks import (
+from flwr_causal.data.synthetic.discrete import (
     LEAST_PROBABILITY,
     federated_discrete,
     random_network,

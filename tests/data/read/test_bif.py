@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
-from flwr_causal.data.read.bif_names import plain_names
-from flwr_causal.data.read.networks import read_bif, write_bif
+from flwr_causal.data.read.bif import plain_names, read_bif, write_bif
 from flwr_causal.errors import DataError
 
 #: Everything that a file of the format may hold.

@@ -13,12 +13,9 @@ from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
-    FloatArray = NDArray[np.float64]
-    BoolArray = NDArray[np.bool_]
+    from flwr_causal.core.arrays import BoolArray
 
-__all__ = ["federated_discrete", "random_network"]
 
 #: No state is rarer than this, whatever the parents: a sample of some hundred rows shows all.
 LEAST_PROBABILITY = 0.02
@@ -44,8 +41,7 @@ def random_network(
     num_variables : int
         d.
     graph : {"er", "sf"}, default "er"
-        :func:`~flwr_causal.data.synthetic.random_graphs.erdos_renyi`, or
-        :func:`~flwr_causal.data.synthetic.random_graphs.scale_free` (edges per variable rounded, at least 1).
+        :func:`erdos_renyi`, or :func:`scale_free` (edges per variable rounded, at least 1).
     edges_per_variable : float, default 1.5
         That of the networks in the bnlearn repository (1 to 2). At most all pairs are joined.
     num_states : pair of int, default (2, 4)

@@ -6,6 +6,10 @@ name the states of the parents, so that no order has to be guessed::
     variable smoke { type discrete [ 2 ] { yes, no }; }
     probability ( lung | smoke ) { (yes) 0.1, 0.9; (no) 0.01, 0.99; }
 
+Names that not every reader takes are replaced. The real ones stand in a property
+``flwr_causal_names = "..."``: their JSON with all signs that mean something in a BIF file as
+percent codes.
+
 References
 ----------
 Cozman, F. (1998). The interchange format for Bayesian networks, version 0.15.
@@ -14,25 +18,23 @@ Cozman, F. (1998). The interchange format for Bayesian networks, version 0.15.
 from __future__ import annotations
 
 import gzip
+import json
+import re
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 import numpy as np
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
-from flwr_causal.data.read.bif_names import decoded_names, encoded_names, plain_names
-from flwr_causal.data.read.bif_tokens import Tokens
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
+    from flwr_causal.core.arrays import FloatArray
 
-    FloatArray = NDArray[np.float64]
-
-__all__ = ["read_bif", "write_bif"]
 
 #: Files have few digits: a row whose sum is this close to 1 is divided by it.
 ROUNDING = 1e-3
@@ -288,3 +290,147 @@ def _normalized(variable: _Variable) -> FloatArray:
             "number; a table without labels runs through the child's states slowest"
         )
     return np.where(np.abs(sums - 1) > EXACT, table / sums, table)
+
+
+# Commas separate as blanks do. A bar is a sign of its own, whatever stands around it.
+_TOKEN = re.compile(r'"[^"]*"|[{}()\[\]|;]|[^\s,{}()\[\]|;"]+')
+_QUOTED_OR_COMMENT = re.compile(r'"[^"]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+class Tokens:
+    """A reader's place in a file.
+
+    Parameters
+    ----------
+    text : str
+        The file, with its comments.
+    """
+
+    def __init__(self, text: str) -> None:
+        if "//" in text or "/*" in text:
+            text = _QUOTED_OR_COMMENT.sub(
+                lambda match: match[0] if match[0].startswith('"') else " ", text
+            )
+        self._tokens = _TOKEN.findall(text)
+        self._place = 0
+
+    def next_or_none(self) -> str | None:
+        """Return the next token, None at the end of the file."""
+        if self._place == len(self._tokens):
+            return None
+        self._place += 1
+        token: str = self._tokens[self._place - 1]
+        return token
+
+    def next(self) -> str:
+        """Return the next token; a DataError at the end of the file."""
+        token = self.next_or_none()
+        if token is None:
+            raise DataError("the file ends within a block: it is not complete")
+        return token
+
+    def name(self) -> str:
+        """Return the next token as a name, without quotes."""
+        return _unquoted(self.next())
+
+    def expect(self, token: str, where: str) -> None:
+        """Pass over a token that must stand here."""
+        found = self.next()
+        if found != token:
+            raise DataError(f"{where}: expected {token!r}, found {found[:40]!r}")
+
+    def until(self, end: str) -> list[str]:
+        """Return the tokens before the next ``end``, and pass over it."""
+        try:
+            stop = self._tokens.index(end, self._place)
+        except ValueError:
+            raise DataError(
+                f"the file ends where {end!r} was expected: it is not complete"
+            ) from None
+        found: list[str] = self._tokens[self._place : stop]
+        self._place = stop + 1
+        return found
+
+    def names_until(self, end: str) -> list[str]:
+        """Return the names before the next ``end``, without quotes, and pass over it."""
+        return [_unquoted(token) for token in self.until(end)]
+
+
+def _unquoted(token: str) -> str:
+    return token[1:-1] if token.startswith('"') else token
+
+
+PROPERTY = "flwr_causal_names"
+# Readers look for these wherever they stand.
+KEYWORDS = frozenset(
+    ("network", "variable", "probability", "property", "type", "discrete", "table", "default")
+)
+_NO_WORD = re.compile(r"[^A-Za-z0-9_]")
+# pyAgrum takes 12 and 1_2 for states, but 1e5 and 1e_05 for numbers.
+_NUMBER = re.compile(r"[0-9]+[eE]")
+
+
+def plain_names(names: Sequence[str], *, variables: bool) -> tuple[str, ...]:
+    """Return different names of ASCII letters, digits and underscores, as close as can be.
+
+    Names that are fine stay, whatever comes before them.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Different ones.
+    variables : bool
+        Whether they name variables, which may not begin with a digit nor differ in case only (some
+        readers do not tell them apart); states may.
+
+    Returns
+    -------
+    tuple of str
+        Always the same for the same names.
+    """
+
+    def key(name: str) -> str:
+        return name.lower() if variables else name
+
+    plain = [_plain(name, variables) for name in names]
+    kept = {key(name) for name, own in zip(names, plain, strict=True) if name == own}
+    taken: set[str] = set()
+    result = []
+    for name, own in zip(names, plain, strict=True):
+        candidate, number = own, 1
+        while key(candidate) in taken or (candidate != name and key(candidate) in kept):
+            number += 1
+            candidate = f"{own}_{number}"
+        taken.add(key(candidate))
+        result.append(candidate)
+    return tuple(result)
+
+
+def _plain(name: str, variable: bool) -> str:
+    """Return a name with underscores for what is no letter or digit."""
+    plain = _NO_WORD.sub("_", name)
+    if not plain or plain.lower() in KEYWORDS or _NUMBER.match(plain):
+        return f"_{plain}"
+    return f"_{plain}" if variable and plain[0].isdigit() else plain
+
+
+def encoded_names(name: str, states: Sequence[str]) -> str:
+    """Return what a property says to keep the real names."""
+    return f'{PROPERTY} = "{quote(json.dumps([name, *states]), safe="")}"'
+
+
+def decoded_names(words: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+    """Return the real name and states from a property's words, None from any other property.
+
+    Raises
+    ------
+    DataError
+        If the property is not as `encoded_names` writes it.
+    """
+    if len(words) != 3 or words[0] != PROPERTY:
+        return None
+    try:
+        name, *states = (str(text) for text in json.loads(unquote(words[2].strip('"'))))
+    except (ValueError, TypeError) as error:
+        raise DataError(f"the property {PROPERTY} is damaged ({error}): remove it") from None
+    return name, tuple(states)

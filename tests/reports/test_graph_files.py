@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.read.networks import write_bif
-from flwr_causal.data.synthetic.random_networks import random_network
+from flwr_causal.data.read.bif import write_bif
+from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.errors import DataError
-from flwr_causal.reports.export import (
+from flwr_causal.reports.graph_files import (
     read_edges,
     write_all,
     write_dot,

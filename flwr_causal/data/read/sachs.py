@@ -21,8 +21,6 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.partition import split_even
 from flwr_causal.errors import ConfigError, DataError
 
-__all__ = ["Sachs", "condition_parties", "read_sachs", "sampled_parties"]
-
 ROWS_FILE = "sachs_all_7466.csv"
 CONDITIONS_FILE = "conditions.csv"
 EDGE_FILES = {17: "edges_dag_17.csv", 20: "edges_consensus_20.csv"}

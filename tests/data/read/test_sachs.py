@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from shared_data import DATA, needs_shared_data
 
-from flwr_causal.data.read.sachs_conditions import condition_parties, read_sachs, sampled_parties
+from flwr_causal.data.read.sachs import condition_parties, read_sachs, sampled_parties
 from flwr_causal.errors import ConfigError, DataError
 
 ROWS = """raf,mek,pka,condition

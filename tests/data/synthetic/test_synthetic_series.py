@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.linalg import solve_discrete_lyapunov
 
 from flwr_causal.core.series.lagged import companion_radius
-from flwr_causal.data.synthetic.dynamic import dynamic_system, federated_dynamic, simulate_series
+from flwr_causal.data.synthetic.series import dynamic_system, federated_dynamic, simulate_series
 from flwr_causal.errors import ConfigError, DataError
 
 # The system

@@ -4,14 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.data.synthetic.synthetic import (
+from flwr_causal.data.synthetic.linear import (
     STANDARD_NOISE,
     LinearSystem,
-    erdos_renyi,
     federated_linear,
     linear_system,
-    scale_free,
 )
+from flwr_causal.data.synthetic.random_graphs import erdos_renyi, scale_free
 from flwr_causal.errors import ConfigError, DataError
 
 CHAIN = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]])

@@ -6,14 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.data.check.checks import (
-    Policy,
-    TableReport,
-    complete_rows,
-    describe,
-    kind_of,
-    prepare,
-)
+from flwr_causal.data.check.columns import kind_of
+from flwr_causal.data.check.party_table import complete_rows, describe, prepare
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError
 
 DROP = Policy(missing_values="drop")

@@ -20,17 +20,9 @@ from flwr_causal.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "LinearSystem",
-    "Noise",
-    "erdos_renyi",
-    "federated_linear",
-    "linear_system",
-    "scale_free",
-]
+    from flwr_causal.core.arrays import BoolArray, FloatArray
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+
 Noise = Literal["gaussian", "gumbel", "exponential", "uniform"]
 
 EULER_GAMMA = 0.5772156649015329

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ROW_ID", "TARGET", "target_in"]
-
 #: Tells which rows of different parties are about the same thing.
 ROW_ID = "row_id"
 #: The class that is to be predicted, as scikit-learn calls it in its tables.
 TARGET = "target"
+#: Tells apart the series of a party that gave several, 0, 1, ... in their order.
+SERIES = "(series)"
 
 
 def target_in(columns: Iterable[str], target: str = "") -> str:

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.series.lagged import companion_radius
+from flwr_causal.data.partition import round_shares
 from flwr_causal.data.synthetic.random_graphs import Seed, erdos_renyi, scale_free
-from flwr_causal.data.synthetic.shares import round_shares
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["dynamic_system", "federated_dynamic", "simulate_series"]
+    from numpy.typing import ArrayLike, NDArray
 
-FloatArray = NDArray[np.float64]
+    from flwr_causal.core.arrays import FloatArray
+
 
 #: Draws of a system before giving up on a stationary one.
 MOST_DRAWS = 1000

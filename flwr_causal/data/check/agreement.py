@@ -1,0 +1,235 @@
+"""What all parties train on: agreed columns, pooled moments, states and what is to be discretised.
+
+Parties are matched by column *name*, never by position. Everything that is wrong is said at once,
+with party, column and remedy, before anything is trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.discrete import cut_points
+from flwr_causal.data.check.checks import examine, have_states
+from flwr_causal.data.check.intervals import interval_names
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flwr_causal.core.arrays import FloatArray, IndexArray, IntArray
+    from flwr_causal.core.discrete.cut_points import CutState
+    from flwr_causal.data.check.report import Kind, States, TableReport
+
+LONGEST_LIST = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """What all parties train on.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The agreed columns in the first party's order (columns that it lacks come after).
+    kinds : tuple of Kind
+        Their kinds.
+    rows : mapping of str to int
+        Each party's number of rows, in the order in which parties count.
+    mean, variance : float64 arrays of shape (d,)
+        Over all parties' rows together, in the columns' units (and squared); the variance is
+        divided by n, not n - 1. NaN where no sums were reported.
+    dropped : mapping of str to str
+        Column to the reason why it is not used.
+    warnings : tuple of str
+        What a user should hear although nothing failed.
+    states : tuple of tuple of str
+        For methods on categories: the states of each column, over all parties, in the order in
+        which they are coded; empty for a column that is yet to be discretised. ``()`` where the
+        reports have no states.
+    continuous : tuple of str
+        The columns that are to be discretised, in the order of ``names``.
+    whole : tuple of str
+        Those of them that hold whole numbers only.
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    rows: Mapping[str, int]
+    mean: FloatArray
+    variance: FloatArray
+    dropped: Mapping[str, str]
+    warnings: tuple[str, ...]
+    states: States = ()
+    continuous: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Rows of all parties together."""
+        return sum(self.rows.values())
+
+
+def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> Agreement:
+    """Compare all parties' reports and agree on the columns.
+
+    Parameters
+    ----------
+    reports : mapping of str to TableReport
+        From a party's name, as messages should call it, to its report, in the order in which
+        parties count: the first one's column order becomes everyone's.
+    policy : Policy, optional
+        What to do about imperfections. It must be the one that the tables were described with.
+
+    Returns
+    -------
+    Agreement
+
+    Raises
+    ------
+    DataError
+        One error for all problems of all parties, a line each (about twenty at most).
+    """
+    if not reports:
+        raise DataError("no party reported a table: at least one is needed")
+    findings = examine(reports, policy or Policy())
+    if findings.problems:
+        raise DataError(_listed(findings.problems))
+    names = findings.names
+    mean, variance = pool(reports, names)
+    has_states = have_states(reports)
+    return Agreement(
+        names=names,
+        kinds=tuple(_kind(reports, name) for name in names),
+        rows={party: report.rows for party, report in reports.items()},
+        mean=mean,
+        variance=variance,
+        dropped=dict(findings.dropped),
+        warnings=(
+            *(f"column {name!r} is not used: {why}" for name, why in findings.dropped.items()),
+            *findings.warnings,
+        ),
+        states=tuple(findings.states.get(name, ()) for name in names) if has_states else (),
+        continuous=tuple(name for name in names if name in findings.continuous),
+        whole=tuple(name for name in names if findings.continuous.get(name, False)),
+    )
+
+
+def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[FloatArray, FloatArray]:
+    """Pool the parties' means and variances (Chan, Golub & LeVeque 1983, eq. 2.1, many parts).
+
+    Deviations are taken from one party's mean and carry every mean's rounding error along, so that
+    a large offset common to all rows (1e8 and a spread of 1) costs no digits.
+
+    Where a party's means are those of some of its rows only (``level_rows``), the others have lost
+    a level of their own already and stay as they are: the mean is that of the rows behind the
+    means, and a party's difference from it moves the squares of those rows alone. So the variance
+    is the mean square of all rows as each party centres them by that mean.
+
+    Parameters
+    ----------
+    reports : mapping of str to TableReport
+        Reports with sums; names must be unique in each.
+    names : sequence of str
+        d columns; a party that lacks one has no say in it.
+
+    Returns
+    -------
+    mean, variance : float64 arrays of shape (d,)
+        NaN for a column without sums. The variance is divided by n, the number of all rows.
+    """
+    shape = (len(reports), len(names))
+    rows, levels, means, remainders, squares = (np.zeros(shape) for _ in range(5))
+    for party, report in enumerate(reports.values()):
+        by_name = {column.name: column for column in report.columns}
+        for position, name in enumerate(names):
+            column = by_name.get(name)
+            if column is None or not report.has_sums or not column.is_number:
+                continue
+            # Missing values in rows that are kept have no say.
+            lacking = 0 if report.dropped_rows else column.missing
+            rows[party, position] = report.rows - lacking
+            levels[party, position] = max(report.rows_of_means - lacking, 0)
+            means[party, position] = column.mean
+            remainders[party, position] = column.remainder
+            squares[party, position] = column.squares
+    known = levels.sum(axis=0) > 0
+    # From here on an undefined column has n = 1, and is set to NaN at the end.
+    total, behind = (np.where(known, count.sum(axis=0), 1.0) for count in (rows, levels))
+    share = np.where(levels > 0, levels, 1.0)
+    reference = means[np.argmax(levels > 0, axis=0), np.arange(len(names))]
+    shift = np.where(levels > 0, means - reference + remainders / share, 0.0)
+    offset = (levels * shift).sum(axis=0) / behind
+    within = squares - remainders**2 / share
+    between = levels * (shift - offset) ** 2
+    mean = np.where(known, reference + offset, np.nan)
+    variance = np.where(known, np.maximum((within + between).sum(axis=0) / total, 0.0), np.nan)
+    return mean, variance
+
+
+def _kind(reports: Mapping[str, TableReport], name: str) -> Kind:
+    """Return the kind that the parties gave; one number among booleans makes numbers of them."""
+    kinds: list[Kind] = [
+        column.kind
+        for report in reports.values()
+        for column in report.columns
+        if column.name == name and not report.is_empty(column)
+    ]
+    if not kinds or "numeric" in kinds:
+        return "numeric"
+    return kinds[0]
+
+
+def _listed(problems: Sequence[str]) -> str:
+    shown = list(problems[:LONGEST_LIST])
+    if len(problems) > LONGEST_LIST:
+        shown.append(f"... and {len(problems) - LONGEST_LIST} more")
+    heading = f"the parties' tables have {len(problems)} problem{'s' * (len(problems) > 1)}:"
+    return "\n  ".join([heading, *shown])
+
+
+def to_discretize(agreement: Agreement) -> IndexArray:
+    """Return the positions, among the agreed names, of the columns that are to be discretised.
+
+    With ``Policy.discretize`` bins these are the columns of numbers that over all parties have
+    more than ``max_states`` different values, or that hold numbers which are not whole and more
+    different values than bins. A column of few whole numbers thus stays as it is (codes of
+    categories are often numbers), and so does one with no more values than there would be bins.
+    Which columns these are depends on the rows of all parties together, not on who has which.
+    """
+    chosen = set(agreement.continuous)
+    return np.array([k for k, name in enumerate(agreement.names) if name in chosen], dtype=np.intp)
+
+
+def start_cuts(agreement: Agreement, num_bins: int, num_rows: IntArray | None = None) -> CutState:
+    """Return the state before the first exchange on the cut points of :func:`to_discretize`.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Of reports with sums.
+    num_bins : int
+        Intervals for each column, at least 2 (``Policy.discretize``).
+    num_rows : int64 array, optional
+        Rows that have a value of each of these columns. Default: all rows.
+
+    Raises
+    ------
+    DataError
+        The reports had no sums.
+    """
+    chosen = to_discretize(agreement)
+    whole = np.array([name in agreement.whole for name in agreement.continuous], dtype=np.bool_)
+    mean, variance = agreement.mean[chosen], agreement.variance[chosen]
+    rows = agreement.n if num_rows is None else num_rows
+    return cut_points.init(mean, variance, num_bins, rows, whole)
+
+
+def with_cuts(agreement: Agreement, cuts: Mapping[str, FloatArray]) -> Agreement:
+    """Return the agreement with the states of the discretised columns filled in."""
+    named = zip(agreement.names, agreement.states, strict=True)
+    states = tuple(interval_names(cuts[name]) if name in cuts else old for name, old in named)
+    return replace(agreement, states=states)

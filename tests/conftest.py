@@ -1,13 +1,21 @@
-"""Fixtures of the tests of the protocol."""
+"""What all tests share: one thread each, the number of examples, and runs that many look at."""
+
+import os
+
+# Threads cost more than they bring on matrices of this size, with two workers all the more.
+# NumPy, torch and Flower's processes read these when they start.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 import pytest
 from federations import make_federation
-from threadpoolctl import threadpool_limits
+from hypothesis import settings
 
 from flwr_causal.simulations import simulate
 
-# Threads cost more than they bring on matrices of this size; on a busy machine they cost minutes.
-threadpool_limits(limits=1, user_api="blas")
+# `--hypothesis-profile=many` looks further, and elsewhere every time.
+settings.register_profile("few", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("many", deadline=None, max_examples=200)
+settings.load_profile("few")
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.data.partition import (
@@ -31,7 +31,6 @@ def assert_every_row_once(frame, parts):
     pd.testing.assert_frame_equal(together, frame[together.columns])
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     rows=st.integers(2, 60),
     how=st.sampled_from(["even", "uneven", "dirichlet", "column"]),

@@ -29,7 +29,11 @@ def _tidied():
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [("notears-admm", {"max_rounds": 8}), ("moments", {}), ("fedcausal", {"max_rounds": 12})],
+    [
+        ("notears-admm", {"max_rounds": 8}),
+        pytest.param("moments", {}, marks=pytest.mark.slow),
+        pytest.param("fedcausal", {"max_rounds": 12}, marks=pytest.mark.slow),
+    ],
 )
 def test_both_engines_give_the_same_run(method, options):
     federation = make_federation()
@@ -51,6 +55,7 @@ def test_both_engines_give_the_same_run(method, options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"mode": "fusion", "max_rounds": 6}, {"mode": "exact", "discretize": 3}], ids=str
 )
@@ -78,6 +83,7 @@ def test_both_engines_give_the_same_run_on_categories(options):
             np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.slow
 def test_a_problem_with_the_data_comes_back_as_data_error():
     tables = make_federation().tables
     tables[1] = tables[1].assign(x0=np.nan)
@@ -85,6 +91,7 @@ def test_a_problem_with_the_data_comes_back_as_data_error():
         simulate("moments", tables, engine="ray")
 
 
+@pytest.mark.slow
 def test_circuits_are_the_same_on_both_engines():
     columns = ["mean radius", "mean texture", "area error", "worst concavity", "target"]
     dealt = split_columns(breast_cancer()[columns], 2, "vertical", target="target", seed=1)

@@ -45,6 +45,7 @@ def test_three_nodes_find_the_graph_of_a_local_run(flower, tables, tmp_path):
     assert compact_line(output)["status"] == "completed"
 
 
+@pytest.mark.slow
 def test_three_nodes_agree_on_categories(flower, tables, tmp_path):
     """Numbers are cut alike by three processes that never see each other's rows."""
     deployment = Deployment(flower)
@@ -68,6 +69,7 @@ def test_three_nodes_agree_on_categories(flower, tables, tmp_path):
     assert (found.rounds, found.bytes_received) == (expected.rounds, expected.bytes_received)
 
 
+@pytest.mark.slow
 def test_three_nodes_agree_on_time_series(flower, tmp_path):
     """Several series a table, told apart by a column and ordered by another one."""
     parties, truth = federated_dynamic(4, 400, 3, series_per_party=2, seed=4)
@@ -100,6 +102,7 @@ def test_three_nodes_agree_on_time_series(flower, tmp_path):
     np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_run_survives_a_node_that_is_killed(flower, tables, tmp_path):
     deployment = Deployment(flower)
     for name, table in tables.items():
@@ -131,6 +134,7 @@ def test_run_survives_a_node_that_is_killed(flower, tables, tmp_path):
     shutil.which("openssl") is None or shutil.which("ssh-keygen") is None,
     reason="the example's scripts call openssl and ssh-keygen",
 )
+@pytest.mark.slow
 def test_tls_and_node_authentication(flower, tables, tmp_path):
     certificates, keys = tmp_path / "certificates", tmp_path / "keys"
     for script, directory, *names in (

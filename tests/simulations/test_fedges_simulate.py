@@ -67,7 +67,7 @@ def test_exact_is_ges_on_the_pooled_rows(score, seed):
     assert run.graph.num_edges > 0
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 120), min_size=1, max_size=5))
 def test_exact_does_not_depend_on_who_has_which_rows(seed, sizes):
     rng = np.random.default_rng(seed)

@@ -37,7 +37,6 @@ def all_evidence(num_states):
 
 
 @given(circuits())
-@settings(max_examples=60, deadline=None)
 def test_worlds_sum_to_one_and_agree_with_the_definition(case):
     circuit, num_states = case
     densities = np.exp(circuit.log_likelihood(worlds(num_states)))
@@ -46,7 +45,6 @@ def test_worlds_sum_to_one_and_agree_with_the_definition(case):
 
 
 @given(circuits())
-@settings(max_examples=40, deadline=None)
 def test_every_marginal_is_the_sum_over_worlds(case):
     circuit, num_states = case
     rows, table = worlds(num_states), table_of(circuit, num_states)
@@ -64,7 +62,6 @@ def test_every_marginal_is_the_sum_over_worlds(case):
 
 
 @given(circuits())
-@settings(max_examples=25, deadline=None)
 def test_every_conditional_is_a_ratio_of_sums(case):
     circuit, num_states = case
     rows, table = worlds(num_states), table_of(circuit, num_states)
@@ -81,7 +78,6 @@ def test_every_conditional_is_a_ratio_of_sums(case):
 
 
 @given(circuits())
-@settings(max_examples=25, deadline=None)
 def test_class_posteriors_and_moments_given_any_evidence(case):
     circuit, num_states = case
     rows, table = worlds(num_states), table_of(circuit, num_states)
@@ -103,7 +99,7 @@ def test_class_posteriors_and_moments_given_any_evidence(case):
 
 
 @given(circuits())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_max_product_is_the_best_choice_of_children_and_states(case):
     circuit, num_states = case
     rows = worlds(num_states)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from circuit_cases import MIXED, domain_of, forest, mixed_rows, random_circuit, random_leaf, worlds
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import logsumexp
@@ -40,7 +40,6 @@ def recursive(node, values):
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=40, deadline=None)
 def test_layers_are_the_recursion(seed):
     circuit = random_circuit(seed, MIXED, depth=4)
     rows = mixed_rows(np.random.default_rng(seed), 50, MIXED)
@@ -53,7 +52,6 @@ def test_layers_are_the_recursion(seed):
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
 def test_flows_are_posterior_probabilities(seed):
     circuit = random_circuit(seed, MIXED, depth=4)
     layers = circuit.layers
@@ -179,7 +177,6 @@ def test_draws_of_mixed_circuits_have_their_moments(seed):
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
 def test_answers_given_a_row_are_those_of_the_conditional_circuit(seed):
     """Density, moments and posteriors: by evidence in the row, and by the circuit given it."""
     circuit = random_circuit(seed, MIXED)

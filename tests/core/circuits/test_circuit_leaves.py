@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from circuit_cases import random_elliptical, random_tree
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.integrate import dblquad, quad
@@ -136,7 +136,6 @@ def test_two_transformed_numbers_against_quadrature(dof):
 
 
 @given(st.integers(0, 10_000), st.sampled_from([np.inf, 2.5, 6.0]), st.booleans())
-@settings(max_examples=40, deadline=None)
 def test_conditionals_are_ratios_of_densities(seed, dof, transformed):
     rng = np.random.default_rng(seed)
     leaf = random_elliptical(rng, (1, 3, 4, 8), dof, transformed)
@@ -199,7 +198,6 @@ def test_the_mode_of_several_transformed_numbers_is_a_peak():
 
 
 @given(st.floats(-8, 10), st.floats(1, 50), st.lists(st.floats(-200, 200), min_size=1, max_size=20))
-@settings(max_examples=200, deadline=None)
 def test_the_transform_and_its_inverse(power, reach, numbers):
     u = np.array(numbers)
     transformed, slopes = yeo_johnson.transform(u, power, reach)

@@ -11,7 +11,7 @@ from circuit_cases import (
     random_elliptical,
     random_leaf,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.circuits import Circuit, Domain, Gaussian, Product, Sum, Variable
@@ -19,7 +19,6 @@ from flwr_causal.errors import ConfigError, DataError
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=30, deadline=None)
 def test_arrays_hold_a_circuit_exactly(seed):
     circuit = random_circuit(seed, MIXED, depth=4)
     arrays = circuit.to_arrays()

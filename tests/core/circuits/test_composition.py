@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from circuit_cases import domain_of, presences, random_leaf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
@@ -88,7 +88,6 @@ def composed(parties, how, seed=0):
 HOW = st.sampled_from(["counts", "rows", "classes"])
 
 
-@settings(max_examples=40, deadline=None)
 @given(presences(), HOW, st.integers(0, 1000))
 def test_answers_of_parties_and_the_circuit_of_all_agree(presence, how, seed):
     parties = Parties(presence, seed, tied=how != "counts")
@@ -130,7 +129,6 @@ def test_answers_of_parties_and_the_circuit_of_all_agree(presence, how, seed):
         np.testing.assert_allclose(composition.posterior(by_class), expected, atol=1e-10)
 
 
-@settings(max_examples=25, deadline=None)
 @given(presences(), HOW, st.integers(0, 1000))
 def test_the_best_explanation_is_that_of_the_circuit_of_all(presence, how, seed):
     parties = Parties(presence, seed, tied=how != "counts")
@@ -146,7 +144,6 @@ def test_the_best_explanation_is_that_of_the_circuit_of_all(presence, how, seed)
 
 
 @given(presences(), st.integers(0, 1000))
-@settings(max_examples=60, deadline=None)
 def test_every_product_covers_all_columns_and_every_cluster_is_in_one(presence, seed):
     parties = Parties(presence, seed)
     composition = one_pass(parties.domain, presence, parties.rows, seed=seed)

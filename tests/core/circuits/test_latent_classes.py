@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.circuits.composed.latent_classes import (
@@ -28,7 +28,6 @@ def labels_of(table):
     return [label_evidence(labels[:, [g]], [table.shape[g]]) for g in range(2)]
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from([0.0, 0.5, 4.0]))
 def test_em_never_lowers_what_it_raises(seed, num_classes, smoothing):
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ import numpy as np
 import paper_admm
 import pytest
 import scipy.optimize
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.consensus import projection
@@ -98,7 +98,6 @@ def test_exempt_edges_are_not_shrunk():
     np.testing.assert_allclose(W, [[0, 0.5, 0.1], [0, 0, 0.05], [0, 0, 0]], atol=1e-15)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), lags=st.integers(0, 2), log_penalty=st.floats(-3, 6))
 def test_solution_is_stationary_and_in_the_box(seed, lags, log_penalty):
     rng = np.random.default_rng(seed)

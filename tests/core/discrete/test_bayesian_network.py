@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, family_counts, fit
@@ -258,7 +258,6 @@ def test_graph_and_size():
         network.tables[0][0] = 0.5
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_json_keeps_every_bit(tmp_path_factory, seed):
     path = tmp_path_factory.mktemp("n") / "network.json"

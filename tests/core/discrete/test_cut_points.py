@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.cut_points import (
@@ -159,7 +159,6 @@ def test_cut_points_are_short_numbers():
 COLUMNS = st.sampled_from(["normal", "lognormal", "cauchy", "offset"])
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     kinds=st.lists(COLUMNS, min_size=1, max_size=3),
     cuts=st.lists(st.integers(0, 300), max_size=5),

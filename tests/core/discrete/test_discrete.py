@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.discrete import (
@@ -111,7 +111,6 @@ def test_values_that_name_no_state():
         as_discrete(pd.DataFrame({"when": np.array([pd.Timestamp("2020-01-01")], dtype=object)}))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["nan", "inf", "a", "1", "1.0", "-2", "1e3", "Zoë", "10", ""])))
 def test_states_have_one_order(states):
     ordered = sorted_states(states)
@@ -189,7 +188,6 @@ def test_parts_that_do_not_belong_together(changes, message):
         DiscreteTable(**(parts | changes))
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 60), st.integers(1, 3), st.booleans(), st.integers(0, 9))
 def test_compressing_keeps_what_each_row_counts(num_rows, states, weighted, seed):
     rng = np.random.default_rng(seed)

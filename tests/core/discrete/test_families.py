@@ -1,7 +1,7 @@
 """The table of families against a dict."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.families import FULL, empty_families, enlarged, enter, find, row_of
@@ -17,7 +17,6 @@ def ascending(members):
     return np.array(sorted(members), dtype=np.int32)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(FAMILY, max_size=60), st.randoms(use_true_random=False))
 def test_the_table_remembers_as_a_dict_does(entries, random):
     families, known = empty_families(12, rows=2, width=1), {}

@@ -4,7 +4,7 @@ from decimal import Decimal, getcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_search import (
     SlowScore,
@@ -109,7 +109,6 @@ def test_bdeu_of_one_coin_by_hand():
     assert score_graph(coin, table, "qnml") == pytest.approx(fit - np.log(26 / 9), abs=0.1)
 
 
-@settings(max_examples=25, deadline=None)
 @given(dags(5), st.sampled_from(SCORES), st.integers(0, 3))
 def test_equivalent_graphs_score_the_same(dag, score, seed):
     source = TableGains(random_table(5, 90, seed, states=(2, 5)), *score)

@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 from category_federations import random_rows
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.discrete import DiscreteTable
@@ -86,7 +86,6 @@ def test_cells_are_counted_without_rounding(cards):
         assert cells[0] == prod(cards)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=4), st.integers(0, 10**6), st.booleans())
 def test_sums_over_parties_are_the_tables_of_all_rows(sizes, seed, weighted):
     whole = random_rows(CARDS, sum(sizes), seed, weighted=weighted)

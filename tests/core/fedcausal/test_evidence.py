@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mixed_parties import group_lasso, mixed_parties, no_knowledge, random_dag
 
@@ -246,7 +246,6 @@ def improvements(oracle, graph, masks):
     return best
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 6), density=st.floats(0, 0.4))
 def test_ends_at_a_local_optimum_within_what_is_known(seed, d, density):
     rng = np.random.default_rng(seed)

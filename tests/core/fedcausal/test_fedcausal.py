@@ -5,7 +5,7 @@ import paper_admm
 import pytest
 import scipy.linalg
 import scipy.optimize
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.consensus.projection import project
@@ -206,7 +206,6 @@ def test_equals_a_generic_solver(d, multiplier, penalty):
     assert values[0] <= 1.02 * value_of(problem, far, first, multiplier, penalty)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     log_penalty=st.floats(-2, 15),

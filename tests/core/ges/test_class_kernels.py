@@ -3,7 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_search import all_dags
 from small_graphs import dags, matrix
@@ -29,7 +29,6 @@ def test_the_class_of_every_small_dag(size):
         np.testing.assert_array_equal(class_of(member_of(marks)), marks)
 
 
-@settings(max_examples=150, deadline=None)
 @given(dags(10))
 def test_classes_and_members_of_larger_dags(dag):
     marks = class_of(dag)
@@ -39,7 +38,6 @@ def test_classes_and_members_of_larger_dags(dag):
     np.testing.assert_array_equal(equivalence.cpdag(member), marks)
 
 
-@settings(max_examples=300, deadline=None)
 @given(dags(5), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=6))
 def test_partially_directed_graphs_have_a_member_where_the_plain_search_finds_one(dag, loosened):
     marks = dag.copy()
@@ -60,7 +58,6 @@ def test_cycles_have_no_member():
     assert member_of(square | square.T) is None
 
 
-@settings(max_examples=60, deadline=None)
 @given(dags(8))
 def test_the_order_of_an_extension_puts_causes_first(dag):
     marks = equivalence.cpdag(dag)
@@ -72,7 +69,6 @@ def test_the_order_of_an_extension_puts_causes_first(dag):
     assert not np.tril(member[np.ix_(order, order)]).any()
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=40))
 def test_lists_stay_sorted_while_edges_come_and_go(pairs):
     marks = np.zeros((7, 7), dtype=bool)
@@ -90,7 +86,6 @@ def test_lists_stay_sorted_while_edges_come_and_go(pairs):
         np.testing.assert_array_equal(fresh[node, : degrees[node]], lists[node, : degrees[node]])
 
 
-@settings(max_examples=150, deadline=None)
 @given(dags(7), st.sets(st.integers(1, 5), max_size=4))
 def test_open_paths_are_those_of_the_graph_without_the_blocked_nodes(dag, blocked):
     marks = equivalence.cpdag(dag)

@@ -5,7 +5,7 @@ from itertools import combinations
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_graphs import dags, matrix
 
@@ -112,7 +112,6 @@ several_dags = st.integers(1, 7).flatmap(lambda size: st.lists(dags(size), min_s
 # ---------------------------------------------------------------------------------- identity
 
 
-@settings(deadline=None)
 @given(st.integers(1, 12).flatmap(dags), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_equal_dags_are_their_own_fusion(dag, copies, random):
     size = len(dag)
@@ -137,7 +136,6 @@ def test_empty_graphs_and_a_single_variable():
 # ------------------------------------------------------------------------------- the I-maps
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_the_imap_claims_only_what_holds_and_is_minimal(data):
     size = data.draw(st.integers(2, 5))
@@ -161,7 +159,6 @@ def test_the_imap_of_a_collider_against_its_order():
     assert directed_imap([[0, 1], [1, 2]], [2, 1, 0]).tolist() == [[1, 0], [2, 1]]
 
 
-@settings(deadline=None)
 @given(several_dags)
 def test_the_union_counts_the_imaps_edges(graphs):
     size = len(graphs[0])
@@ -177,7 +174,6 @@ def test_the_union_counts_the_imaps_edges(graphs):
 # ----------------------------------------------------------------------------- greedy order
 
 
-@settings(deadline=None)
 @given(several_dags, st.data())
 def test_the_order_is_that_of_the_plain_implementation(graphs, data):
     size = len(graphs[0])
@@ -194,7 +190,6 @@ def test_the_order_is_that_of_the_plain_implementation_beyond_one_word(size, num
     assert greedy_order(graphs, size).tolist() == expected
 
 
-@settings(deadline=None)
 @given(st.integers(2, 8).flatmap(dags), st.data())
 def test_a_removal_is_a_sequence_of_covered_reversals(dag, data):
     """The graph that is left, not only the order: positions are variables here."""
@@ -221,7 +216,6 @@ def test_the_cheapest_sink_is_taken_and_ties_decide_between_equal_ones():
     assert greedy_order(opposite, 2, ties=[7, 3]).tolist() == [0, 1]
 
 
-@settings(deadline=None)
 @given(several_dags, st.data())
 def test_before_is_respected(graphs, data):
     size = len(graphs[0])
@@ -246,7 +240,6 @@ def test_before_that_the_order_meets_anyway_changes_nothing():
 # ------------------------------------------------------------------------------ invariances
 
 
-@settings(deadline=None)
 @given(several_dags, st.data())
 def test_neither_the_sequence_of_parties_nor_that_of_columns_matters(graphs, data):
     size = len(graphs[0])
@@ -322,7 +315,6 @@ def test_a_share_of_exactly_k_dags_asks_for_k(num_dags, k):
         assert needed(k / num_dags, num_dags) == k
 
 
-@settings(deadline=None)
 @given(several_dags, st.lists(st.floats(0.001, 1), min_size=2, max_size=2).map(sorted))
 def test_a_larger_share_keeps_fewer_edges(graphs, shares):
     fusion = fuse(graphs, len(graphs[0]))

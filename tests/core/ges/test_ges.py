@@ -95,7 +95,6 @@ def test_more_rows_bring_the_graph_closer_to_the_truth():
 # --- what does not matter -------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.permutations(range(8)), st.sampled_from(SCORES), st.booleans(), st.integers(0, 3))
 def test_the_order_of_columns_does_not_matter(order, score, turn, seed):
     # A copy of a column makes gains that are equal exactly.
@@ -107,7 +106,7 @@ def test_the_order_of_columns_does_not_matter(order, score, turn, seed):
     np.testing.assert_array_equal(two.adjacency, one.adjacency[np.ix_(order, order)])
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.permutations(range(6)), st.integers(0, 3))
 def test_the_order_of_columns_does_not_matter_for_moments(order, seed):
     rng = np.random.default_rng(seed)
@@ -145,7 +144,6 @@ def test_arrays_frames_and_tables_are_one():
 # --- start ----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(SCORES))
 def test_a_dag_and_its_class_start_alike(seed, score):
     start = CausalGraph.from_array(
@@ -237,7 +235,6 @@ def knowledge(draw, names):
     return Knowledge(tuple(required), tuple(forbidden), tuple(map(tuple, tiers)) if listed else ())
 
 
-@settings(max_examples=80, deadline=None)
 @given(knowledge([f"x{k}" for k in range(7)]), st.integers(0, 3), st.booleans())
 def test_knowledge_is_respected(known, seed, turn):
     found = ges(frame(seed), knowledge=known, turn=turn)

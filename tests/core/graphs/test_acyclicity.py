@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.graphs.acyclicity import (
@@ -145,7 +145,6 @@ def plain_break_cycles(weights, required):
     return result
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     d=st.integers(1, 7),

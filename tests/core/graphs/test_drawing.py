@@ -13,7 +13,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from small_graphs import CHAIN, dags, matrix
@@ -49,7 +49,6 @@ def box_centres(ax):
     return centres
 
 
-@settings(max_examples=40, deadline=None)
 @given(dags(9))
 def test_layers_put_causes_above_and_boxes_apart(dag):
     widths = np.linspace(0.3, 2.0, 9)

@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_graphs import dags, matrix
 
@@ -101,7 +101,6 @@ def test_background_knowledge_is_closed_by_the_rules_as_by_enumeration(classes):
             )
 
 
-@settings(max_examples=60, deadline=None)
 @given(dags(8))
 def test_larger_classes_survive_the_way_there_and_back(dag):
     marks = equivalence.cpdag(dag)
@@ -111,7 +110,6 @@ def test_larger_classes_survive_the_way_there_and_back(dag):
     assert (marks | ~dag).all()
 
 
-@settings(max_examples=100, deadline=None)
 @given(dags(9))
 def test_the_cpdag_is_the_v_structures_closed_under_the_rules(dag):
     marks = equivalence.skeleton(dag)
@@ -125,7 +123,6 @@ def test_a_cyclic_graph_has_no_cpdag():
         equivalence.cpdag(matrix(3, (0, 1), (1, 2), (2, 0)))
 
 
-@settings(max_examples=40, deadline=None)
 @given(dags(6), st.permutations(range(6)))
 def test_the_cpdag_does_not_depend_on_the_order_of_the_variables(dag, order):
     renamed = equivalence.cpdag(dag[np.ix_(order, order)])

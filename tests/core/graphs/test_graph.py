@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, NAMES, dags, full_graph, matrix
@@ -125,7 +125,6 @@ def test_a_required_edge_of_weight_zero_stands_and_blocks_cycles():
     assert cut.is_acyclic()
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     arrays(np.float64, (5, 5), elements=st.floats(-2, 2)),
     dags(5),
@@ -188,7 +187,6 @@ def test_a_summary_has_the_strongest_entry_of_any_slice():
     assert graph.summary(self_loops=False).edges() == summary.edges()[:2]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     arrays(np.float64, (3, 3), elements=st.floats(-2, 2)),
     arrays(np.float64, (2, 3, 3), elements=st.floats(-2, 2)),

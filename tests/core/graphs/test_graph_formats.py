@@ -6,7 +6,7 @@ from dataclasses import replace
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, NAMES, full_graph
@@ -27,7 +27,6 @@ def test_json_keeps_every_bit(tmp_path):
     assert CausalGraph.load(tmp_path / "cpdag.json").equals(pattern)
 
 
-@settings(max_examples=50, deadline=None)
 @given(arrays(np.float64, (2, 2), elements=st.floats(allow_nan=False, allow_infinity=False)))
 def test_json_keeps_any_float(tmp_path_factory, weights):
     path = tmp_path_factory.mktemp("g") / "graph.json"
@@ -119,7 +118,6 @@ def test_networkx_that_says_nothing_clear_is_refused():
         CausalGraph.from_networkx(nx.DiGraph([("a", "b", {"lag": 0.5})]))
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     arrays(np.float64, (3, 3), elements=st.sampled_from([0, 0, 0.5, -1.5])),
     arrays(np.float64, (2, 3, 3), elements=st.sampled_from([0, 0, 0, 2, -0.25])),

@@ -4,7 +4,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_graphs import CHAIN, dags, matrix
 
@@ -77,13 +77,11 @@ def sid_by_definition(true, found):
     return count
 
 
-@settings(max_examples=150, deadline=None)
 @given(dags(5), dags(5))
 def test_sid_equals_its_definition_by_paths(true, found):
     assert sid(true, found) == sid_by_definition(true, found)
 
 
-@settings(max_examples=60, deadline=None)
 @given(dags(5), dags(5), st.integers(0, 2**32 - 1))
 def test_sid_counts_the_effects_that_regression_gets_wrong(true, found, seed):
     # In a linear-Gaussian system with generic weights, the effect of i on j by adjustment is the
@@ -106,7 +104,6 @@ def test_sid_counts_the_effects_that_regression_gets_wrong(true, found, seed):
     assert sid(true, found) == wrong
 
 
-@settings(max_examples=40, deadline=None)
 @given(dags(6))
 def test_a_complete_supergraph_in_the_same_order_is_never_wrong(true):
     order = CausalGraph.from_array(true).topological_order()

@@ -5,7 +5,7 @@ import tomllib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
@@ -55,7 +55,6 @@ def test_edges_that_would_close_a_cycle_with_required_ones_are_not_allowed():
     assert allowed.sum() == 12 - 3
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_single_allowed_edge_keeps_the_required_ones_acyclic(data):
     order = data.draw(st.permutations(range(5)))
@@ -219,7 +218,6 @@ NAME = st.text(min_size=1, max_size=4)
 LAGS = st.integers(1, 9)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     required=st.lists(st.tuples(NAME, NAME, LAGS), max_size=4),
     forbidden=st.lists(st.one_of(st.tuples(NAME, NAME, LAGS), st.tuples(NAME, NAME)), max_size=4),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, matrix
@@ -28,7 +28,6 @@ def plain_average_precision(scores, labels):
     return area
 
 
-@settings(max_examples=100, deadline=None)
 @given(arrays(np.int64, (5, 5), elements=st.integers(0, 6)), arrays(bool, (5, 5)))
 def test_areas_equal_the_plain_definitions_with_ties(scores, truth):
     off_diagonal = ~np.eye(5, dtype=bool)
@@ -78,7 +77,6 @@ def test_the_diagonal_counts_neither_in_scores_nor_in_a_cyclic_truth():
     assert auroc(own_past, cycle) == auroc(cycle, own_past) == 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     arrays(np.float64, (4, 4), elements=st.sampled_from([-0.5, -0.2, -0.1, 0.0, 0.1, 0.2, 0.9])),
     arrays(bool, (4, 4)),

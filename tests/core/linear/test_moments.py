@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.linear.moments import Moments, as_moments, merge
@@ -33,7 +33,6 @@ def test_without_centering_the_origin_is_the_mean():
     np.testing.assert_allclose(moments.second, X.T @ X / 10)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=8),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.linear.dagma import dagma
@@ -31,7 +31,6 @@ def simulate(now, lagged, steps, seed, burn_in=100):
     return np.array(values[-steps:])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 7), min_size=1, max_size=5),
     d=st.integers(1, 3),
@@ -51,7 +50,6 @@ def test_rows_are_those_of_a_plain_loop(lengths, d, order):
     np.testing.assert_array_equal(rows, np.reshape(expected, rows.shape))
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), order=st.integers(1, 3))
 def test_second_moments_do_not_depend_on_the_order_of_series(seed, order):
     rng = np.random.default_rng(seed)

@@ -53,7 +53,7 @@ def companion(system):
     return F, noise, inverse
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(0, 100))
 def test_fit_is_least_squares_with_intercept_on_rows(d, order, seed):
     system = model(d, order, seed)
@@ -134,7 +134,7 @@ def test_fit_takes_the_means_of_each_lag():
     np.testing.assert_allclose(fitted.noise_variances, [1.75, 3.0])
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(0, 100), st.integers(1, 9))
 def test_predictions_and_residuals(d, order, seed, usable):
     system = model(d, order, seed)

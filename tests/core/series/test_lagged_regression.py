@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lagged_systems import moments_of, random_rows
 
@@ -66,7 +66,6 @@ def violation(moments, weights, sparsity):
     return float(np.where(weights[D:] == 0, at_zero, elsewhere).max())
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 10_000),
     st.integers(8, 200),

@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.data.check.agreement import agree, pool
@@ -57,7 +57,6 @@ def test_three_row_federation():
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=6).filter(lambda sizes: sum(sizes) > 1)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     sizes=SIZES,
     seed=st.integers(0, 2**32 - 1),
@@ -76,7 +75,6 @@ def test_pooled_moments_equal_those_of_all_rows(sizes, seed, offset, spread):
     np.testing.assert_allclose(agreement.variance, plain.var(axis=0), rtol=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
 @given(sizes=SIZES, seed=st.integers(0, 2**32 - 1), data=st.data())
 def test_order_of_parties_matters_for_nothing_but_the_order_of_columns(sizes, seed, data):
     rng = np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete import cut_points
@@ -41,7 +41,6 @@ def test_names_of_intervals(cuts, names):
     assert interval_names(np.array(cuts)) == names
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     cuts=st.lists(st.floats(-1e6, 1e6), max_size=6, unique=True),
     values=st.lists(st.floats(-1e7, 1e7), max_size=20),
@@ -92,7 +91,6 @@ def test_without_the_option_they_are_problems():
         agreed({"a": mixed(70)}, Policy(text_columns="keep"))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     distinct=st.integers(1, 12),
     spacing=st.sampled_from([1.0, 0.5]),

@@ -3,7 +3,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.data.check.columns import kind_of
@@ -171,7 +171,6 @@ COLUMNS = st.sampled_from(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     columns=st.lists(COLUMNS, min_size=1, max_size=5),
     sums=st.booleans(),

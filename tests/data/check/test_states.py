@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.discrete import as_discrete, observed_states
@@ -146,7 +146,6 @@ def test_packing(states):
 VALUES = st.sampled_from(["red", "green", "1", "10", "9", "", "Ünï", "-2.5"])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(st.tuples(VALUES, st.integers(-3, 11), st.booleans()), min_size=1, max_size=25),
     cuts=st.lists(st.integers(0, 25), max_size=4),

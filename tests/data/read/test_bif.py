@@ -4,7 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
@@ -203,7 +203,6 @@ def test_what_is_written_is_read_to_the_last_bit(tmp_path, name):
     assert (tmp_path / name).read_bytes() == content
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.text(max_size=6), min_size=1, max_size=4, unique=True),
     st.lists(
@@ -257,7 +256,6 @@ def test_names_are_replaced_by_words_that_every_reader_takes():
     )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.text("aA_ -1é2", max_size=5), max_size=8, unique=True), st.booleans())
 def test_replaced_names_are_words_and_differ(names, variables):
     plain = plain_names(names, variables=variables)

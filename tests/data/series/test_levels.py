@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.series.lagged import lagged_rows
@@ -87,7 +87,6 @@ def test_without_lags_to_lose_it_is_the_ordinary_report():
     assert series.columns[6].mean == pytest.approx(targets.columns[6].mean)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     order=st.integers(1, 2),
@@ -171,7 +170,6 @@ def test_a_party_with_perturbed_rows_only_has_no_say_in_the_level():
         agree(flat)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     order=st.integers(1, 3),

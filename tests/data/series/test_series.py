@@ -5,7 +5,7 @@ import datetime
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.data.check.policy import Policy
@@ -57,7 +57,6 @@ def test_series_of_a_list_are_told_apart_without_being_named():
     assert found(together, Layout(series_column="id")) == [[1, 3], [2], [1, 3], [2]]
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     ids=st.lists(st.integers(0, 3), min_size=1, max_size=25),
     holes=st.sets(st.integers(0, 24), max_size=6),

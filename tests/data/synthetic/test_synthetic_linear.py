@@ -1,7 +1,7 @@
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.data.synthetic.linear import (
@@ -20,7 +20,6 @@ def is_dag(adjacency):
     return nx.is_directed_acyclic_graph(nx.from_numpy_array(adjacency, create_using=nx.DiGraph))
 
 
-@settings(deadline=None)
 @given(d=st.integers(1, 15), seed=st.integers(0, 10_000), data=st.data())
 def test_erdos_renyi_has_exactly_its_edges_and_no_cycle(d, seed, data):
     num_edges = data.draw(st.integers(0, d * (d - 1) // 2))
@@ -30,7 +29,6 @@ def test_erdos_renyi_has_exactly_its_edges_and_no_cycle(d, seed, data):
     assert is_dag(adjacency)
 
 
-@settings(deadline=None)
 @given(d=st.integers(2, 20), seed=st.integers(0, 10_000), data=st.data())
 def test_scale_free_has_exactly_its_edges_and_no_cycle(d, seed, data):
     m = data.draw(st.integers(1, d - 1))

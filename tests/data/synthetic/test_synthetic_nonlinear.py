@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -162,7 +162,6 @@ def test_bad_systems_are_refused(arguments, message):
 # Packages
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     K=st.integers(1, 40), extra=st.integers(0, 600), size=st.integers(1, 60), seed=st.integers(0)
 )

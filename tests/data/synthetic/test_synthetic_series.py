@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import solve_discrete_lyapunov
 
@@ -15,7 +15,6 @@ from flwr_causal.errors import ConfigError, DataError
 # The system
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     d=st.integers(1, 8),
     order=st.integers(1, 3),
@@ -189,7 +188,6 @@ def test_bad_series_are_refused(arguments, message):
 # The federation
 
 
-@settings(max_examples=30, deadline=None)
 @given(order=st.integers(1, 3), parties=st.integers(1, 5), each=st.integers(1, 3), data=st.data())
 def test_usable_rows_are_counted_as_in_the_paper(order, parties, each, data):
     num_rows = data.draw(st.integers(2 * parties * each, 60))

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.clients.base import CausalClient
+from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.families import Families, empty_families
 from flwr_causal.core.discrete.scores import TableGains
-from flwr_causal.core.discrete.set_counts import Sets, tabulate
-from flwr_causal.core.ges import look_ahead
+from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of, parents_of, precedence
@@ -215,8 +215,8 @@ class FedGESClient(CausalClient):
 
     def _gains(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
         desk = self._desk(config)
-        questions = look_ahead.Questions(*parameters)
-        gains = look_ahead.answer(questions, desk.source, len(desk.table.names))
+        questions = speculative_search.Questions(*parameters)
+        gains = speculative_search.answer(questions, desk.source, len(desk.table.names))
         return [gains], desk.table.num_rows, {}
 
     def _counts(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
@@ -229,5 +229,5 @@ class FedGESClient(CausalClient):
         tables = tabulate(desk.table, Sets(sizes, members))
         d = len(desk.table.names)
         dag = matrix_of(edges, d)
-        gains = look_ahead.answer(look_ahead.questions_about(dag), desk.source, d)
+        gains = speculative_search.answer(speculative_search.questions_about(dag), desk.source, d)
         return [*tables, (gains > 0).astype(np.uint8)], desk.table.num_rows, {}

@@ -10,12 +10,12 @@ from federations import app_of, ask, spy
 
 from flwr_causal.clients import cache
 from flwr_causal.clients.fedges import FedGESClient
+from flwr_causal.core.discrete.contingency_tables import sets_of, tables_of, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.scores import TableGains
-from flwr_causal.core.discrete.set_counts import sets_of, tables_of, tabulate
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
-from flwr_causal.core.ges.look_ahead import Questions, answer, questions_about
+from flwr_causal.core.ges.speculative_search import Questions, answer, questions_about
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.protocol import wire

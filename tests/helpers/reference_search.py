@@ -12,7 +12,7 @@ from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.families import empty_families
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.greedy_search import Search
-from flwr_causal.core.ges.search_state import TOLERANCE, graph_of
+from flwr_causal.core.ges.operators import TOLERANCE, graph_of
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.data.synthetic.discrete import random_network

@@ -8,8 +8,8 @@ from category_federations import alike, coded, in_order, make_tables
 from federations import SpyGrid, spy
 
 from flwr_causal.clients.fedges import FedGESClient
+from flwr_causal.core.discrete.contingency_tables import Counts, sets_of
 from flwr_causal.core.discrete.scores import TableGains
-from flwr_causal.core.discrete.set_counts import Counts, sets_of
 from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of

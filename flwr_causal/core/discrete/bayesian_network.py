@@ -2,30 +2,26 @@
 
 ``tables[j]`` has one axis for each parent of j, in the order of ``parents[j]``, and a last axis for
 the states of j, over which it sums to 1. Given the DAG, the counts of each variable with its
-parents are all that fitting needs.
+parents are all that fitting needs, and they add up over parties.
+
+References
+----------
+Heckerman, Geiger & Chickering (1995). Learning Bayesian networks: the combination of knowledge and
+statistical data. Machine Learning 20. (The BDeu prior and the posterior mean.)
 """
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from flwr_causal.core.discrete.discrete import MAX_STATES, DiscreteTable
-from flwr_causal.core.discrete.probability_tables import (
-    check_parents,
-    checked_table,
-    family_counts,
-    parent_matrix,
-    posterior_mean,
-    table_shape,
-)
-from flwr_causal.core.discrete.recoding import codes_of
-from flwr_causal.core.graphs.acyclicity import topological_order
+from flwr_causal.core.discrete.discrete import MAX_STATES, DiscreteTable, as_discrete
+from flwr_causal.core.graphs.acyclicity import is_acyclic, topological_order
 from flwr_causal.core.graphs.checked_arrays import distinct_names
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import ConfigError, DataError
@@ -34,10 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
+    from numpy.typing import ArrayLike, NDArray
 
-FloatArray = NDArray[np.float64]
-
-__all__ = ["BayesianNetwork", "family_counts", "fit"]
+    from flwr_causal.core.arrays import FloatArray, IntArray
 
 FORMAT = "flwr-causal bayesian network 1"
 
@@ -303,3 +298,179 @@ def fit(
     return BayesianNetwork.from_counts(
         table.names, table.states, parents, counts, equivalent_sample_size=equivalent_sample_size
     )
+
+
+#: How far from 1 the sum of a row may lie: rounding, and no more.
+ROW_TOLERANCE = 1e-9
+
+#: More cells than this would not fit into memory.
+MAX_CELLS = 2**28
+
+
+def family_counts(table: DiscreteTable, child: int, parents: Sequence[int]) -> IntArray:
+    """Count the states of a variable with those of its parents; rows count as often as they stand.
+
+    Returns
+    -------
+    ndarray of int64
+        One axis for each of ``parents``, in their order, and a last one for ``child``.
+
+    Raises
+    ------
+    DataError
+        If a parent stands twice or is the child, or the array would not fit into memory.
+    """
+    family = [*parents, child]
+    if len(set(family)) < len(family):
+        raise DataError(f"the parents of {table.names[child]!r} must be different other variables")
+    shape = table_shape(table.names[child], [len(table.states[k]) for k in family])
+    cell = np.zeros(table.codes.shape[1], dtype=np.int64)
+    for axis, size in zip(family, shape, strict=True):
+        cell = cell * size + table.codes[axis]
+    # Sums of whole numbers in float64 are exact up to 2**53 rows.
+    counts = np.bincount(cell, weights=table.weights, minlength=math.prod(shape))
+    return counts.astype(np.int64).reshape(shape)
+
+
+def posterior_mean(name: str, counts: ArrayLike, equivalent_sample_size: float) -> FloatArray:
+    """Return the probabilities that counts speak for, in the shape of the counts.
+
+    Parameters
+    ----------
+    name : str
+        The child, for messages.
+    counts : array_like
+        How often each state (last axis) was seen with each configuration of the parents.
+    equivalent_sample_size : float
+        Weight of the BDeu prior in rows: with q configurations and r states,
+        ``equivalent_sample_size / (q r)`` is added to each count. With 0 the result is the relative
+        frequencies, and uniform where a configuration was never seen.
+
+    Raises
+    ------
+    DataError
+        If counts are negative or not finite.
+    ConfigError
+        If the equivalent sample size is negative or not finite.
+    """
+    if not (np.isfinite(equivalent_sample_size) and equivalent_sample_size >= 0):
+        raise ConfigError(
+            f"equivalent_sample_size is {equivalent_sample_size}: expected a number from 0 up"
+        )
+    array = np.asarray(counts, dtype=np.float64)
+    if array.size == 0 or not np.isfinite(array).all() or (array < 0).any():
+        raise DataError(f"the counts of {name!r} must be an array of numbers from 0 up")
+    array = np.atleast_1d(array)
+    smoothed = array + equivalent_sample_size / array.size
+    total = smoothed.sum(axis=-1, keepdims=True)
+    uniform = np.full_like(smoothed, 1.0 / array.shape[-1])
+    result: FloatArray = np.divide(smoothed, total, out=uniform, where=total > 0)
+    return result
+
+
+def table_shape(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of a variable's table from the numbers of states of its parents and its own.
+
+    Raises
+    ------
+    DataError
+        If the table would not fit into memory.
+    """
+    cells = math.prod(sizes)
+    if cells > MAX_CELLS:
+        raise DataError(
+            f"the table of {name!r} with its {len(sizes) - 1} parents has {cells:.1e} numbers: "
+            "limit the number of parents, or join states"
+        )
+    return tuple(sizes)
+
+
+def parent_matrix(parents: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
+    """Return the ``(d, d)`` matrix of the edges."""
+    result = np.zeros((len(parents), len(parents)), dtype=bool)
+    for child, own in enumerate(parents):
+        result[list(own), child] = True
+    return result
+
+
+def check_parents(names: Sequence[str], parents: Sequence[Sequence[int]]) -> None:
+    """Raise a DataError if the parents are not ascending indices of a DAG."""
+    for name, own in zip(names, parents, strict=True):
+        if list(own) != sorted(set(own)) or any(not 0 <= i < len(names) for i in own):
+            raise DataError(
+                f"the parents of {name!r} are {list(own)}: expected different indices below "
+                f"{len(names)}, ascending"
+            )
+    if not is_acyclic(parent_matrix(parents)):
+        raise DataError("the parents of a Bayesian network form a DAG, these have a directed cycle")
+
+
+def checked_table(name: str, table: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    """Return a read-only copy of a table of probabilities."""
+    array = np.array(table, dtype=np.float64)
+    if array.shape != shape:
+        raise DataError(
+            f"the table of {name!r} has shape {array.shape}, its parents and states give {shape}"
+        )
+    # Written so that a NaN fails.
+    if not ((array >= 0).all() and (np.abs(array.sum(axis=-1) - 1) <= ROW_TOLERANCE).all()):
+        raise DataError(
+            f"the table of {name!r} must hold probabilities that sum to 1 over the last axis"
+        )
+    array.flags.writeable = False
+    return array
+
+
+def codes_of(
+    frame: Any, names: tuple[str, ...], states: tuple[tuple[str, ...], ...]
+) -> NDArray[np.uint8]:
+    """Return the rows of a table by the codes of given states.
+
+    Parameters
+    ----------
+    frame : DataFrame, array of shape (n, d), or DiscreteTable
+        Columns are found by name, in any order, and others are passed over; the columns of an
+        array are in the order of ``names``.
+    names, states : tuple
+        The d variables and the states of each.
+
+    Returns
+    -------
+    ndarray of uint8, shape (d, n)
+
+    Raises
+    ------
+    DataError
+        If a variable is missing, or a value is none of its states.
+    """
+    if isinstance(frame, DiscreteTable):
+        return _recoded(frame, names, states)
+    if not hasattr(frame, "columns"):
+        import pandas as pd
+
+        array = np.asarray(frame)
+        if array.ndim != 2 or array.shape[1] != len(names):
+            raise DataError(
+                f"an array of {len(names)} columns was expected, got shape {array.shape}"
+            )
+        frame = pd.DataFrame(array, columns=pd.Index(names))
+    return as_discrete(frame, names, states).codes
+
+
+def _recoded(
+    table: DiscreteTable, names: tuple[str, ...], states: tuple[tuple[str, ...], ...]
+) -> NDArray[np.uint8]:
+    """Return the codes of a table whose variables and states may stand in another order."""
+    missing = [name for name in names if name not in table.names]
+    if missing:
+        raise DataError(f"the table has no column {missing[0]!r}")
+    result = np.empty((len(names), table.codes.shape[1]), dtype=np.uint8)
+    for j, (name, known) in enumerate(zip(names, states, strict=True)):
+        position = {state: code for code, state in enumerate(known)}
+        column = table.names.index(name)
+        lookup = np.array([position.get(state, -1) for state in table.states[column]], dtype=int)
+        codes = lookup[table.codes[column]]
+        if (codes < 0).any():
+            raise DataError(f"column {name!r} has a value that is none of its {len(known)} states")
+        result[j] = codes
+    return result

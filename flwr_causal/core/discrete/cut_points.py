@@ -7,16 +7,22 @@ the rows are spread over them, and no party's value need ever be named.
 Equal frequency is a statement about ranks: a bracket is narrow enough when one of its ends cuts off
 the wanted share of the rows, not when its ends are near each other. Two or three exchanges do for
 most columns; more are used for columns whose spread is ruled by few far outliers.
+
+Where many rows share a value (:func:`spread`), equally full bins of all rows spend most of their
+cut points on that value, where none can be: of a gain that is 0 in nine of ten rows hardly a bin is
+left for the gains. Once the cut points are known, so are the bins that hold far more than their
+share. They keep their ends, and the other cut points divide the other rows.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 from flwr_causal.errors import DataError
 
 __all__ = [
@@ -30,18 +36,18 @@ __all__ = [
     "thresholds",
 ]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-
 #: Most exchanges for all columns together.
 MAX_EXCHANGES = 8
+
 #: A cut point may miss the wanted number of rows by this share of a bin (or by half a row).
 TOLERANCE = 0.01
+
 #: Rows within this share of the spread between the outermost cut points are not told apart.
 RESOLUTION = 1e-4
+
 #: New thresholds within a bracket, beside the two that look for a number that many rows share.
 REFINEMENT = 32
+
 #: Thresholds of the first exchange: at equal distances, and on either side at growing distances
 #: from the mean, which finds the bulk of the rows where outliers rule the standard deviation.
 UNIFORM, GEOMETRIC, DECADES = 32, 16, 8.0
@@ -339,3 +345,52 @@ def _short(number: float, gap: float) -> float:
         return number
     significant = math.floor(math.log10(abs(number))) - math.floor(math.log10(gap))
     return float(f"{number:.{min(significant, 16)}e}") if significant >= 0 else 0.0
+
+
+#: Shares of the rows, in equal ones, from which on a bin is one value's.
+LARGE = 2.0
+
+
+def spread(state: CutState) -> CutState | None:
+    """Return the state at the start of a second search; None where no bin is too full.
+
+    Parameters
+    ----------
+    state : CutState
+        After its last exchange.
+    """
+    targets = state.targets.copy()
+    for j, total in enumerate(state.num_rows.tolist()):
+        nearer = state.up_to[j] - state.targets[j] <= state.targets[j] - state.below[j]
+        reached = np.unique(np.where(nearer, state.up_to[j], state.below[j]))
+        ends = [0, *reached[(reached > 0) & (reached < total)].tolist(), total]
+        full = [
+            (low, high)
+            for low, high in pairwise(ends)
+            if high - low > LARGE * total / state.num_bins
+        ]
+        # Where nearly all bins are full there are few values, each of which has its bin.
+        if full and sum(high - low for low, high in full) < total:
+            targets[j] = _around(full, total, len(targets[j]))
+    if (targets == state.targets).all():
+        return None
+    return replace(
+        state,
+        exchange=0,
+        targets=targets,
+        lower=np.full_like(state.lower, -np.inf),
+        upper=np.full_like(state.upper, np.inf),
+        below=np.zeros_like(state.below),
+        up_to=np.tile(state.num_rows[:, None], state.num_bins - 1),
+    )
+
+
+def _around(full: list[tuple[int, int]], total: int, size: int) -> FloatArray:
+    """Return the ends of full bins, and equal parts of the rows between them, shape (size,)."""
+    edges = sorted({end for pair in full for end in pair} - {0, total})[:size]
+    rest = total - sum(high - low for low, high in full)
+    parts = size - len(edges) + 1
+    ranks: FloatArray = np.arange(1.0, parts) * (rest / parts)
+    for low, high in full:
+        ranks = np.where(ranks >= low, ranks + (high - low), ranks)
+    return np.sort(np.concatenate([np.array(edges, dtype=np.float64), ranks]))

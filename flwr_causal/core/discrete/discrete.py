@@ -19,8 +19,9 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from flwr_causal.core.arrays import IntArray
+
 Codes = NDArray[np.uint8]
-IntArray = NDArray[np.int64]
 
 #: More states than a byte can tell apart are no categories.
 MAX_STATES = 256

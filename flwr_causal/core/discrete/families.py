@@ -18,9 +18,9 @@ from flwr_causal.core.compiled import compiled
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Ints = NDArray[np.int64]
+    from flwr_causal.core.arrays import FloatArray, IntArray
+
 Members = NDArray[np.int32]
-Floats = NDArray[np.float64]
 
 FULL = -2
 
@@ -47,9 +47,9 @@ class Families(NamedTuple):
     owners: Members
     sizes: Members
     members: Members
-    gains: Floats
-    slots: Ints
-    used: Ints
+    gains: FloatArray
+    slots: IntArray
+    used: IntArray
 
 
 def empty_families(num_variables: int, rows: int = 256, width: int = 8) -> Families:

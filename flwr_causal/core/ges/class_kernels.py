@@ -24,15 +24,12 @@ import numpy as np
 from flwr_causal.core.compiled import compiled
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    BoolMatrix = NDArray[np.bool_]
-    Lists = NDArray[np.int32]
-    Ints = NDArray[np.int64]
+    from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.discrete.families import Members
 
 
 @compiled
-def adjacency_lists(marks: BoolMatrix) -> tuple[Lists, Ints]:
+def adjacency_lists(marks: BoolArray) -> tuple[Members, IntArray]:
     """Return ``lists`` and ``degrees`` of a graph, neighbours in ascending order."""
     d = marks.shape[0]
     lists = np.empty((d, d), dtype=np.int32)
@@ -46,7 +43,7 @@ def adjacency_lists(marks: BoolMatrix) -> tuple[Lists, Ints]:
 
 
 @compiled
-def join(lists: Lists, degrees: Ints, i: int, j: int) -> None:
+def join(lists: Members, degrees: IntArray, i: int, j: int) -> None:
     """Make i and j adjacent, keeping the lists in ascending order."""
     for one, two in ((i, j), (j, i)):
         k = degrees[one]
@@ -58,7 +55,7 @@ def join(lists: Lists, degrees: Ints, i: int, j: int) -> None:
 
 
 @compiled
-def part(lists: Lists, degrees: Ints, i: int, j: int) -> None:
+def part(lists: Members, degrees: IntArray, i: int, j: int) -> None:
     """Make i and j no longer adjacent, keeping the lists in ascending order."""
     for one, two in ((i, j), (j, i)):
         k = 0
@@ -71,7 +68,9 @@ def part(lists: Lists, degrees: Ints, i: int, j: int) -> None:
 
 
 @compiled
-def extend(marks: BoolMatrix, lists: Lists, degrees: Ints, dag: BoolMatrix) -> tuple[bool, Ints]:
+def extend(
+    marks: BoolArray, lists: Members, degrees: IntArray, dag: BoolArray
+) -> tuple[bool, IntArray]:
     """Direct every edge without a new v-structure or cycle (Dor & Tarsi), into ``dag``.
 
     Only the entries of ``dag`` between adjacent nodes are written.
@@ -121,7 +120,7 @@ def extend(marks: BoolMatrix, lists: Lists, degrees: Ints, dag: BoolMatrix) -> t
 
 @compiled
 def _can_be_last(
-    marks: BoolMatrix, lists: Lists, degrees: Ints, present: NDArray[np.bool_], x: int
+    marks: BoolArray, lists: Members, degrees: IntArray, present: BoolArray, x: int
 ) -> bool:
     """Whether x has no child left, and each undirected neighbour is adjacent to all others of x."""
     for k in range(degrees[x]):
@@ -140,7 +139,9 @@ def _can_be_last(
 
 
 @compiled
-def complete(dag: BoolMatrix, lists: Lists, degrees: Ints, order: Ints, marks: BoolMatrix) -> None:
+def complete(
+    dag: BoolArray, lists: Members, degrees: IntArray, order: IntArray, marks: BoolArray
+) -> None:
     """Write the CPDAG of a DAG into ``marks`` (Chickering 1995, "label edges").
 
     Only entries between adjacent nodes are read and written; ``order`` is a causal order.
@@ -173,7 +174,13 @@ def complete(dag: BoolMatrix, lists: Lists, degrees: Ints, order: Ints, marks: B
 
 @compiled
 def _label(
-    dag: BoolMatrix, lists: Lists, degrees: Ints, parents: Ints, x: int, y: int, marks: BoolMatrix
+    dag: BoolArray,
+    lists: Members,
+    degrees: IntArray,
+    parents: IntArray,
+    x: int,
+    y: int,
+    marks: BoolArray,
 ) -> None:
     """Label x -> y and what follows from it among the edges into y."""
     for k in range(degrees[x]):
@@ -201,12 +208,12 @@ def _label(
 
 @compiled
 def open_path(
-    marks: BoolMatrix,
-    lists: Lists,
-    degrees: Ints,
+    marks: BoolArray,
+    lists: Members,
+    degrees: IntArray,
     start: int,
     end: int,
-    blocked: NDArray[np.bool_],
+    blocked: BoolArray,
 ) -> bool:
     """Whether a semi-directed path leads from ``start`` to ``end`` past the blocked nodes.
 
@@ -233,7 +240,7 @@ def open_path(
     return False
 
 
-def class_of(dag: BoolMatrix) -> BoolMatrix:
+def class_of(dag: BoolArray) -> BoolArray:
     """Return the CPDAG of an acyclic matrix; :func:`equivalence.cpdag` for large graphs."""
     lists, degrees = adjacency_lists(dag)
     marks = np.zeros_like(dag)
@@ -242,7 +249,7 @@ def class_of(dag: BoolMatrix) -> BoolMatrix:
     return marks
 
 
-def member_of(marks: BoolMatrix) -> BoolMatrix | None:
+def member_of(marks: BoolArray) -> BoolArray | None:
     """Return a DAG of a class, None if there is none; :func:`equivalence.consistent_extension`."""
     lists, degrees = adjacency_lists(marks)
     dag = np.zeros_like(marks)

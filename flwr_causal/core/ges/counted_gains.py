@@ -13,30 +13,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.compiled import compiled
+from flwr_causal.core.discrete.contingency_tables import DENSE_CELLS, Counts, Sets, num_cells
 from flwr_causal.core.discrete.families import (
     FULL,
     Families,
-    Floats,
-    Ints,
     Members,
     empty_families,
     enlarged,
     enter,
     find,
 )
-from flwr_causal.core.discrete.score_terms import Terms, more_tables, penalty_gain, table_for, term
-from flwr_causal.core.discrete.set_counts import DENSE_CELLS, Counts, Sets, num_cells
-from flwr_causal.core.ges.look_ahead import LookAhead
+from flwr_causal.core.discrete.scores import Terms, more_tables, penalty_gain, table_for, term
+from flwr_causal.core.ges.speculative_search import SpeculativeGains
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    BoolMatrix = NDArray[np.bool_]
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 DONE, NO_TABLE = 0, 1
 
 
-class CountedGains(LookAhead):
+class CountedGains(SpeculativeGains):
     """Gains from the contingency tables that a server knows, estimates of the others.
 
     Parameters
@@ -45,18 +41,18 @@ class CountedGains(LookAhead):
     terms : Terms
         The score of the pooled rows.
     price, depth
-        See :class:`LookAhead`.
+        See :class:`SpeculativeGains`.
     """
 
     def __init__(
-        self, cardinalities: Ints, terms: Terms, price: float, depth: int | None = None
+        self, cardinalities: IntArray, terms: Terms, price: float, depth: int | None = None
     ) -> None:
         super().__init__(cardinalities, price, depth)
         self.terms = terms
         # The sum over the cells of each set: a "family" of nobody, with one number.
         self.sums = empty_families(1)
 
-    def fill(self, families: Families, rows: Ints, wanted: BoolMatrix) -> None:
+    def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Compute the gains whose tables are known; estimate and ask for the others."""
         _compute(families, rows, wanted, self.sums, self.terms, self.cardinalities)
         super().fill(families, rows, wanted)
@@ -106,7 +102,7 @@ class CountedGains(LookAhead):
 
 
 @compiled
-def _distinct_sets(families: Families, asked: Ints, distinct: Families) -> None:
+def _distinct_sets(families: Families, asked: IntArray, distinct: Families) -> None:
     """Enter the set of each question (row, x) into a table, each set once."""
     for k in range(len(asked)):
         row = asked[k, 0]
@@ -119,9 +115,9 @@ def _distinct_sets(families: Families, asked: Ints, distinct: Families) -> None:
 def _take_tables(
     sums: Families,
     terms: Terms,
-    cards: Ints,
-    sets: tuple[Ints, Ints, Members],
-    tables: tuple[Ints, Ints, Ints, Ints],
+    cards: IntArray,
+    sets: tuple[IntArray, IntArray, Members],
+    tables: tuple[IntArray, IntArray, IntArray, IntArray],
     start: int,
 ) -> tuple[int, int]:
     """Take tables one after the other; return how far it went, and why it stopped."""
@@ -145,7 +141,12 @@ def _take_tables(
 
 @compiled
 def _compute(
-    families: Families, rows: Ints, wanted: BoolMatrix, sums: Families, terms: Terms, cards: Ints
+    families: Families,
+    rows: IntArray,
+    wanted: BoolArray,
+    sums: Families,
+    terms: Terms,
+    cards: IntArray,
 ) -> None:
     """Write the wanted gains whose four sums are known."""
     for k in range(len(rows)):
@@ -190,7 +191,12 @@ def _with(members: Members, node: int) -> Members:
 
 @compiled
 def _take_table(
-    sums: Families, terms: Terms, cards: Ints, members: Members, cells: Ints, values: Ints
+    sums: Families,
+    terms: Terms,
+    cards: IntArray,
+    members: Members,
+    cells: IntArray,
+    values: IntArray,
 ) -> int:
     """Enter the sums of a table and of its margins without one or two of the variables.
 
@@ -240,12 +246,12 @@ def _take_table(
 @compiled
 def _sum_of_margin(
     terms: Terms,
-    table: Floats,
+    table: FloatArray,
     total: float,
-    cells: Ints,
-    values: Ints,
-    steps: Ints,
-    cards: Ints,
+    cells: IntArray,
+    values: IntArray,
+    steps: IntArray,
+    cards: IntArray,
     members: Members,
     i: int,
     j: int,

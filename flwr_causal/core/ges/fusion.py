@@ -8,6 +8,15 @@ not have, and then counts in how many of these each edge stands.
 A DAG is an array of shape ``(m, 2)`` with rows ``[cause, effect]``, or a boolean matrix of shape
 ``(d, d)`` in which row causes column. Memory is that of the edges plus ``d * d / 4`` bytes a DAG.
 
+Inside, several DAGs are stacked as one sparse graph: node ``v`` of DAG ``g`` among ``d`` variables
+has the number ``g * d + v``, and the neighbours of node ``u`` are
+``targets[offsets[u] : offsets[u + 1]]``, ascending. The greedy order changes its graphs, and these
+become dense where they disagree. It keeps them as bits, ``parents[g, p]`` and ``children[g, p]``
+being the sets of position ``p``, where positions count along a topological order of graph ``g``.
+Turning a variable into a sink adds edges among its ancestors and children only along that order, so
+that one order serves until the last variable is gone, and no search for paths is needed to find the
+edge to be reversed next.
+
 References
 ----------
 Puerta, J. M., Aledo, J. A., Gamez, J. A. & Laborda, J. D. (2021). Efficient and accurate
@@ -21,28 +30,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.ges import fusion_kernels
-from flwr_causal.core.ges.stacked_dags import (
-    StackedDags,
-    find_cycle,
-    sorted_neighbours,
-    stack_dags,
-    topological_order,
-)
-from flwr_causal.errors import ConfigError
+from flwr_causal.core.compiled import compiled
+from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
+    from flwr_causal.core.arrays import BoolArray, IntArray
+
     Edges = NDArray[np.integer[Any]]
-    BoolMatrix = NDArray[np.bool_]
-    Indices = NDArray[np.int64]
+    Bits = NDArray[np.uint64]
 
 PAPER_SHARES = {"union": 0.0, "c25": 0.25, "c50": 0.5}
 
@@ -63,9 +66,9 @@ class Fusion:
         How many DAGs were fused.
     """
 
-    order: Indices
+    order: IntArray
     edges: NDArray[np.int32]
-    support: Indices
+    support: IntArray
     num_dags: int
 
     def keep(self, share: str | float) -> NDArray[np.int32]:
@@ -122,11 +125,11 @@ def needed(share: str | float, num_dags: int) -> int:
 
 
 def fuse(
-    dags: Sequence[Edges | BoolMatrix],
+    dags: Sequence[Edges | BoolArray],
     num_variables: int,
     *,
     ties: ArrayLike | None = None,
-    before: BoolMatrix | None = None,
+    before: BoolArray | None = None,
 ) -> Fusion:
     """Fuse DAGs over the same variables (Puerta et al., 2021).
 
@@ -162,12 +165,12 @@ def fuse(
 
 
 def greedy_order(
-    dags: Sequence[Edges | BoolMatrix],
+    dags: Sequence[Edges | BoolArray],
     num_variables: int,
     *,
     ties: ArrayLike | None = None,
-    before: BoolMatrix | None = None,
-) -> Indices:
+    before: BoolArray | None = None,
+) -> IntArray:
     """Return the greedy heuristic order of several DAGs (GHO of Puerta et al., 2021).
 
     From the last variable to the first: the one that is the cheapest to make a sink of all DAGs
@@ -199,11 +202,11 @@ def greedy_order(
         As ``fuse``.
     """
     variables = _by_ties(ties, num_variables)
-    order: Indices = variables[_greedy_order(stack_dags(dags, variables), variables, before)]
+    order: IntArray = variables[_greedy_order(stack_dags(dags, variables), variables, before)]
     return order
 
 
-def directed_imap(edges: Edges | BoolMatrix, order: ArrayLike) -> NDArray[np.int32]:
+def directed_imap(edges: Edges | BoolArray, order: ArrayLike) -> NDArray[np.int32]:
     """Return the minimal directed I-map of a DAG along an order.
 
     The parents of each variable are its Markov boundary among its predecessors: the smallest set
@@ -236,7 +239,7 @@ def directed_imap(edges: Edges | BoolMatrix, order: ArrayLike) -> NDArray[np.int
     return _imap_edges(stack, ordered.astype(np.int64), variables)[0]
 
 
-def _by_ties(ties: ArrayLike | None, num_variables: int) -> Indices:
+def _by_ties(ties: ArrayLike | None, num_variables: int) -> IntArray:
     """Return the variables in the order of ``ties``, the numbering that all the rest works with."""
     if num_variables < 1:
         raise ConfigError(f"cannot fuse graphs over {num_variables} variables: give at least one")
@@ -251,7 +254,7 @@ def _by_ties(ties: ArrayLike | None, num_variables: int) -> Indices:
     return np.argsort(ranks)
 
 
-def _greedy_order(stack: StackedDags, variables: Indices, before: BoolMatrix | None) -> Indices:
+def _greedy_order(stack: StackedDags, variables: IntArray, before: BoolArray | None) -> IntArray:
     """Return the greedy order in the numbering of the stack."""
     size = len(variables)
     precedence = np.zeros((0, 0), np.bool_)
@@ -261,16 +264,16 @@ def _greedy_order(stack: StackedDags, variables: Indices, before: BoolMatrix | N
     positions = np.empty_like(stack.topological)
     np.put_along_axis(positions, stack.topological, np.arange(size)[None], axis=1)
     parent_offsets, parents, child_offsets, children = stack.neighbours
-    order: Indices = fusion_kernels.greedy_order(
-        fusion_kernels.pack(parent_offsets, parents, positions),
-        fusion_kernels.pack(child_offsets, children, positions),
+    order: IntArray = _order_by_sinks(
+        pack(parent_offsets, parents, positions),
+        pack(child_offsets, children, positions),
         stack.topological,
         precedence,
     )
     return order
 
 
-def _checked_precedence(before: NDArray[Any], size: int) -> BoolMatrix:
+def _checked_precedence(before: NDArray[Any], size: int) -> BoolArray:
     """Return ``before`` if it is a boolean matrix that some order satisfies."""
     if before.dtype != np.bool_ or before.shape != (size, size):
         raise ConfigError(
@@ -289,10 +292,386 @@ def _checked_precedence(before: NDArray[Any], size: int) -> BoolMatrix:
 
 
 def _imap_edges(
-    stack: StackedDags, order: Indices, variables: Indices
-) -> tuple[NDArray[np.int32], Indices]:
+    stack: StackedDags, order: IntArray, variables: IntArray
+) -> tuple[NDArray[np.int32], IntArray]:
     """Return the union of the I-maps' edges in the callers' numbering, sorted, and the counts."""
-    rows = fusion_kernels.count_imap_edges(stack.neighbours, len(stack.topological), order)
+    rows = count_imap_edges(stack.neighbours, len(stack.topological), order)
     edges = variables[rows[:, :2]]
     by_edge = np.lexsort((edges[:, 1], edges[:, 0]))
     return edges[by_edge].astype(np.int32), rows[by_edge, 2]
+
+
+class StackedDags(NamedTuple):
+    """K DAGs over d variables in one numbering, as ``stack_dags`` makes them.
+
+    Attributes
+    ----------
+    neighbours : tuple of ndarray of int64
+        Offsets and targets of the parents, then offsets and targets of the children.
+    topological : ndarray of int64, shape (K, d)
+        The variables of each DAG, causes first.
+    """
+
+    neighbours: tuple[IntArray, IntArray, IntArray, IntArray]
+    topological: IntArray
+
+
+def stack_dags(dags: Sequence[Edges | BoolArray], variables: IntArray) -> StackedDags:
+    """Check DAGs and stack them.
+
+    Parameters
+    ----------
+    dags : sequence of ndarray
+        Each of shape ``(m, 2)``, integers, rows ``[cause, effect]``; or ``(d, d)``, boolean.
+        Repeated edges count once.
+    variables : ndarray of int64, shape (d,)
+        A permutation: ``variables[r]`` of the DAGs becomes ``r`` in the stack.
+
+    Raises
+    ------
+    DataError
+        If there is no DAG, or one is cyclic, of the wrong shape, or names a variable outside.
+    """
+    if len(dags) == 0:
+        raise DataError("there is no DAG to fuse: give at least one")
+    size, count = len(variables), len(dags) * len(variables)
+    renumbered = np.empty(size, np.int64)
+    renumbered[variables] = np.arange(size)
+    edges = np.concatenate(
+        [renumbered[_read(dag, size, f"dags[{g}]")] + g * size for g, dag in enumerate(dags)]
+    )
+    offsets, children = sorted_neighbours(edges, count)
+    topological = topological_order(offsets, children)
+    if len(topological) < count:
+        cycle = find_cycle(edges, topological, count)
+        raise DataError(
+            f"dags[{cycle[0] // size}] has the cycle "
+            f"{' -> '.join(str(v) for v in variables[cycle % size])}: only DAGs can be fused "
+            "(of a CPDAG, take a consistent extension)"
+        )
+    by_graph = topological[np.argsort(topological // size, kind="stable")]
+    return StackedDags(
+        (*sorted_neighbours(edges[:, ::-1], count), offsets, children),
+        (by_graph % size).reshape(len(dags), size),
+    )
+
+
+def sorted_neighbours(pairs: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    """Return offsets and targets of the edges ``pairs`` among ``count`` nodes, each edge once."""
+    codes = np.unique(pairs[:, 0] * count + pairs[:, 1])
+    offsets = np.searchsorted(codes, np.arange(count + 1) * count)
+    return offsets.astype(np.int64), codes % count
+
+
+def _read(dag: Edges | BoolArray, size: int, label: str) -> IntArray:
+    """Return the edges of either form as int64, shape ``(m, 2)``."""
+    array = np.asarray(dag)
+    if array.dtype == np.bool_:
+        if array.shape != (size, size):
+            raise DataError(
+                f"{label} has shape {array.shape}: a boolean graph must be ({size}, {size})"
+            )
+        return np.argwhere(array)
+    if array.size == 0:
+        return np.empty((0, 2), np.int64)
+    if array.ndim != 2 or array.shape[1] != 2 or not np.issubdtype(array.dtype, np.integer):
+        raise DataError(
+            f"{label} has shape {array.shape} and type {array.dtype}: give integer edges of shape "
+            "(m, 2), or a boolean matrix"
+        )
+    edges = array.astype(np.int64)
+    outside = edges[(edges < 0) | (edges >= size)]
+    if outside.size:
+        raise DataError(f"{label} names the variable {outside[0]}: there are only 0 to {size - 1}")
+    return edges
+
+
+def find_cycle(pairs: IntArray, ordered: IntArray, count: int) -> IntArray:
+    """Return a cycle of the edges ``pairs``, its first node repeated at the end.
+
+    ``ordered`` is what ``topological_order`` could order of the ``count`` nodes: each of the others
+    has a parent among the others, so that going from parent to parent runs into a cycle.
+    """
+    left = np.setdiff1d(np.arange(count), ordered)
+    inside = pairs[np.isin(pairs[:, 0], left)]
+    parent = dict(zip(inside[:, 1].tolist(), inside[:, 0].tolist(), strict=True))
+    path = [int(left[0])]
+    while parent[path[-1]] not in path:
+        path.append(parent[path[-1]])
+    start = path.index(parent[path[-1]])
+    return np.array([path[start], *path[:start:-1], path[start]])
+
+
+@compiled
+def topological_order(offsets: IntArray, children: IntArray) -> IntArray:
+    """Return the nodes, causes first; fewer than all of them where there is a cycle.
+
+    Nodes become free first in, first out, so that the result depends on the edges alone.
+    """
+    count = len(offsets) - 1
+    waiting = np.zeros(count, np.int64)
+    for child in children:
+        waiting[child] += 1
+    order = np.empty(count, np.int64)
+    end = 0
+    for node in range(count):
+        if waiting[node] == 0:
+            order[end] = node
+            end += 1
+    start = 0
+    while start < end:
+        for edge in range(offsets[order[start]], offsets[order[start] + 1]):
+            child = children[edge]
+            waiting[child] -= 1
+            if waiting[child] == 0:
+                order[end] = child
+                end += 1
+        start += 1
+    return order[:end]
+
+
+WORD = 64
+
+
+@compiled
+def _popcount(word: np.uint64) -> int:
+    """Return the number of ones in a word (the compiler knows this idiom: one instruction)."""
+    pairs = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    low = np.uint64(0x3333333333333333)
+    fours = (pairs & low) + ((pairs >> np.uint64(2)) & low)
+    bytewise = (fours + (fours >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return int(np.int64((bytewise * np.uint64(0x0101010101010101)) >> np.uint64(56)))
+
+
+@compiled
+def _lowest(word: np.uint64) -> int:
+    """Return the position of the lowest one in a word that is not zero."""
+    return _popcount(~word & (word - np.uint64(1)))
+
+
+@compiled
+def _sink_cost(parents: Bits, children: Bits, v: int, met: Bits) -> int:
+    """Count the edges to reverse and to add for position ``v`` to become a sink.
+
+    As in the paper the parents are those of the present graph: what the reversal of one edge adds
+    is not yet there when the next one is counted. ``met`` is room for one set.
+    """
+    own = v // WORD + 1
+    cost = 0
+    met[:] = 0
+    for word in range(v // WORD, len(met)):
+        left = children[v, word]
+        while left:
+            child = WORD * word + _lowest(left)
+            left &= left - np.uint64(1)
+            cost += 1
+            for k in range(own):
+                cost += _popcount(parents[v, k] & ~parents[child, k])
+            for k in range(word + 1):
+                met[k] |= parents[child, k]
+    if cost == 0:
+        return 0
+    for k in range(len(met)):
+        cost += _popcount(met[k] & ~parents[v, k] & ~children[v, k])
+    return cost - 1  # v itself is among the parents of its children
+
+
+@compiled
+def remove_as_sink(parents: Bits, children: Bits, v: int, cover: Bits) -> None:
+    """Make position ``v`` a sink by covered-edge reversals and remove it from the graph.
+
+    Along the topological order each edge v -> child is covered (both ends get the parents of
+    either), then reversed. ``cover`` returns the parents that ``v`` had at its removal: the only
+    positions whose cost can have changed.
+    """
+    cover[:] = parents[v]
+    removed = np.uint64(1) << np.uint64(v % WORD)
+    for word in range(v // WORD, len(cover)):
+        left = children[v, word]
+        while left:
+            bit = left & (~left + np.uint64(1))
+            left ^= bit
+            child = WORD * word + _lowest(bit)
+            parents[child, v // WORD] &= ~removed
+            for k in range(word + 1):
+                added = cover[k] & ~parents[child, k]
+                cover[k] |= parents[child, k]
+                parents[child, k] = cover[k]
+                while added:
+                    children[WORD * k + _lowest(added), word] |= bit
+                    added &= added - np.uint64(1)
+            cover[word] |= bit
+    for k in range(len(cover)):
+        left = cover[k]
+        while left:
+            children[WORD * k + _lowest(left), v // WORD] &= ~removed
+            left &= left - np.uint64(1)
+    parents[v] = 0
+    children[v] = 0
+
+
+@compiled
+def _order_by_sinks(
+    parents: Bits, children: Bits, variables: IntArray, before: NDArray[np.bool_]
+) -> IntArray:
+    """Return an order, causes first, by choosing the cheapest sink of all graphs again and again.
+
+    ``variables[g, p]`` is the variable at position ``p`` of graph ``g``. Equal costs go to the
+    variable with the smaller number. The bits are used up. ``before`` must be acyclic, shape
+    ``(d, d)`` or ``(0, 0)`` for none.
+    """
+    num_graphs, size, words = parents.shape
+    positions = np.empty((num_graphs, size), np.int64)
+    costs = np.zeros((num_graphs, size), np.int64)
+    total = np.zeros(size, np.int64)
+    met, cover = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    for g in range(num_graphs):
+        for p in range(size):
+            positions[g, variables[g, p]] = p
+            costs[g, p] = _sink_cost(parents[g], children[g], p, met)
+            total[variables[g, p]] += costs[g, p]
+    followers = np.zeros(size, np.int64)
+    for i in range(len(before)):
+        followers[i] = before[i].sum()
+    left = np.ones(size, np.bool_)
+    order = np.empty(size, np.int64)
+    for step in range(size):
+        sink = -1
+        for v in range(size):
+            if left[v] and followers[v] == 0 and (sink < 0 or total[v] < total[sink]):
+                sink = v
+        order[size - 1 - step] = sink
+        left[sink] = False
+        for i in range(len(before)):
+            followers[i] -= before[i, sink]
+        for g in range(num_graphs):
+            remove_as_sink(parents[g], children[g], positions[g, sink], cover)
+            for word in range(words):
+                changed = cover[word]
+                while changed:
+                    p = WORD * word + _lowest(changed)
+                    changed &= changed - np.uint64(1)
+                    cost = _sink_cost(parents[g], children[g], p, met)
+                    total[variables[g, p]] += cost - costs[g, p]
+                    costs[g, p] = cost
+    return order
+
+
+@compiled
+def pack(offsets: IntArray, targets: IntArray, positions: IntArray) -> Bits:
+    """Return the neighbours of stacked graphs as bits, shape ``(K, d, words)``.
+
+    ``positions[g, v]`` is the place of variable ``v`` of graph ``g``, for rows and for bits.
+    """
+    num_graphs, size = positions.shape
+    bits = np.zeros((num_graphs, size, (size + WORD - 1) // WORD), np.uint64)
+    for g in range(num_graphs):
+        for v in range(size):
+            for edge in range(offsets[g * size + v], offsets[g * size + v + 1]):
+                target = positions[g, targets[edge] - g * size]
+                bits[g, positions[g, v], target // WORD] |= np.uint64(1) << np.uint64(target % WORD)
+    return bits
+
+
+@compiled
+def _bayes_ball(
+    v: int,
+    first: int,
+    rank: IntArray,
+    graph: tuple[IntArray, IntArray, IntArray, IntArray],
+    reached: IntArray,
+    stack: IntArray,
+) -> int:
+    """Send the ball from ``v`` with its predecessors in the order observed (Shachter, 1998).
+
+    The predecessors it reaches are the parents of ``v`` in the minimal I-map. ``graph`` holds
+    offsets and targets of the parents, then of the children; ``first`` is the number of the
+    graph's first node. ``reached`` returns two entries a variable, 1 for a ball from a child and 1
+    for one from a parent, zero before the call; returned is how many entries of ``stack`` name
+    the entries to be cleared.
+    """
+    parent_offsets, parents, child_offsets, children = graph
+    end = 0
+    for edge in range(parent_offsets[first + v], parent_offsets[first + v + 1]):
+        stack[end] = 2 * (parents[edge] - first)
+        reached[stack[end]] = 1
+        end += 1
+    for edge in range(child_offsets[first + v], child_offsets[first + v + 1]):
+        stack[end] = 2 * (children[edge] - first) + 1
+        reached[stack[end]] = 1
+        end += 1
+    start = 0
+    while start < end:
+        u, from_parent = stack[start] // 2, stack[start] % 2
+        start += 1
+        if u == v:
+            continue
+        observed = rank[u] < rank[v]
+        # Observed nodes send a parent's ball back to all parents and stop a child's; the others
+        # send a child's ball anywhere and a parent's on to the children.
+        if observed == from_parent:
+            for edge in range(parent_offsets[first + u], parent_offsets[first + u + 1]):
+                entry = 2 * (parents[edge] - first)
+                if not reached[entry]:
+                    reached[entry] = 1
+                    stack[end] = entry
+                    end += 1
+        if not observed:
+            for edge in range(child_offsets[first + u], child_offsets[first + u + 1]):
+                entry = 2 * (children[edge] - first) + 1
+                if not reached[entry]:
+                    reached[entry] = 1
+                    stack[end] = entry
+                    end += 1
+    return end
+
+
+@compiled
+def count_imap_edges(
+    graph: tuple[IntArray, IntArray, IntArray, IntArray], num_graphs: int, order: IntArray
+) -> IntArray:
+    """Return the edges of the graphs' minimal I-maps for ``order`` as rows cause, effect, count.
+
+    Parameters
+    ----------
+    graph : tuple of ndarray
+        Offsets and targets of the stacked parents, then of the stacked children.
+    num_graphs : int
+        K, at least 1.
+    order : ndarray of int, shape (d,)
+        A permutation of the variables, causes first.
+
+    Returns
+    -------
+    ndarray of int, shape (m, 3)
+        Each edge of the union once, by effect along the order, then by cause.
+    """
+    size = len(order)
+    rank = np.empty(size, np.int64)
+    for position in range(size):
+        rank[order[position]] = position
+    reached = np.zeros(2 * size, np.int64)
+    stack = np.empty(2 * size, np.int64)
+    counts = np.zeros(size, np.int64)
+    rows = np.empty((4 * size, 3), np.int64)
+    used = 0
+    for v in order:
+        for g in range(num_graphs):
+            end = _bayes_ball(v, g * size, rank, graph, reached, stack)
+            for k in range(end):
+                u = stack[k] // 2
+                # A node reached both ways counts at the first of its two entries.
+                if rank[u] < rank[v] and (reached[2 * u] or reached[2 * u + 1]):
+                    counts[u] += 1
+                reached[2 * u] = 0
+                reached[2 * u + 1] = 0
+        if used + size > len(rows):
+            more = np.empty((2 * len(rows) + size, 3), np.int64)
+            more[:used] = rows[:used]
+            rows = more
+        for u in range(size):
+            if counts[u]:
+                rows[used, 0], rows[used, 1], rows[used, 2] = u, v, counts[u]
+                counts[u] = 0
+                used += 1
+    return rows[:used].copy()

@@ -20,7 +20,7 @@ from flwr_causal.core.discrete.families import empty_families
 from flwr_causal.core.discrete.scores import MomentGains, TableGains
 from flwr_causal.core.ges.class_kernels import member_of
 from flwr_causal.core.ges.greedy_search import GainSource, Search, knowing_member
-from flwr_causal.core.ges.search_state import graph_of
+from flwr_causal.core.ges.operators import graph_of
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
@@ -30,9 +30,9 @@ from flwr_causal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    BoolMatrix = NDArray[np.bool_]
+    from flwr_causal.core.arrays import BoolArray
 
 Score = Literal["bdeu", "bic", "qnml", "gaussian-bic"]
 
@@ -114,7 +114,7 @@ def prepared_search(
     source: GainSource,
     names: Sequence[str],
     *,
-    start: BoolMatrix,
+    start: BoolArray,
     knowledge: Knowledge | None = None,
     max_parents: int | None = None,
 ) -> Search:
@@ -152,7 +152,7 @@ def prepared_search(
     return Search(graph, source, empty_families(len(names)), max_parents, masks)
 
 
-def informed_start(start: BoolMatrix, masks: EdgeMasks) -> BoolMatrix:
+def informed_start(start: BoolArray, masks: EdgeMasks) -> BoolArray:
     """Return a start CPDAG with the required edges, or raise what contradicts the knowledge."""
     adjacent = start | start.T
     missing = masks.required & ~adjacent
@@ -162,7 +162,7 @@ def informed_start(start: BoolMatrix, masks: EdgeMasks) -> BoolMatrix:
             "the start graph contradicts the background knowledge (a forbidden edge, an edge "
             "against the tiers, or a required edge reversed): remove those edges from it"
         )
-    informed: BoolMatrix = member | missing
+    informed: BoolArray = member | missing
     if not is_acyclic(informed):
         raise DataError(
             "the start graph and the required edges close a cycle: remove edges from the start"
@@ -170,7 +170,7 @@ def informed_start(start: BoolMatrix, masks: EdgeMasks) -> BoolMatrix:
     return informed
 
 
-def start_marks(start: CausalGraph | ArrayLike | None, names: Sequence[str]) -> BoolMatrix:
+def start_marks(start: CausalGraph | ArrayLike | None, names: Sequence[str]) -> BoolArray:
     """Return the marks of a start graph in the order of the names, shape (d, d).
 
     Raises
@@ -193,7 +193,7 @@ def start_marks(start: CausalGraph | ArrayLike | None, names: Sequence[str]) -> 
     if not start.is_acyclic():
         raise DataError("the start graph has a cycle: give a DAG or a CPDAG")
     order = [start.names.index(name) for name in names]
-    marks: BoolMatrix = start.adjacency[np.ix_(order, order)]
+    marks: BoolArray = start.adjacency[np.ix_(order, order)]
     if member_of(marks) is None:
         raise DataError("the start graph has no DAG: give a DAG or a CPDAG")
     return marks

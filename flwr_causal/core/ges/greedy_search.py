@@ -19,10 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from flwr_causal.core.discrete.families import FULL, Families, enlarged
-from flwr_causal.core.ges import delete_kernels as deletes
-from flwr_causal.core.ges import insert_kernels as inserts
-from flwr_causal.core.ges import search_state as states
-from flwr_causal.core.ges import turning as turns
+from flwr_causal.core.ges import operators
 from flwr_causal.core.ges.class_kernels import class_of, member_of
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.errors import DataError
@@ -30,20 +27,17 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
 
-    BoolMatrix = NDArray[np.bool_]
-    Ints = NDArray[np.int64]
-    Choose = Callable[[Ints, Ints, states.Best], tuple[int, states.Best]]
-    Apply = Callable[[states.Graph, Families, int, int, int], bool]
+    Choose = Callable[[IntArray, IntArray, operators.Best], tuple[int, operators.Best]]
+    Apply = Callable[[operators.Graph, Families, int, int, int], bool]
 
 
 class GainSource(Protocol):
     """Where the search gets its scores."""
 
-    def fill(self, families: Families, rows: Ints, wanted: BoolMatrix) -> None:
+    def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Write the wanted gains, shape (m, d), of some families, shape (m,), into the table."""
 
     def enough(self, num_operators: int) -> bool:
@@ -67,14 +61,14 @@ class Search:
         Background knowledge: every class on the way has a member that respects it.
     """
 
-    graph: states.Graph
+    graph: operators.Graph
     source: GainSource
     families: Families
     max_parents: int | None = None
     masks: EdgeMasks | None = None
     num_operators: int = 0
     gain: float = 0.0
-    _rows: Ints = field(default_factory=lambda: np.zeros(64, dtype=np.int64), repr=False)
+    _rows: IntArray = field(default_factory=lambda: np.zeros(64, dtype=np.int64), repr=False)
 
     def __post_init__(self) -> None:
         d = len(self.graph.degrees)
@@ -124,7 +118,7 @@ class Search:
             left = None if left is None else left - inserted
 
     @property
-    def marks(self) -> BoolMatrix:
+    def marks(self) -> BoolArray:
         """The class that was reached, with the edges directed that knowledge directs."""
         if self.masks is None:
             return self.graph.marks
@@ -133,7 +127,7 @@ class Search:
         return equivalence.meek(directed)
 
     @property
-    def dag(self) -> BoolMatrix:
+    def dag(self) -> BoolArray:
         """A member of the class that respects the knowledge; the same for the same class."""
         member = member_of(self.marks)
         assert member is not None
@@ -141,16 +135,16 @@ class Search:
 
     def forward(self, max_edges: int | None = None) -> int:
         """Apply the best Insert until none improves the score; return how many were applied."""
-        return self._climb("Insert", self._choose_insert, inserts.apply_insert, max_edges)
+        return self._climb("Insert", self._choose_insert, operators.apply_insert, max_edges)
 
     def backward(self) -> int:
         """Apply the best Delete until none improves the score; return how many were applied."""
-        return self._climb("Delete", self._choose_delete, deletes.apply_delete, None)
+        return self._climb("Delete", self._choose_delete, operators.apply_delete, None)
 
     def _climb(self, name: str, choose: Choose, apply: Apply, limit: int | None) -> int:
         """Apply the best operator of one kind until none improves the score, or to the limit."""
         d = len(self.graph.degrees)
-        best, nodes, banned = states.nothing_best(d), np.arange(d), _nothing_banned()
+        best, nodes, banned = operators.nothing_best(d), np.arange(d), _nothing_banned()
         count = 0
         while limit is None or count < limit:
             y, best = choose(nodes, banned, best)
@@ -175,8 +169,8 @@ class Search:
         count = 0
         seen = {self.graph.marks.tobytes()}
         while True:
-            found, self.families = turns.possible_turns(self.graph, self.families, self._limit)
-            rows, wanted = turns.unknown_gains(self.families, found)
+            found, self.families = operators.possible_turns(self.graph, self.families, self._limit)
+            rows, wanted = operators.unknown_gains(self.families, found)
             if len(rows):
                 self.source.fill(self.families, rows, wanted)
             if self.source.enough(self.num_operators):
@@ -191,55 +185,55 @@ class Search:
             count += 1
         return count
 
-    def _best_turn(self, found: list[turns.Turn]) -> tuple[states.Graph | None, float]:
+    def _best_turn(self, found: list[operators.Turn]) -> tuple[operators.Graph | None, float]:
         """Return the class after the best operator, None if none improves, and what it gains."""
         best, largest = None, 0.0
-        for turn, gain in zip(found, turns.turn_gains(self.families, found), strict=True):
-            if not gain > largest + states.TOLERANCE or not turns.is_valid(self.graph, turn):
+        for turn, gain in zip(found, operators.turn_gains(self.families, found), strict=True):
+            if not gain > largest + operators.TOLERANCE or not operators.is_valid(self.graph, turn):
                 continue
-            trial = turns.turned(self.graph, turn)
+            trial = operators.turned(self.graph, turn)
             if self.masks is None or knowing_member(trial.marks, self.masks) is not None:
                 best, largest = trial, float(gain)
         return best, largest
 
-    def _advance(self, best: states.Best, x: int, y: int, banned: Ints) -> Ints:
+    def _advance(self, best: operators.Best, x: int, y: int, banned: IntArray) -> IntArray:
         """Count an operator; return the nodes to look at again."""
         self.num_operators += 1
         self.gain += float(best.gains[y])
-        nodes: Ints = states.affected(self.graph, x, y)
+        nodes: IntArray = operators.affected(self.graph, x, y)
         if len(banned):
             # What knowledge forbade in the last graph it may allow in this one.
             nodes = np.union1d(nodes, self.families.owners[banned[:, 0]].astype(np.int64))
         return nodes
 
     def _choose_insert(
-        self, nodes: Ints, banned: Ints, best: states.Best
-    ) -> tuple[int, states.Best]:
+        self, nodes: IntArray, banned: IntArray, best: operators.Best
+    ) -> tuple[int, operators.Best]:
         """Return the node with the best valid Insert, -1 if none improves or it is enough."""
         self._know_inserts(nodes)
         if self.source.enough(self.num_operators):
             return -1, best
         while True:
-            y, status = inserts.choose_insert(
+            y, status = operators.choose_insert(
                 self.graph, self.families, nodes, self._insertable, self._limit, banned, best
             )
-            if status == inserts.VALID:
+            if status == operators.VALID:
                 return int(y), best
-            best, nodes = states.with_room(best), nodes[:0]
+            best, nodes = operators.with_room(best), nodes[:0]
 
     def _choose_delete(
-        self, nodes: Ints, banned: Ints, best: states.Best
-    ) -> tuple[int, states.Best]:
+        self, nodes: IntArray, banned: IntArray, best: operators.Best
+    ) -> tuple[int, operators.Best]:
         """Return the node with the best Delete, -1 if none improves or it is enough."""
         self._know_deletes(nodes)
         if self.source.enough(self.num_operators):
             return -1, best
-        deletes.best_deletes(self.graph, self.families, nodes, self._removable, banned, best)
-        return int(deletes.next_delete(best)), best
+        operators.best_deletes(self.graph, self.families, nodes, self._removable, banned, best)
+        return int(operators.next_delete(best)), best
 
-    def _know_inserts(self, nodes: Ints) -> None:
+    def _know_inserts(self, nodes: IntArray) -> None:
         while (
-            count := inserts.missing_inserts(
+            count := operators.missing_inserts(
                 self.graph,
                 self.families,
                 nodes,
@@ -252,9 +246,9 @@ class Search:
             self._make_room(count)
         self._ask(count)
 
-    def _know_deletes(self, nodes: Ints) -> None:
+    def _know_deletes(self, nodes: IntArray) -> None:
         while (
-            count := deletes.missing_deletes(
+            count := operators.missing_deletes(
                 self.graph, self.families, nodes, self._removable, self._rows, self._wanted
             )
         ) < 0:
@@ -281,7 +275,7 @@ class Search:
         return knowing_member(self.graph.marks, self.masks) is not None
 
 
-def knowing_member(marks: BoolMatrix, masks: EdgeMasks) -> BoolMatrix | None:
+def knowing_member(marks: BoolArray, masks: EdgeMasks) -> BoolArray | None:
     """Return a DAG of a class that respects background knowledge, None if there is none.
 
     Required edges must be adjacent in the class.
@@ -294,7 +288,7 @@ def knowing_member(marks: BoolMatrix, masks: EdgeMasks) -> BoolMatrix | None:
     return member
 
 
-def orient(marks: BoolMatrix, masks: EdgeMasks) -> BoolMatrix | None:
+def orient(marks: BoolArray, masks: EdgeMasks) -> BoolArray | None:
     """Direct the undirected edges of a class as knowledge says; None if that contradicts it."""
     undirected = equivalence.undirected_part(marks)
     directed = equivalence.directed_part(marks)
@@ -306,8 +300,8 @@ def orient(marks: BoolMatrix, masks: EdgeMasks) -> BoolMatrix | None:
     return marks & ~one_way.T
 
 
-def _copied(graph: states.Graph) -> states.Graph:
-    return states.Graph(
+def _copied(graph: operators.Graph) -> operators.Graph:
+    return operators.Graph(
         graph.marks.copy(),
         graph.before.copy(),
         graph.dag.copy(),
@@ -316,5 +310,5 @@ def _copied(graph: states.Graph) -> states.Graph:
     )
 
 
-def _nothing_banned() -> Ints:
+def _nothing_banned() -> IntArray:
     return np.zeros((0, 2), dtype=np.int64)

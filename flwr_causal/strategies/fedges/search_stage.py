@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from flwr.supercore import log
 
-from flwr_causal.core.discrete.score_terms import terms_of
-from flwr_causal.core.discrete.scores import KINDS
-from flwr_causal.core.discrete.set_counts import Counts, Sets, summed
+from flwr_causal.core.discrete.contingency_tables import Counts, Sets, summed
+from flwr_causal.core.discrete.scores import KINDS, terms_of
 from flwr_causal.core.ges.counted_gains import CountedGains
 from flwr_causal.core.ges.ges import prepared_search
-from flwr_causal.core.ges.look_ahead import LookAhead, Questions
+from flwr_causal.core.ges.speculative_search import Questions, SpeculativeGains
 from flwr_causal.strategies.exchange import Reply, Request
 from flwr_causal.strategies.fedges.stages import Found, Step, counts_of, small_cells
 
@@ -73,7 +72,7 @@ class ScoreStage:
     Parameters
     ----------
     problem : Problem
-    source : LookAhead
+    source : SpeculativeGains
         What is known; the one thing here that grows in place.
     question : NamedTuple of ndarray
         What the search lacked; the same for every party.
@@ -88,7 +87,7 @@ class ScoreStage:
     phase: ClassVar[str] = "scores"
 
     problem: Problem
-    source: LookAhead
+    source: SpeculativeGains
     question: Any = None
     answered: tuple[str, ...] = ()
     total: Any = None
@@ -100,7 +99,7 @@ class ScoreStage:
         rows, num_parties = sum(problem.rows.values()), len(problem.rows)
         # The sum has a penalty for every party, each of its own rows.
         price = 0.5 * num_parties * float(np.log(max(rows / num_parties, 2.0)))
-        return cls(problem, LookAhead(problem.cardinalities, price, problem.look_ahead))
+        return cls(problem, SpeculativeGains(problem.cardinalities, price, problem.look_ahead))
 
     def advanced(self) -> Step:
         """Run the search as far as it goes; the next exchange, or the result."""

@@ -14,8 +14,15 @@ import numpy as np
 
 from flwr_causal.core.discrete import cut_points
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
-from flwr_causal.core.discrete.set_counts import Counts, Sets, num_cells, sets_of, summed, tables_of
-from flwr_causal.core.discrete.spread_cuts import spread
+from flwr_causal.core.discrete.contingency_tables import (
+    Counts,
+    Sets,
+    num_cells,
+    sets_of,
+    summed,
+    tables_of,
+)
+from flwr_causal.core.discrete.cut_points import spread
 from flwr_causal.core.graphs.edge_lists import families_of
 from flwr_causal.data.check.agreement import start_cuts
 from flwr_causal.strategies.exchange import Reply, Request

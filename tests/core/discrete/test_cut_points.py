@@ -291,7 +291,7 @@ def test_what_cannot_be_is_refused():
 
 def test_a_value_that_many_rows_share_gets_a_bin_apart():
     """Nine of ten rows are 0: the others get bins of their own, as even as without these."""
-    from flwr_causal.core.discrete.spread_cuts import spread
+    from flwr_causal.core.discrete.cut_points import spread
 
     rng = np.random.default_rng(0)
     gains = np.where(rng.random(20000) < 0.9, 0.0, np.exp(rng.normal(5, 1, 20000)))

@@ -19,8 +19,7 @@ from small_graphs import dags, matrix
 
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
 from flwr_causal.core.discrete.families import empty_families, row_of
-from flwr_causal.core.discrete.score_terms import regret
-from flwr_causal.core.discrete.scores import MOST_ROWS, MomentGains, TableGains, score_graph
+from flwr_causal.core.discrete.scores import MOST_ROWS, MomentGains, TableGains, regret, score_graph
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from category_federations import random_rows
 
+from flwr_causal.core.discrete.contingency_tables import sets_of, tabulate
 from flwr_causal.core.discrete.families import empty_families, row_of
-from flwr_causal.core.discrete.score_terms import terms_of
-from flwr_causal.core.discrete.scores import KINDS, TableGains
-from flwr_causal.core.discrete.set_counts import sets_of, tabulate
+from flwr_causal.core.discrete.scores import KINDS, TableGains, terms_of
 from flwr_causal.core.ges.counted_gains import CountedGains
 
 SCORES = [("bdeu", 1.0), ("bdeu", 8.0), ("bic", 1.0), ("qnml", 1.0)]

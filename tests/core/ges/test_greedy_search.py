@@ -19,10 +19,10 @@ from reference_search import (
 
 from flwr_causal.core.discrete.families import empty_families
 from flwr_causal.core.discrete.scores import TableGains
-from flwr_causal.core.ges import delete_kernels, insert_kernels, search_state
+from flwr_causal.core.ges import operators
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.ges.greedy_search import Search, knowing_member
-from flwr_causal.core.ges.search_state import Graph, graph_of, nothing_best
+from flwr_causal.core.ges.operators import Graph, graph_of, nothing_best
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -51,24 +51,24 @@ def wanted_operators(kernel, graph, families, *options):
 def valid_inserts(marks, max_parents=99):
     """Yield (y, given, x, class) of every Insert that the kernels call valid."""
     graph, families = graph_of(marks), empty_families(len(marks), 1024)
-    for row, x in wanted_operators(insert_kernels.missing_inserts, graph, families, max_parents):
+    for row, x in wanted_operators(operators.missing_inserts, graph, families, max_parents):
         y = int(families.owners[row])
         best = nothing_best(len(marks))
         best.gains[y], best.others[y], best.rows[y] = 1.0, x, row
-        chosen, status = insert_kernels.next_insert(graph, families, best)
+        chosen, status = operators.next_insert(graph, families, best)
         assert chosen == y
-        if status == insert_kernels.VALID:
+        if status == operators.VALID:
             after = copied(graph)
-            assert insert_kernels.apply_insert(after, families, x, y, row)
+            assert operators.apply_insert(after, families, x, y, row)
             yield y, families.members[row, : families.sizes[row]].tolist(), x, after
 
 
 def valid_deletes(marks):
     """Yield (y, given, x, class) of every Delete."""
     graph, families = graph_of(marks), empty_families(len(marks), 1024)
-    for row, x in wanted_operators(delete_kernels.missing_deletes, graph, families):
+    for row, x in wanted_operators(operators.missing_deletes, graph, families):
         y, after = int(families.owners[row]), copied(graph)
-        assert delete_kernels.apply_delete(after, families, x, y, row)
+        assert operators.apply_delete(after, families, x, y, row)
         yield y, families.members[row, : families.sizes[row]].tolist(), x, after
 
 
@@ -101,12 +101,12 @@ def shorter(members):
 
 def check_operators(marks, members, slow):
     before = slow.total(members[0])
-    for operators, expected, sign in (
+    for valid, expected, sign in (
         (valid_inserts(marks), longer(members), 1),
         (valid_deletes(marks), shorter(members), -1),
     ):
         reached = set()
-        for y, given, x, after in operators:
+        for y, given, x, after in valid:
             check_state(after)
             reached.add(after.marks.tobytes())
             gain = sign * (slow.local(y, {*given, x}) - slow.local(y, given))
@@ -153,14 +153,14 @@ SCORES = [("bdeu", 1.0), ("bdeu", 10.0), ("bic", 1.0), ("qnml", 1.0)]
 def test_the_search_is_that_of_the_plain_definitions(kind, monkeypatch):
     """Keeping the best operator of each node, and the blocked ones, changes nothing."""
     blocked = []
-    choose = insert_kernels.choose_insert
+    choose = operators.choose_insert
 
     def counted(*arguments):
         result = choose(*arguments)
         blocked.append(arguments[-1].num_blocked.any())
         return result
 
-    monkeypatch.setattr(insert_kernels, "choose_insert", counted)
+    monkeypatch.setattr(operators, "choose_insert", counted)
     moved = 0
     for seed in range(12):
         score, ess = SCORES[seed % len(SCORES)]
@@ -187,7 +187,7 @@ def test_the_search_is_that_of_the_plain_definitions(kind, monkeypatch):
 @pytest.mark.parametrize("known", [False, True])
 def test_looking_at_every_node_again_after_each_operator_changes_nothing(score, known, monkeypatch):
     """The same on larger graphs, where the plain search would take too long."""
-    notice = search_state.affected
+    notice = operators.affected
 
     def everywhere(graph, x, y):
         notice(graph, x, y)
@@ -207,7 +207,7 @@ def test_looking_at_every_node_again_after_each_operator_changes_nothing(score, 
             masks = EdgeMasks(allowed, np.zeros((size, size), dtype=bool))
         found = []
         for look in (notice, everywhere):
-            monkeypatch.setattr(search_state, "affected", look)
+            monkeypatch.setattr(operators, "affected", look)
             search = search_on(table, score, 10.0, start, masks=masks)
             search.run(turn=seed % 2 == 1)
             found.append(search)
@@ -219,16 +219,14 @@ def test_looking_at_every_node_again_after_each_operator_changes_nothing(score, 
 def test_tables_that_are_too_small_grow_without_a_trace(monkeypatch):
     """Room for one blocked operator, three families and sets of one."""
     grown = []
-    with_room, small = search_state.with_room, search_state.nothing_best
+    with_room, small = operators.with_room, operators.nothing_best
     for seed in range(6):
         table = TABLES["strongly dependent"](seed)
         ample = Search(graph_of(np.zeros((8, 8), dtype=bool)), TableGains(table), empty_families(8))
         ample.run()
         with monkeypatch.context() as patch:
-            patch.setattr(search_state, "nothing_best", lambda d: small(d, 1))
-            patch.setattr(
-                search_state, "with_room", lambda best: grown.append(1) or with_room(best)
-            )
+            patch.setattr(operators, "nothing_best", lambda d: small(d, 1))
+            patch.setattr(operators, "with_room", lambda best: grown.append(1) or with_room(best))
             tight = Search(
                 graph_of(np.zeros((8, 8), dtype=bool)), TableGains(table), empty_families(8, 3, 1)
             )
@@ -342,10 +340,10 @@ def plain_knowing_search(slow, masks):
     """Like `plain_search` with every operator applied before it is judged."""
     marks = np.zeros_like(masks.allowed)
     banned = 0
-    for operators, sign in ((valid_inserts, 1), (valid_deletes, -1)):
+    for valid, sign in ((valid_inserts, 1), (valid_deletes, -1)):
         while True:
             found = []
-            for y, given, x, after in operators(marks):
+            for y, given, x, after in valid(marks):
                 gain = sign * (slow.local(y, {*given, x}) - slow.local(y, given))
                 if knowing_member(after.marks, masks) is not None:
                     found.append((gain, y, after.marks))

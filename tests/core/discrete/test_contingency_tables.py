@@ -9,8 +9,7 @@ from category_federations import random_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.discrete.discrete import DiscreteTable
-from flwr_causal.core.discrete.set_counts import (
+from flwr_causal.core.discrete.contingency_tables import (
     DENSE_CELLS,
     num_cells,
     sets_of,
@@ -19,6 +18,7 @@ from flwr_causal.core.discrete.set_counts import (
     tables_of,
     tabulate,
 )
+from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.errors import DataError
 
 

@@ -13,10 +13,9 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.discrete.discrete import DiscreteTable
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Indices = NDArray[np.uint16]
 
 #: Tables with more cells than this travel as a list of the cells that are not empty.
@@ -61,9 +60,9 @@ class Counts(NamedTuple):
     """
 
     dense: NDArray[np.unsignedinteger]
-    cells: Ints
+    cells: IntArray
     values: NDArray[np.unsignedinteger]
-    lengths: Ints
+    lengths: IntArray
 
 
 def sets_of(lists: Sequence[Sequence[int]]) -> Sets:
@@ -73,7 +72,7 @@ def sets_of(lists: Sequence[Sequence[int]]) -> Sets:
     return Sets(sizes, np.concatenate([np.zeros(0, dtype=np.uint16), *flat]))
 
 
-def num_cells(sets: Sets, cardinalities: Ints) -> Floats:
+def num_cells(sets: Sets, cardinalities: IntArray) -> FloatArray:
     """Return the number of cells of each table, shape (m,)."""
     logs = np.zeros(len(sets.sizes) + 1)
     np.add.at(
@@ -125,7 +124,7 @@ def tabulate(table: DiscreteTable, sets: Sets) -> Counts:
     )
 
 
-def strides(cards: Ints) -> Ints:
+def strides(cards: IntArray) -> IntArray:
     """Return by how much the number of a cell grows with each variable's code, last one fastest."""
     return np.concatenate([np.cumprod(cards[:0:-1])[::-1], [1]]).astype(np.int64)
 
@@ -133,12 +132,12 @@ def strides(cards: Ints) -> Ints:
 @compiled
 def _tabulate(
     codes: NDArray[np.uint8],
-    weights: Ints,
-    cards: Ints,
+    weights: IntArray,
+    cards: IntArray,
     sizes: Indices,
     members: Indices,
     narrow: NDArray[np.bool_],
-    dense: Ints,
+    dense: IntArray,
 ) -> None:
     """Count the tables that travel whole, one after the other."""
     n = codes.shape[1]
@@ -184,7 +183,7 @@ def summed(parties: Sequence[Counts]) -> Counts:
     )
 
 
-def tables_of(sets: Sets, counts: Counts, cardinalities: Ints) -> list[Ints]:
+def tables_of(sets: Sets, counts: Counts, cardinalities: IntArray) -> list[IntArray]:
     """Return the whole tables, each with one axis for each member of its set."""
     narrow = num_cells(sets, cardinalities) <= DENSE_CELLS
     dense, rest, which = 0, 0, 0

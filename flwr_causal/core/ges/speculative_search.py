@@ -1,11 +1,11 @@
-"""A search that runs ahead of its answers: few exchanges with the result of many.
+"""Speculative search: a search that goes on with estimates of the scores it does not know yet.
 
-A server that searches on sums over parties must ask them for every gain that it has not seen, once
-for each operator if it asks only for the next one. Here it goes on with *estimates* instead, to the
-end of the search, and asks at once for every gain that was met on the way. With the answers the
-search is run again from its start. It is over when a run meets known gains only; that run is the
-very search that would have asked step by step, so its result is the same, whatever the estimates.
-Good estimates only make the exchanges few.
+A server that searches on sums over parties must ask them for every gain that it has not seen: one
+exchange for each operator, if it asks only for the next one. Here the search goes on with estimates
+to its end, and the server asks at once for every gain that was met on the way. With the answers the
+search is run again from its start. It ends when a run meets known gains only. That run is the
+search that would have asked step by step, so its result is the same, whatever the estimates. Good
+estimates only reduce the number of exchanges.
 
 The estimate of a gain: more parents rarely help the next one, so it is the least of the gains with
 one parent fewer, less what the BIC would charge for the cells that the parent adds.
@@ -22,17 +22,15 @@ from numpy.typing import NDArray
 from flwr_causal.core.compiled import compiled
 from flwr_causal.core.discrete.families import (
     Families,
-    Floats,
-    Ints,
     empty_families,
     enter,
     find,
 )
 
 if TYPE_CHECKING:
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.ges.greedy_search import GainSource
 
-BoolMatrix = NDArray[np.bool_]
 Indices = NDArray[np.uint16]
 
 # Rows of gains that are computed at a time: a row has d entries, of which few may be asked for.
@@ -62,8 +60,8 @@ class Questions(NamedTuple):
     others: Indices
 
 
-class LookAhead:
-    """Gains that a server knows, and estimates of those that it does not.
+class SpeculativeGains:
+    """Gains that a server knows, and estimates of the others.
 
     Parameters
     ----------
@@ -85,17 +83,17 @@ class LookAhead:
         The gains (row, x) that the last run lacked.
     """
 
-    def __init__(self, cardinalities: Ints, price: float, depth: int | None = None) -> None:
+    def __init__(self, cardinalities: IntArray, price: float, depth: int | None = None) -> None:
         self.cardinalities = np.asarray(cardinalities, dtype=np.int64)
         self.price = price
         self.depth = depth
         self.families = empty_families(len(self.cardinalities))
-        self._asked: list[Ints] = []
-        self._foreseen: list[Ints] = []
+        self._asked: list[IntArray] = []
+        self._foreseen: list[IntArray] = []
         self._first: int | None = None
 
     @property
-    def asked(self) -> Ints:
+    def asked(self) -> IntArray:
         """The gains (row, x) that the last run lacked, shape (M, 2)."""
         return np.concatenate([np.zeros((0, 2), dtype=np.int64), *self._asked])
 
@@ -107,7 +105,7 @@ class LookAhead:
             self._first = num_operators
         return num_operators - self._first >= self.depth
 
-    def fill(self, families: Families, rows: Ints, wanted: BoolMatrix) -> None:
+    def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Estimate the wanted gains and note them as asked for."""
         entries = np.empty((int(wanted.sum()), 2), dtype=np.int64)
         lacking = np.empty(len(entries), dtype=np.bool_)
@@ -137,14 +135,14 @@ class LookAhead:
         numbers = (self.families.owners[rows], sizes, flat, counts, asked[:, 1])
         return Questions(*(np.asarray(array).astype(np.uint16) for array in numbers))
 
-    def learn(self, gains: Floats) -> None:
+    def learn(self, gains: FloatArray) -> None:
         """Take the answers to :meth:`questions`, shape (M,)."""
         asked = self.asked
         asked = asked[np.lexsort((asked[:, 1], asked[:, 0]))]
         self.families.gains[asked[:, 0], asked[:, 1]] = gains
 
 
-def questions_about(dag: BoolMatrix) -> Questions:
+def questions_about(dag: BoolArray) -> Questions:
     """Return the questions what each edge of a DAG gains beside the child's other parents.
 
     The answers come by child, then by parent, both ascending.
@@ -163,7 +161,7 @@ def questions_about(dag: BoolMatrix) -> Questions:
     return Questions(*(np.asarray(array).astype(np.uint16) for array in numbers))
 
 
-def answer(questions: Questions, source: GainSource, num_variables: int) -> Floats:
+def answer(questions: Questions, source: GainSource, num_variables: int) -> FloatArray:
     """Return the gains that are asked for, shape (M,), from a source that has them all."""
     last_member = np.cumsum(questions.sizes, dtype=np.int64)
     last_other = np.cumsum(questions.num_others, dtype=np.int64)
@@ -189,11 +187,11 @@ def answer(questions: Questions, source: GainSource, num_variables: int) -> Floa
 @compiled
 def _foresee(
     families: Families,
-    rows: Ints,
-    wanted: BoolMatrix,
-    cards: Ints,
+    rows: IntArray,
+    wanted: BoolArray,
+    cards: IntArray,
     price: float,
-    entries: Ints,
+    entries: IntArray,
     lacking: NDArray[np.bool_],
 ) -> int:
     """Estimate the wanted gains; write them to ``entries`` (row, x), and which are to be asked."""
@@ -218,7 +216,7 @@ def _foresee(
 
 
 @compiled
-def _estimate(families: Families, row: int, x: int, cards: Ints, price: float) -> float:
+def _estimate(families: Families, row: int, x: int, cards: IntArray, price: float) -> float:
     """Return the least gain with one parent fewer, less the price of the cells it adds."""
     y, size = families.owners[row], families.sizes[row]
     members = families.members[row]

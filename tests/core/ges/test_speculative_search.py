@@ -1,4 +1,4 @@
-"""Searching ahead of the answers: the questions, and a result that no estimate can change."""
+"""Speculative search: the questions, and a result that no estimate can change."""
 
 import math
 
@@ -9,9 +9,9 @@ from small_graphs import matrix
 
 from flwr_causal.core.discrete.families import empty_families, row_of
 from flwr_causal.core.discrete.scores import TableGains
-from flwr_causal.core.ges import look_ahead
+from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.ges import prepared_search
-from flwr_causal.core.ges.look_ahead import LookAhead, answer, questions_about
+from flwr_causal.core.ges.speculative_search import SpeculativeGains, answer, questions_about
 
 TABLES = [make_tables(d=8, n=500, parties=2, seed=seed)[0] for seed in range(3)]
 
@@ -37,7 +37,7 @@ def exchanges(source, sources, names, turn=False, **options):
         source.learn(sum(answer(questions, own, len(names)) for own in sources))
 
 
-class Wild(LookAhead):
+class Wild(SpeculativeGains):
     """Estimates that have nothing to do with the data, and a run that ends where it likes."""
 
     def __init__(self, cards, seed):
@@ -60,8 +60,8 @@ def test_the_result_does_not_depend_on_the_estimates(tables, turn):
     sources = sources_of(tables)
     _, expected = plain_search(tables, turn=turn)
     names, cards = coded(tables)[0].names, coded(tables)[0].cardinalities
-    kinds = [LookAhead(cards, price) for price in (0.0, 4.0, 1e6)]
-    kinds += [LookAhead(cards, 4.0, depth) for depth in (0, 1, 5)]
+    kinds = [SpeculativeGains(cards, price) for price in (0.0, 4.0, 1e6)]
+    kinds += [SpeculativeGains(cards, 4.0, depth) for depth in (0, 1, 5)]
     for source in [*kinds, Wild(cards, 1), Wild(cards, 2)]:
         last = exchanges(source, sources, names, turn=turn)[-1]
         assert np.array_equal(last.marks, expected.marks)
@@ -72,7 +72,7 @@ def test_the_deeper_the_fewer_exchanges():
     tables = TABLES[0]
     sources, part = sources_of(tables), coded(tables)[0]
     numbers = [
-        len(exchanges(LookAhead(part.cardinalities, 4.0, depth), sources, part.names))
+        len(exchanges(SpeculativeGains(part.cardinalities, 4.0, depth), sources, part.names))
         for depth in (0, 1, 5, None)
     ]
     assert numbers == sorted(numbers, reverse=True)
@@ -82,7 +82,7 @@ def test_the_deeper_the_fewer_exchanges():
 @pytest.mark.parametrize("tables", TABLES)
 def test_depth_nought_asks_for_what_the_next_operator_needs_and_no_more(tables):
     part = coded(tables)[0]
-    source = LookAhead(part.cardinalities, 4.0, 0)
+    source = SpeculativeGains(part.cardinalities, 4.0, 0)
     asked = set()
     own_questions = source.questions
 
@@ -112,7 +112,7 @@ def test_depth_nought_asks_for_what_the_next_operator_needs_and_no_more(tables):
 
 
 def test_the_run_stops_so_many_operators_behind_the_first_unknown():
-    source = LookAhead(np.array([2, 2, 2]), 1.0, 3)
+    source = SpeculativeGains(np.array([2, 2, 2]), 1.0, 3)
     assert not source.enough(7)
     families, row = row_of(empty_families(3), 0, [])
     source.fill(families, np.array([row]), np.array([[False, True, True]]))
@@ -124,7 +124,7 @@ def test_the_run_stops_so_many_operators_behind_the_first_unknown():
 
 
 def test_estimates_leave_no_trace():
-    source = LookAhead(np.array([2, 3, 2, 2]), 1.0)
+    source = SpeculativeGains(np.array([2, 3, 2, 2]), 1.0)
     families, row = row_of(empty_families(4), 1, [])
     wanted = np.array([[True, False, True, False]])
     source.fill(families, np.array([row]), wanted)
@@ -143,7 +143,7 @@ def test_estimates_leave_no_trace():
 
 def test_the_estimate_is_the_least_with_one_parent_fewer_less_the_price_of_the_cells():
     cards = np.array([2, 3, 4, 5])
-    source = LookAhead(cards, price=0.5)
+    source = SpeculativeGains(cards, price=0.5)
     families, alone = row_of(empty_families(4), 0, [])
     families, by_1 = row_of(families, 0, [1])
     families, by_2 = row_of(families, 0, [2])
@@ -171,7 +171,7 @@ def test_the_estimate_is_the_least_with_one_parent_fewer_less_the_price_of_the_c
 def test_answers_come_in_the_order_of_the_questions():
     table = coded(TABLES[1])[0]
     gains = TableGains(table, "bic")
-    questions = look_ahead.Questions(
+    questions = speculative_search.Questions(
         *(
             np.array(array, dtype=np.uint16)
             for array in ([4, 0, 4], [2, 0, 1], [1, 3, 7], [2, 1, 3], [0, 6, 5, 0, 1, 2])
@@ -190,7 +190,7 @@ def test_answers_come_in_the_order_of_the_questions():
         )
     ]
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-9)
-    empty = look_ahead.Questions(*[np.zeros(0, dtype=np.uint16)] * 5)
+    empty = speculative_search.Questions(*[np.zeros(0, dtype=np.uint16)] * 5)
     assert len(answer(empty, gains, 8)) == 0
 
 
@@ -199,11 +199,11 @@ def test_more_questions_than_a_chunk(monkeypatch):
     pairs = np.array([(y, z) for y in range(8) for z in range(8) if y != z])
     others = [np.setdiff1d(np.arange(8), pair)[: 1 + sum(pair) % 6] for pair in pairs]
     parts = (pairs[:, 0], np.ones(56), pairs[:, 1], [len(o) for o in others])
-    questions = look_ahead.Questions(
+    questions = speculative_search.Questions(
         *(np.asarray(part).astype(np.uint16) for part in (*parts, np.concatenate(others)))
     )
     whole = answer(questions, gains, 8)
-    monkeypatch.setattr(look_ahead, "CHUNK", 5)
+    monkeypatch.setattr(speculative_search, "CHUNK", 5)
     assert np.array_equal(answer(questions, gains, 8), whole)
     assert len(whole) == len(np.concatenate(others))
 

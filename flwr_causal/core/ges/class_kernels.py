@@ -1,7 +1,8 @@
 """Equivalence classes in compiled code: what a search over CPDAGs does after every operator.
 
-The mathematics is that of :mod:`flwr_causal.core.graphs.equivalence`; here it works on adjacency lists and
-changes arrays in place, so that one operator on a graph of a thousand variables takes microseconds.
+The mathematics is that of :mod:`flwr_causal.core.graphs.equivalence`; here it works on adjacency
+lists and changes arrays in place, so that one operator on a graph of a thousand variables takes
+microseconds.
 
 A graph is three arrays: ``marks`` bool ``(d, d)`` (``[i, j]`` alone is i -> j, both ways is i - j),
 ``lists`` int32 ``(d, d)`` and ``degrees`` int64 ``(d,)``: the nodes adjacent to i are

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_graphs import dags, matrix
 
 from flwr_causal.core.ges import fusion
-from flwr_causal.core.ges.fusion import directed_imap, fuse, greedy_order, needed, topological_order
+from flwr_causal.core.ges.fusion import directed_imap, fuse, greedy_order, needed
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.errors import ConfigError, DataError

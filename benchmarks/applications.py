@@ -10,7 +10,7 @@ import time
 import numpy as np
 from tables import print_table, verdict
 
-from flwr_causal.core.graphs.ranking import auprc, auroc, binary_auroc
+from flwr_causal.core.graphs.metrics import auprc, auroc, binary_auroc
 from flwr_causal.data.read.dream4 import TIME, dream4_parties, read_dream4
 from flwr_causal.data.read.netsim import PAPER_SUBJECTS, cut_series, read_netsim
 from flwr_causal.simulations import simulate

@@ -6,12 +6,12 @@ What the mathematics costs; the engine's price is what ``simulate`` takes on top
 import numpy as np
 
 from flwr_causal.core.consensus import admm
-from flwr_causal.core.consensus.schedules import TUNED_LAGGED, data_scale, fast_schedule
+from flwr_causal.core.consensus.schedules import TUNED_LAGGED, fast_schedule
 from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import Moments, data_scale, merge
 from flwr_causal.core.linear.solution import refit_support, squared
-from flwr_causal.core.series.lagged import lagged_rows, split_blocks
+from flwr_causal.core.series.design import lagged_rows, split_blocks
 from flwr_causal.strategies.admm.two_dbn import DEFAULT_ROUNDS, TwoDBN
 from flwr_causal.strategies.series import LAGGED_FACTOR, by_block
 

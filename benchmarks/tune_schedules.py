@@ -18,8 +18,9 @@ from functools import cache
 import numpy as np
 
 from flwr_causal.core.consensus import admm
-from flwr_causal.core.consensus.schedules import TUNED, Tuning, data_scale, tuned_schedule
+from flwr_causal.core.consensus.schedules import TUNED, Tuning, tuned_schedule
 from flwr_causal.core.graphs.acyclicity import break_cycles
+from flwr_causal.core.linear.moments import data_scale
 
 # (d, n, K) and its weight: how many settings of the papers' suites it stands for.
 CASES = {

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from flwr_causal.clients.linear import LinearClient
-from flwr_causal.core.consensus.schedules import data_scale
-from flwr_causal.core.fedcausal import (
-    evidence,
-    fedcausal_party,
-    group_party,
-    heterogeneity,
-    neural_rounds,
-)
+from flwr_causal.core.fedcausal import evidence, group, heterogeneity, linear
+from flwr_causal.core.fedcausal import perceptrons as neural_rounds
 from flwr_causal.core.fedcausal.evidence_search import SearchProblem
+from flwr_causal.core.linear.moments import data_scale
 from flwr_causal.core.nonlinear.basis import additive
-from flwr_causal.core.nonlinear.neural_network import Network, SquaredLoss
+from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.wire import Disclosure, Scalar
 
@@ -108,14 +103,14 @@ class FedCausalClient(LinearClient):
         iteration, memory = int(config["iteration"]), self._last(int(config["iteration"]))
         state = None
         if memory is not None:
-            state = group_party.ClientState(
+            state = group.ClientState(
                 memory.arrays["formed"], memory.numbers["penalty"], memory.numbers["iteration"]
             )
         # A reply that got lost is given again: the multipliers must not be updated twice.
         if state is None or state.round < iteration:
-            problem = self.once("group", lambda: group_party.local_problem(additive(self._rows)))
+            problem = self.once("group", lambda: group.local_problem(additive(self._rows)))
             penalty = float(config["penalty"])
-            state = group_party.client_step(problem, state, factors, penalty, iteration)
+            state = group.client_step(problem, state, factors, penalty, iteration)
         self.remember({"formed": state.formed}, penalty=state.penalty, iteration=iteration)
         return [state.squared_norms]
 
@@ -125,7 +120,7 @@ class FedCausalClient(LinearClient):
         unit = data_scale(variance) if options["relative"] else 1.0
         problem = self.once(
             "linear",
-            lambda: fedcausal_party.party_problem(
+            lambda: linear.party_problem(
                 self._rows,
                 self.masks,
                 sparsity=float(options["sparsity"]) * unit,
@@ -134,7 +129,7 @@ class FedCausalClient(LinearClient):
             ),
         )
         multiplier, penalty = float(config["multiplier"]), float(config["penalty"])
-        return [fedcausal_party.party_step(problem, parameters[0], multiplier, penalty).weights]
+        return [linear.party_step(problem, parameters[0], multiplier, penalty).weights]
 
     def _neural(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> list[NDArray[Any]]:
         shared, norms = parameters

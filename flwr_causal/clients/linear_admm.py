@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from flwr_causal.clients.linear import LinearClient
 from flwr_causal.core.consensus import admm
-from flwr_causal.core.consensus.local_problem import ClientState
+from flwr_causal.core.consensus.admm import ClientState
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.wire import Disclosure, Scalar
 

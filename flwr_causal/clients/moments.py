@@ -8,7 +8,7 @@ import numpy as np
 
 from flwr_causal.clients.series import SeriesClient
 from flwr_causal.core.linear.folds import stretches
-from flwr_causal.core.nonlinear.additive_basis import basis_rows
+from flwr_causal.core.nonlinear.additive import basis_rows
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.data.series.levels import perturbed_rows
 from flwr_causal.protocol.wire import Disclosure, Scalar

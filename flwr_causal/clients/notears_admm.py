@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flwr_causal.clients.linear_admm import LinearADMMClient
-from flwr_causal.core.consensus import neural_admm
-from flwr_causal.core.nonlinear.neural import free_parameters
-from flwr_causal.core.nonlinear.neural_network import Network, SquaredLoss
+from flwr_causal.core.consensus import perceptrons as neural_admm
+from flwr_causal.core.nonlinear.notears_mlp import free_parameters
+from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.protocol.wire import Disclosure, Scalar
 
 if TYPE_CHECKING:

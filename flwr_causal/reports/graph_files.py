@@ -9,9 +9,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from flwr_causal.core.graphs import graph_formats
-from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.matching import reordered
+from flwr_causal.core.graphs.graph import CausalGraph, at_lag
 from flwr_causal.data.read.bif import read_bif
 from flwr_causal.errors import DataError
 
@@ -47,7 +45,7 @@ def write_graphml(graph: CausalGraph, path: str | Path) -> None:
     unrolled: one node per variable and time slice, ``x0[t-1]`` and ``x0[t]``, and the edges into
     the last slice; ``CausalGraph.from_networkx(networkx.read_graphml(path))`` folds it again.
     """
-    nx.write_graphml(graph_formats.unrolled(graph), path, named_key_ids=True)
+    nx.write_graphml(graph.unrolled(), path, named_key_ids=True)
 
 
 def write_dot(graph: CausalGraph, path: str | Path) -> None:
@@ -57,7 +55,7 @@ def write_dot(graph: CausalGraph, path: str | Path) -> None:
     with their confidence, where it is known. Graphs with lags are unrolled as
     in `write_graphml`, a column per time slice.
     """
-    unrolled = graph_formats.unrolled(graph)
+    unrolled = graph.unrolled()
     lines = ["digraph causal_graph {", "  node [shape=box, style=rounded];"]
     if graph.lagged is not None:
         lines.append("  rankdir=LR;")
@@ -65,7 +63,7 @@ def write_dot(graph: CausalGraph, path: str | Path) -> None:
     position = {node: place for place, node in enumerate(unrolled)}
     if graph.lagged is not None:
         for lag in range(len(graph.lagged) + 1):
-            nodes = [graph_formats.at_lag(name, lag) for name in graph.names]
+            nodes = [at_lag(name, lag) for name in graph.names]
             members = " ".join(f"{_quoted(node)};" for node in nodes)
             lines.append(f"  {{ rank=same; {members} }}")
     edge: dict[str, Any]
@@ -200,7 +198,7 @@ def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:
 def _over(graph: CausalGraph, names: Sequence[str], path: Path) -> CausalGraph:
     """Bring a named graph into the order of ``names``; the error names the file."""
     try:
-        return reordered(graph, names)
+        return graph.reordered(names)
     except DataError:
         _check_known(graph.names, names, path)
         missing = [name for name in names if name not in graph.names]

@@ -17,7 +17,6 @@ import pandas as pd
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.graph_formats import from_plain, to_plain
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.errors import DataError
 from flwr_causal.reports.graph_files import write_all
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 # The kinds of models that a directory may hold, by the name that is written beside them, and where
 # they live: loaded when first met, since most runs have none of most kinds.
 MODELS = {
-    "LinearModel": "flwr_causal.core.linear.linear",
-    "LaggedModel": "flwr_causal.core.series.lagged_model",
+    "LinearModel": "flwr_causal.core.linear.model",
+    "LaggedModel": "flwr_causal.core.series.model",
     "BayesianNetwork": "flwr_causal.core.discrete.bayesian_network",
     "CircuitModel": "flwr_causal.core.circuits.model",
 }
@@ -217,7 +216,7 @@ def _write_local(
 ) -> None:
     """Write ``local_graphs.json`` and ``heterogeneity.csv``, as far as there is something."""
     if graphs:
-        plain = {party: to_plain(graph) for party, graph in graphs.items()}
+        plain = {party: graph.to_dict() for party, graph in graphs.items()}
         (directory / GRAPHS_FILE).write_text(json.dumps(plain) + "\n", encoding="utf-8")
     if table is not None:
         # Names may hold line breaks of any kind.
@@ -230,7 +229,7 @@ def _read_local(directory: Path) -> tuple[dict[str, CausalGraph], pd.DataFrame |
     table: pd.DataFrame | None = None
     if (directory / GRAPHS_FILE).is_file():
         plain = json.loads((directory / GRAPHS_FILE).read_text(encoding="utf-8"))
-        graphs = {party: CausalGraph(**from_plain(one)) for party, one in plain.items()}
+        graphs = {party: CausalGraph.from_dict(one) for party, one in plain.items()}
     if (directory / TABLE_FILE).is_file():
         # As text first: Python then reads the digits, which is exact whatever the pandas.
         table = pd.read_csv(directory / TABLE_FILE, dtype=str, keep_default_na=False)

@@ -22,7 +22,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear import baselines
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.nonlinear.neural import notears_mlp
+from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
 from flwr_causal.data.synthetic.nonlinear import PAPER_MECHANISMS, federated_nonlinear
 from flwr_causal.errors import ConfigError, DataError
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from flwr_causal.core.consensus.schedules import data_scale
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import varsortability
-from flwr_causal.core.linear.linear import LinearModel, fit
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.model import LinearModel, fit
+from flwr_causal.core.linear.moments import Moments, data_scale
 from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.errors import DataError
 from flwr_causal.strategies.base import CausalStrategy, StateT

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flwr_causal.core.linear.folds import NUM_FOLDS
-from flwr_causal.core.series.lagged import knowledge_masks
+from flwr_causal.core.series.design import knowledge_masks
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.moments_solutions import (
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.linear import LinearModel
-    from flwr_causal.core.series.lagged_model import LaggedModel
+    from flwr_causal.core.linear.model import LinearModel
+    from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.wire import Arrays, Scalar
 
@@ -90,7 +90,7 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         variables; "notears" the trace exponential and augmented Lagrangian (Zheng et al. 2018).
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight of the L1 norm. "auto" is c sqrt(log d / n) times the geometric mean of the variances
-        (``flwr_causal.core.linear.selection.default_sparsity``; ``core.lagged_solution`` with lags); "bic"
+        (``core.linear.selection.default_sparsity``; ``core.series.solution`` with lags); "bic"
         chooses among multiples of it by the Gaussian BIC; "held-out" by the error on rows that were
         held out, whose sums travel apart: a quarter of the rows of every party, or, with lags, each
         fifth of them in turn.

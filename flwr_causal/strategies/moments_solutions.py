@@ -16,10 +16,9 @@ from flwr_causal.core.linear.selection import (
     select_by_held_out,
     typical_variance,
 )
-from flwr_causal.core.nonlinear.additive import additive
-from flwr_causal.core.nonlinear.additive_basis import function_names
-from flwr_causal.core.series.lagged import lagged_graph, lagged_names
-from flwr_causal.core.series.lagged_solution import LaggedProblem
+from flwr_causal.core.nonlinear.additive import additive, function_names
+from flwr_causal.core.series.design import lagged_graph, lagged_names
+from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.strategies.series import by_block, stationarity_warning, system_of_series
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.linear import LinearModel
-    from flwr_causal.core.series.lagged_model import LaggedModel
+    from flwr_causal.core.linear.model import LinearModel
+    from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.moments import Moments as MomentsStrategy
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.series.lagged import companion_radius
-from flwr_causal.core.series.lagged_model import LaggedModel, fit_lagged
+from flwr_causal.core.series.design import companion_radius
+from flwr_causal.core.series.model import LaggedModel, fit_lagged
 from flwr_causal.data.roles import SERIES
 from flwr_causal.data.series.series import Layout
 from flwr_causal.strategies.options import require

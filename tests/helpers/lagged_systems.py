@@ -3,7 +3,7 @@
 import numpy as np
 
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.series.lagged import lagged_names, lagged_rows
+from flwr_causal.core.series.design import lagged_names, lagged_rows
 
 
 def simulate_series(seed, steps, now, *lagged, offset=0.0, burn_in=50):

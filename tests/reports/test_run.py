@@ -9,7 +9,7 @@ import pytest
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.series.lagged_model import LaggedModel
+from flwr_causal.core.series.model import LaggedModel
 from flwr_causal.data.read.bif import read_bif
 from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.errors import DataError

@@ -10,7 +10,7 @@ from federations import make_federation
 import flwr_causal
 from flwr_causal import CausalGraph, simulate
 from flwr_causal.compat import FLOWER_LOGGER
-from flwr_causal.core.linear.linear import LinearModel
+from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import LocalGrid

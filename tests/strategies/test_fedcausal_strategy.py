@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from federations import VARSORTABLE, spy
 
-from flwr_causal.core.fedcausal import evidence, evidence_search, fedcausal, group, group_party
+from flwr_causal.core.fedcausal import evidence, evidence_search, group
+from flwr_causal.core.fedcausal import linear as fedcausal
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.nonlinear.basis import additive
@@ -40,12 +41,12 @@ def test_the_group_stage_is_the_cores_iteration():
     parties = [frame.to_numpy() for frame in MIXED]
     problem = group.ServerProblem(group.group_schedule(6), FedCausal().masks_of(NAMES))
     state, own = group.init(6), [None] * len(parties)
-    local = [group_party.local_problem(additive(rows)) for rows in parties]
+    local = [group.local_problem(additive(rows)) for rows in parties]
     sizes = np.array([len(rows) for rows in parties])
     for k in range(6):
         penalty = problem.schedule.at(k).consensus_penalty
         own = [
-            group_party.client_step(one, before, state.factors, penalty, k)
+            group.client_step(one, before, state.factors, penalty, k)
             for one, before in zip(local, own, strict=True)
         ]
         mean = sum(n * one.squared_norms for n, one in zip(sizes, own, strict=True)) / sizes.sum()

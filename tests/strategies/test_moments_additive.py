@@ -8,8 +8,7 @@ from federations import spy
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear.moments import Moments as CoreMoments
-from flwr_causal.core.nonlinear.additive import additive
-from flwr_causal.core.nonlinear.additive_basis import basis_moments, knots
+from flwr_causal.core.nonlinear.additive import additive, basis_moments, knots
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies import run

@@ -7,11 +7,11 @@ from federations import spy
 
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.moments import Moments as CoreMoments
-from flwr_causal.core.series.lagged import lagged_names, lagged_rows
-from flwr_causal.core.series.lagged_instantaneous import dynotears
-from flwr_causal.core.series.lagged_regression import lasso, ridge
-from flwr_causal.core.series.lagged_strengths import combined, hub_prior
+from flwr_causal.core.series.design import lagged_names, lagged_rows
+from flwr_causal.core.series.instantaneous import dynotears
 from flwr_causal.core.series.partial_correlation import partial_correlation
+from flwr_causal.core.series.regression import lasso, ridge
+from flwr_causal.core.series.solution import combined, hub_prior
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.synthetic.series import federated_dynamic, simulate_series
 from flwr_causal.errors import CausalError, ConfigError

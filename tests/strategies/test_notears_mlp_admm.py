@@ -8,12 +8,12 @@ from neural_rows import nonlinear_rows
 
 from flwr_causal.app.apps import read_config
 from flwr_causal.clients import NotearsADMMClient
-from flwr_causal.core.consensus import neural_admm
+from flwr_causal.core.consensus import perceptrons as neural_admm
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear.solution import standing_edges
-from flwr_causal.core.nonlinear.neural import free_parameters
-from flwr_causal.core.nonlinear.neural_network import Network, SquaredLoss
+from flwr_causal.core.nonlinear.notears_mlp import free_parameters
+from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.protocol import wire

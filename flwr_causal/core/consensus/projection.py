@@ -23,18 +23,16 @@ components. Early rounds have one large component; once a graph emerges there ar
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.linalg
 import scipy.optimize
-from numpy.typing import NDArray
 
 from flwr_causal.core.graphs.acyclicity import cyclic_components
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 # What an objective that overflows is reported as: L-BFGS-B's line search steps back from a large
 # finite number but is lost with an infinite one.

@@ -16,14 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-FloatArray = NDArray[np.float64]
 
 
 class RoundSettings(NamedTuple):
@@ -46,7 +43,7 @@ class Schedule:
     relaxation
         Over-relaxation of the clients' solutions, in (0, 2); 1 is the paper's iteration.
     max_iterations, tolerance, resolution
-        For the server's problem, see :func:`flwr_causal.core.consensus.projection.project`.
+        For the server's problem, see :func:`core.consensus.projection.project`.
     patience
         Rounds for which the thresholded graph must have stayed the same before the run may end
         early; 0: never end early.
@@ -180,29 +177,6 @@ TUNED_LAGGED = {
 }
 
 
-def data_scale(variances: FloatArray) -> float:
-    """Return the scale of the data for :func:`fast_schedule`: the harmonic mean of the variances.
-
-    The noise of the variables is what the penalties have to match. The harmonic mean stays near it
-    where effects amplify from variable to variable, which makes the arithmetic mean vary by factors
-    from one data set to the next; for standardised data it is 1.
-
-    Parameters
-    ----------
-    variances
-        ``(d,)`` variances of the columns; constant columns do not count.
-
-    Raises
-    ------
-    ConfigError
-        If no column varies.
-    """
-    positive = variances[variances > 0]
-    if len(positive) == 0:
-        raise ConfigError("no column has a positive variance")
-    return float(1.0 / np.mean(1.0 / positive))
-
-
 def fast_schedule(
     max_rounds: int,
     num_clients: int,
@@ -224,7 +198,8 @@ def fast_schedule(
     num_variables
         d.
     scale
-        Variance of the centred data, see :func:`data_scale`; 1 for standardised data.
+        Variance of the centred data, see :func:`core.linear.moments.data_scale`; 1 for standardised
+        data.
     tunings
         By numbers of rounds, between which is interpolated; TUNED_LAGGED for a design with lags.
 

@@ -14,7 +14,7 @@ mechanisms can add up what each says about one graph. (a, l) is the best of four
   ``y^T (K + I)^{-1} y / n``; variables are standardised and all ``s_i = 1``: the evidence's
   differences do not change with the units of any column;
 - one known number for all variables of a party (``noise="equal"``), the square of
-  :func:`flwr_causal.core.nonlinear.basis.noise_scale` given the graph at which the search starts;
+  :func:`core.nonlinear.basis.noise_scale` given the graph at which the search starts;
   ``s_i`` is the larger of the noise's and half the variable's standard deviation. It tells the
   direction of linear Gaussian effects where the claim is true, and misleads where it is not.
 
@@ -31,7 +31,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
 from flwr_causal.core.nonlinear.basis import (
@@ -46,8 +45,10 @@ from flwr_causal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+
 Noise = Literal["own", "equal"]
 #: Evidence by variable and its parents.
 Known = dict[tuple[int, tuple[int, ...]], float]
@@ -100,7 +101,7 @@ class Tables(NamedTuple):
         ``(d,)`` evidence of each variable given its present parents, in nats; 0 where no change of
         its parents was asked for. To be summed.
     shares
-        ``(d, d)`` :func:`flwr_causal.core.nonlinear.basis.partial_shares`, to be averaged with the numbers of
+        ``(d, d)`` :func:`core.nonlinear.basis.partial_shares`, to be averaged with the numbers of
         rows as weights.
     """
 

@@ -1,12 +1,12 @@
 """The server's search for the graph of highest summed evidence; one exchange a step.
 
 The evidence of a graph is the sum over its variables, and over the parties, of
-:func:`flwr_causal.core.fedcausal.evidence.log_evidence`. So the change by any set of edges into one variable
+:func:`core.fedcausal.evidence.log_evidence`. So the change by any set of edges into one variable
 does not depend on what happens to the others, and every variable may move in the same step:
 
 1. the server sends the graph and the mask of the changes that it does not know yet;
 2. parties reply with the changes of their evidence, to be summed, and with a table of additive
-   shares (:func:`flwr_causal.core.nonlinear.basis.partial_shares`), to be averaged;
+   shares (:func:`core.nonlinear.basis.partial_shares`), to be averaged;
 3. the server takes the moves that improve, best first, at most one for each variable: deletions,
    additions, and reversals, whose change is the sum of two entries. Additions and reversals that
    would close a cycle are passed over.
@@ -32,16 +32,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.fedcausal.evidence import Tables
     from flwr_causal.core.graphs.knowledge import EdgeMasks
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 # Smallest improvement that counts, in nats: far below what evidence can tell, far above rounding.
 SMALLEST_GAIN = 1e-3
@@ -131,7 +129,7 @@ def init(start: BoolArray, ranking: FloatArray, problem: SearchProblem) -> State
         ``(d, d)`` acyclic graph with all required and no forbidden edges.
     ranking
         ``(d, d)`` strength of the edges that do not stand, for the first candidates:
-        ``received`` of :class:`flwr_causal.core.fedcausal.group.State`.
+        ``received`` of :class:`core.fedcausal.group.State`.
     problem
         The search's settings.
     """

@@ -1,6 +1,6 @@
 """Where a party disagrees with the common graph: its own graph, and what its rows say of each edge.
 
-The search of :mod:`flwr_causal.core.fedcausal.evidence_search` needs sums over parties only to find what they
+The search of :mod:`core.fedcausal.evidence_search` needs sums over parties only to find what they
 have in common. Over one party's rows alone it finds the graph of that party, and the evidence of
 these rows tells how much they speak for every single edge. Evidence is a log probability in nats: a
 change of 3 means that the rows are exp(3), about 20 times, as probable with the edge as without.
@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.fedcausal import evidence_search
 from flwr_causal.core.fedcausal.evidence import client_step, evidence_changes
@@ -22,12 +21,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.fedcausal.evidence import EvidenceProblem, Known
     from flwr_causal.core.fedcausal.evidence_search import SearchProblem, State
     from flwr_causal.core.graphs.graph import CausalGraph
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 #: Steps of a party's search, which cost no exchange: far more than it takes to end by itself.
 STEPS = 100
@@ -54,7 +52,7 @@ class OwnGraph(NamedTuple):
     support
         ``(d, d)`` :func:`support`, in nats.
     shares
-        ``(d, d)`` :func:`flwr_causal.core.nonlinear.basis.partial_shares` in its own graph.
+        ``(d, d)`` :func:`core.nonlinear.basis.partial_shares` in its own graph.
     """
 
     graph: BoolArray
@@ -96,7 +94,7 @@ def own_graph(
     search
         Knowledge and candidates; enough steps to end by itself (`STEPS`).
     known
-        As of :func:`flwr_causal.core.fedcausal.evidence.evidence_changes`.
+        As of :func:`core.fedcausal.evidence.evidence_changes`.
     """
     known = {} if known is None else known
     starts = (common, np.asarray(search.masks.required, dtype=bool))
@@ -154,7 +152,7 @@ def edge_table(
           common graph, and no other, is made what it is in the party's own; where it is the same
           there, when it is taken out. Negative too for an edge that the party's graph lacks or
           turns only together with other changes;
-        - ``strength``: :func:`flwr_causal.core.nonlinear.basis.strengths` in the party's own graph; for edges
+        - ``strength``: :func:`core.nonlinear.basis.strengths` in the party's own graph; for edges
           that are absent or reversed there, of what the cause would add.
     """
     from pandas import DataFrame

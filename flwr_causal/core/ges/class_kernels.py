@@ -1,6 +1,6 @@
 """Equivalence classes in compiled code: what a search over CPDAGs does after every operator.
 
-The mathematics is that of :mod:`flwr_causal.core.graphs.equivalence`; here it works on adjacency
+The mathematics is that of :mod:`core.graphs.equivalence`; here it works on adjacency
 lists and changes arrays in place, so that one operator on a graph of a thousand variables takes
 microseconds.
 

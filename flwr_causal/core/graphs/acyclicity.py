@@ -15,18 +15,18 @@ characterization, NeurIPS 2022.
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
 from scipy.linalg.lapack import dgetrf, dgetri
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 
 def h_exponential(weights: FloatArray) -> tuple[float, FloatArray]:

@@ -1,30 +1,64 @@
-"""Drawing a causal graph with matplotlib, and nothing else."""
+"""Drawing a causal graph with matplotlib, which this module alone imports.
+
+Lengths are in inches, which are the data units of the axes.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path
+from matplotlib.textpath import TextPath
 
 from flwr_causal.core.graphs import acyclicity, equivalence
 from flwr_causal.core.graphs.layout import layered_layout, sliced_layout
-from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.arrays import BoolArray, FloatArray
 
-    FloatArray = NDArray[np.float64]
 
 POINTS_PER_INCH = 72.0
 MARGIN = 0.2
 BOW = 0.14
 LANE = 0.05
+
+
+class Drawable(Protocol):
+    """What is read of a graph; a `CausalGraph` has it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ``d`` variables."""
+
+    @property
+    def kind(self) -> str:
+        """One of "dag", "cpdag", "summary"."""
+
+    @property
+    def weights(self) -> FloatArray:
+        """Instantaneous effects, shape ``(d, d)``."""
+
+    @property
+    def lagged(self) -> FloatArray | None:
+        """Lagged effects, shape ``(p, d, d)``."""
+
+    @property
+    def confidence(self) -> FloatArray | None:
+        """How sure each instantaneous edge is, shape ``(d, d)``."""
+
+    @property
+    def adjacency(self) -> BoolArray:
+        """Which instantaneous edges stand, shape ``(d, d)``."""
 
 
 class Edge(NamedTuple):
@@ -39,7 +73,7 @@ class Edge(NamedTuple):
 
 
 def draw(
-    graph: CausalGraph,
+    graph: Drawable,
     ax: Axes | None = None,
     *,
     labels: Mapping[str, str] | None = None,
@@ -55,8 +89,8 @@ def draw(
 
     Parameters
     ----------
-    graph : CausalGraph
-        The graph.
+    graph : Drawable
+        Such as a `CausalGraph`.
     ax : Axes, optional
         Where to draw. By default a new figure whose size fits the graph; in given axes the letters
         shrink as far as the graph must.
@@ -72,25 +106,13 @@ def draw(
     -------
     Axes
         Of matplotlib; ``graph.draw().figure.savefig(path)`` saves the picture.
-
-    Raises
-    ------
-    ConfigError
-        If matplotlib is not installed.
     """
-    try:
-        from flwr_causal.core.graphs import strokes
-    except ImportError:
-        raise ConfigError(
-            'drawing needs matplotlib, which is not installed: pip install "flwr-causal[plot]"'
-        ) from None
-
     texts = [(labels or {}).get(name, name) for name in graph.names]
     if graph.lagged is not None:
         slices = ["[t]" if lag == 0 else f"[t-{lag}]" for lag in range(len(graph.lagged), -1, -1)]
         texts = [text + when for when in slices for text in texts]
     height = 2.1 * font_size / POINTS_PER_INCH
-    widths = strokes.box_widths(texts, font_size)
+    widths = _box_widths(texts, font_size)
     if graph.lagged is None:
         positions, edges = _in_layers(graph, widths, height)
     else:
@@ -100,15 +122,13 @@ def draw(
     points = [positions - half, positions + half, *(edge.waypoints for edge in edges)]
     corners = np.vstack(points) if len(positions) else np.zeros((1, 2))
     low, high = corners.min(axis=0) - MARGIN, corners.max(axis=0) + MARGIN
-    ax, scale = strokes.prepare_axes(ax, low, high)
-    strokes.draw_edges(ax, edges, positions, half, scale, edge_labels=edge_labels)
-    strokes.draw_boxes(ax, texts, positions, half, font_size * scale)
+    ax, scale = _prepare_axes(ax, low, high)
+    _draw_edges(ax, edges, positions, half, scale, edge_labels=edge_labels)
+    _draw_boxes(ax, texts, positions, half, font_size * scale)
     return ax
 
 
-def _in_layers(
-    graph: CausalGraph, widths: FloatArray, height: float
-) -> tuple[FloatArray, list[Edge]]:
+def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[FloatArray, list[Edge]]:
     """Place nodes and edges of a graph without lags."""
     adjacency = graph.adjacency
     undirected = equivalence.undirected_part(adjacency)
@@ -131,7 +151,7 @@ def _in_layers(
     return positions, edges
 
 
-def _acyclic_part(graph: CausalGraph) -> NDArray[np.bool_]:
+def _acyclic_part(graph: Drawable) -> NDArray[np.bool_]:
     """Return a DAG that decides the layers: undirected edges directed, weakest on cycles turned."""
     adjacency = graph.adjacency
     if graph.kind == "cpdag":
@@ -148,9 +168,7 @@ def _acyclic_part(graph: CausalGraph) -> NDArray[np.bool_]:
     return kept
 
 
-def _in_slices(
-    graph: CausalGraph, widths: FloatArray, height: float
-) -> tuple[FloatArray, list[Edge]]:
+def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[FloatArray, list[Edge]]:
     """Place nodes and edges of a graph with lags; slices from the oldest to the present one."""
     assert graph.lagged is not None
     size, num_lags = len(graph.names), len(graph.lagged)
@@ -182,7 +200,7 @@ def _number(weight: float) -> str:
     return f"{weight:.2g}" if weight else ""
 
 
-def _confidence(graph: CausalGraph, i: int, j: int) -> str:
+def _confidence(graph: Drawable, i: int, j: int) -> str:
     """Return the label of an edge of a CPDAG; undirected ones take the higher."""
     if graph.confidence is None:
         return ""
@@ -227,3 +245,154 @@ def _bowed(start: FloatArray, end: FloatArray, by: float) -> FloatArray:
     normal = np.array([-along[1], along[0]]) / max(float(np.hypot(*along)), 1e-9)
     middle: FloatArray = ((start + end) / 2 + by * normal)[None, :]
     return middle
+
+
+POSITIVE, NEGATIVE, NEUTRAL = "#2b6cb0", "#c2571a", "#4a5568"
+BOX_FACE, BOX_EDGE, TEXT = "#f3f6fa", "#8795a8", "#1a202c"
+THINNEST, WIDEST = 0.8, 2.8  # points
+SMALLEST_LETTERS = 2.0  # points
+
+
+def _box_widths(texts: Sequence[str], font_size: float) -> FloatArray:
+    """Return the width that each text's box needs, shape ``(len(texts),)``."""
+    font = FontProperties()
+    padding = 0.9 * font_size
+    return (
+        np.array(
+            [
+                TextPath((0, 0), text.replace("$", r"\$"), size=font_size, prop=font)
+                .get_extents()
+                .width
+                + padding
+                for text in texts
+            ]
+        ).clip(min=2.4 * font_size)
+        / POINTS_PER_INCH
+    )
+
+
+def _prepare_axes(ax: Axes | None, low: FloatArray, high: FloatArray) -> tuple[Axes, float]:
+    """Return axes over the rectangle from ``low`` to ``high``, and what an inch became there."""
+    extent = high - low
+    if ax is None:
+        figure = plt.figure(figsize=(float(extent[0]), float(extent[1])))
+        ax = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+        scale = 1.0
+    else:
+        pixels = ax.get_window_extent()
+        inches = np.array([pixels.width, pixels.height]) / ax.figure.dpi
+        scale = min(1.0, float((inches / extent).min()))
+    ax.set_xlim(low[0], high[0])
+    ax.set_ylim(low[1], high[1])
+    ax.set_aspect("equal")
+    ax.axis("off")
+    return ax, scale
+
+
+def _draw_boxes(
+    ax: Axes, texts: Sequence[str], positions: FloatArray, half: FloatArray, font_size: float
+) -> None:
+    """Draw each node as a rounded box with its name."""
+    for text, centre, (half_width, half_height) in zip(texts, positions, half, strict=True):
+        box = FancyBboxPatch(
+            (centre[0] - half_width, centre[1] - half_height),
+            2 * half_width,
+            2 * half_height,
+            boxstyle=f"round,pad=0,rounding_size={0.5 * half_height}",
+            facecolor=BOX_FACE,
+            edgecolor=BOX_EDGE,
+            linewidth=0.9,
+            zorder=3,
+        )
+        ax.add_patch(box)
+        ax.text(
+            float(centre[0]),
+            float(centre[1]),
+            text,
+            size=max(font_size, SMALLEST_LETTERS),
+            color=TEXT,
+            ha="center",
+            va="center_baseline",
+            parse_math=False,
+            zorder=4,
+        )
+
+
+def _draw_edges(
+    ax: Axes,
+    edges: Sequence[Edge],
+    positions: FloatArray,
+    half: FloatArray,
+    scale: float,
+    *,
+    edge_labels: bool,
+) -> None:
+    """Draw each edge as a smooth curve between the borders of its boxes."""
+    strongest = max((abs(edge.weight) for edge in edges), default=0.0) or 1.0
+    for edge in edges:
+        share = abs(edge.weight) / strongest if edge.weight else 0.25
+        width = (THINNEST + (WIDEST - THINNEST) * share) * scale
+        colour = POSITIVE if edge.weight > 0 else NEGATIVE if edge.weight < 0 else NEUTRAL
+        if edge.start == edge.end:
+            points = _loop(positions[edge.start], half[edge.start])
+        else:
+            points = np.vstack([positions[edge.start], edge.waypoints, positions[edge.end]])
+            points[0] = _border(positions[edge.start], half[edge.start], points[1])
+            points[-1] = _border(positions[edge.end], half[edge.end], points[-2])
+        ax.add_patch(
+            FancyArrowPatch(
+                path=_smooth(points),
+                arrowstyle="-|>" if edge.directed else "-",
+                mutation_scale=(7 + 1.6 * width) * scale,
+                linewidth=width,
+                color=colour,
+                alpha=0.9,
+                shrinkA=0,
+                shrinkB=0,
+                joinstyle="miter",
+                capstyle="butt",
+                zorder=2,
+            )
+        )
+        if edge_labels and edge.label:
+            # The middle point, or the mean of the two middle ones.
+            x, y = points[(len(points) - 1) // 2 : len(points) // 2 + 1].mean(axis=0)
+            ax.text(
+                x,
+                y,
+                edge.label,
+                size=max(7.5 * scale, SMALLEST_LETTERS),
+                color=colour,
+                ha="center",
+                va="center",
+                bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"},
+                zorder=2.5,
+            )
+
+
+def _border(centre: FloatArray, half: FloatArray, towards: FloatArray) -> FloatArray:
+    """Return where the way from a box's centre to a point leaves the box."""
+    direction = towards - centre
+    with np.errstate(divide="ignore"):
+        share = float(np.min(half / np.abs(direction)))
+    point: FloatArray = centre + min(share, 1.0) * direction
+    return point
+
+
+def _loop(centre: FloatArray, half: FloatArray) -> FloatArray:
+    """Return the points of an edge from a box to itself, at its right end."""
+    x, y = centre[0] + half[0], centre[1]
+    out, up = 1.6 * half[1], 0.55 * half[1]
+    return np.array([[x, y + up], [x + out, y + up], [x + out, y - up], [x, y - up]])
+
+
+def _smooth(points: FloatArray) -> Path:
+    """Return a cubic Bezier spline through the points (Catmull-Rom), straight for two points."""
+    if len(points) == 2:
+        return Path(points, [Path.MOVETO, Path.LINETO])
+    before = np.vstack([2 * points[0] - points[1], points[:-2]])
+    start, end = points[:-1], points[1:]
+    after = np.vstack([points[2:], 2 * points[-1] - points[-2]])
+    controls = np.stack([start + (end - before) / 6, end - (after - start) / 6, end], axis=1)
+    vertices = np.vstack([points[:1], controls.reshape(-1, 2)])
+    return Path(vertices, [Path.MOVETO] + [Path.CURVE4] * (len(vertices) - 1))

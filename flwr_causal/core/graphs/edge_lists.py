@@ -11,25 +11,25 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.graphs.knowledge import Knowledge
 
-    BoolMatrix = NDArray[np.bool_]
     EdgeList = NDArray[np.integer]
 
 
-def edges_of(dag: BoolMatrix) -> NDArray[np.uint16]:
+def edges_of(dag: BoolArray) -> NDArray[np.uint16]:
     """Return the edges (cause, effect) of a DAG, shape (m, 2), ascending."""
     return np.argwhere(dag).astype(np.uint16)
 
 
-def matrix_of(edges: EdgeList, num_variables: int) -> BoolMatrix:
+def matrix_of(edges: EdgeList, num_variables: int) -> BoolArray:
     """Return the adjacency matrix of some edges, shape (d, d)."""
     dag = np.zeros((num_variables, num_variables), dtype=np.bool_)
     dag[edges[:, 0], edges[:, 1]] = True
     return dag
 
 
-def families_of(dag: BoolMatrix) -> Iterator[tuple[int, tuple[int, ...]]]:
+def families_of(dag: BoolArray) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield each variable of a DAG with its parents, ascending."""
     for y in range(len(dag)):
         yield y, tuple(np.flatnonzero(dag[:, y]).tolist())
@@ -43,7 +43,7 @@ def parents_of(edges: EdgeList, num_variables: int) -> list[tuple[int, ...]]:
     return [tuple(own) for own in parents]
 
 
-def precedence(knowledge: Knowledge | None, names: Sequence[str]) -> BoolMatrix | None:
+def precedence(knowledge: Knowledge | None, names: Sequence[str]) -> BoolArray | None:
     """Return which variable has to come before which in every order, shape (d, d).
 
     By required edges and by tiers; None without knowledge.

@@ -25,27 +25,27 @@ import numpy as np
 from flwr_causal.core.graphs.acyclicity import topological_order
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from flwr_causal.core.arrays import BoolArray
 
-    BoolMatrix = NDArray[np.bool_]
+    pass
 
 
-def directed_part(marks: BoolMatrix) -> BoolMatrix:
+def directed_part(marks: BoolArray) -> BoolArray:
     """Return the directed edges of ``marks``, shape ``(d, d)``."""
     return marks & ~marks.T
 
 
-def undirected_part(marks: BoolMatrix) -> BoolMatrix:
+def undirected_part(marks: BoolArray) -> BoolArray:
     """Return the undirected edges of ``marks``, shape ``(d, d)``, symmetric."""
     return marks & marks.T
 
 
-def skeleton(marks: BoolMatrix) -> BoolMatrix:
+def skeleton(marks: BoolArray) -> BoolArray:
     """Return which pairs are joined by an edge of any kind, shape ``(d, d)``, symmetric."""
     return marks | marks.T
 
 
-def moralize(marks: BoolMatrix) -> BoolMatrix:
+def moralize(marks: BoolArray) -> BoolArray:
     """Join the parents of every common child and forget all directions.
 
     In a CPDAG only the directed edges marry: each v-structure is directed there, and the parents
@@ -63,12 +63,12 @@ def moralize(marks: BoolMatrix) -> BoolMatrix:
         Symmetric, False on the diagonal.
     """
     directed = directed_part(marks).astype(np.float64)
-    moral: BoolMatrix = skeleton(marks) | (directed @ directed.T > 0)
+    moral: BoolArray = skeleton(marks) | (directed @ directed.T > 0)
     np.fill_diagonal(moral, False)
     return moral
 
 
-def v_structures(marks: BoolMatrix) -> list[tuple[int, int, int]]:
+def v_structures(marks: BoolArray) -> list[tuple[int, int, int]]:
     """Return the unshielded colliders i -> k <- j as sorted triples ``(i, k, j)`` with i < j."""
     joined = skeleton(marks)
     directed = directed_part(marks)
@@ -80,7 +80,7 @@ def v_structures(marks: BoolMatrix) -> list[tuple[int, int, int]]:
     )
 
 
-def meek(marks: BoolMatrix) -> BoolMatrix:
+def meek(marks: BoolArray) -> BoolArray:
     """Orient every undirected edge that Meek's four rules decide.
 
     Parameters
@@ -110,16 +110,16 @@ def meek(marks: BoolMatrix) -> BoolMatrix:
         marks &= ~forced.T
 
 
-def _first_and_second_rule(marks: BoolMatrix, apart: BoolMatrix) -> BoolMatrix:
+def _first_and_second_rule(marks: BoolArray, apart: BoolArray) -> BoolArray:
     """R1: a -> b - c, a and c apart: b -> c.  R2: a -> b -> c, a - c: a -> c."""
     directed = directed_part(marks).astype(np.float32)
     away_from_collider = directed.T @ apart.astype(np.float32) > 0
     away_from_cycle = directed @ directed > 0
-    forced: BoolMatrix = undirected_part(marks) & (away_from_collider | away_from_cycle)
+    forced: BoolArray = undirected_part(marks) & (away_from_collider | away_from_cycle)
     return forced
 
 
-def _third_and_fourth_rule(marks: BoolMatrix, joined: BoolMatrix) -> BoolMatrix:
+def _third_and_fourth_rule(marks: BoolArray, joined: BoolArray) -> BoolArray:
     """Return the edges a -> b of the two rules that look at four nodes.
 
     R3: a - c -> b, a - e -> b, c and e apart.  R4: a - c -> e -> b, c and b apart, a and e joined.
@@ -137,7 +137,7 @@ def _third_and_fourth_rule(marks: BoolMatrix, joined: BoolMatrix) -> BoolMatrix:
     return forced
 
 
-def cpdag(adjacency: BoolMatrix) -> BoolMatrix:
+def cpdag(adjacency: BoolArray) -> BoolArray:
     """Return the CPDAG of a DAG: its v-structures, closed under Meek's rules.
 
     Found by the labelling of Chickering (1995), in one pass through the variables; closing under
@@ -177,7 +177,7 @@ def cpdag(adjacency: BoolMatrix) -> BoolMatrix:
     return marks
 
 
-def consistent_extension(marks: BoolMatrix) -> BoolMatrix | None:
+def consistent_extension(marks: BoolArray) -> BoolArray | None:
     """Direct the undirected edges without a cycle and without a new v-structure (Dor & Tarsi).
 
     Among the possible sinks the last by index is taken, so that causes tend to come first.
@@ -209,7 +209,7 @@ def consistent_extension(marks: BoolMatrix) -> BoolMatrix | None:
     return result
 
 
-def _removable(node: int, undirected: BoolMatrix, joined: BoolMatrix) -> bool:
+def _removable(node: int, undirected: BoolArray, joined: BoolArray) -> bool:
     """Whether directing every neighbour -> node shields each pair of the node's parents."""
     adjacent, neighbours = np.flatnonzero(joined[node]), np.flatnonzero(undirected[node])
     reached = joined[np.ix_(neighbours, adjacent)].sum(axis=1)

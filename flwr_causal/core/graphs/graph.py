@@ -1,28 +1,33 @@
-"""The causal graph that every method returns: names, weights, and what they were before the cut."""
+"""The causal graph that every method returns; its forms as JSON and as a networkx graph."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
+import networkx as nx
 import numpy as np
 
-from flwr_causal.core.graphs import acyclicity, derived_graphs, equivalence, graph_formats
+from flwr_causal.core.graphs import acyclicity, equivalence
 from flwr_causal.core.graphs.checked_arrays import distinct_names, frozen_booleans, frozen_numbers
-from flwr_causal.errors import DataError
+from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
-    import networkx as nx
     from matplotlib.axes import Axes
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    FloatArray = NDArray[np.float64]
-    BoolArray = NDArray[np.bool_]
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+
 
 Kind = Literal["dag", "cpdag", "summary"]
+
+FORMAT = "flwr-causal-graph"
+VERSION = 1
+_ARRAYS = ("weights", "lagged", "raw_weights", "raw_lagged", "confidence", "required")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -181,7 +186,25 @@ class CausalGraph:
         ConfigError
             If a threshold is negative or not finite.
         """
-        return replace(self, **derived_graphs.cut(self, value, lagged))
+        lagged = value if lagged is None else lagged
+        for limit in (value, lagged):
+            if not (np.isfinite(limit) and limit >= 0):
+                raise ConfigError(f"threshold is {limit}: expected a number from 0 up")
+        raw = self.weights if self.raw_weights is None else self.raw_weights
+        required = np.zeros_like(self.adjacency) if self.required is None else self.required
+        # A required edge takes part in cycles even when its own weight is zero.
+        strength = np.where(required & (raw == 0), 1.0, raw)
+        strength = np.where(required | (np.abs(raw) > value), strength, 0.0)
+        if self.kind == "dag":
+            strength = acyclicity.break_cycles(strength, required)
+        weights = np.where(self.adjacency, self.weights, raw)
+        weights = np.where(strength != 0, weights, 0.0)
+        if self.lagged is None:
+            return replace(self, weights=weights)
+        raw_lagged = self.lagged if self.raw_lagged is None else self.raw_lagged
+        past = np.where(self.lagged != 0, self.lagged, raw_lagged)
+        past = np.where(np.abs(raw_lagged) > lagged, past, 0.0)
+        return replace(self, weights=weights, lagged=past)
 
     def summary(self, *, self_loops: bool = True) -> CausalGraph:
         """Return the summary graph: i -> j where any slice, the present one or a lag, has it.
@@ -196,7 +219,46 @@ class CausalGraph:
         DataError
             If the graph is a CPDAG, whose undirected edges would read as cycles.
         """
-        return CausalGraph(self.names, **derived_graphs.summarize(self, self_loops=self_loops))
+        if self.kind == "cpdag":
+            raise DataError("a CPDAG has no summary graph: call to_dag() first")
+        kept = self_loops | ~np.eye(len(self.names), dtype=bool)
+        raw_weights = None
+        if self.raw_weights is not None or self.raw_lagged is not None:
+            raw = self.weights if self.raw_weights is None else self.raw_weights
+            raw_lagged = self.lagged if self.raw_lagged is None else self.raw_lagged
+            raw_weights = kept * _strongest(raw, raw_lagged)
+        return CausalGraph(
+            self.names,
+            kept * _strongest(self.weights, self.lagged),
+            kind="summary",
+            raw_weights=raw_weights,
+            required=self.required,
+        )
+
+    def reordered(self, names: Sequence[str]) -> CausalGraph:
+        """Return the graph with its variables in the order of ``names``.
+
+        Raises
+        ------
+        DataError
+            If ``names`` are not the graph's variables.
+        """
+        if tuple(names) == self.names:
+            return self
+        if set(names) != set(self.names):
+            only_one = ", ".join(name for name in names if name not in self.names) or "none"
+            only_two = ", ".join(name for name in self.names if name not in names) or "none"
+            raise DataError(
+                f"the graphs have different variables: only one has {only_one}, the other "
+                f"{only_two}; rename or drop variables, or give a plain matrix to match by position"
+            )
+        order = [self.names.index(name) for name in names]
+        changed = {
+            name: array[..., order, :][..., order]
+            for name in _ARRAYS
+            if (array := getattr(self, name)) is not None
+        }
+        return replace(self, names=tuple(names), **changed)
 
     def is_acyclic(self) -> bool:
         """Whether there is no directed cycle among the instantaneous edges.
@@ -276,25 +338,151 @@ class CausalGraph:
         Edges carry ``weight`` and ``lag`` (0: instantaneous) and, where known, ``raw_weight``,
         ``confidence`` and ``required``; all nodes are there, in order.
         """
-        return graph_formats.to_networkx(self)
+        result: nx.DiGraph[str] = nx.DiGraph() if self.lagged is None else nx.MultiDiGraph()
+        num_lags = 0 if self.lagged is None else len(self.lagged)
+        result.graph.update(kind=self.kind, lags=num_lags)
+        result.add_nodes_from(self.names)
+        for i, j in np.argwhere(self.adjacency):
+            attributes: dict[str, Any] = {"weight": float(self.weights[i, j]), "lag": 0}
+            if self.raw_weights is not None:
+                attributes["raw_weight"] = float(self.raw_weights[i, j])
+            if self.confidence is not None:
+                attributes["confidence"] = float(self.confidence[i, j])
+            if self.required is not None:
+                attributes["required"] = bool(self.required[i, j])
+            result.add_edge(self.names[i], self.names[j], **attributes)
+        if self.lagged is not None:
+            for lag, i, j in np.argwhere(self.lagged != 0):
+                attributes = {"weight": float(self.lagged[lag, i, j]), "lag": int(lag) + 1}
+                if self.raw_lagged is not None:
+                    attributes["raw_weight"] = float(self.raw_lagged[lag, i, j])
+                result.add_edge(self.names[i], self.names[j], **attributes)
+        return result
+
+    def unrolled(self) -> nx.DiGraph[str]:
+        """Return a networkx graph with a node for each variable and slice, where there are lags.
+
+        The nodes ``x0[t-1]`` and ``x0[t]`` of the variable ``x0`` have the attributes ``variable``
+        and ``lag``; slices come from the oldest to the present one. Edges lead into the present
+        slice: they repeat in every other one. Without lags it is `to_networkx`.
+        """
+        plain = self.to_networkx()
+        if self.lagged is None:
+            return plain
+        result: nx.DiGraph[str] = nx.DiGraph(kind=self.kind, lags=len(self.lagged))
+        for lag in range(len(self.lagged), -1, -1):
+            for name in self.names:
+                result.add_node(at_lag(name, lag), variable=name, lag=lag)
+        edge: dict[str, Any]
+        for cause, effect, edge in plain.edges(data=True):
+            result.add_edge(at_lag(cause, edge["lag"]), at_lag(effect, 0), **edge)
+        return result
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any], weight: str = "weight") -> Self:
         """Make a graph from networkx: node order kept, edges without ``weight`` weigh 1.
 
-        An undirected ``Graph`` becomes a CPDAG of undirected edges; an edge's attribute ``lag``
-        makes it a lagged one.
+        Nodes become strings. An undirected ``Graph`` becomes a CPDAG of undirected edges; an edge's
+        attribute ``lag`` makes it a lagged one. Restores what `to_networkx` wrote but for raw
+        weights, which a graph of edges cannot hold in full; also what `unrolled` made of it.
 
         Raises
         ------
         DataError
-            If an edge weighs zero, stands twice, or has a lag that is not 0, 1, 2, ...
+            If an edge weighs zero (unless it is required), stands twice with the same lag, or has a
+            lag that is not 0, 1, 2, ...; if an unrolled graph has an edge that does not lead into
+            the present slice.
         """
-        return cls(**graph_formats.from_networkx(graph, weight))
+        if len(graph) and all(
+            data.keys() >= {"variable", "lag"} for _, data in graph.nodes(data=True)
+        ):
+            graph = _folded(graph)
+        labels = {node: str(node) for node in graph.nodes}
+        index = {node: k for k, node in enumerate(graph.nodes)}
+        size = len(index)
+        directed = graph.to_directed().edges(data=True)
+        edges = [(index[u], index[v], data) for u, v, data in directed]
+        lags = [_lag(data, labels[u], labels[v]) for u, v, data in directed]
+        num_lags = max([int(graph.graph.get("lags", 0)), *lags])
+
+        slices = np.zeros((num_lags + 1, size, size))
+        required = np.zeros((size, size), dtype=bool)
+        confidence = np.zeros((size, size))
+        seen: set[tuple[int, int, int]] = set()
+        names = tuple(labels.values())
+        for lag, (i, j, data) in zip(lags, edges, strict=True):
+            value = float(data.get(weight, 1.0))
+            if (lag, i, j) in seen:
+                raise DataError(f"the edge {names[i]} -> {names[j]} stands twice at lag {lag}")
+            if value == 0 and not data.get("required", False):
+                raise DataError(
+                    f"the edge {names[i]} -> {names[j]} has weight 0, which means no edge: remove "
+                    "it or give it a weight"
+                )
+            seen.add((lag, i, j))
+            slices[lag, i, j] = value
+            if lag == 0:
+                required[i, j] = bool(data.get("required", False))
+                confidence[i, j] = float(data.get("confidence", 0.0))
+        kind = graph.graph.get("kind", "dag" if graph.is_directed() else "cpdag")
+        fields: dict[str, Any] = {"names": names, "weights": slices[0], "kind": kind}
+        if num_lags:
+            fields["lagged"] = slices[1:]
+        if any("required" in data for _, _, data in edges):
+            fields["required"] = required
+        if any("confidence" in data for _, _, data in edges):
+            fields["confidence"] = confidence
+        return cls(**fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as lists, floats and strings; floats survive JSON to the last bit."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "kind": self.kind,
+            "names": list(self.names),
+            **{name: None if array is None else array.tolist() for name, array in arrays.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], origin: str = "the record") -> Self:
+        """Make a graph of what `to_dict` made.
+
+        Raises
+        ------
+        DataError
+            If it is not a record of this format, of another version, or lacks a field; the message
+            calls it ``origin``.
+        """
+        if record.get("format") != FORMAT:
+            raise DataError(
+                f"{origin} is not a graph saved by CausalGraph.save (no 'format': '{FORMAT}')"
+            )
+        if record.get("version") != VERSION:
+            raise DataError(
+                f"{origin} has format version {record.get('version')}, this release reads "
+                f"{VERSION}: upgrade flwr-causal"
+            )
+        missing = [name for name in ("names", "weights", "kind") if name not in record]
+        if missing:
+            raise DataError(f"{origin} lacks {', '.join(missing)}: save the graph again")
+        fields: dict[str, Any] = {"names": tuple(record["names"]), "kind": record["kind"]}
+        for name in _ARRAYS:
+            if record.get(name) is not None:
+                fields[name] = np.array(
+                    record[name], dtype=bool if name == "required" else np.float64
+                )
+        return cls(**fields)
 
     def save(self, path: str | Path) -> None:
-        """Write everything as JSON; floats survive to the last bit."""
-        graph_formats.write_json(self, path)
+        """Write everything as JSON; floats survive to the last bit.
+
+        The folder is made if it is not there.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.to_dict(), allow_nan=False) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -303,17 +491,38 @@ class CausalGraph:
         Raises
         ------
         DataError
-            If the file is missing or is not such a graph.
+            If the file is missing, is not JSON, or is not such a graph.
         """
-        return cls(**graph_formats.read_json(path))
+        path = Path(path)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(f"no graph at {path}: check the path") from None
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise DataError(f"{path} is not JSON ({error}): give a file made by save()") from None
+        if not isinstance(record, dict):
+            raise DataError(f"{path} is JSON but not a graph: give a file made by CausalGraph.save")
+        try:
+            return cls.from_dict(record, str(path))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{path} holds a damaged graph ({error}): save it again") from None
 
     def draw(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the graph with matplotlib, causes above effects.
 
-        See `flwr_causal.core.graphs.drawing.draw` for the options.
-        """
-        from flwr_causal.core.graphs import drawing
+        See `core.graphs.drawing.draw` for the options.
 
+        Raises
+        ------
+        ConfigError
+            If matplotlib is not installed.
+        """
+        try:
+            from flwr_causal.core.graphs import drawing
+        except ImportError:
+            raise ConfigError(
+                'drawing needs matplotlib, which is not installed: pip install "flwr-causal[plot]"'
+            ) from None
         return drawing.draw(self, ax, **options)
 
     def equals(self, other: object) -> bool:
@@ -330,3 +539,40 @@ def _same(one: object, two: object) -> bool:
     if isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
         return np.array_equal(one, two)
     return type(one) is type(two) and one == two
+
+
+def _strongest(now: FloatArray, lagged: FloatArray | None) -> FloatArray:
+    """Return the entry of largest absolute value over all slices; the latest among equals."""
+    slices = now[None] if lagged is None else np.concatenate([now[None], lagged])
+    latest = np.abs(slices).argmax(axis=0)[None]
+    return np.asarray(np.take_along_axis(slices, latest, axis=0)[0])
+
+
+def at_lag(name: str, lag: int) -> str:
+    """Return the name of a variable in the slice of a lag."""
+    return f"{name}[t-{lag}]" if lag else f"{name}[t]"
+
+
+def _folded(graph: nx.Graph[Any]) -> nx.MultiDiGraph[str]:
+    """Return a graph over variables of one over variables in slices."""
+    result: nx.MultiDiGraph[str] = nx.MultiDiGraph(**graph.graph)
+    data: dict[str, Any]
+    for _, data in graph.nodes(data=True):
+        result.add_node(str(data["variable"]))
+    for start, end, edge in graph.edges(data=True):
+        if _lag(graph.nodes[end], start, end) != 0:
+            raise DataError(
+                f"the edge {start} -> {end} leads into the past: an unrolled graph has the edges "
+                "into the present slice alone, those of lag 0"
+            )
+        cause, effect = graph.nodes[start]["variable"], graph.nodes[end]["variable"]
+        result.add_edge(str(cause), str(effect), **{**edge, "lag": graph.nodes[start]["lag"]})
+    return result
+
+
+def _lag(data: Mapping[str, Any], cause: str, effect: str) -> int:
+    """Return an edge's lag, checked."""
+    lag = data.get("lag", 0)
+    if int(lag) != lag or lag < 0:
+        raise DataError(f"the edge {cause} -> {effect} has lag {lag}: expected 0, 1, 2, ...")
+    return int(lag)

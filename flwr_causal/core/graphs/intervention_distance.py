@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
-from flwr_causal.core.graphs.matching import aligned
+from flwr_causal.core.graphs.metrics import aligned
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from flwr_causal.core.graphs.matching import GraphLike
-
-    BoolArray = NDArray[np.bool_]
+    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.graphs.metrics import GraphLike
 
 
 def sid(truth: GraphLike, estimate: GraphLike) -> int:

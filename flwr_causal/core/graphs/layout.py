@@ -18,8 +18,8 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    FloatArray = NDArray[np.float64]
-    BoolMatrix = NDArray[np.bool_]
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+
 
 SWEEPS = 12
 LAYER_GAP = 0.62
@@ -44,7 +44,7 @@ class _Layers(NamedTuple):
     widths: FloatArray
 
 
-def layered_layout(adjacency: BoolMatrix, widths: FloatArray, height: float) -> Layout:
+def layered_layout(adjacency: BoolArray, widths: FloatArray, height: float) -> Layout:
     """Lay a DAG out from top to bottom.
 
     Parameters
@@ -56,7 +56,7 @@ def layered_layout(adjacency: BoolMatrix, widths: FloatArray, height: float) -> 
     height : float
         Height of the boxes.
     """
-    linked: BoolMatrix = np.asarray(adjacency.any(axis=0) | adjacency.any(axis=1))
+    linked: BoolArray = np.asarray(adjacency.any(axis=0) | adjacency.any(axis=1))
     layers = _with_waypoints(adjacency, _levels(adjacency), linked, widths)
     _reduce_crossings(layers)
     x = _coordinates(layers)
@@ -73,7 +73,7 @@ def layered_layout(adjacency: BoolMatrix, widths: FloatArray, height: float) -> 
     return Layout(positions, routes)
 
 
-def _levels(adjacency: BoolMatrix) -> NDArray[np.intp]:
+def _levels(adjacency: BoolArray) -> NDArray[np.intp]:
     """Return each node's layer: the longest path from a root; roots move down to their effects."""
     level = np.zeros(len(adjacency), dtype=np.intp)
     for node in topological_order(adjacency):
@@ -85,7 +85,7 @@ def _levels(adjacency: BoolMatrix) -> NDArray[np.intp]:
 
 
 def _with_waypoints(
-    adjacency: BoolMatrix, level: NDArray[np.intp], linked: NDArray[np.bool_], widths: FloatArray
+    adjacency: BoolArray, level: NDArray[np.intp], linked: NDArray[np.bool_], widths: FloatArray
 ) -> _Layers:
     """Break the edges that span several layers into segments."""
     depth = int(level.max(initial=0)) + 1

@@ -10,15 +10,15 @@ it then holds is a stationary point of the problem over all edges.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.linear.edge_problem import Barrier, BlockMeasure, EdgeProblem
 from flwr_causal.errors import ConfigError
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import BoolArray, FloatArray
 
 # Up to this many variables all allowed edges are candidates from the start.
 ALL_EDGES_LIMIT = 40

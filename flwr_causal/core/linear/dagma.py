@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.linear.active_set import ALL_EDGES_LIMIT, SparseProblem, check_sparsity
 from flwr_causal.core.linear.edge_problem import logdet_measure
@@ -20,11 +19,11 @@ from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks, fi
 from flwr_causal.core.threads import single_threaded
 
 if TYPE_CHECKING:
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
     from flwr_causal.core.linear.moments import Moments
 
-FloatArray = NDArray[np.float64]
 
 # (mu, s) of each stage: the path of Bello 2022 from (1, 1) to (1e-3, 0.7) with a stage between
 # each two of its own. On the simulations of the NOTEARS-ADMM paper (see selection.SPARSITY_FACTOR)

@@ -17,16 +17,12 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 from flwr_causal.core.graphs.acyclicity import logdet_block
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
 
 # An acyclicity measure on one strongly connected block: (k, k) weights -> value and gradient;
 # the gradient is None outside the measure's domain.

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
 
-from flwr_causal.core.linear.linear import SINGULAR_PIVOT, least_squares, regress
+from flwr_causal.core.linear.model import SINGULAR_PIVOT, least_squares, regress
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.linear.moments import Moments
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
 ScoreName = Literal["bic", "equal-variance"]
 SCORE_NAMES: tuple[ScoreName, ...] = ("bic", "equal-variance")

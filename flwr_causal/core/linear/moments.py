@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from flwr_causal.errors import DataError
+from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-FloatArray = NDArray[np.float64]
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import FloatArray
+
 
 # A column whose spread is below this share of its offset is constant but for rounding.
 CONSTANT_TOLERANCE = 1e-12
@@ -226,3 +228,26 @@ def as_moments(moments_or_data: Any) -> Moments:
         return Moments.from_rows(moments_or_data)
     names = [str(column) for column in columns]
     return Moments.from_rows(np.asarray(moments_or_data), names)
+
+
+def data_scale(variances: FloatArray) -> float:
+    """Return the harmonic mean of the variances, the scale that penalties have to match.
+
+    The noise of the variables is what the penalties have to match. The harmonic mean stays near it
+    where effects amplify from variable to variable, which makes the arithmetic mean vary by factors
+    from one data set to the next; for standardised data it is 1.
+
+    Parameters
+    ----------
+    variances
+        ``(d,)`` variances of the columns; constant columns do not count.
+
+    Raises
+    ------
+    ConfigError
+        If no column varies.
+    """
+    positive = variances[variances > 0]
+    if len(positive) == 0:
+        raise ConfigError("no column has a positive variance")
+    return float(1.0 / np.mean(1.0 / positive))

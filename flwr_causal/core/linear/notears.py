@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.graphs.acyclicity import h_exponential
 from flwr_causal.core.linear.active_set import ALL_EDGES_LIMIT, SparseProblem, check_sparsity
@@ -24,12 +23,12 @@ from flwr_causal.core.threads import single_threaded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
     from flwr_causal.core.linear.edge_problem import Barrier
     from flwr_causal.core.linear.moments import Moments
 
-FloatArray = NDArray[np.float64]
 
 __all__ = ["dagma", "notears"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.core.graphs.acyclicity import ancestors, break_cycles
 from flwr_causal.core.graphs.graph import CausalGraph
@@ -22,17 +21,18 @@ from flwr_causal.core.linear.gaussian_scores import (
     residual_variances,
     score_graph,
 )
-from flwr_causal.core.linear.linear import refit
+from flwr_causal.core.linear.model import refit
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
     from flwr_causal.core.linear.moments import Moments
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 # Extra price of an edge in units of log d. Measured on the simulations of the NOTEARS-ADMM paper
 # (seven settings, d = 10..100, n = 30..300, 8 seeds each): the summed mean SHD is 22.5 at 0.5, 6.5

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, gaussian_bic
-from flwr_causal.core.linear.linear import regress
+from flwr_causal.core.linear.model import regress
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.linear.moments import Moments
 
-FloatArray = NDArray[np.float64]
 Solver = Callable[["Moments", float], "CausalGraph"]
 
 # Measured for the log-determinant solver with threshold 0.3 on the simulations of the NOTEARS-ADMM

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-from flwr_causal.core.linear.linear import refit as least_squares_weights
-from flwr_causal.core.linear.linear import regress
+from flwr_causal.core.linear.model import refit as least_squares_weights
+from flwr_causal.core.linear.model import regress
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.linear.moments import Moments
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 # An edge that stands with a strength of zero (a required one) is stored with this.
 LEAST_WEIGHT = 1e-12

@@ -4,22 +4,20 @@ A variable enters through five functions of ``z = (x - mean) / sd``: itself, a s
 sigmoids, and a bump. They are centred and made orthonormal over the party's own rows, variable by
 variable, so that the squared norm of a block of coefficients is the variance of that effect, in
 squared units of the variable that is explained: a measure that parties with different mechanisms
-can add up. Everything in :mod:`flwr_causal.core.fedcausal.group`, and the choice of candidates in
-:mod:`flwr_causal.core.fedcausal.evidence_search`, needs no more of the rows than the second moments of these
+can add up. Everything in :mod:`core.fedcausal.group`, and the choice of candidates in
+:mod:`core.fedcausal.evidence_search`, needs no more of the rows than the second moments of these
 functions (`Additive`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 # b, the number of functions of a variable. Measured: fewer miss waves, more cost rows.
 SIZE = 5
@@ -111,7 +109,7 @@ def additive(rows: FloatArray) -> Additive:
     )
 
 
-def data_scale(moments: Additive) -> float:
+def prior_noise_scale(moments: Additive) -> float:
     """Return the scale of a party's noise before anything of the graph is known, in raw units.
 
     The standard deviation below which a tenth of the varying columns lie: causes vary by their

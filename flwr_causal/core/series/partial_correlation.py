@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from flwr_causal.core.linear.moments import merge
 from flwr_causal.core.linear.solution import check_at_least_zero
@@ -20,9 +19,9 @@ from flwr_causal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.linear.moments import Moments
 
-FloatArray = NDArray[np.float64]
 
 # Ridges to choose from, as shares of the variables' mean variance.
 RIDGE_SHARES = (0.003, 0.01, 0.03, 0.1, 0.2, 0.4)

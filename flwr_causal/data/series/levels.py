@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from flwr_causal.core.series.lagged import lagged_rows
+from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.data.check.columns import all_columns, kind_of
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import NUMBERS

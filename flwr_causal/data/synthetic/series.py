@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.series.lagged import companion_radius
+from flwr_causal.core.series.design import companion_radius
 from flwr_causal.data.partition import round_shares
 from flwr_causal.data.synthetic.random_graphs import Seed, erdos_renyi, scale_free
 from flwr_causal.errors import ConfigError, DataError

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.linear import LinearModel
+    from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.wire import Arrays, Scalar, Value
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.consensus import neural_admm
+from flwr_causal.core.consensus import perceptrons as neural_admm
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import standing_edges, standing_weights
 

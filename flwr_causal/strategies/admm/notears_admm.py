@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flwr_causal.core.consensus import neural_admm
-from flwr_causal.core.nonlinear.neural_network import Network
+from flwr_causal.core.consensus import perceptrons as neural_admm
+from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.strategies.admm.linear_admm import LinearADMM
 from flwr_causal.strategies.admm.neural_run import NeuralRun
 from flwr_causal.strategies.admm.perceptrons import PERCEPTRONS, PerceptronOptions, refuse_ignored
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.consensus.schedules import Schedule
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.core.linear.linear import LinearModel
+    from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.wire import Arrays, Scalar, Value
     from flwr_causal.strategies.admm.admm_run import AdmmRun

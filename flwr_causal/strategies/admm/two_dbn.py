@@ -10,7 +10,7 @@ import numpy as np
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.solution import squared
-from flwr_causal.core.series.lagged import knowledge_masks, lagged_graph, lagged_names
+from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
 from flwr_causal.strategies.admm.linear_admm import LinearADMM
 from flwr_causal.strategies.series import (
     SeriesOptions,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.series.lagged_model import LaggedModel
+    from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.wire import Scalar
     from flwr_causal.strategies.admm.admm_run import AdmmRun, Candidate

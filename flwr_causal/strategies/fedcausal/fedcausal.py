@@ -109,8 +109,8 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     proximity : float or "auto", default "auto"
         lambda_2 of the paper's models, which it does not give either: 0.001 (linear), 0 (mlp).
     hidden, inner_steps, device, arithmetic
-        See :class:`~flwr_causal.strategies.admm.perceptrons.PerceptronOptions`. With half of the steps
-        the graphs are nearly as good in half the time.
+        See :class:`~flwr_causal.strategies.admm.perceptrons.PerceptronOptions`. With half of the
+        steps the graphs are nearly as good in half the time.
     acyclic_server : bool, default True
         False leaves the acyclicity out on the server (the paper's ablation NO-w/oAcy).
     max_rounds : int or None, default None

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.fedcausal import evidence_search, fedcausal, group, neural_rounds
-from flwr_causal.core.fedcausal.fedcausal_party import PROXIMITY
-from flwr_causal.core.nonlinear.neural_network import Network
+from flwr_causal.core.fedcausal import evidence_search, group
+from flwr_causal.core.fedcausal import linear as fedcausal
+from flwr_causal.core.fedcausal import perceptrons as neural_rounds
+from flwr_causal.core.fedcausal.linear import PROXIMITY
+from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.strategies.fedcausal.fedcausal_stages import (
     EvidenceStage,
     GroupStage,

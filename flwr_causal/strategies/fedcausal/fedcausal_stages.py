@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from flwr_causal.core.fedcausal import evidence_search, fedcausal, group, neural_rounds
+from flwr_causal.core.fedcausal import evidence_search, group
+from flwr_causal.core.fedcausal import linear as fedcausal
+from flwr_causal.core.fedcausal import perceptrons as neural_rounds
 from flwr_causal.core.fedcausal.evidence import Tables
 from flwr_causal.core.linear.solution import standing_edges
 from flwr_causal.core.nonlinear.basis import strengths
@@ -141,7 +143,7 @@ class GroupStage:
 
 @dataclass(frozen=True, eq=False)
 class LinearStage:
-    """The paper's linear algorithm, :mod:`flwr_causal.core.fedcausal.fedcausal`."""
+    """The paper's linear algorithm, :mod:`flwr_causal.core.fedcausal.linear`."""
 
     phase: ClassVar[str] = "linear"
 
@@ -183,7 +185,7 @@ class LinearStage:
 
 @dataclass(frozen=True, eq=False)
 class NeuralStage:
-    """The paper's perceptrons, :mod:`flwr_causal.core.fedcausal.neural_rounds`."""
+    """The paper's perceptrons, :mod:`flwr_causal.core.fedcausal.perceptrons`."""
 
     problem: neural_rounds.Problem
     state: neural_rounds.State

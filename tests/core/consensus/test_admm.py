@@ -7,8 +7,9 @@ import paper_admm
 import pytest
 
 from flwr_causal.core.consensus import admm
-from flwr_causal.core.consensus.schedules import Schedule, data_scale, fast_schedule, paper_schedule
+from flwr_causal.core.consensus.schedules import Schedule, fast_schedule, paper_schedule
 from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.linear.moments import data_scale
 
 
 def linear_system(d, n, seed):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.consensus.schedules import Schedule, data_scale, fast_schedule, paper_schedule
+from flwr_causal.core.consensus.schedules import Schedule, fast_schedule, paper_schedule
+from flwr_causal.core.linear.moments import data_scale
 from flwr_causal.errors import ConfigError
 
 

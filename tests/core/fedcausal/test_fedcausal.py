@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.consensus.projection import project
-from flwr_causal.core.consensus.schedules import data_scale
-from flwr_causal.core.fedcausal import fedcausal
-from flwr_causal.core.fedcausal.fedcausal import (
+from flwr_causal.core.fedcausal import linear as fedcausal
+from flwr_causal.core.fedcausal.linear import (
     PAPER,
     ServerProblem,
     Settings,
     party_problem,
     party_step,
 )
-from flwr_causal.core.fedcausal.fedcausal_kernels import exponential_less_identity, objective
+from flwr_causal.core.fedcausal.linear_kernels import exponential_less_identity, objective
 from flwr_causal.core.graphs.acyclicity import break_cycles, h_exponential
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
+from flwr_causal.core.linear.moments import data_scale
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear

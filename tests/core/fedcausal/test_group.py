@@ -14,10 +14,10 @@ from flwr_causal.core.nonlinear.basis import (
     RIDGE,
     SIZE,
     additive,
-    data_scale,
     noise_scale,
     orthonormal_basis,
     partial_shares,
+    prior_noise_scale,
     raw_basis,
     standardised,
     strengths,
@@ -66,7 +66,7 @@ def test_columns_with_few_values_have_fewer_functions():
 
 def test_a_party_may_have_one_row():
     moments = additive(np.ones((1, 4)))
-    assert data_scale(moments) == 1.0
+    assert prior_noise_scale(moments) == 1.0
     assert noise_scale(moments, np.zeros((4, 4), dtype=bool)) == 1.0
     assert (partial_shares(moments, np.zeros((4, 4), dtype=bool)) == 0).all()
     step = group.client_step(group.local_problem(moments), None, np.zeros((4, 4)), 0.1, 0)
@@ -129,7 +129,7 @@ def test_scales():
     assert noise_scale(additive(9.0 * rows), graph) == pytest.approx(
         9 * noise_scale(moments, graph)
     )
-    assert data_scale(additive(9.0 * rows)) == pytest.approx(9 * data_scale(moments))
+    assert prior_noise_scale(additive(9.0 * rows)) == pytest.approx(9 * prior_noise_scale(moments))
 
 
 # The party's step
@@ -142,7 +142,7 @@ def test_local_step_is_the_ridge_solution_without_the_own_variable(n):
     moments = additive(rows)
     target = np.random.default_rng(4).standard_normal((d, SIZE, d))
     solution = group.local_step(group.local_problem(moments), target, 0.25)
-    cross = moments.cross / data_scale(moments)
+    cross = moments.cross / prior_noise_scale(moments)
     for j in range(d):
         others = np.delete(np.arange(d * SIZE).reshape(d, SIZE), j, axis=0).ravel()
         gram = moments.gram[np.ix_(others, others)] + 0.25 * np.eye(len(others))
@@ -215,7 +215,7 @@ def test_rounds_converge_to_the_joint_group_lasso():
     for rows, client in zip(parties, clients, strict=True):
         moments = additive(rows)
         blocks = (state.factors[:, None, :] * client.formed).reshape(-1, 5)
-        gradient = moments.gram @ blocks - moments.cross / data_scale(moments)
+        gradient = moments.gram @ blocks - moments.cross / prior_noise_scale(moments)
         gradients.append((blocks.reshape(5, SIZE, 5), gradient.reshape(5, SIZE, 5)))
     stands = state.norms > 1e-6
     assert 3 < stands.sum() < 15

@@ -18,7 +18,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from small_graphs import CHAIN, dags, matrix
 
-from flwr_causal.core.graphs import strokes
+from flwr_causal.core.graphs import drawing
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.layout import layered_layout
 from flwr_causal.errors import ConfigError
@@ -85,11 +85,11 @@ def test_a_picture_has_every_name_and_edge_with_its_sign_and_strength():
     ax = graph.draw()
     assert list(box_centres(ax)) == ["cause", "$middle$", "alone"]
     (arrow,) = arrows(ax)
-    assert to_hex(arrow.get_edgecolor()) == strokes.NEGATIVE
+    assert to_hex(arrow.get_edgecolor()) == drawing.NEGATIVE
     strong_and_weak = CausalGraph(("a", "b", "c"), [[0, 2, 0.5], [0, 0, 0], [0, 0, 0]]).draw()
     thick, thin = (arrow.get_linewidth() for arrow in arrows(strong_and_weak))
     assert thick > thin
-    assert to_hex(arrows(strong_and_weak)[0].get_edgecolor()) == strokes.POSITIVE
+    assert to_hex(arrows(strong_and_weak)[0].get_edgecolor()) == drawing.POSITIVE
 
 
 def test_undirected_edges_are_one_line_without_a_head():
@@ -144,8 +144,8 @@ def test_lagged_edges_have_sign_strength_label_and_miss_the_boxes_between():
     graph = CausalGraph(("a", "b", "c"), np.zeros((3, 3)), lagged=lagged)
     ax = graph.draw(edge_labels=True)
     short, far = arrows(ax)
-    assert to_hex(far.get_edgecolor()) == strokes.NEGATIVE
-    assert to_hex(short.get_edgecolor()) == strokes.POSITIVE
+    assert to_hex(far.get_edgecolor()) == drawing.NEGATIVE
+    assert to_hex(short.get_edgecolor()) == drawing.POSITIVE
     assert far.get_linewidth() > short.get_linewidth()
     assert {"0.25", "-0.75"} <= {text.get_text() for text in ax.texts}
     # a[t-2] -> a[t] passes the slice t-1 between its boxes, not through that of a.
@@ -215,8 +215,8 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
             raise ImportError(name)
         return real_import(name, *args, **kwargs)
 
-    monkeypatch.delitem(sys.modules, "flwr_causal.core.graphs.strokes")
-    monkeypatch.delattr("flwr_causal.core.graphs.strokes")
+    monkeypatch.delitem(sys.modules, "flwr_causal.core.graphs.drawing")
+    monkeypatch.delattr("flwr_causal.core.graphs.drawing")
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match=r'pip install "flwr-causal\[plot\]"'):
         CausalGraph.from_array(CHAIN).draw()

@@ -12,7 +12,6 @@ from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, NAMES, full_graph
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.graph_formats import unrolled
 from flwr_causal.errors import DataError
 
 
@@ -125,7 +124,7 @@ def test_networkx_that_says_nothing_clear_is_refused():
 )
 def test_an_unrolled_graph_can_be_folded_again(weights, lagged, kind):
     graph = CausalGraph(("b", "a[t]", "c"), weights, lagged=lagged, kind=kind)
-    slices = unrolled(graph)
+    slices = graph.unrolled()
     assert len(slices) == 9
     assert {slices.nodes[end]["lag"] for _, end in slices.edges} <= {0}
     assert slices.number_of_edges() == graph.num_edges + graph.num_lagged_edges
@@ -134,11 +133,11 @@ def test_an_unrolled_graph_can_be_folded_again(weights, lagged, kind):
 
 def test_without_lags_there_is_nothing_to_unroll():
     graph = CausalGraph.from_array(CHAIN)
-    assert nx.utils.graphs_equal(unrolled(graph), graph.to_networkx())
+    assert nx.utils.graphs_equal(graph.unrolled(), graph.to_networkx())
 
 
 def test_an_unrolled_graph_with_an_edge_into_the_past_is_refused():
-    slices = unrolled(CausalGraph.from_array(CHAIN, lagged=np.ones((1, 3, 3))))
+    slices = CausalGraph.from_array(CHAIN, lagged=np.ones((1, 3, 3))).unrolled()
     slices.add_edge("x0[t-1]", "x1[t-1]", weight=1.0)
     with pytest.raises(DataError, match=r"x0\[t-1\] -> x1\[t-1\] leads into the past"):
         CausalGraph.from_networkx(slices)

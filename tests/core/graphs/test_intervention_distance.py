@@ -10,7 +10,8 @@ from small_graphs import CHAIN, dags, matrix
 
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.metrics import sid, structural_hamming_distance
+from flwr_causal.core.graphs.intervention_distance import sid
+from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.errors import DataError
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.series.lagged import knowledge_masks, lagged_graph
+from flwr_causal.core.series.design import knowledge_masks, lagged_graph
 from flwr_causal.errors import ConfigError
 
 NAMES = ("a", "b", "c", "d")

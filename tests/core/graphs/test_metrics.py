@@ -9,11 +9,11 @@ from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, dags, matrix
 
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.intervention_distance import sid
 from flwr_causal.core.graphs.metrics import (
     auroc,
     compare,
     moral_hamming_distance,
-    sid,
     structural_hamming_distance,
 )
 from flwr_causal.errors import ConfigError, DataError

@@ -8,8 +8,7 @@ from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, matrix
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.metrics import auprc, auroc, varsortability
-from flwr_causal.core.graphs.ranking import binary_auroc
+from flwr_causal.core.graphs.metrics import auprc, auroc, binary_auroc, varsortability
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -6,7 +6,7 @@ import scipy.optimize as so
 
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.linear.linear import LinearModel, refit
+from flwr_causal.core.linear.model import LinearModel, refit
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.notears import dagma, notears
 from flwr_causal.core.linear.solution import standing_edges

@@ -11,19 +11,16 @@ from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.moments import Moments, merge
-from flwr_causal.core.nonlinear import additive_basis
 from flwr_causal.core.nonlinear.additive import (
     additive,
-    default_sparsity,
-    follow_central_path,
-    objective,
-)
-from flwr_causal.core.nonlinear.additive_basis import (
     additive_problem,
     basis_moments,
     basis_rows,
+    default_sparsity,
+    follow_central_path,
     knots,
     least_squares,
+    objective,
     strengths,
 )
 from flwr_causal.core.nonlinear.basis import raw_basis
@@ -113,7 +110,7 @@ def test_functions_of_a_variable_become_uncorrelated_with_unit_variance():
 
 def test_least_squares_is_that_of_the_rows(monkeypatch):
     """Against a regression on the functions' values; the strength is the effect's deviation."""
-    monkeypatch.setattr(additive_basis, "RIDGE", 0.0)
+    monkeypatch.setattr(module, "RIDGE", 0.0)
     rng = np.random.default_rng(1)
     rows = chain_rows(200)
     rows[:, 2] += 0.5 * rows[:, 0] ** 2 + rng.standard_normal(200)
@@ -191,8 +188,7 @@ def test_with_one_function_the_objective_is_the_linear_one(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_with_one_function_the_graph_is_that_of_the_linear_solver(seed, monkeypatch):
-    for place in (module, additive_basis):
-        monkeypatch.setattr(place, "RIDGE", 0.0)
+    monkeypatch.setattr(module, "RIDGE", 0.0)
     tables, weights = federated_linear(8, 2000, 4, seed=seed)
     moments = summed(tables, size=1)
     pooled = merge(Moments.from_rows(table.to_numpy()) for table in tables)

@@ -5,7 +5,7 @@ import pytest
 from scipy.io import savemat
 from shared_data import DATA, needs_shared_data
 
-from flwr_causal.core.graphs.ranking import binary_auroc
+from flwr_causal.core.graphs.metrics import binary_auroc
 from flwr_causal.data.read.netsim import PAPER_SUBJECTS, cut_series, read_netsim
 from flwr_causal.errors import ConfigError, DataError
 

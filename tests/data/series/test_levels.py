@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.series.lagged import lagged_rows
+from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.data.check.agreement import agree, pool
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.policy import Policy

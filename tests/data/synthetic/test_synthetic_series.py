@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import solve_discrete_lyapunov
 
-from flwr_causal.core.series.lagged import companion_radius
+from flwr_causal.core.series.design import companion_radius
 from flwr_causal.data.synthetic.series import dynamic_system, federated_dynamic, simulate_series
 from flwr_causal.errors import ConfigError, DataError
 

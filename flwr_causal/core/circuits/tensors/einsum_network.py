@@ -20,7 +20,7 @@ from flwr_causal.core.circuits.tensors.em import (
 )
 from flwr_causal.core.circuits.tensors.leaf import TensorLeaf
 from flwr_causal.core.circuits.tensors.storage import parameters_from
-from flwr_causal.core.nonlinear.neural_network import PRECISIONS
+from flwr_causal.core.nonlinear.perceptrons import PRECISIONS
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:

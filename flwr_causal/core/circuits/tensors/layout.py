@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.nonlinear.neural_network import PRECISIONS, checked_device, import_torch
+from flwr_causal.core.nonlinear.perceptrons import PRECISIONS, checked_device, import_torch
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ import pytest
 import scipy.optimize
 from neural_rows import NONLINEAR_TRUTH, nonlinear_rows
 
-from flwr_causal.core.consensus import neural_admm as admm
-from flwr_causal.core.consensus.local_problem import multiplier_after
+from flwr_causal.core.consensus import perceptrons as admm
+from flwr_causal.core.consensus.admm import multiplier_after
 from flwr_causal.core.consensus.schedules import Schedule
-from flwr_causal.core.fedcausal import neural_rounds as rounds
+from flwr_causal.core.fedcausal import perceptrons as rounds
 from flwr_causal.core.graphs.acyclicity import break_cycles, h_exponential, is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.nonlinear.neural import acyclicity, free_parameters, minimise
-from flwr_causal.core.nonlinear.neural_network import Network, SquaredLoss
+from flwr_causal.core.nonlinear.notears_mlp import acyclicity, free_parameters, minimise
+from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.errors import ConfigError
 
 

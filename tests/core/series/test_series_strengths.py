@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.series.lagged_strengths import (
+from flwr_causal.core.series.solution import (
     combined,
     hub_prior,
     normalized,

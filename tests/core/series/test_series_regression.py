@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from lagged_systems import moments_of, random_rows
 
 from flwr_causal.core.linear.moments import Moments, merge
-from flwr_causal.core.series import lagged_regression
-from flwr_causal.core.series.lagged_regression import in_units, lasso, leading, order_of, ridge
+from flwr_causal.core.series import regression
+from flwr_causal.core.series.regression import in_units, lasso, leading, order_of, ridge
 from flwr_causal.errors import ConfigError, DataError
 
 D = 4
@@ -190,6 +190,6 @@ def test_bad_input(fit):
 
 
 def test_a_descent_that_does_not_settle_says_so(monkeypatch):
-    monkeypatch.setattr(lagged_regression, "MAX_SWEEPS", 2)
+    monkeypatch.setattr(regression, "MAX_SWEEPS", 2)
     with pytest.raises(DataError, match=r"nearly collinear; raise the sparsity \(now 0.001\)"):
         lasso(moments_of(random_rows(12, 30, D, 2), D), D, 0.001)

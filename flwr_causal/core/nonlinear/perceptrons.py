@@ -21,15 +21,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+
 
 PRECISIONS = ("float64", "float32")
 # Hidden units, all variables together, that are held at once: bounds the memory (128 MB a copy).

@@ -2,7 +2,7 @@
 
 The moments are those of the m = d (1 + p) columns of ``z = [x_t, x_{t-1}, ..., x_{t-p}]``, in this
 order, and a fit is an ``(m, d)`` array of weights whose row causes their column: instantaneous
-effects in the first d rows (zero here, see `lagged_instantaneous`), those of lag 1 in the next d.
+effects in the first d rows (zero here, see `instantaneous`), those of lag 1 in the next d.
 Sums over parties, series and rows enter in no other way: a federation's fit is that of its pooled
 rows.
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from flwr_causal.core.linear.solution import check_at_least_zero
@@ -24,10 +23,11 @@ from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.linear.moments import Moments
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 # Sweeps of coordinate descent over the causes of one target. A few hundred are the rule; many
 # thousands mean causes that are all but combinations of each other, with next to no penalty.
@@ -168,7 +168,7 @@ def lasso(
         If the sparsity is negative or a mask has another shape.
     """
     # numba, which this imports, costs a process more time to load than most need in all
-    from flwr_causal.core.series.lagged_kernels import descend
+    from flwr_causal.core.series.regression_kernels import descend
 
     check_at_least_zero(sparsity=sparsity, tolerance=tolerance)
     moments.require_complete()

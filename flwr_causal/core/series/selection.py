@@ -11,20 +11,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.core.linear.moments import merge
-from flwr_causal.core.series.lagged_instantaneous import dynotears
-from flwr_causal.core.series.lagged_regression import lasso, leading, order_of, ridge
+from flwr_causal.core.series.instantaneous import dynotears
+from flwr_causal.core.series.regression import lasso, leading, order_of, ridge
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import ArrayLike, NDArray
+
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.linear.moments import Moments
 
-FloatArray = NDArray[np.float64]
 
 MethodName = Literal["ridge", "lasso", "dynotears"]
 METHODS: tuple[MethodName, ...] = ("ridge", "lasso", "dynotears")

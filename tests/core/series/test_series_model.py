@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.linear.linear import LinearModel
+from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.series.lagged import join_blocks, lagged_names, lagged_rows
-from flwr_causal.core.series.lagged_model import LaggedModel, fit_lagged
+from flwr_causal.core.series.design import join_blocks, lagged_names, lagged_rows
+from flwr_causal.core.series.model import LaggedModel, fit_lagged
 from flwr_causal.data.synthetic.series import dynamic_system, simulate_series
 from flwr_causal.errors import ConfigError, DataError
 

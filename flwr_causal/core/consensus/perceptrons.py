@@ -1,7 +1,7 @@
 """NOTEARS-MLP-ADMM: consensus over all parameters of the perceptrons.
 
-Ng & Zhang (AISTATS 2022), section 5.2: the iteration of :mod:`flwr_causal.core.consensus.admm` on the flat
-parameter vector theta of :mod:`flwr_causal.core.nonlinear.neural_network`, for parties that share their
+Ng & Zhang (AISTATS 2022), section 5.2: the iteration of :mod:`core.consensus.admm` on the flat
+parameter vector theta of :mod:`core.nonlinear.perceptrons`, for parties that share their
 mechanisms. K clients, n rows in all:
 
     minimise  sum_k 1/(2n) ||X_k - mlp(X_k; theta_k)||_F^2 + lambda |A|_1 + decay/2 |weights|^2
@@ -12,7 +12,7 @@ mechanisms. K clients, n rows in all:
 - server: theta from ``M = mean_k Z_k``. Only the first layer meets h, and h only sees the norms of
   its blocks. With ``T = soft(M, lambda / (K rho_2))`` and ``R_ij = ||T_j[:, i]||`` the minimiser is
   ``A_j[:, i] = T_j[:, i] r_ij / R_ij``, where r is the ``(d, d)`` projection of R
-  (:mod:`flwr_causal.core.consensus.projection`): shrinking a block never raises h, and turning it leaves h as
+  (:mod:`core.consensus.projection`): shrinking a block never raises h, and turning it leaves h as
   it is, so the block is the nearest of its norm. All other parameters are those of M. Weight decay,
   which the paper does not have, turns ``K rho_2`` into ``K rho_2 + decay`` and scales M;
 - server: ``alpha += rho_1 h(W)``; client: ``beta_k += rho_2 (theta_k - theta)``.
@@ -27,22 +27,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flwr_causal.core.consensus.local_problem import ClientState, multiplier_after
+from flwr_causal.core.consensus.admm import ClientState, multiplier_after
 from flwr_causal.core.consensus.projection import factors, project
 from flwr_causal.core.consensus.schedules import Schedule, Tuning, reason_to_end
 from flwr_causal.core.consensus.schedules import fast_schedule as interpolated_schedule
 from flwr_causal.core.consensus.schedules import paper_schedule as growing_schedule
-from flwr_causal.core.nonlinear.neural import free_parameters, minimise
-from flwr_causal.core.nonlinear.neural_network import one_thread
+from flwr_causal.core.nonlinear.notears_mlp import free_parameters, minimise
+from flwr_causal.core.nonlinear.perceptrons import one_thread
 
 if TYPE_CHECKING:
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.nonlinear.neural_network import Network, SquaredLoss
+    from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 # For noise of variance 1. Chosen on seeds 3..7 of the paper's perceptron data with d = 10 and 20,
 # n = 512, K = 4: halving or doubling any of these numbers, or a tenth of the last acyclicity

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.graphs.checked_arrays import distinct_names
@@ -22,6 +21,10 @@ from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
 
 __all__ = [
     "companion_radius",
@@ -34,8 +37,6 @@ __all__ = [
     "split_blocks",
 ]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 Entry = TypeVar("Entry", bound=np.generic)
 
 

@@ -11,8 +11,8 @@ from neural_rows import NONLINEAR_TRUTH, nonlinear_rows
 from flwr_causal.core.graphs.acyclicity import h_exponential, is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.notears import notears
-from flwr_causal.core.nonlinear import neural
-from flwr_causal.core.nonlinear.neural_network import Network, SquaredLoss, one_thread
+from flwr_causal.core.nonlinear import notears_mlp as neural
+from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss, one_thread
 from flwr_causal.errors import ConfigError
 
 NO_KNOWLEDGE = Knowledge()
@@ -319,8 +319,9 @@ def test_missing_torch_is_named(monkeypatch):
 
 def test_torch_is_not_imported_before_it_is_used():
     code = (
-        "import sys, flwr_causal.core.nonlinear.neural, flwr_causal.core.fedcausal.neural_rounds, "
-        "flwr_causal.core.consensus.neural_admm; print('torch' in sys.modules)"
+        "import sys, flwr_causal.core.nonlinear.notears_mlp, "
+        "flwr_causal.core.fedcausal.perceptrons, "
+        "flwr_causal.core.consensus.perceptrons; print('torch' in sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "False", result.stderr

@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.core.graphs.acyclicity import is_acyclic
-from flwr_causal.core.linear.linear import least_squares
-from flwr_causal.core.linear.model_parts import (
+from flwr_causal.core.linear.model import (
     freeze_parameters,
+    least_squares,
     load_parameters,
     log_density,
     named_columns,
     save_parameters,
 )
-from flwr_causal.core.series.lagged import companion_radius, lagged_rows, split_blocks
-from flwr_causal.core.series.lagged_regression import order_of
+from flwr_causal.core.series.design import companion_radius, lagged_rows, split_blocks
+from flwr_causal.core.series.regression import order_of
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 
@@ -32,13 +31,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
+    from numpy.typing import ArrayLike
 
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.linear.moments import Moments
 
 __all__ = ["LaggedModel", "fit_lagged"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 KIND = "lagged linear model"
 FORMAT = f"flwr-causal {KIND} 1"

@@ -5,7 +5,7 @@ import pytest
 import scipy.optimize
 from lagged_systems import random_rows
 
-from flwr_causal.core.consensus.local_problem import local_problem, local_step
+from flwr_causal.core.consensus.admm import local_problem, local_step
 
 
 def block_step(now, past, n, W, A, beta, gamma, rho):

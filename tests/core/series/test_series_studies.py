@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from shared_data import DATA, needs_shared_data
 
-from flwr_causal.core.graphs.ranking import auprc, auroc
+from flwr_causal.core.graphs.metrics import auprc, auroc
 from flwr_causal.core.linear.moments import Moments, merge
-from flwr_causal.core.series.lagged import lagged_rows
-from flwr_causal.core.series.lagged_selection import fit, select, standardized_folds
-from flwr_causal.core.series.lagged_strengths import summed_strengths
+from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.core.series.partial_correlation import partial_correlation, select_ridge
+from flwr_causal.core.series.selection import fit, select, standardized_folds
+from flwr_causal.core.series.solution import summed_strengths
 
 NETSIM_SUBJECTS = {1: (3, 6, 9, 12, 15), 2: (2, 4, 6, 8, 10), 3: (1, 3, 5, 7, 9)}
 

@@ -5,9 +5,9 @@ import pytest
 from lagged_systems import moments_of, random_rows, simulate_series
 
 from flwr_causal.core.linear.moments import merge
-from flwr_causal.core.series.lagged import lagged_rows
-from flwr_causal.core.series.lagged_regression import lasso, ridge
-from flwr_causal.core.series.lagged_selection import (
+from flwr_causal.core.series.design import lagged_rows
+from flwr_causal.core.series.regression import lasso, ridge
+from flwr_causal.core.series.selection import (
     LaggedSelection,
     Recipe,
     Trial,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.linalg
 import scipy.optimize
-from numpy.typing import NDArray
 
+from flwr_causal.core.arrays import BoolArray, FloatArray
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.core.linear.notears import ascend
 from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks, standing_edges
-from flwr_causal.core.nonlinear.neural_network import Network, SquaredLoss, one_thread
+from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss, one_thread
 from flwr_causal.core.threads import single_threaded
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 
 # What an objective that overflows is reported as: the line search steps back from a large finite
@@ -92,7 +90,7 @@ def notears_mlp(
     seed
         Of the initial weights.
     device, precision
-        See :class:`~flwr_causal.core.nonlinear.neural_network.SquaredLoss`.
+        See :class:`core.nonlinear.perceptrons.SquaredLoss`.
 
     Returns
     -------

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.linear.linear import LinearModel, fit, refit, regress
+from flwr_causal.core.linear.model import LinearModel, fit, refit, regress
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.errors import DataError
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.series.lagged import (
+from flwr_causal.core.series.design import (
     companion_radius,
     join_blocks,
     lagged_graph,

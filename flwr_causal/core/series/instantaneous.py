@@ -14,21 +14,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.active_set import check_sparsity
 from flwr_causal.core.linear.dagma import follow_central_path
 from flwr_causal.core.linear.notears import solve_augmented
-from flwr_causal.core.series.lagged_regression import order_of
+from flwr_causal.core.series.regression import order_of
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.linear.moments import Moments
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 SolverName = Literal["dagma", "notears"]
 SOLVERS = {"dagma": follow_central_path, "notears": solve_augmented}

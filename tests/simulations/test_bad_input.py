@@ -66,24 +66,24 @@ def constant(tables):
 
 SECOND = "party 1"
 DATA = {
-    "nan": (with_second(set_at(3, "x1", np.nan)), [SECOND, "x1", "1 missing", "missing-values"]),
-    "inf": (with_second(set_at(3, "x1", np.inf)), [SECOND, "x1", "1 infinite", "missing-values"]),
-    "constant": (constant(FED.tables), ["x2", "constant", "constant-columns"]),
+    "nan": (with_second(set_at(3, "x1", np.nan)), [SECOND, "x1", "1 missing", "missing_values"]),
+    "inf": (with_second(set_at(3, "x1", np.inf)), [SECOND, "x1", "1 infinite", "missing_values"]),
+    "constant": (constant(FED.tables), ["x2", "constant", "constant_columns"]),
     "duplicate names": (
         with_second(lambda t: t.set_axis(["x0", "x1", "x1", "x3"], axis=1)),
         [SECOND, "x1", "2 columns have this name", "rename"],
     ),
     "copied column": (
         [table.assign(again=table["x3"]) for table in FED.tables],
-        ["again", "x3", "duplicate-columns"],
+        ["again", "x3", "duplicate_columns"],
     ),
     "missing column": (
         with_second(lambda t: t.drop(columns="x2")),
-        [SECOND, "x2", "missing", "unshared-columns"],
+        [SECOND, "x2", "missing", "unshared_columns"],
     ),
     "extra column": (
         with_second(lambda t: t.assign(age=np.arange(20.0))),
-        [SECOND, "age", "not in the table", "unshared-columns"],
+        [SECOND, "age", "not in the table", "unshared_columns"],
     ),
     "another case": (
         with_second(lambda t: t.rename(columns={"x2": "X2"})),
@@ -91,7 +91,7 @@ DATA = {
     ),
     "text": (
         [table.assign(sex="m") for table in FED.tables],
-        [SECOND, "sex", "not numeric", "text-columns"],
+        [SECOND, "sex", "not numeric", "text_columns"],
     ),
     "disagreeing types": (
         with_second(lambda t: t.assign(x3="12")),

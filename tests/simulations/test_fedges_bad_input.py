@@ -54,7 +54,7 @@ DATA = {
     "other column": (
         with_second(lambda t: t.rename(columns={"x2": "age"})),
         {},
-        [SECOND, "x2", "age", "unshared-columns"],
+        [SECOND, "x2", "age", "unshared_columns"],
     ),
     "missing column": (with_second(lambda t: t.drop(columns="x2")), {}, [SECOND, "x2", "missing"]),
     "numbers among texts": (
@@ -77,7 +77,7 @@ DATA = {
     "missing values": (
         with_second(set_at(3, "x1", None)),
         {},
-        [SECOND, "x1", "1 missing", "missing-values"],
+        [SECOND, "x1", "1 missing", "missing_values"],
     ),
     "all values missing": (
         with_second(lambda t: t.assign(x1=None)),
@@ -101,12 +101,12 @@ DATA = {
     "too many states": (
         with_second(lambda t: t.assign(x0=[f"id {k}" for k in range(30)])),
         {"max_states": 20},
-        [SECOND, "x0", "30 different values", "max-states=20", "join values"],
+        [SECOND, "x0", "30 different values", "max_states=20", "join values"],
     ),
     "too many states together": (
         with_column(*([f"{n} {k % 25}" for k in range(30)] for n in "abc")),
         {},
-        ["more", "75 different values in all", "max-states=64"],
+        ["more", "75 different values in all", "max_states=64"],
     ),
     "numbers with many values": (NUMBERS, {}, ["x0", "discretize=5", "100 different values"]),
     "whole numbers with many values": (
@@ -120,10 +120,10 @@ DATA = {
         [SECOND, "x0", "infinite"],
     ),
     "constant": (SAME, {"constant": "fail"}, ["same", "constant", "keep"]),
-    "constant columns": (SAME, {"constant_columns": "fail"}, ["same", "constant-columns='drop'"]),
+    "constant columns": (SAME, {"constant_columns": "fail"}, ["same", "constant_columns='drop'"]),
     "nothing left": ([t[["x0"]] for t in TABLES[:0]], {}, ["parties"]),
     "text dropped": (TABLES, {"text_columns": "drop"}, ["no column is left"]),
-    "text refused": (TABLES, {"text_columns": "fail"}, ["x0", "text-columns"]),
+    "text refused": (TABLES, {"text_columns": "fail"}, ["x0", "text_columns"]),
     "copied column": (
         [t.assign(again=t["x3"]) for t in TABLES],
         {"duplicate_columns": "fail"},
@@ -259,10 +259,10 @@ OPTIONS = {
     "more intervals than states": (
         {"discretize": 9, "max_states": 5},
         ConfigError,
-        ["discretize", "9", "max-states"],
+        ["discretize", "9", "max_states"],
     ),
-    "one state": ({"max_states": 1}, ConfigError, ["max-states", "256"]),
-    "too many states": ({"max_states": 300}, ConfigError, ["max-states", "256"]),
+    "one state": ({"max_states": 1}, ConfigError, ["max_states", "256"]),
+    "too many states": ({"max_states": 300}, ConfigError, ["max_states", "256"]),
     "half a parent": ({"max_parents": 1.5}, ConfigError, ["max_parents", "whole number"]),
     "truth for a number": ({"turn": 1}, ConfigError, ["turn", "true or false"]),
     "unknown option": ({"ess": 1.0}, ConfigError, ["ess", "equivalent_sample_size"]),

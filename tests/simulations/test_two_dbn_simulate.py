@@ -86,16 +86,16 @@ BAD = {
     "unsorted": (changed(swapped), {}, [SECOND, "'t'", "step 12", "earlier", "sort"]),
     "repeated": (changed(at(9, "t", 8.0)), {}, [SECOND, "'t'", "step 10", "the same as"]),
     "gap": (changed(lambda t: t.drop(index=30)), {}, [SECOND, "'t'", "step 31", "gaps='split'"]),
-    "no series": (PARTIES, {"time_column": ""}, ["party 0", "series-column", "id"]),
+    "no series": (PARTIES, {"time_column": ""}, ["party 0", "series_column", "id"]),
     "no time": (
         PARTIES,
         {"series_column": "", "phase_column": ""},
-        ["party 0", "time-column", "t"],
+        ["party 0", "time_column", "t"],
     ),
     "no phase": (
         PARTIES,
         {"series_column": "", "time_column": ""},
-        ["party 0", "phase-column", "quiet"],
+        ["party 0", "phase_column", "quiet"],
     ),
     "all perturbed": (
         [table.assign(quiet=True) for table in changed(lambda t: t)],
@@ -105,17 +105,17 @@ BAD = {
     "time renamed": (
         changed(lambda t: t.rename(columns={"t": "T"})),
         {"truth": TRUTH.weights},
-        [SECOND, "time-column='t'", "did you mean 'T'"],
+        [SECOND, "time_column='t'", "did you mean 'T'"],
     ),
     "series renamed": (
         changed(lambda t: t.rename(columns={"id": "ID"})),
         {},
-        [SECOND, "series-column='id'", "did you mean 'ID'"],
+        [SECOND, "series_column='id'", "did you mean 'ID'"],
     ),
     "phase dropped": (
         changed(lambda t: t.drop(columns=["quiet", "x2"])),
         {},
-        [SECOND, "phase-column='quiet'", "correct the option"],
+        [SECOND, "phase_column='quiet'", "correct the option"],
     ),
 }
 
@@ -159,7 +159,7 @@ OPTIONS = {
     "phase without a column": ({"center": "phase"}, ["center", "phase_column"]),
     "another centre": ({"center": "party"}, ["center", "party", "phase"]),
     "half a range": ({"perturbed_from": 3.0}, ["perturbed_to"]),
-    "a range without times": ({"perturbed_from": 3.0, "perturbed_to": 4.0}, ["time-column"]),
+    "a range without times": ({"perturbed_from": 3.0, "perturbed_to": 4.0}, ["time_column"]),
     "two roles": ({"series_column": "x0", "time_column": "x0"}, ["x0", "two roles"]),
     "gaps": ({"gaps": "fill"}, ["gaps", "'fail' or 'split'"]),
     "threshold": ({"lagged_threshold": -0.1}, ["lagged_threshold", "0 or more"]),

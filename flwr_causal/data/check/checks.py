@@ -9,6 +9,7 @@ import numpy as np
 
 from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
 from flwr_causal.data.check.policy import MOST_FRACTIONS
+from flwr_causal.errors import option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -212,7 +213,7 @@ def check_shared(
         if policy.unshared_columns == "drop":
             found.dropped[name] = f"not in the table of {some_parties(lacking)}"
             continue
-        remedy = "or use only the columns that all share with unshared-columns='drop'"
+        remedy = f"or use only the columns that all share with {option('unshared_columns', 'drop')}"
         if len(holders) > len(lacking):
             for party in lacking:
                 similar = _similar(name, reports[party], columns, len(reports))
@@ -257,7 +258,8 @@ def check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) -> 
     elif policy.text_columns == "fail":
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
-            remedy = "convert it to numbers, or leave such columns out with text-columns='drop'"
+            way_out = option("text_columns", "drop")
+            remedy = f"convert it to numbers, or leave such columns out with {way_out}"
             found.problems.append(problem_line(party, name, problem, remedy))
     else:
         first = filled[texts[0]].kind
@@ -278,7 +280,8 @@ def check_values(name: str, holders: Holders, policy: Policy, found: Findings) -
             allowed = policy.missing_values == "keep" and word == "missing"
             if count and policy.missing_values != "drop" and not allowed:
                 problem = f"{count} {word} value{'s' * (count > 1)}"
-                remedy = "fill in or correct, or leave those rows out with missing-values='drop'"
+                way_out = option("missing_values", "drop")
+                remedy = f"fill in or correct, or leave those rows out with {way_out}"
                 found.problems.append(problem_line(party, name, problem, remedy))
         if np.isinf(column.squares):
             problem = "values so large that their squares overflow"
@@ -336,7 +339,7 @@ def check_states(
         party = max(hidden, key=lambda party: hidden[party])
         others = [other for other in hidden if other != party]
         fractions = filled[party].kind == "numeric" and hidden[party] <= policy.max_states
-        limit = f"more than max-states={policy.max_states}"
+        limit = f"more than {option('max_states', policy.max_states)}"
         if fractions:
             limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
         problem = f"{hidden[party]} different values, {limit}"
@@ -347,7 +350,7 @@ def check_states(
         numeric = any(column.kind == "numeric" for column in filled.values())
         found.problems.append(
             f"all parties, column {name!r}: {len(states)} different values in all, more than "
-            f"max-states={policy.max_states}; {_remedy(numeric, len(states), False)}"
+            f"{option('max_states', policy.max_states)}; {_remedy(numeric, len(states), False)}"
         )
     else:
         found.states[name] = states
@@ -394,7 +397,7 @@ def _remedy(numeric: bool, count: int, fractions: bool) -> str:
     else:
         ways.append("join values that belong together")
     if count <= MAX_STATES and not fractions:
-        ways.append("raise max-states")
+        ways.append(f"raise {option('max_states')}")
     return f"{', '.join(ways)}, or drop it"
 
 
@@ -403,8 +406,8 @@ def _repetition_remedy(numeric: bool, count: int, policy: Policy) -> str:
     if not numeric or count <= bins:
         return "drop it if it only names the rows, else join values that belong together"
     return (
-        f"drop it if it only numbers the rows, else set discretize={bins} and max-states below "
-        f"{count}"
+        f"drop it if it only numbers the rows, else set discretize={bins} and "
+        f"{option('max_states')} below {count}"
     )
 
 
@@ -416,7 +419,8 @@ def _check_single(name: str, states: tuple[str, ...], policy: Policy, found: Fin
     else:
         found.problems.append(
             f"all parties, column {name!r}: constant, one state in all rows; remove it, leave such "
-            "columns out with constant-columns='drop', or keep them as isolated nodes with 'keep'"
+            f"columns out with {option('constant_columns', 'drop')}, or keep them as isolated "
+            "nodes with 'keep'"
         )
 
 
@@ -466,7 +470,7 @@ def check_constant(
     else:
         found.problems.append(
             f"all parties, column {name!r}: constant, one value in all rows; remove it, or leave "
-            "such columns out with constant-columns='drop'"
+            f"such columns out with {option('constant_columns', 'drop')}"
         )
 
 
@@ -497,7 +501,7 @@ def warn_of_single_states(
         found.warnings.append(
             f"{_these(lone, 'has', 'have')} one state only at all parties: "
             f"{'it stays as an isolated node' if len(lone) == 1 else 'they stay as isolated nodes'}"
-            "; constant-columns='fail' makes this an error"
+            f"; {option('constant_columns', 'fail')} makes this an error"
         )
     if told_apart:
         found.warnings.append(
@@ -552,5 +556,6 @@ def check_copies(
         else:
             found.problems.append(
                 f"all parties, column {name!r}: the same values as column {first!r} in all rows; "
-                "remove one of them, or leave copies out with duplicate-columns='drop'"
+                "remove one of them, or leave copies out with "
+                f"{option('duplicate_columns', 'drop')}"
             )

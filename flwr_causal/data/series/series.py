@@ -20,7 +20,7 @@ from flwr_causal.data.check.party_table import complete_rows
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.data.roles import SERIES
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import ConfigError, DataError, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +76,8 @@ class Layout:
         twice = [name for name in used if used.count(name) > 1]
         if twice:
             raise ConfigError(
-                f"column {twice[0]!r} has two roles: series-column, time-column and phase-column "
-                "must be different ones"
+                f"column {twice[0]!r} has two roles: {', '.join(map(option, OPTIONS))} must be "
+                "different ones"
             )
         if self.perturbed is None:
             return
@@ -88,7 +88,8 @@ class Layout:
             )
         if self.phase_column or not self.time_column:
             raise ConfigError(
-                "perturbed is a range of times: it needs time-column, and no phase-column"
+                f"perturbed is a range of times: it needs {option('time_column')}, and no "
+                f"{option('phase_column')}"
             )
 
     @property
@@ -97,8 +98,8 @@ class Layout:
         return self.series_column, self.time_column, self.phase_column
 
 
-#: The options behind :attr:`Layout.columns`.
-OPTIONS = ("series-column", "time-column", "phase-column")
+#: The fields behind :attr:`Layout.columns`.
+OPTIONS = ("series_column", "time_column", "phase_column")
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +171,8 @@ def find_series(
             if times.unit:
                 raise DataError(
                     f"column {layout.time_column!r} of times holds dates, and 'perturbed' is a "
-                    "range of numbers: mark the perturbed rows in a column, phase-column"
+                    "range of numbers: mark the perturbed rows in a column, "
+                    f"{option('phase_column')}"
                 )
             first, last = layout.perturbed
             phase = (times.values >= first) & (times.values <= last)
@@ -320,20 +322,20 @@ def _cut(rows: IndexArray, starts: BoolArray, complete: BoolArray) -> list[Index
 
 def _check_roles(frame: pd.DataFrame, layout: Layout) -> None:
     """Check that each column that tells series, times or phases is there once."""
-    for option, name in zip(OPTIONS, layout.columns, strict=True):
+    for field, name in zip(OPTIONS, layout.columns, strict=True):
         count = list(frame.columns).count(name)
         if not name or count == 1:
             continue
         if count:
             raise DataError(
-                f"{option}={name!r}: column {name!r} is there {count} times in the table: rename "
-                "all but one"
+                f"{option(field, name)}: column {name!r} is there {count} times in the table: "
+                "rename all but one"
             )
         folded = {str(column).casefold(): column for column in frame.columns}
         close = get_close_matches(name.casefold(), folded, n=1)
         meant = f" (did you mean {folded[close[0]]!r}?)" if close else ""
         raise DataError(
-            f"{option}={name!r}: column {name!r} is missing in the table, which has "
+            f"{option(field, name)}: column {name!r} is missing in the table, which has "
             f"{', '.join(frame.columns)}{meant}: add or rename the column, or correct the option"
         )
 
@@ -451,7 +453,7 @@ def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: b
             (
                 own == 0,
                 "the same as",
-                "remove the repetition, or tell series apart with series-column",
+                f"remove the repetition, or tell series apart with {option('series_column')}",
             ),
         ):
             if bad.any():
@@ -474,8 +476,8 @@ def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: b
                 f"column {name!r}: {place(groups, number, step + 1)} comes "
                 f"{times.span(own[step])} after the row before, where the smallest step of the "
                 f"table is {times.span(smallest)}: add the missing rows, start a new series at "
-                "each gap with gaps='split', or leave time-column out if each row is one step "
-                "after the last"
+                f"each gap with gaps='split', or leave {option('time_column')} out if each row is "
+                "one step after the last"
             )
         gaps[groups[number][1:][late]] = True
     return gaps

@@ -158,7 +158,7 @@ def test_missing_and_infinite_values(value, word):
     B = table(1)
     B.loc[[1, 3], "b"] = value
     line = single_problem({"A": table(), "B": B})
-    for part in ("party 'B'", "column 'b'", word, "missing-values='drop'"):
+    for part in ("party 'B'", "column 'b'", word, "missing_values='drop'"):
         assert part in line
     policy = Policy(missing_values="drop")
     agreement = agree(reports({"A": table(), "B": B}, policy), policy)
@@ -204,7 +204,7 @@ def test_a_column_that_one_party_lacks():
     line = single_problem(tables)
     for part in ("party 'C'", "column 'b'", "missing", "parties 'A', 'B'", "add it"):
         assert part in line
-    assert "unshared-columns='drop'" in line
+    assert "unshared_columns='drop'" in line
     assert agree(reports(tables), Policy(unshared_columns="drop")).names == ("a", "c")
     kept = agree(reports(tables), Policy(unshared_columns="keep"))
     assert kept.names == ("a", "b", "c")
@@ -232,7 +232,7 @@ def test_text_columns():
     A, B = table().assign(t=list("xyzxyz")), table(1).assign(t=list("xyzxyz"))
     lines = problems({"A": A, "B": B})
     for party, line in zip("AB", lines, strict=True):
-        for part in (f"party '{party}'", "column 't'", "not numeric", "text-columns='drop'"):
+        for part in (f"party '{party}'", "column 't'", "not numeric", "text_columns='drop'"):
             assert part in line
     for how, names in (("drop", "abc"), ("keep", "abct")):
         policy = Policy(text_columns=how)
@@ -274,7 +274,7 @@ def test_an_empty_column_is_of_no_type():
 def test_constant_means_over_all_parties():
     constant = {"A": table().assign(b=0.1), "B": table(1, 5).assign(b=0.1)}
     line = single_problem(constant)
-    for part in ("all parties", "column 'b'", "constant", "remove it", "constant-columns='drop'"):
+    for part in ("all parties", "column 'b'", "constant", "remove it", "constant_columns='drop'"):
         assert part in line
     dropped = agree(reports(constant), Policy(constant_columns="drop"))
     assert dropped.names == ("a", "c")
@@ -318,7 +318,7 @@ def test_copies_must_agree_at_every_party():
     A, B = table(), table(1)
     A, B = A.assign(d=A["b"]), B.assign(d=B["b"])[["d", "c", "b", "a"]]
     line = single_problem({"A": A, "B": B})
-    for part in ("all parties", "column 'd'", "'b'", "remove one", "duplicate-columns='drop'"):
+    for part in ("all parties", "column 'd'", "'b'", "remove one", "duplicate_columns='drop'"):
         assert part in line
     assert agree(reports({"A": A, "B": B}), Policy(duplicate_columns="drop")).names == tuple("abc")
     assert agree(reports({"A": A, "B": B}), Policy(duplicate_columns="keep")).names == tuple("abcd")

@@ -168,7 +168,7 @@ def test_text_is_named_up_to_the_most_states():
 
 @pytest.mark.parametrize("value", [-1, 2.5, True])
 def test_number_states_is_a_whole_number(value):
-    with pytest.raises(ConfigError, match="number-states is"):
+    with pytest.raises(ConfigError, match="number_states is"):
         Policy(number_states=value)
 
 

@@ -10,7 +10,7 @@ from flwr_causal.data.check.columns import kind_of
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import ConfigError, DataError, run_config_spelling
 
 DROP = Policy(missing_values="drop")
 
@@ -140,8 +140,8 @@ def test_flags_are_those_of_the_kept_rows():
     [
         (["z"], "'z' is missing.*which has a, t, a, n.*this name"),
         (["a"], "'a' is there 2 times"),
-        (["t"], r"'t' is not numeric \(.*text-columns='drop'"),
-        (["n"], "columns n have missing or infinite values.*missing-values='drop'"),
+        (["t"], r"'t' is not numeric \(.*text_columns='drop'"),
+        (["n"], "columns n have missing or infinite values.*missing_values='drop'"),
     ],
 )
 def test_prepare_refuses(names, words):
@@ -231,13 +231,23 @@ def test_policy_round_trips_and_refuses_unknown_values():
     policy = Policy(missing_values="drop", constant_columns="keep", min_rows=5)
     assert Policy.from_dict(policy.to_dict()) == policy
     assert {type(value) for value in policy.to_dict().values()} == {str, int}
-    with pytest.raises(ConfigError, match="missing-values is 'fill': choose one of fail, drop"):
+    with pytest.raises(ConfigError, match="missing_values is 'fill': choose one of fail, drop"):
         Policy(missing_values="fill")
-    with pytest.raises(ConfigError, match="text-columns is 'no': choose one of fail, drop, keep"):
+    with pytest.raises(ConfigError, match="text_columns is 'no': choose one of fail, drop, keep"):
         Policy(text_columns="no")
-    with pytest.raises(ConfigError, match="min-rows is -1: give a whole number"):
+    with pytest.raises(ConfigError, match="min_rows is -1: give a whole number"):
         Policy(min_rows=-1)
-    with pytest.raises(ConfigError, match="min-rows is True"):
+    with pytest.raises(ConfigError, match="min_rows is True"):
         Policy(min_rows=True)
     with pytest.raises(ConfigError, match="unknown data policy outliers: known are missing_values"):
         Policy.from_dict({"outliers": "drop"})
+
+
+def test_messages_spell_options_as_a_run_config_does_where_they_come_from_one():
+    frame = pd.DataFrame({"n": [1.0, np.nan]})
+    with pytest.raises(DataError, match="missing_values='drop'"):
+        prepare(frame, ["n"])
+    with run_config_spelling(), pytest.raises(DataError, match="missing-values='drop'"):
+        prepare(frame, ["n"])
+    with pytest.raises(DataError, match="missing_values='drop'"):
+        prepare(frame, ["n"])

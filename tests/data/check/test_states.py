@@ -182,7 +182,7 @@ def test_prepare_states_refuses():
     for names, states, words in (
         (["z"], [("x",)], "'z' is missing in the table, which has t, n, day"),
         (["t"], [("x", "w")], "'t' has a value that is not among its 2 agreed states.*not change"),
-        (["n"], [("x",)], "'n' has missing or infinite values.*missing-values='drop'"),
+        (["n"], [("x",)], "'n' has missing or infinite values.*missing_values='drop'"),
         (["day"], [("x",)], "'day' .* holds no categories"),
     ):
         with pytest.raises(DataError, match=words):
@@ -201,8 +201,8 @@ def ages(low, high):
 
 def test_too_many_states_at_a_party():
     line = single_problem({"a": ages(0, 73), "b": ages(0, 5)})
-    assert line.startswith("party 'a', column 'age': 73 different values, more than max-states=64;")
-    for part in ("discretize=5", "equal frequency", "raise max-states", "drop it"):
+    assert line.startswith("party 'a', column 'age': 73 different values, more than max_states=64;")
+    for part in ("discretize=5", "equal frequency", "raise max_states", "drop it"):
         assert part in line
     line = single_problem({"a": ages(0, 73), "b": ages(0, 90), "c": ages(0, 70)})
     assert "party 'b'" in line
@@ -236,7 +236,7 @@ def test_a_state_of_its_own_for_every_row():
     assert agreed({"a": tables["a"]}).states[0] == ("p", "q")
     numbers = frame_of(v=np.arange(20), k=[1, 2] * 10)
     line = single_problem({"a": numbers})
-    assert "drop it if it only numbers the rows, else set discretize=5 and max-states below" in line
+    assert "drop it if it only numbers the rows, else set discretize=5 and max_states below" in line
     policy = changed(discretize=5, max_states=19)
     assert agreed({"a": numbers}, policy).continuous == ("v",)
 
@@ -250,7 +250,7 @@ def test_measurements_are_no_categories_and_are_not_named(count, fine):
         line = single_problem({"a": halves})
         assert "11 different values, not whole and more than 10" in line
         assert "discretize=5" in line
-        assert "raise max-states" not in line
+        assert "raise max_states" not in line
 
 
 def test_dates_and_mixtures():
@@ -287,7 +287,7 @@ def test_one_state_at_all_parties():
     (warning,) = agreement.warnings
     assert warning == (
         "column 'c' has one state only at all parties: it stays as an isolated node; "
-        "constant-columns='fail' makes this an error"
+        "constant_columns='fail' makes this an error"
     )
     line = single_problem(tables, changed(constant_columns="fail"))
     assert "all parties, column 'c': constant" in line
@@ -321,11 +321,11 @@ def test_many_such_columns_make_one_warning_of_each_sort():
 
 
 def test_policy():
-    with pytest.raises(ConfigError, match="max-states is 1: give 2 to 256"):
+    with pytest.raises(ConfigError, match="max_states is 1: give 2 to 256"):
         Policy(max_states=1)
-    with pytest.raises(ConfigError, match="max-states is 257"):
+    with pytest.raises(ConfigError, match="max_states is 257"):
         Policy(max_states=257)
-    with pytest.raises(ConfigError, match="max-states is True: give a whole number"):
+    with pytest.raises(ConfigError, match="max_states is True: give a whole number"):
         Policy(max_states=True)
     with pytest.raises(ConfigError, match=r"discretize is 1: give 2 to 64 intervals.*or 0"):
         Policy(discretize=1)

@@ -55,7 +55,7 @@ def test_centering_refuses():
         centered_rows(series, 1)
     with pytest.raises(ConfigError, match=r"got shape \(2,\)"):
         centered_rows(series, 1, np.zeros(2))
-    with pytest.raises(ConfigError, match="phase-column, or time-column and perturbed"):
+    with pytest.raises(ConfigError, match="phase_column, or time_column and perturbed"):
         centered_rows(series, 1, np.zeros(1), "phase")
 
 
@@ -266,5 +266,5 @@ def test_nothing_left_to_report():
     unknown = describe_series(pulsed([1, 2, 3], [0, 1, 1]), PHASES, by="phase")
     with pytest.raises(DataError, match="all steps are under a perturbation"):
         agree({"one": unknown})
-    with pytest.raises(ConfigError, match="phase-column"):
+    with pytest.raises(ConfigError, match="phase_column"):
         describe_series(pd.DataFrame({"a": [1.0, 2.0, 4.0]}), Layout(), by="phase")

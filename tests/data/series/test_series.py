@@ -144,7 +144,7 @@ def test_months_are_equal_steps(dates):
 @pytest.mark.parametrize(
     ("times", "words"),
     [
-        ([1, 2, 2], r"time of series 1 of 1, step 3 \(row 3.*the same as.*series-column"),
+        ([1, 2, 2], r"time of series 1 of 1, step 3 \(row 3.*the same as.*series_column"),
         ([1, 3, 2], r"time of series 1 of 1, step 3 \(row 3.*earlier than.*sort the rows"),
         ([1, None, 2], r"column 't' of times: 1 missing \(the first in row 2"),
         ([1, np.inf, 2], r"infinite in row 2"),
@@ -202,7 +202,7 @@ def test_phases():
     booleans = frame.astype({"pulse": bool})
     assert find_series(booleans, Layout(phase_column="pulse"))[0].phase.tolist() == [1, 1, 0, 0]
     dated = timed(pd.to_datetime(DAYS[:3]))
-    with pytest.raises(DataError, match=r"'perturbed' is a range of numbers.*phase-column"):
+    with pytest.raises(DataError, match=r"'perturbed' is a range of numbers.*phase_column"):
         find_series(dated, Layout(time_column="t", perturbed=(0, 1)))
 
 
@@ -217,22 +217,22 @@ def test_bad_phases(values):
     ("frame", "layout", "words"),
     [
         (timed([]), Layout(), "no rows"),
-        (timed([1, 2]), Layout(series_column="who"), "series-column='who': .*missing.*has t, a"),
-        (timed([1, 2])[["t"]], Layout(time_column="T"), "time-column='T': .*missing.*mean 't'"),
-        (timed([]), Layout(time_column="when"), "time-column='when'"),
-        (timed([1, 2], [1, None]), Layout(series_column="id", phase_column="p"), "phase-column="),
+        (timed([1, 2]), Layout(series_column="who"), "series_column='who': .*missing.*has t, a"),
+        (timed([1, 2])[["t"]], Layout(time_column="T"), "time_column='T': .*missing.*mean 't'"),
+        (timed([]), Layout(time_column="when"), "time_column='when'"),
+        (timed([1, 2], [1, None]), Layout(series_column="id", phase_column="p"), "phase_column="),
         (
             timed([1, 2]).assign(p=[5, 6]),
             Layout(time_column="when", phase_column="p"),
-            "time-column='when': .*missing.*correct the option",
+            "time_column='when': .*missing.*correct the option",
         ),
         (
             timed([1, 2]).set_axis(["t", "t"], axis=1),
             Layout(time_column="t"),
-            "time-column='t': column 't' is there 2 times.*rename",
+            "time_column='t': column 't' is there 2 times.*rename",
         ),
-        (timed([1, 2]), Layout(time_column="when"), "time-column='when'"),
-        (timed([1, 2]), Layout(phase_column="p"), "phase-column='p'"),
+        (timed([1, 2]), Layout(time_column="when"), "time_column='when'"),
+        (timed([1, 2]), Layout(phase_column="p"), "phase_column='p'"),
         (timed([1, 2], [1, None]), Layout(series_column="id"), r"1 missing \(the first in row 2"),
         (timed([1, 2])[["t"]], Layout(time_column="t"), "no column is left beside t"),
     ],
@@ -250,8 +250,8 @@ def test_tables_that_do_not_fit_the_layout(frame, layout, words):
         ({"order": 1.5}, "order is 1.5"),
         ({"gaps": "drop"}, "gaps is 'drop'.*'fail' or 'split'"),
         ({"series_column": "a", "time_column": "a"}, "'a' has two roles"),
-        ({"perturbed": (0, 1)}, "needs time-column"),
-        ({"perturbed": (0, 1), "time_column": "t", "phase_column": "p"}, "no phase-column"),
+        ({"perturbed": (0, 1)}, "needs time_column"),
+        ({"perturbed": (0, 1), "time_column": "t", "phase_column": "p"}, "no phase_column"),
         ({"perturbed": (1, 0), "time_column": "t"}, r"perturbed is \(1, 0\)"),
         ({"perturbed": (np.nan, 1), "time_column": "t"}, "perturbed is"),
         ({"perturbed": (1,), "time_column": "t"}, "perturbed is"),

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.core.circuits.nodes import Leaf, Node, Product, Sum
     from flwr_causal.core.circuits.spn.learn_spn import LearnSPN, learn_spn
-    from flwr_causal.core.circuits.tensors.circuit import TensorCircuit
     from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
     from flwr_causal.core.circuits.trees.model import ChowLiuMixture
 
@@ -48,7 +47,6 @@ __all__ = [
     "Node",
     "Product",
     "Sum",
-    "TensorCircuit",
     "Variable",
     "bernoulli",
     "learn_spn",
@@ -76,7 +74,6 @@ _HOMES = {
     "Node": "flwr_causal.core.circuits.nodes",
     "Product": "flwr_causal.core.circuits.nodes",
     "Sum": "flwr_causal.core.circuits.nodes",
-    "TensorCircuit": "flwr_causal.core.circuits.tensors.circuit",
     "Variable": "flwr_causal.core.circuits.domain",
     "bernoulli": "flwr_causal.core.circuits.leaves",
     "learn_spn": "flwr_causal.core.circuits.spn.learn_spn",

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.circuits import queries, storage
-from flwr_causal.core.circuits.descent import most_probable, sampled
+from flwr_causal.core.circuits import storage
 from flwr_causal.core.circuits.distribution import Distribution
 from flwr_causal.core.circuits.layers import Layers
 from flwr_causal.core.circuits.nodes import Sum
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.nodes import FloatArray, Node
+    from flwr_causal.core.circuits.nodes import Node
 
 
 class Circuit(Distribution):
@@ -64,7 +63,7 @@ class Circuit(Distribution):
         )
 
     @cached_property
-    def layers(self) -> Layers:
+    def layers(self) -> Layers:  # type: ignore[override]
         """The circuit as it is evaluated."""
         return Layers.of(self.root)
 
@@ -83,27 +82,6 @@ class Circuit(Distribution):
         """Free parameters of the leaves, and the weights of each sum less 1."""
         leaves = sum(leaf.num_parameters for leaf in self.layers.leaves)
         return leaves + sum(len(node.children) - 1 for node in self.layers.sums)
-
-    def log_densities(self, values: FloatArray) -> FloatArray:
-        """Log density of rows (n, d), of which NaN is integrated out, shape (n,)."""
-        return self.layers.root_values(values)
-
-    def state_probabilities(self, values: FloatArray, column: int) -> FloatArray:
-        """Probability of each state of a category given the rest of each row, (n, states)."""
-        num_states = self.domain.variables[column].num_states
-        return queries.state_probabilities(self.layers, values, column, num_states)
-
-    def column_moments(self, values: FloatArray, column: int) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of a number given each row, itself and 0 where it is given."""
-        return queries.column_moments(self.layers, values, column)
-
-    def completed(self, values: FloatArray) -> FloatArray:
-        """Fill what is missing by max-product; a DataError for an impossible row."""
-        return most_probable(self.layers, values)
-
-    def drawn(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Fill what is missing by draws given the rest; a DataError for an impossible row."""
-        return sampled(self.layers, values, rng)
 
     def marginal(self, names: Iterable[str]) -> Circuit:
         """Return the distribution of some of the variables.

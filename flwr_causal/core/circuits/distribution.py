@@ -1,6 +1,6 @@
-"""What every circuit answers about its variables, however it is evaluated.
+"""What every circuit answers about its variables: frames, names, labels and checks.
 
-A subclass answers in *values* (see `domain`); here are frames, names, labels and checks.
+The answers themselves come from the engine (`layers`), which knows *values* (see `domain`) only.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.nodes import FloatArray
+    from flwr_causal.core.circuits.layers import Layers
 
 
 class Distribution(ABC):
@@ -49,29 +50,23 @@ class Distribution(ABC):
     def num_parameters(self) -> int:
         """Free parameters."""
 
+    @property
     @abstractmethod
+    def layers(self) -> Layers:
+        """The circuit as the engine evaluates it."""
+
     def log_densities(self, values: FloatArray) -> FloatArray:
         """Log density of rows (n, d), of which NaN is integrated out, shape (n,)."""
+        return self.layers.log_densities(values)
 
-    @abstractmethod
     def state_probabilities(self, values: FloatArray, column: int) -> FloatArray:
         """Probability of each state of a category given the rest of each row, (n, states).
 
-        What the column itself holds is passed over; an impossible row is answered as one without
+        What the column itself holds is not read; an impossible row is answered as one without
         evidence.
         """
-
-    @abstractmethod
-    def column_moments(self, values: FloatArray, column: int) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of a number given each row, itself and 0 where it is given."""
-
-    @abstractmethod
-    def completed(self, values: FloatArray) -> FloatArray:
-        """Fill what is missing by max-product; a DataError for an impossible row."""
-
-    @abstractmethod
-    def drawn(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Fill what is missing by draws given the rest; a DataError for an impossible row."""
+        num_states = self.domain.variables[column].num_states
+        return self.layers.state_probabilities(values, column, num_states)
 
     @abstractmethod
     def marginal(self, names: Iterable[str]) -> Distribution:
@@ -156,7 +151,7 @@ class Distribution(ABC):
         values = self.encode(data)
         num_states = self.domain.variables[column].num_states
         if num_states == 0:
-            return self.column_moments(values, column)
+            return self.layers.column_moments(values, column)
         try:
             numbers = np.asarray(self.classes(name), dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -183,7 +178,7 @@ class Distribution(ABC):
             The circuit's variables; what was given stays as it was, an interval becomes its middle.
         """
         values = self.encode(data)
-        filled = self.domain.decode(self.completed(values), self.names)
+        filled = self.domain.decode(self.layers.mpe(values), self.names)
         if hasattr(data, "columns"):
             for name in self.names:
                 if name in data.columns:
@@ -218,7 +213,7 @@ class Distribution(ABC):
             if len(values) != n:
                 raise DataError(f"{n} rows are to be drawn, {len(values)} are given")
         rng = np.random.default_rng(seed)
-        return self.domain.decode(self.drawn(values, rng), self.names, rng)
+        return self.domain.decode(self.layers.sample(values, rng), self.names, rng)
 
     def _column(self, name: str) -> int:
         column = self.domain.index(name)

@@ -1,31 +1,187 @@
-"""A circuit as a few operations on large arrays.
+"""The circuit engine: every circuit is evaluated, differentiated, sampled and maximised here.
 
 The nodes are numbered once: the leaves first, those of one kind side by side, then the inner nodes
 in layers, each behind all its children; the root is the last. A layer holds sums or products and is
 evaluated as one, for a chunk of rows that fits the cache: no step is made in Python for a single
 node or row.
+
+There are two passes. `Layers.upward` takes log densities of the leaves to those of all nodes, or
+with maxima in place of sums to those of the best explanations. On the way down a row is divided
+among the children of each sum (`Layers.flows`, the derivatives of the log density), or takes one of
+them (`Layers.descent`: a draw, or the best). All queries are made of these two passes and of what
+the leaves say of their own columns.
+
+The leaves may lie elsewhere: `Leaves` is what the engine asks of them. `LocalLeaves` answers from
+the `Leaf` nodes of the circuit; those of a circuit that lies with several parties ask the parties.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Self
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.nodes import Leaf, Product, Sum, ascending
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from flwr_causal.core.circuits.nodes import FloatArray, LeafBatch, Node
+    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.circuits.nodes import LeafBatch, Node
 
-IntArray = NDArray[np.int64]
+    #: Numbers of some leaves of one kind, and the leaves ready to be evaluated together.
+    Batches = list[tuple[IntArray | slice, LeafBatch]]
 
 #: Node values that are kept at once, in numbers: with what is computed from them they fit a cache.
 CHUNK = 2**18
+#: The same for the way down, where each node costs a step for every chunk (64 MB).
+DESCENT_CHUNK = 2**23
 #: No log density is below it but minus infinity, which minus itself would be no number.
 LOWEST = float(np.finfo(np.float64).min)
+
+
+class Leaves(ABC):
+    """What the engine asks of the leaves of a circuit.
+
+    In all methods ``values`` has the shape (n, d), all columns of the domain, NaN where a value is
+    missing. Leaves have the numbers from 0 on that `Layers` gives them.
+
+    Attributes
+    ----------
+    chunked : bool
+        Whether rows may be asked about in parts. Where a question is costly, all rows are asked
+        about at once.
+    """
+
+    chunked: ClassVar[bool] = True
+
+    @abstractmethod
+    def log_densities(self, values: FloatArray, result: FloatArray) -> None:
+        """Put the log density of each leaf and row into ``result``, shape (L, n)."""
+
+    @abstractmethod
+    def state_log_densities(
+        self, values: FloatArray, column: int, num_states: int
+    ) -> Iterator[FloatArray]:
+        """Yield log densities (L, n) with each state of a category in turn.
+
+        What is yielded may be overwritten by the next.
+        """
+
+    @abstractmethod
+    def peaks(self, values: FloatArray) -> FloatArray:
+        """Log density of each leaf at its mode given the values of the row, shape (L, n)."""
+
+    @abstractmethod
+    def moments(
+        self, values: FloatArray, column: int, holders: Sequence[int], flows: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of a number, both of shape (n,).
+
+        ``holders`` are the leaves with the number in their scope; ``flows`` (holders, n) are the
+        probabilities that they made their part of the row.
+        """
+
+    @abstractmethod
+    def fill(
+        self,
+        values: FloatArray,
+        arriving: Sequence[IntArray],
+        rng: np.random.Generator | None,
+    ) -> FloatArray:
+        """Return the rows, missing values filled by the leaves that each row comes to.
+
+        ``arriving`` holds the rows of each leaf. Values are drawn, or without ``rng`` the modes.
+        """
+
+
+class LocalLeaves(Leaves):
+    """Leaves that are nodes of the circuit.
+
+    Parameters
+    ----------
+    leaves : sequence of Leaf
+        Those of one kind side by side.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.leaves = tuple(leaves)
+        self._batches = _batches(self.leaves, range(len(self.leaves)))
+        # Leaves that see the column that was asked for last, and the others.
+        self._split: tuple[int, tuple[Batches, Batches]] | None = None
+
+    def log_densities(self, values: FloatArray, result: FloatArray) -> None:
+        """Put the log density of each leaf and row into ``result``, shape (L, n)."""
+        for place, batch in self._batches:
+            result[place] = batch.log_density(values)
+
+    def state_log_densities(
+        self, values: FloatArray, column: int, num_states: int
+    ) -> Iterator[FloatArray]:
+        """Yield log densities (L, n) with each state of a category in turn."""
+        if self._split is None or self._split[0] != column:
+            numbers = range(len(self.leaves))
+            own = [k for k in numbers if column in self.leaves[k].scope]
+            rest = [k for k in numbers if column not in self.leaves[k].scope]
+            self._split = column, (_batches(self.leaves, own), _batches(self.leaves, rest))
+        seeing, others = self._split[1]
+        result = np.empty((len(self.leaves), len(values)))
+        for place, batch in others:
+            result[place] = batch.log_density(values)
+        # Only the leaves that see the column change from state to state.
+        parts = [
+            (place, batch.state_log_densities(values, column, num_states))
+            for place, batch in seeing
+        ]
+        for _ in range(num_states):
+            for place, states in parts:
+                result[place] = next(states)
+            yield result
+
+    def peaks(self, values: FloatArray) -> FloatArray:
+        """Log density of each leaf at its mode given the values of the row, shape (L, n)."""
+        result = np.empty((len(self.leaves), len(values)))
+        self.log_densities(values, result)
+        missing = np.isnan(values)
+        for row, leaf in zip(result, self.leaves, strict=True):
+            scope = np.array(leaf.scope)
+            holes = np.flatnonzero(missing[:, scope].any(axis=1))
+            if len(holes):
+                row[holes] = leaf.log_density(leaf.mode(values[np.ix_(holes, scope)]))
+        return result
+
+    def moments(
+        self, values: FloatArray, column: int, holders: Sequence[int], flows: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of a number, both of shape (n,)."""
+        first, second = np.zeros(flows.shape), np.zeros(flows.shape)
+        for k, number in enumerate(holders):
+            leaf = self.leaves[number]
+            taken = np.flatnonzero(flows[k] > 0)
+            if len(taken):
+                position = leaf.scope.index(column)
+                parts = leaf.moments(values[np.ix_(taken, np.array(leaf.scope))])
+                first[k, taken], second[k, taken] = (part[:, position] for part in parts)
+        mean = (flows * first).sum(axis=0)
+        within = np.maximum(second - first**2, 0.0)
+        return mean, (flows * (within + (first - mean) ** 2)).sum(axis=0)
+
+    def fill(
+        self,
+        values: FloatArray,
+        arriving: Sequence[IntArray],
+        rng: np.random.Generator | None,
+    ) -> FloatArray:
+        """Return the rows, missing values filled by the leaves that each row comes to."""
+        result = values.copy()
+        for leaf, rows in zip(reversed(self.leaves), reversed(arriving), strict=True):
+            place = np.ix_(rows, np.array(leaf.scope))
+            own = values[place]
+            if np.isnan(own).any():
+                result[place] = leaf.mode(own) if rng is None else leaf.sample(own, rng)
+        return result
 
 
 class Layer(NamedTuple):
@@ -57,34 +213,52 @@ class Layers:
     ----------
     nodes : tuple of Node
         By their numbers.
-    leaves : tuple of Leaf
-        The first of them.
+    num_leaves : int
+        The first nodes.
+    source : Leaves
+        Answers for the leaves.
     sums : tuple of Sum
         By their numbers.
     layers : tuple of Layer
+    number : dict of int to int
+        Number of a node by its ``id``.
     """
 
-    def __init__(self, nodes: Sequence[Node], num_leaves: int, layers: Iterable[Layer]) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        num_leaves: int,
+        layers: Iterable[Layer],
+        source: Leaves | None = None,
+    ) -> None:
         self.nodes = tuple(nodes)
-        self.leaves = tuple(node for node in self.nodes[:num_leaves] if isinstance(node, Leaf))
+        self.num_leaves = num_leaves
         self.sums = tuple(node for node in self.nodes if isinstance(node, Sum))
         self.layers = tuple(layers)
         self.number = {id(node): k for k, node in enumerate(self.nodes)}
-        self._batches = _batches(self.leaves, np.arange(num_leaves))
+        self.source = LocalLeaves(self.leaves) if source is None else source
 
     @classmethod
-    def of(cls, root: Node) -> Self:
-        """Return the layers of the circuit below a root."""
+    def of(cls, root: Node, source: Callable[[Sequence[Node]], Leaves] | None = None) -> Self:
+        """Return the layers of the circuit below a root.
+
+        Parameters
+        ----------
+        root : Node
+        source : callable, optional
+            Of the leaves by their numbers makes what answers for them. Default: they are `Leaf`
+            nodes and answer for themselves.
+        """
         order = ascending(root)
-        leaves = [node for node in order if isinstance(node, Leaf)]
+        leaves = [node for node in order if not node.children]
         leaves.sort(key=lambda leaf: leaf.kind)
         height: dict[int, int] = {id(leaf): 0 for leaf in leaves}
         groups: dict[tuple[int, bool], list[Node]] = {}
         for node in order:
-            if not isinstance(node, Leaf):
+            if node.children:
                 height[id(node)] = 1 + max(height[id(child)] for child in node.children)
                 groups.setdefault((height[id(node)], isinstance(node, Sum)), []).append(node)
-        nodes: list[Node] = list(leaves)
+        nodes = list(leaves)
         number = {id(node): k for k, node in enumerate(nodes)}
         layers = []
         for key in sorted(groups):
@@ -92,45 +266,14 @@ class Layers:
             for node in groups[key]:
                 number[id(node)] = len(nodes)
                 nodes.append(node)
-        return cls(nodes, len(leaves), layers)
+        return cls(nodes, len(leaves), layers, None if source is None else source(leaves))
 
-    def chunks(self, num_rows: int, numbers: int = CHUNK) -> Iterator[slice]:
-        """Return slices of rows of which the values of all nodes are about so many numbers."""
-        size = max(32, min(4096, numbers // len(self.nodes)))
-        for start in range(0, num_rows, size):
-            yield slice(start, min(start + size, num_rows))
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The leaves that are nodes of the circuit, by their numbers."""
+        return tuple(node for node in self.nodes[: self.num_leaves] if isinstance(node, Leaf))
 
-    def leaf_values(self, values: FloatArray) -> FloatArray:
-        """Return the log densities of all leaves.
-
-        Parameters
-        ----------
-        values : ndarray of float64, shape (n, d)
-            NaN is a missing value.
-
-        Returns
-        -------
-        ndarray of float64, shape (L, n)
-        """
-        result = np.empty((len(self.leaves), len(values)))
-        for place, batch in self._batches:
-            result[place] = batch.log_density(values)
-        return result
-
-    def batches(self, leaves: Sequence[int]) -> list[tuple[IntArray, LeafBatch]]:
-        """Return some of the leaves, ready to be evaluated together.
-
-        Parameters
-        ----------
-        leaves : sequence of int
-            Their numbers, ascending.
-
-        Returns
-        -------
-        list of (numbers, batch)
-            One for each kind.
-        """
-        return _batches([self.leaves[k] for k in leaves], np.array(leaves, dtype=np.int64))
+    # -- the passes -------------------------------------------------------------------------------
 
     def upward(self, leaf_values: FloatArray, *, maximise: bool = False) -> FloatArray:
         """Return the log density of every node.
@@ -148,23 +291,8 @@ class Layers:
             The root is the last.
         """
         result = np.empty((len(self.nodes), leaf_values.shape[1]))
-        result[: len(self.leaves)] = leaf_values
+        result[: self.num_leaves] = leaf_values
         self._climb(result, maximise)
-        return result
-
-    def root_values(self, values: FloatArray) -> FloatArray:
-        """Return the log density of the root for each row of values, shape (n,)."""
-        result = np.empty(len(values))
-        chunks = list(self.chunks(len(values)))
-        # One array for all chunks: fresh memory costs more than what is computed in it.
-        memory = np.empty(len(self.nodes) * (chunks[0].stop if chunks else 0))
-        for rows in chunks:
-            count = rows.stop - rows.start
-            nodes = memory[: len(self.nodes) * count].reshape(len(self.nodes), count)
-            for place, batch in self._batches:
-                nodes[place] = batch.log_density(values[rows])
-            self._climb(nodes, maximise=False)
-            result[rows] = nodes[-1]
         return result
 
     def _climb(self, nodes: FloatArray, maximise: bool) -> None:
@@ -231,6 +359,190 @@ class Layers:
                 taken[:0] = np.split(terms.sum(axis=1), starts[1:-1])
         return result, taken
 
+    def descent(
+        self, node_values: FloatArray, choose: Callable[[FloatArray], IntArray]
+    ) -> list[IntArray]:
+        """Send each row down from the root: to one child of a sum, to all children of a product.
+
+        Parameters
+        ----------
+        node_values : ndarray of float64, shape (number of nodes, n)
+            As `upward` returned them.
+        choose : callable
+            Takes the log densities (children, rows) of a sum's children, with their weights, and
+            returns the child of each row.
+
+        Returns
+        -------
+        list of ndarray of int64
+            The rows that come to each leaf. The scopes of the leaves that a row comes to are
+            disjoint and cover the root's.
+        """
+        nothing: IntArray = np.zeros(0, dtype=np.int64)
+        arriving: list[list[IntArray]] = [[] for _ in self.nodes]
+        arriving[-1] = [np.arange(node_values.shape[1])]
+        for number in range(len(self.nodes) - 1, self.num_leaves - 1, -1):
+            node = self.nodes[number]
+            parts = [part for part in arriving[number] if len(part)]
+            if not parts:
+                continue
+            rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            children = np.array([self.number[id(child)] for child in node.children])
+            if isinstance(node, Sum):
+                with np.errstate(divide="ignore"):
+                    terms = np.log(node.weights)[:, None] + node_values[np.ix_(children, rows)]
+                chosen = choose(terms)
+                for k, child in enumerate(children):
+                    arriving[child].append(rows[chosen == k])
+            else:
+                for child in children:
+                    arriving[child].append(rows)
+        return [np.concatenate([nothing, *parts]) for parts in arriving[: self.num_leaves]]
+
+    # -- queries ----------------------------------------------------------------------------------
+    # In all of them ``values`` has the shape (n, d), NaN where a value is missing. Evidence that
+    # the circuit holds impossible says nothing about the rest: for such a row the states and
+    # moments are those without evidence.
+
+    def leaf_values(self, values: FloatArray) -> FloatArray:
+        """Return the log densities of all leaves, shape (L, n)."""
+        result = np.empty((self.num_leaves, len(values)))
+        self.source.log_densities(values, result)
+        return result
+
+    def log_densities(self, values: FloatArray) -> FloatArray:
+        """Return the log density of each row, missing values integrated out, shape (n,)."""
+        result = np.empty(len(values))
+        chunks = list(self.chunks(len(values)))
+        # One array for all chunks: fresh memory costs more than what is computed in it.
+        memory = np.empty(len(self.nodes) * (chunks[0].stop if chunks else 0))
+        for rows in chunks:
+            count = rows.stop - rows.start
+            nodes = memory[: len(self.nodes) * count].reshape(len(self.nodes), count)
+            self.source.log_densities(values[rows], nodes[: self.num_leaves])
+            self._climb(nodes, maximise=False)
+            result[rows] = nodes[-1]
+        return result
+
+    def peak_densities(self, values: FloatArray) -> FloatArray:
+        """Return the log density of each row's best explanation (max-product), shape (n,)."""
+        result = np.empty(len(values))
+        for rows in self.chunks(len(values)):
+            result[rows] = self.upward(self.source.peaks(values[rows]), maximise=True)[-1]
+        return result
+
+    def state_log_densities(self, values: FloatArray, column: int, num_states: int) -> FloatArray:
+        """Return the log density of each row with each state of a category, shape (n, states).
+
+        What the column itself holds is not read.
+        """
+        result = np.empty((len(values), num_states))
+        for rows in self.chunks(len(values)):
+            states = self.source.state_log_densities(values[rows], column, num_states)
+            for state, leaf_values in enumerate(states):
+                result[rows, state] = self.upward(leaf_values)[-1]
+        return result
+
+    def state_probabilities(self, values: FloatArray, column: int, num_states: int) -> FloatArray:
+        """Return the probability of each state of a category given the rest of the row.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (n, d)
+            What the column itself holds is not read.
+        column, num_states : int
+
+        Returns
+        -------
+        ndarray of float64, shape (n, states)
+        """
+        joint = self.state_log_densities(values, column, num_states)
+        peaks = joint.max(axis=1, keepdims=True)
+        impossible = ~np.isfinite(peaks[:, 0])
+        joint = np.exp(joint - np.where(impossible[:, None], 0.0, peaks))
+        if impossible.any():
+            nothing = np.full((1, values.shape[1]), np.nan)
+            joint[impossible] = self.state_probabilities(nothing, column, num_states)
+        return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
+    def column_moments(self, values: FloatArray, column: int) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance of a number given the row, both of shape (n,).
+
+        A value that the column itself holds is its own mean, and its variance is 0.
+        """
+        leaves = self.nodes[: self.num_leaves]
+        holders = [k for k, leaf in enumerate(leaves) if column in leaf.scope]
+        means, variances = np.empty(len(values)), np.empty(len(values))
+        for rows in self.chunks(len(values)):
+            given = values[rows]
+            node_values = self.upward(self.leaf_values(given))
+            impossible = ~np.isfinite(node_values[-1])
+            if impossible.any():
+                given = given.copy()
+                given[impossible] = np.nan
+                node_values = self.upward(self.leaf_values(given))
+            flows = self.flows(node_values)[0][holders]
+            mean, variance = self.source.moments(given, column, holders, flows)
+            present = ~np.isnan(values[rows, column])
+            means[rows] = np.where(present, values[rows, column], mean)
+            variances[rows] = np.where(present, 0.0, variance)
+        return means, variances
+
+    def sample(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Return rows whose missing values are drawn given the rest of the row, shape (n, d).
+
+        Raises
+        ------
+        DataError
+            If a row's evidence is impossible.
+        """
+
+        def choose(terms: FloatArray) -> IntArray:
+            shares = np.cumsum(np.exp(terms - terms.max(axis=0)), axis=0)
+            drawn = rng.random(terms.shape[1]) * shares[-1]
+            return np.asarray(np.minimum((drawn >= shares).sum(axis=0), len(terms) - 1))
+
+        if self.source.chunked and len(values) and np.isnan(values).all():
+            # Without evidence every node has the log density 0 in every row.
+            nothing = np.broadcast_to(
+                np.zeros((len(self.nodes), 1)), (len(self.nodes), len(values))
+            )
+            return self.source.fill(values, self.descent(nothing, choose), rng)
+        result = np.empty(values.shape)
+        for rows in self.chunks(len(values), DESCENT_CHUNK):
+            node_values = self.upward(self.leaf_values(values[rows]))
+            _check(node_values[-1], rows.start)
+            result[rows] = self.source.fill(values[rows], self.descent(node_values, choose), rng)
+        return result
+
+    def mpe(self, values: FloatArray) -> FloatArray:
+        """Return rows whose missing values are those of the most probable explanation, (n, d).
+
+        It is found by max-product: every sum is replaced by its largest weighted child and every
+        leaf by its highest density given what is known, and the children that attain the root's
+        value are followed down.
+
+        Raises
+        ------
+        DataError
+            If a row's evidence is impossible.
+        """
+        result = np.empty(values.shape)
+        for rows in self.chunks(len(values), DESCENT_CHUNK):
+            node_values = self.upward(self.source.peaks(values[rows]), maximise=True)
+            _check(node_values[-1], rows.start)
+            arriving = self.descent(node_values, lambda terms: terms.argmax(axis=0))
+            result[rows] = self.source.fill(values[rows], arriving, None)
+        return result
+
+    def chunks(self, num_rows: int, numbers: int = CHUNK) -> Iterator[slice]:
+        """Return slices of rows of which the values of all nodes are about so many numbers."""
+        size = max(32, min(4096, numbers // len(self.nodes)))
+        if not self.source.chunked:
+            size = max(1, num_rows)
+        for start in range(0, num_rows, size):
+            yield slice(start, min(start + size, num_rows))
+
     def rebuilt(
         self, leaves: Sequence[Leaf] | None = None, weights: Sequence[FloatArray] | None = None
     ) -> Node:
@@ -243,9 +555,9 @@ class Layers:
         weights : sequence of ndarray, optional
             One for each of `sums`.
         """
-        made: list[Node] = list(self.leaves if leaves is None else leaves)
+        made = list(self.nodes[: self.num_leaves] if leaves is None else leaves)
         changed = iter([node.weights for node in self.sums] if weights is None else weights)
-        for node in self.nodes[len(self.leaves) :]:
+        for node in self.nodes[self.num_leaves :]:
             children = [made[self.number[id(child)]] for child in node.children]
             made.append(
                 Sum(children, next(changed)) if isinstance(node, Sum) else Product(children)
@@ -265,14 +577,27 @@ def _layer(group: Sequence[Node], first: int, number: dict[int, int]) -> Layer:
     return Layer(first, first + len(group), starts, children, log_weights)
 
 
-def _batches(leaves: Sequence[Leaf], numbers: IntArray) -> list[tuple[IntArray, LeafBatch]]:
-    """Return each kind's numbers and batch; leaves of a kind stand side by side."""
-    result: list[tuple[IntArray, LeafBatch]] = []
+def _batches(leaves: Sequence[Leaf], numbers: Sequence[int]) -> Batches:
+    """Return numbers and batch of each kind among some leaves, which ascend."""
+    result: Batches = []
     start = 0
-    while start < len(leaves):
-        stop = start
-        while stop < len(leaves) and type(leaves[stop]) is type(leaves[start]):
+    while start < len(numbers):
+        stop, kind = start, type(leaves[numbers[start]])
+        while stop < len(numbers) and type(leaves[numbers[stop]]) is kind:
             stop += 1
-        result.append((numbers[start:stop], type(leaves[start]).batch(leaves[start:stop])))
+        own = numbers[start:stop]
+        whole = slice(own[0], own[-1] + 1)
+        place = whole if isinstance(own, range) else np.array(own, dtype=np.int64)
+        result.append((place, kind.batch([leaves[k] for k in own])))
         start = stop
     return result
+
+
+def _check(root_values: FloatArray, start: int) -> None:
+    """Raise a DataError for the first row of probability 0."""
+    bad = np.flatnonzero(~np.isfinite(root_values))
+    if len(bad):
+        raise DataError(
+            f"row {start + bad[0]}: what it holds is impossible under the circuit, so the rest of "
+            "it cannot be filled; leave the row out, or the value that was never seen"
+        )

@@ -34,7 +34,6 @@ FORMAT = "flwr-causal circuit model 1"
 PARTS = {
     "Circuit": "circuit",
     "FederatedCircuit": "composed.federated_circuit",
-    "TensorCircuit": "tensors.circuit",
     "HeadPosterior": "head_posterior",
 }
 

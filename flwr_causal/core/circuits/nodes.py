@@ -35,8 +35,11 @@ class Node:
         The columns that it is a distribution over, ascending.
     children : tuple of Node
         The nodes that it combines; none of a leaf.
+    kind : str
+        Of a leaf: leaves of one kind are evaluated together.
     """
 
+    kind: ClassVar[str] = ""
     scope: tuple[int, ...]
     children: tuple[Node, ...] = ()
 
@@ -147,6 +150,27 @@ class LeafBatch:
         for row, leaf, columns in zip(result, self.leaves, self._columns, strict=True):
             row[:] = leaf.log_density(values[:, columns])
         return result
+
+    def state_log_densities(
+        self, values: FloatArray, column: int, num_states: int
+    ) -> Iterator[FloatArray]:
+        """Yield the log density of each leaf and row with each state of a category in turn.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (n, d)
+            What the category itself holds is not read.
+        column, num_states : int
+            Of a category in the scope of all leaves.
+
+        Yields
+        ------
+        ndarray of float64, shape (number of leaves, n)
+        """
+        given = values.copy()
+        for state in range(num_states):
+            given[:, column] = state
+            yield self.log_density(given)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

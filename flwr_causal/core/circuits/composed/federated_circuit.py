@@ -1,7 +1,8 @@
-"""A circuit whose parts stay with the parties: what is asked of it is asked of them.
+"""A circuit whose leaves are circuits of parties, and stay with them.
 
-Each party answers for its own columns from its own circuits (`party_answers`), and the server's
-composition makes one distribution of the answers: exactly that of the circuit in one piece.
+It is a circuit like any other: the engine evaluates the sums and products of the composition. Only
+the leaves are not here: `PartyLeaves` asks the parties, and each answers for its own columns from
+its own circuits (`party_answers`). The answers are exactly those of the circuit in one piece.
 """
 
 from __future__ import annotations
@@ -9,31 +10,170 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flwr_causal.core.circuits.composed.storage import from_plain, num_weights, to_plain
+from flwr_causal.core.arrays import Arrays
+from flwr_causal.core.circuits.composed.composition import (
+    Output,
+    from_plain,
+    num_weights,
+    to_plain,
+)
 from flwr_causal.core.circuits.distribution import Distribution
+from flwr_causal.core.circuits.layers import Layers, Leaves
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.composed.composition import Composition
     from flwr_causal.core.circuits.domain import Domain
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-Arrays = dict[str, NDArray[Any]]
+    from flwr_causal.core.circuits.nodes import Node
 
 #: Asks all parties: phase, plain values for all, arrays for each; returns the arrays of each.
 Ask = Callable[[str, Mapping[str, Any], Sequence[Arrays]], list[Arrays]]
 
 FORMAT = "flwr-causal federated circuit 1"
 FILE = "federated.json"
+
+
+class PartyLeaves(Leaves):
+    """Outputs of parties: every question goes to the parties, for all rows at once.
+
+    Parameters
+    ----------
+    outputs : sequence of Output
+        The leaves by their numbers.
+    presence : ndarray of bool, shape (parties, columns)
+        Who holds what: a party is told of a row what it holds of it, no more.
+    names : sequence of str
+        Of the columns.
+    given : ndarray of float64, shape (columns,)
+        Evidence that belongs to every row, NaN where there is none.
+    fingerprint : str
+        Of the training.
+    ask : callable or None
+        Asks the parties.
+    """
+
+    chunked: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        outputs: Sequence[Output],
+        presence: BoolArray,
+        names: Sequence[str],
+        given: FloatArray,
+        fingerprint: str,
+        ask: Ask | None,
+    ) -> None:
+        self.outputs = outputs
+        self.presence = presence
+        self.names = names
+        self.given = given
+        self.fingerprint = fingerprint
+        self.ask = ask
+        self.sizes = [0] * len(presence)
+        for output in outputs:
+            self.sizes[output.party] += 1
+
+    def log_densities(self, values: FloatArray, result: FloatArray) -> None:
+        """Put the log density of each output and row into ``result``, shape (L, n)."""
+        result[:] = self._gathered("densities", values)
+
+    def state_log_densities(
+        self, values: FloatArray, column: int, num_states: int
+    ) -> Iterator[FloatArray]:
+        """Yield log densities (L, n) with each state of a category in turn."""
+        unknown = values.copy()
+        unknown[:, column] = np.nan
+        answers = self._asked("classes", {"column": self.names[column]}, unknown)
+        for state in range(num_states):
+            # A party that does not hold the category answers once for all states.
+            yield self._by_leaf(
+                [one["densities"][state if len(one["densities"]) > 1 else 0] for one in answers],
+                len(values),
+            )
+
+    def peaks(self, values: FloatArray) -> FloatArray:
+        """Log density of each output's best explanation of the row, shape (L, n)."""
+        return self._gathered("peaks", values)
+
+    def moments(
+        self, values: FloatArray, column: int, holders: Sequence[int], flows: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of a number, both of shape (n,)."""
+        by_party = [np.zeros((len(values), size)) for size in self.sizes]
+        for k, number in enumerate(holders):
+            output = self.outputs[number]
+            by_party[output.party][:, output.index] = flows[k]
+        requests: list[Arrays] = [{"flows": own} for own in by_party]
+        answers = self._asked("moments", {"column": self.names[column]}, values, requests)
+        mean, square = sum((one["moments"] for one in answers), np.zeros((2, len(values))))
+        return mean, np.maximum(square - mean**2, 0.0)
+
+    def fill(
+        self,
+        values: FloatArray,
+        arriving: Sequence[IntArray],
+        rng: np.random.Generator | None,
+    ) -> FloatArray:
+        """Return the rows, missing values filled by the parties' circuits that rows come to."""
+        chosen = [np.zeros((len(values), size), dtype=np.uint8) for size in self.sizes]
+        for output, rows in zip(self.outputs, arriving, strict=True):
+            chosen[output.party][rows, output.index] = 1
+        requests: list[Arrays] = [{"chosen": own} for own in chosen]
+        # Seed 0 stands for the most probable values.
+        config = {"seed": 0 if rng is None else int(rng.integers(1, 2**31))}
+        result = np.where(np.isnan(self.given), values, self.given)
+        for holds, answer in zip(
+            self.presence, self._asked("filled", config, values, requests), strict=True
+        ):
+            own = np.where(answer["known"] > 0, answer["values"], np.nan)
+            result[:, holds] = np.where(np.isnan(result[:, holds]), own, result[:, holds])
+        return result
+
+    def _gathered(self, phase: str, values: FloatArray) -> FloatArray:
+        answers = self._asked(phase, {}, values)
+        return self._by_leaf([answer["densities"][0] for answer in answers], len(values))
+
+    def _by_leaf(self, densities: Sequence[FloatArray], num_rows: int) -> FloatArray:
+        """Return log densities of the leaves (L, n) from those of each party's circuits."""
+        shapes = [np.shape(one) for one in densities]
+        expected = [(num_rows, size) for size in self.sizes]
+        if shapes != expected:
+            raise DataError(
+                f"the parties answer with log densities of the shapes {shapes}, expected {expected}"
+            )
+        return np.stack([densities[one.party][:, one.index] for one in self.outputs])
+
+    def _asked(
+        self,
+        phase: str,
+        config: Mapping[str, Any],
+        values: FloatArray,
+        more: Sequence[Arrays] | None = None,
+    ) -> list[Arrays]:
+        """Ask every party about its own columns of the rows."""
+        if self.ask is None:
+            raise ConfigError(
+                "the circuits are with the parties, and the run is over: ask inside a run (the "
+                "config key 'query' names a file of rows), keep the circuits at the server with "
+                "queries='central', or use engine='local', where the parties stay in reach"
+            )
+        known = np.where(np.isnan(self.given), values, self.given)
+        requests = []
+        for party, holds in enumerate(self.presence):
+            part = known[:, holds]
+            present = ~np.isnan(part)
+            request = {"values": np.where(present, part, 0.0), "known": present.astype(np.uint8)}
+            requests.append(request | ({} if more is None else more[party]))
+        return self.ask(phase, {"fingerprint": self.fingerprint, **config}, requests)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,39 +233,27 @@ class FederatedCircuit(Distribution):
         """Free parameters of the composition; those of the circuits are known to the parties."""
         return num_weights(self.composition)
 
+    @cached_property
+    def layers(self) -> Layers:  # type: ignore[override]
+        """The composition as the engine evaluates it, the parties answering for the leaves."""
+        given = np.full(len(self.domain.variables), np.nan)
+        if self.given:
+            import pandas as pd
+
+            row = pd.DataFrame({name: [value] for name, value in self.given.items()})
+            given = self.domain.encode(row, tuple(self.given))[0]
+
+        def source(leaves: Sequence[Node]) -> Leaves:
+            outputs = [leaf for leaf in leaves if isinstance(leaf, Output)]
+            return PartyLeaves(
+                outputs, self.presence, self.domain.names, given, self.fingerprint, self.ask
+            )
+
+        return Layers.of(self.composition.root, source)
+
     def log_densities(self, values: FloatArray) -> FloatArray:
         """Log density of rows (n, d) given the evidence, shape (n,)."""
-        result = self.composition.log_likelihood(self._outputs("densities", self._known(values)))
-        return result - self._log_evidence()
-
-    def state_probabilities(self, values: FloatArray, column: int) -> FloatArray:
-        """Probability of each state of a category given the rest of each row, (n, states)."""
-        known = self._known(values).copy()
-        known[:, column] = np.nan
-        answers = self._asked("classes", {"column": self.domain.names[column]}, known)
-        return self.composition.posterior([answer["densities"] for answer in answers])
-
-    def column_moments(self, values: FloatArray, column: int) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of a number given each row, both of shape (n,)."""
-        known = self._known(values)
-        flows = self.composition.flows(self._outputs("densities", known))
-        name = {"column": self.domain.names[column]}
-        answers = self._asked("moments", name, known, [{"flows": one} for one in flows])
-        mean, square = sum((one["moments"] for one in answers), np.zeros((2, len(known))))
-        given = ~np.isnan(known[:, column])
-        variance = np.where(given, 0.0, np.maximum(square - mean**2, 0.0))
-        return np.where(given, known[:, column], mean), variance
-
-    def completed(self, values: FloatArray) -> FloatArray:
-        """Fill what is missing by max-product."""
-        known = self._known(values)
-        return self._filled(known, self.composition.most_probable(self._outputs("peaks", known)))
-
-    def drawn(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Fill what is missing by draws given the rest."""
-        known = self._known(values)
-        chosen = self.composition.drawn(self._outputs("densities", known), rng)
-        return self._filled(known, chosen, int(rng.integers(1, 2**31)))
+        return self.layers.log_densities(values) - self._log_evidence()
 
     def marginal(self, names: Iterable[str]) -> FederatedCircuit:
         """Return the distribution of some of the variables."""
@@ -176,55 +304,7 @@ class FederatedCircuit(Distribution):
             raise DataError(f"{place} holds no federated circuit ({error!r})") from error
         return cls(composition, presence, parties, **plain)
 
-    def _known(self, values: FloatArray) -> FloatArray:
-        """Return what is known of each row: its own values, and what is given."""
-        if not self.given:
-            return values
-        import pandas as pd
-
-        row = pd.DataFrame({name: [value] for name, value in self.given.items()})
-        given = self.domain.encode(row, tuple(self.given))[0]
-        return np.where(np.isnan(given), values, given)
-
     def _log_evidence(self) -> float:
         if not self.given:
             return 0.0
-        known = self._known(np.full((1, len(self.domain.variables)), np.nan))
-        return float(self.composition.log_likelihood(self._outputs("densities", known))[0])
-
-    def _outputs(self, phase: str, known: FloatArray) -> list[FloatArray]:
-        """Return log densities of each party's circuits, (n, circuits) each."""
-        return [answer["densities"][0] for answer in self._asked(phase, {}, known)]
-
-    def _filled(self, known: FloatArray, chosen: Sequence[BoolArray], seed: int = 0) -> FloatArray:
-        """Let the chosen circuits fill what is missing; seed 0: by the most probable values."""
-        requests = [{"chosen": one.astype(np.uint8)} for one in chosen]
-        result = known.copy()
-        for holds, answer in zip(
-            self.presence, self._asked("filled", {"seed": seed}, known, requests), strict=True
-        ):
-            own = np.where(answer["known"] > 0, answer["values"], np.nan)
-            result[:, holds] = np.where(np.isnan(result[:, holds]), own, result[:, holds])
-        return result
-
-    def _asked(
-        self,
-        phase: str,
-        config: Mapping[str, Any],
-        known: FloatArray,
-        more: Sequence[Arrays] | None = None,
-    ) -> list[Arrays]:
-        """Ask every party about its own columns of the rows."""
-        if self.ask is None:
-            raise ConfigError(
-                "the circuits are with the parties, and the run is over: ask inside a run (the "
-                "config key 'query' names a file of rows), keep the circuits at the server with "
-                "queries='central', or use engine='local', where the parties stay in reach"
-            )
-        requests = []
-        for party, holds in enumerate(self.presence):
-            part = known[:, holds]
-            present = ~np.isnan(part)
-            request = {"values": np.where(present, part, 0.0), "known": present.astype(np.uint8)}
-            requests.append(request | ({} if more is None else dict(more[party])))
-        return self.ask(phase, {"fingerprint": self.fingerprint, **config}, requests)
+        return float(self.layers.log_densities(np.full((1, len(self.domain.variables)), np.nan))[0])

@@ -1,15 +1,14 @@
 """What a party answers from its own circuits, which stay with it.
 
 A query of a composed circuit takes one or two exchanges. In the first every party sends, for rows
-that all align by their ids, one log density a circuit (`log_densities`, or `peak_densities` for the
-most probable explanation); the server's `Composition` turns them into a density, or says how much,
-or whether, each circuit of each party has made the row. In the second the parties that hold what is
-asked for send what their circuits say of it, weighed so (`weighed_moments`, `weighed_states`) or
-filled in (`filled`). No circuit and no evidence goes to another party.
+that all align by their ids, one log density a circuit (`log_densities`; `class_densities` for each
+state of a class; `peak_densities` for the most probable explanation). The server makes a density of
+them, or finds how probable, or whether, each circuit has made the row. In the second exchange the
+parties send what their circuits say of a number, weighed so (`weighed_moments`), or fill rows in
+(`filled`). No circuit and no evidence goes to another party.
 
-In all functions ``circuits`` are the party's outputs in their order, over one domain: the party's
-own, and ``values`` has the shape (n, d) of it with NaN for what is missing, or not known at this
-party.
+In all functions ``circuits`` are the party's outputs in their order, over the party's own domain,
+and ``values`` has the shape (n, d) of it with NaN for what is missing, or not known at this party.
 """
 
 from __future__ import annotations
@@ -17,18 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
-
-from flwr_causal.core.circuits.descent import most_probable, peak_values, sampled
-from flwr_causal.core.circuits.queries import column_moments, state_probabilities
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.circuits.circuit import Circuit
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 
 def log_densities(circuits: Sequence[Circuit], values: FloatArray) -> FloatArray:
@@ -36,7 +29,7 @@ def log_densities(circuits: Sequence[Circuit], values: FloatArray) -> FloatArray
 
     Columns outside a circuit's scope are passed over. Of a row of which nothing is known it is 0.
     """
-    return np.stack([circuit.layers.root_values(values) for circuit in circuits], axis=1)
+    return np.stack([circuit.log_densities(values) for circuit in circuits], axis=1)
 
 
 def class_densities(circuits: Sequence[Circuit], values: FloatArray, column: int) -> FloatArray:
@@ -50,23 +43,14 @@ def class_densities(circuits: Sequence[Circuit], values: FloatArray, column: int
         Of the class in the party's domain. A party that does not hold it answers
         ``log_densities(circuits, values)[None]``.
     """
-    given = values.copy()
-    answers = []
-    for state in range(circuits[0].domain.num_states[column]):
-        given[:, column] = state
-        answers.append(log_densities(circuits, given))
-    return np.stack(answers)
+    states = int(circuits[0].domain.num_states[column])
+    found = [one.layers.state_log_densities(values, column, states) for one in circuits]
+    return np.stack(found, axis=2).transpose(1, 0, 2)
 
 
 def peak_densities(circuits: Sequence[Circuit], values: FloatArray) -> FloatArray:
     """Return the log density of each circuit's best explanation of each row, (n, circuits)."""
-    result = np.empty((len(values), len(circuits)))
-    for k, circuit in enumerate(circuits):
-        layers = circuit.layers
-        for rows in layers.chunks(len(values)):
-            peaks = peak_values(layers, values[rows])
-            result[rows, k] = layers.upward(peaks, maximise=True)[-1]
-    return result
+    return np.stack([circuit.layers.peak_densities(values) for circuit in circuits], axis=1)
 
 
 def filled(
@@ -81,7 +65,7 @@ def filled(
     ----------
     circuits, values
     chosen : ndarray of bool, shape (n, circuits)
-        As `Composition.drawn` or `Composition.most_probable` says for this party.
+        Which circuits fill a row: no two of them have a column in common.
     rng : Generator, optional
         Values are drawn given the others of the circuit's columns. Default: the most probable ones.
 
@@ -92,12 +76,11 @@ def filled(
     """
     result = values.copy()
     for k, circuit in enumerate(circuits):
-        place = np.ix_(np.flatnonzero(chosen[:, k]), np.array(circuit.root.scope))
-        rows = values[chosen[:, k]]
+        rows = np.flatnonzero(chosen[:, k])
         if len(rows):
-            layers = circuit.layers
-            full = most_probable(layers, rows) if rng is None else sampled(layers, rows, rng)
-            result[place] = full[:, circuit.root.scope]
+            own = values[rows]
+            full = circuit.layers.mpe(own) if rng is None else circuit.layers.sample(own, rng)
+            result[np.ix_(rows, np.array(circuit.scope))] = full[:, circuit.scope]
     return result
 
 
@@ -110,7 +93,7 @@ def weighed_moments(
     ----------
     circuits, values
     flows : ndarray of float64, shape (n, circuits)
-        Of `Composition.flows`.
+        Probability that each circuit made its part of the row.
     column : int
         In the party's domain.
 
@@ -121,30 +104,7 @@ def weighed_moments(
     """
     result = np.zeros((2, len(values)))
     for k, circuit in enumerate(circuits):
-        if column in circuit.root.scope:
-            mean, variance = column_moments(circuit.layers, values, column)
+        if column in circuit.scope:
+            mean, variance = circuit.layers.column_moments(values, column)
             result += flows[:, k] * np.stack((mean, variance + mean**2))
-    return result
-
-
-def weighed_states(
-    circuits: Sequence[Circuit], values: FloatArray, flows: FloatArray, column: int
-) -> FloatArray:
-    """Return this party's part of the probability of each state of a column, shape (n, states).
-
-    Parameters
-    ----------
-    circuits, values
-        The column itself must be missing, here and where the flows come from.
-    flows : ndarray of float64, shape (n, circuits)
-        Of `Composition.flows`.
-    column : int
-        In the party's domain.
-    """
-    states = int(circuits[0].domain.num_states[column])
-    result = np.zeros((len(values), states))
-    for k, circuit in enumerate(circuits):
-        if column in circuit.root.scope:
-            own = state_probabilities(circuit.layers, values, column, states)
-            result += flows[:, k, None] * own
     return result

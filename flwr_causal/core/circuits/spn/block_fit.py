@@ -88,7 +88,7 @@ def best_root(growth: Growth, target: int | None) -> Node:
     ]
     weights, values = growth.row_weights[held_out], growth.values[held_out]
     scores = [
-        weights @ Layers.of(candidate(training, COARSE)).root_values(values)
+        weights @ Layers.of(candidate(training, COARSE)).log_densities(values)
         for candidate in candidates
     ]
     return candidates[int(np.argmax(scores))](growth, FINE)

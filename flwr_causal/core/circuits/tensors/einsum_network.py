@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.tensors import sums as tensor_sums
-from flwr_causal.core.circuits.tensors.circuit import TensorCircuit
 from flwr_causal.core.circuits.tensors.em import (
     SMOOTHING,
     VARIANCES,
@@ -101,14 +100,7 @@ class EinsumNetwork:
             raise ConfigError(f"precision must be one of {PRECISIONS}, got {self.precision!r}")
 
     def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
-        """Return the circuit of rows as one leaf, to be composed with others.
-
-        See `learn_tensors`, whose answers are the same and quicker.
-        """
-        return Circuit(domain, TensorLeaf.of(self.learn_tensors(domain, values, seed)))
-
-    def learn_tensors(self, domain: Domain, values: FloatArray, seed: int = 0) -> TensorCircuit:
-        """Return the circuit of rows.
+        """Return the circuit of rows: one leaf, which can be composed with others.
 
         Parameters
         ----------
@@ -150,4 +142,4 @@ class EinsumNetwork:
                     self.smoothing / len(values),
                     self.variances,
                 )
-        return TensorCircuit(domain, layout, parameters)
+        return Circuit(domain, TensorLeaf.of(layout, parameters))

@@ -1,32 +1,42 @@
-"""A tensorised circuit as a leaf: so it stands in sums and products beside any other one."""
+"""An Einsum network as a leaf: it stands alone, or in sums and products beside other nodes.
+
+The circuit engine asks it for log densities, moments and values as it asks any leaf. Marginals and
+conditionals are leaves again. Evidence changes how likely each pair of a region's children is, so
+it goes into the weights; then the columns with evidence are taken out, as a marginal takes columns
+out.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.leaves import Categorical
-from flwr_causal.core.circuits.nodes import Leaf
+from flwr_causal.core.circuits.nodes import Leaf, LeafBatch
 from flwr_causal.core.circuits.parameters import scope_of
-from flwr_causal.core.circuits.tensors import rewriting as tensor_rewriting
-from flwr_causal.core.circuits.tensors.circuit import TensorCircuit
-from flwr_causal.core.circuits.tensors.storage import packed, unpacked
+from flwr_causal.core.circuits.tensors import evaluation
+from flwr_causal.core.circuits.tensors.evaluation import TensorParameters, evaluated, root_terms
+from flwr_causal.core.circuits.tensors.storage import from_arrays, to_arrays
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from flwr_causal.core.circuits.nodes import Array, FloatArray
-    from flwr_causal.core.circuits.tensors.evaluation import TensorParameters
+    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.circuits.nodes import Array
     from flwr_causal.core.circuits.tensors.layout import TensorLayout
+
+Tensor = Any
 
 
 class TensorLeaf(Leaf):
-    """A tensorised circuit over the columns of a scope.
+    """An Einsum network over the columns of a scope.
+
+    Its structure is a number of random region graphs (`regions`), its units are normal
+    distributions of numbers and probabilities of states. Where it has a target, each state of the
+    target has a root of its own.
 
     Parameters
     ----------
@@ -49,62 +59,146 @@ class TensorLeaf(Leaf):
         self, scope: Sequence[int], layout: TensorLayout, parameters: TensorParameters
     ) -> None:
         self.scope = scope_of(scope)
-        states = layout.num_states.tolist()
-        variables = [Variable(str(j), tuple(range(s)) if s else None) for j, s in enumerate(states)]
-        self.circuit = TensorCircuit(Domain(tuple(variables)), layout, parameters)
-        if self.circuit.scope != tuple(range(len(self.scope))):
+        self.layout = layout
+        self.parameters = parameters
+        own = _columns(layout)
+        if own != list(range(len(self.scope))):
             raise ConfigError(
-                f"a leaf over {len(self.scope)} columns cannot have a layout over "
-                f"{self.circuit.scope}"
+                f"a leaf over {len(self.scope)} columns cannot have a layout over {own}"
             )
 
     @classmethod
-    def of(cls, circuit: TensorCircuit) -> TensorLeaf:
-        """Return the leaf of a circuit, over the same columns."""
-        own = tensor_rewriting.over(circuit.layout, circuit.parameters, circuit.scope)
-        return cls(circuit.scope, *own)
+    def of(cls, layout: TensorLayout, parameters: TensorParameters) -> TensorLeaf:
+        """Return the leaf over the columns of a domain that a layout splits, and the target."""
+        scope = _columns(layout)
+        return cls(scope, *over(layout, parameters, scope))
 
-    @property
-    def layout(self) -> TensorLayout:
-        """Its columns are numbered from 0 on."""
-        return self.circuit.layout
+    def __repr__(self) -> str:
+        _, replicas, _, k, _ = self.parameters.layers[0].shape
+        return (
+            f"<TensorLeaf over {len(self.scope)} columns: {replicas} replicas of depth "
+            f"{self.layout.depth}, {k} sums a region>"
+        )
+
+    def to(self, device: str, precision: str | None = None) -> TensorLeaf:
+        """Return the leaf computed elsewhere.
+
+        Parameters
+        ----------
+        device : str
+            ``"cpu"``, ``"cuda"`` or ``"cuda:<index>"``.
+        precision : {"float32", "float64"}, optional
+            Default: as before.
+        """
+        layout = replace(self.layout, device=device, precision=precision or self.layout.precision)
+        means, variances, probabilities, layers, root = self.parameters
+        units = (layout.tensor(one.cpu()) for one in (means, variances, probabilities))
+        moved = tuple(layout.tensor(one.cpu()) for one in layers)
+        return TensorLeaf(
+            self.scope, layout, TensorParameters(*units, moved, layout.tensor(root.cpu()))
+        )
+
+    def class_densities(self, values: FloatArray) -> FloatArray:
+        """Log density of each row together with each class, shape (n, C); one without a target."""
+        joint = np.empty((len(values), self.layout.num_classes))
+        for rows in self._chunks(len(values)):
+            joint[rows] = self._evaluated(values[rows]).joint.T.cpu().numpy()
+        return joint
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Log density of each row, shape (n,), of which NaN is integrated out."""
-        return self.circuit.log_densities(values)
+        return np.asarray(np.logaddexp.reduce(self.class_densities(values), axis=1))
+
+    def state_log_densities(self, values: FloatArray, column: int) -> FloatArray:
+        """Log density of each row with each state of a category in turn, shape (states, n).
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (n, k)
+            What the category itself holds is not read.
+        column : int
+            Position of the category in the scope.
+        """
+        given = values.copy()
+        given[:, column] = np.nan
+        if column == self.layout.target:
+            return self.class_densities(given).T
+        place = int(np.searchsorted(self.layout.columns, column))
+        states = self.layout.states_of[int(np.searchsorted(self.layout.categories, column))]
+        probabilities = self.parameters.probabilities[states].double().cpu().numpy()
+        result = np.empty((len(probabilities), len(values)))
+        for rows, joint, below in self._flows(given):
+            shares = np.einsum("src,rcn->sn", probabilities, self._taken(below, place))
+            with np.errstate(divide="ignore"):
+                result[:, rows] = np.log(shares) + np.logaddexp.reduce(joint, axis=0)
+        return result
 
     def sample(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Fill missing values by draws given the others, shape (n, k)."""
-        return self.circuit.drawn(values, rng)
+        filled = np.empty(values.shape)
+        for rows in self._chunks(len(values)):
+            filled[rows] = evaluation.sample(self.layout, self.parameters, values[rows], rng)
+        return filled
 
     def mode(self, values: FloatArray) -> FloatArray:
         """Fill missing values by max-product given the others, shape (n, k)."""
-        return self.circuit.completed(values)
+        filled = np.empty(values.shape)
+        for rows in self._chunks(len(values)):
+            filled[rows] = evaluation.mpe(self.layout, self.parameters, values[rows])
+        return filled
 
     def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return E[x] and E[x^2] of each column given the values of the row, both (n, k)."""
-        return self.circuit.expectations(values)
+        layout = self.layout
+        missing = np.isnan(values)
+        first, second = values.copy(), values**2
+        means, variances, probabilities = (
+            one.double().cpu().numpy() for one in self.parameters[:3]
+        )
+        scale, shift = (one[layout.numbers, None, None] for one in (layout.scale, layout.shift))
+        means, variances = means * scale + shift, variances * scale**2
+        # E[x] and E[x^2] of each unit.
+        units = {
+            column: (means[place], means[place] ** 2 + variances[place])
+            for place, column in enumerate(layout.numbers.tolist())
+        }
+        for column, states in zip(layout.categories.tolist(), layout.states_of, strict=True):
+            index = np.arange(int(layout.num_states[column]))
+            own = probabilities[states]
+            units[column] = np.tensordot(index, own, 1), np.tensordot(index**2, own, 1)
+        for rows, joint, below in self._flows(values):
+            if layout.target is not None:
+                shares = np.exp(joint - np.logaddexp.reduce(joint, axis=0))
+                index = np.arange(layout.num_classes)
+                own = missing[rows, layout.target]
+                first[rows, layout.target][own] = (index @ shares)[own]
+                second[rows, layout.target][own] = (index**2 @ shares)[own]
+            for place, column in enumerate(layout.columns.tolist()):
+                own = missing[rows, column]
+                if own.any():
+                    taken = self._taken(below, place)[:, :, own]
+                    first[rows, column][own] = np.einsum("rc,rcn->n", units[column][0], taken)
+                    second[rows, column][own] = np.einsum("rc,rcn->n", units[column][1], taken)
+        return first, second
 
     def restrict(self, scope: Sequence[int]) -> Leaf:
         """Return the marginal over some of the columns."""
         places = [self.scope.index(column) for column in sorted(scope)]
-        return self._restricted(self.circuit.parameters, places)
+        return self._restricted(self.parameters, places)
 
     def condition(self, values: FloatArray) -> tuple[Leaf | None, float]:
         """Return the leaf given evidence (k,), NaN for the rest, and the evidence's log density."""
-        layout = self.layout
         rest = np.flatnonzero(np.isnan(values)).tolist()
         density = float(self.log_density(values[None])[0])
         if not rest or np.isneginf(density):
-            # Of what cannot be nothing is known about the rest.
+            # Impossible evidence says nothing about the rest.
             return (self.restrict([self.scope[j] for j in rest]) if rest else None), density
-        parameters, _ = tensor_rewriting.conditioned(layout, self.circuit.parameters, values)
-        return self._restricted(parameters, rest), density
+        return self._restricted(conditioned(self.layout, self.parameters, values), rest), density
 
     def moved(self, columns: Sequence[int]) -> TensorLeaf:
         """Return the same distribution over other columns: ``columns[k]`` for ``scope[k]``."""
         order = np.argsort(columns).tolist()
-        moved = tensor_rewriting.over(self.layout, self.circuit.parameters, order)
+        moved = over(self.layout, self.parameters, order)
         return TensorLeaf([columns[j] for j in order], *moved)
 
     @property
@@ -114,21 +208,148 @@ class TensorLeaf(Leaf):
 
     @property
     def num_parameters(self) -> int:
-        """Number of free parameters."""
-        return self.circuit.num_parameters
+        """Free parameters of the units, and the weights of each sum less 1."""
+        means, variances, probabilities, layers, root = self.parameters
+        units = means.numel() + variances.numel() + probabilities.numel()
+        # A category's probabilities sum to 1, as a sum's weights do.
+        fixed = len(self.layout.categories) * int(np.prod(probabilities.shape[1:]))
+        sums = [weights.numel() - int(np.prod(weights.shape[:3])) for weights in layers]
+        return int(units - fixed + sum(sums) + root.numel() - 1)
 
     def arrays(self) -> dict[str, Array]:
         """Return structure and parameters, all float64."""
-        return packed(self.layout, self.circuit.parameters)
+        return to_arrays(self.layout, self.parameters)
 
     @classmethod
-    def from_arrays(cls, scope: Sequence[int], arrays: Mapping[str, NDArray[Any]]) -> TensorLeaf:
+    def from_arrays(cls, scope: Sequence[int], arrays: Mapping[str, Array]) -> TensorLeaf:
         """Return the leaf of given structure and parameters, computed on the CPU."""
-        return cls(scope, *unpacked(arrays))
+        return cls(scope, *from_arrays(arrays))
+
+    @classmethod
+    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
+        """Return networks that find the states of a category without one evaluation a state."""
+        return TensorBatch(leaves)
 
     def _restricted(self, parameters: TensorParameters, places: list[int]) -> Leaf:
         if places == [self.layout.target]:
-            shares = tensor_rewriting.class_probabilities(parameters)
-            return Categorical(self.scope[places[0]], shares)
-        kept = tensor_rewriting.restricted(self.layout, parameters, places)
-        return TensorLeaf([self.scope[j] for j in places], *tensor_rewriting.over(*kept, places))
+            return Categorical(self.scope[places[0]], class_probabilities(parameters))
+        kept = restricted(self.layout, parameters, places)
+        return TensorLeaf([self.scope[j] for j in places], *over(*kept, places))
+
+    def _chunks(self, n: int) -> Iterator[slice]:
+        return evaluation.chunks(self.layout, self.parameters, n)
+
+    def _evaluated(self, values: FloatArray) -> evaluation.Evaluation:
+        return evaluated(self.layout, self.parameters, self.layout.rows(values))
+
+    def _flows(self, values: FloatArray) -> Iterator[tuple[slice, FloatArray, Tensor]]:
+        """Yield rows, their log densities with each class (C, n), and flows (G * R, K, n)."""
+        for rows in self._chunks(len(values)):
+            found = self._evaluated(values[rows])
+            below = evaluation.flows(self.parameters, found)[2]
+            yield rows, found.joint.double().cpu().numpy(), below
+
+    def _taken(self, below: Tensor, place: int) -> FloatArray:
+        """Probability of each unit of a column given a row, (R, K, n); 0 for impossible rows."""
+        taken = below[self.layout.region_of[place]].double().cpu().numpy()
+        totals = taken.sum(axis=(0, 1))
+        return np.asarray(taken / np.where(totals > 0, totals, 1.0))
+
+
+class TensorBatch(LeafBatch):
+    """Einsum networks, evaluated one after the other."""
+
+    def state_log_densities(
+        self, values: FloatArray, column: int, num_states: int
+    ) -> Iterator[FloatArray]:
+        """Yield the log density of each leaf and row with each state, (number of leaves, n)."""
+        found = []
+        for leaf in self.leaves:
+            assert isinstance(leaf, TensorLeaf)
+            own = values[:, list(leaf.scope)]
+            found.append(leaf.state_log_densities(own, leaf.scope.index(column)))
+        yield from np.stack(found, axis=1)
+
+
+def _columns(layout: TensorLayout) -> list[int]:
+    """Return the columns that a layout splits, and its target, ascending."""
+    own = layout.columns.tolist()
+    return sorted(own if layout.target is None else [*own, layout.target])
+
+
+def restricted(
+    layout: TensorLayout, parameters: TensorParameters, columns: Sequence[int]
+) -> tuple[TensorLayout, TensorParameters]:
+    """Return the marginal of some columns, of which one at least is split into regions."""
+    kept = np.isin(layout.regions, columns)
+    target = layout.target if layout.target in columns else None
+    smaller = replace(layout, regions=np.where(kept, layout.regions, -1), target=target)
+    numbers = layout.indices(np.flatnonzero(np.isin(layout.numbers, columns)))
+    states = layout.indices(np.flatnonzero(np.isin(layout.state_columns, columns)))
+    if target is None:
+        parameters = _without_classes(parameters)
+    return smaller, parameters._replace(
+        means=parameters.means[numbers],
+        variances=parameters.variances[numbers],
+        probabilities=parameters.probabilities[states],
+    )
+
+
+def over(
+    layout: TensorLayout, parameters: TensorParameters, columns: Sequence[int]
+) -> tuple[TensorLayout, TensorParameters]:
+    """Return the same circuit whose column j is what was ``columns[j]``: all that it is over."""
+    moved = layout.over(columns)
+    numbers = np.searchsorted(layout.numbers, np.array(columns)[moved.numbers])
+    states = [
+        np.arange(len(layout.states))[layout.states_of[place]]
+        for place in np.searchsorted(layout.categories, np.array(columns)[moved.categories])
+    ]
+    chosen = layout.indices(np.concatenate([np.zeros(0, dtype=np.int64), *states]))
+    own = layout.indices(numbers)
+    return moved, parameters._replace(
+        means=parameters.means[own],
+        variances=parameters.variances[own],
+        probabilities=parameters.probabilities[chosen],
+    )
+
+
+def conditioned(
+    layout: TensorLayout, parameters: TensorParameters, row: FloatArray
+) -> TensorParameters:
+    """Return the parameters given a possible row (d,), NaN where it holds no evidence.
+
+    They are of the same layout: the columns with evidence are still to be taken out, see
+    `restricted`.
+    """
+    rows = layout.rows(row[None])
+    evaluation = evaluated(layout, parameters, rows)
+    density = float(evaluation.joint.logsumexp(dim=0)[0])
+    layers = []
+    for weights, trace in zip(parameters.layers, evaluation.traces, strict=True):
+        regions, replicas, _, k, _ = weights.shape
+        left = trace.left.view(regions, replicas, 1, k, 1)
+        right = trace.right.view(regions, replicas, 1, 1, k)
+        pairs = weights * left * right
+        layers.append(pairs / pairs.sum(dim=(3, 4), keepdim=True))
+    root = root_terms(layout, parameters, rows, evaluation.traces[-1].values)[:, :, 0]
+    root = (root - density).exp()
+    return parameters._replace(layers=tuple(layers), root=root / root.sum())
+
+
+def class_probabilities(parameters: TensorParameters) -> FloatArray:
+    """Return the probability of each class, shape (C,)."""
+    shares = parameters.root.sum(dim=1).double().cpu().numpy()
+    return np.asarray(shares / shares.sum())
+
+
+def _without_classes(parameters: TensorParameters) -> TensorParameters:
+    """Return one root in place of one for each class."""
+    replicas = parameters.root.sum(dim=0, keepdim=True)
+    top = parameters.layers[-1]  # (1, R, C, K, K)
+    shares = parameters.root.T / replicas.T.clamp(min=1e-30)  # (R, C)
+    merged = (top * shares[None, :, :, None, None]).sum(dim=2, keepdim=True)
+    totals = merged.sum(dim=(3, 4), keepdim=True)
+    # Of a replica that cannot be it does not matter which pair is taken.
+    merged = (merged + (totals == 0)).div(totals + (totals == 0) * merged[0, 0].numel())
+    return parameters._replace(layers=(*parameters.layers[:-1], merged), root=replicas)

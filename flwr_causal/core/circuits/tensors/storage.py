@@ -1,4 +1,4 @@
-"""Tensorised circuits as arrays, for files and for the wire.
+"""Einsum networks as arrays, for files and for the wire.
 
 All arrays are finite float64, also those of whole numbers, as the wire takes them. What float32
 holds float64 holds exactly.
@@ -9,21 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flwr_causal.core.circuits.domain import Domain, Variable
-from flwr_causal.core.circuits.files import read_pair, write_pair
 from flwr_causal.core.circuits.tensors.evaluation import TensorParameters
 from flwr_causal.core.circuits.tensors.layout import TensorLayout
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-FloatArray = NDArray[np.float64]
+    from numpy.typing import NDArray
 
-FORMAT = "flwr-causal tensor circuit 1"
+    from flwr_causal.core.arrays import FloatArray
 
 
 def parameter_arrays(parameters: TensorParameters) -> dict[str, FloatArray]:
@@ -61,7 +57,7 @@ def parameters_from(layout: TensorLayout, arrays: Mapping[str, NDArray[Any]]) ->
                 raise DataError(f"{name} must be finite and of the shape {shape}")
         _check_sums(layout, {name: arrays[name] for name in expected})
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise DataError(f"these are no parameters of a tensor circuit ({error})") from error
+        raise DataError(f"these are no parameters of an Einsum network ({error})") from error
     layers = tuple(layout.tensor(arrays[f"layer.{level}"]) for level in range(layout.depth))
     means, variances, probabilities, root = (
         layout.tensor(arrays[name]) for name in ("means", "variances", "probabilities", "root")
@@ -82,91 +78,53 @@ def _check_sums(layout: TensorLayout, arrays: Mapping[str, NDArray[Any]]) -> Non
 
 
 def to_arrays(layout: TensorLayout, parameters: TensorParameters) -> dict[str, FloatArray]:
-    """Return structure and parameters of a circuit, what `from_arrays` takes."""
+    """Return structure and parameters; the names are the same for any depth."""
+    arrays = parameter_arrays(parameters)
+    layers = [arrays.pop(f"layer.{level}").ravel() for level in range(layout.depth)]
     target = -1 if layout.target is None else layout.target
-    return {
+    return arrays | {
+        "layers": np.concatenate(layers),
+        "num_states": layout.num_states.astype(np.float64),
         "regions": layout.regions.astype(np.float64),
         "shift": layout.shift,
         "scale": layout.scale,
         "target": np.array([float(target)]),
-        **parameter_arrays(parameters),
-    }
-
-
-def from_arrays(
-    domain: Domain, arrays: Mapping[str, NDArray[Any]], device: str, precision: str
-) -> tuple[TensorLayout, TensorParameters]:
-    """Return layout and parameters of what `to_arrays` wrote; a DataError if it is damaged."""
-    try:
-        regions = np.asarray(arrays["regions"]).astype(np.int64)
-        target = int(arrays["target"][0])
-        shift, scale = (np.asarray(arrays[name], dtype=np.float64) for name in ("shift", "scale"))
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise DataError(f"this is no tensor circuit ({error}): write it again") from error
-    d = len(domain.variables)
-    good = regions.ndim == 3 and len(regions) > 1 and len(regions).bit_count() == 1
-    good = good and regions.size > 0 and regions.min() >= -1 and regions.max() < d > target
-    if not good or shift.shape != (d,) or scale.shape != (d,) or not (scale > 0).all():
-        raise DataError("this is no tensor circuit of this domain: write it again")
-    layout = TensorLayout(
-        domain.num_states, regions, shift, scale, None if target < 0 else target, device, precision
-    )
-    own = {name: one for name, one in arrays.items() if name not in STRUCTURE}
-    return layout, parameters_from(layout, own)
-
-
-def packed(layout: TensorLayout, parameters: TensorParameters) -> dict[str, FloatArray]:
-    """Return arrays of which there are as many for any depth, and the domain's sizes with them."""
-    arrays = to_arrays(layout, parameters)
-    layers = [arrays.pop(f"layer.{level}").ravel() for level in range(layout.depth)]
-    return arrays | {
-        "layers": np.concatenate(layers),
-        "num_states": layout.num_states.astype(np.float64),
         "is_double": np.array([float(layout.precision == "float64")]),
     }
 
 
-def unpacked(arrays: Mapping[str, NDArray[Any]]) -> tuple[TensorLayout, TensorParameters]:
-    """Return layout and parameters of what `packed` wrote; a DataError if it is damaged."""
-    own = dict(arrays)
+def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[TensorLayout, TensorParameters]:
+    """Return layout (on the CPU) and parameters of what `to_arrays` wrote.
+
+    Raises
+    ------
+    DataError
+        If the arrays are damaged.
+    """
     try:
-        states, flat = own.pop("num_states").astype(np.int64), own.pop("layers")
-        precision = "float64" if own.pop("is_double")[0] else "float32"
-        depth = len(own["regions"]).bit_length() - 1
-        replicas, k, classes = own["root"].shape[1], own["means"].shape[2], len(own["root"])
-        for level in range(depth):
-            regions = 2 ** (depth - 1 - level)
-            shape = (regions, replicas, classes if regions == 1 else k, k, k)
+        states, regions = (
+            np.asarray(arrays[name]).astype(np.int64) for name in ("num_states", "regions")
+        )
+        shift, scale = (np.asarray(arrays[name], dtype=np.float64) for name in ("shift", "scale"))
+        target = int(arrays["target"][0])
+        precision = "float64" if arrays["is_double"][0] else "float32"
+        d = len(states)
+        good = regions.ndim == 3 and len(regions) > 1 and len(regions).bit_count() == 1
+        good = good and regions.size > 0 and regions.min() >= -1 and regions.max() < d > target
+        good = good and states.ndim == 1 and states.min() >= 0
+        if not good or shift.shape != (d,) or scale.shape != (d,) or not (scale > 0).all():
+            raise DataError("this is no Einsum network: write it again")
+        layout = TensorLayout(
+            states, regions, shift, scale, None if target < 0 else target, precision=precision
+        )
+        flat, k = arrays["layers"], arrays["means"].shape[2]
+        layers = {}
+        for level in range(layout.depth):
+            regions_above = 2 ** (layout.depth - 1 - level)
+            sums = layout.num_classes if regions_above == 1 else k
+            shape = (regions_above, layout.replicas, sums, k, k)
             size = int(np.prod(shape))
-            own[f"layer.{level}"], flat = flat[:size].reshape(shape), flat[size:]
+            layers[f"layer.{level}"], flat = flat[:size].reshape(shape), flat[size:]
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise DataError(f"this is no tensor circuit ({error}): write it again") from error
-    names = [Variable(str(j), tuple(range(s)) if s else None) for j, s in enumerate(states)]
-    return from_arrays(Domain(tuple(names)), own, "cpu", precision)
-
-
-#: Arrays that are no parameters.
-STRUCTURE = ("regions", "shift", "scale", "target")
-
-
-def save(
-    directory: str | Path, domain: Domain, layout: TensorLayout, parameters: TensorParameters
-) -> None:
-    """Write ``circuit.json`` (the domain) and ``circuit.npz`` (the arrays) into a directory."""
-    plain = {"format": FORMAT, "domain": domain.to_plain(), "precision": layout.precision}
-    arrays: dict[str, Any] = to_arrays(layout, parameters)
-    if layout.precision == "float32":
-        arrays = {
-            name: one if name in STRUCTURE else one.astype(np.float32)
-            for name, one in arrays.items()
-        }
-    write_pair(directory, "circuit", plain, arrays)
-
-
-def load(
-    directory: str | Path, device: str, precision: str | None
-) -> tuple[Domain, TensorLayout, TensorParameters]:
-    """Return what `save` wrote; a DataError if it is something else."""
-    plain, arrays = read_pair(directory, "circuit", FORMAT)
-    domain = Domain.from_plain(plain["domain"])
-    return domain, *from_arrays(domain, arrays, device, precision or plain["precision"])
+        raise DataError(f"this is no Einsum network ({error}): write it again") from error
+    return layout, parameters_from(layout, {**arrays, **layers})

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.class_first.rows import row_folds
 from flwr_causal.core.circuits.exchanges import Request, exchanged
-from flwr_causal.core.circuits.tensors.circuit import TensorCircuit
 from flwr_causal.core.circuits.tensors.em import Counts, cooled, counted, stepped
 from flwr_causal.core.circuits.tensors.layout import TensorLayout
+from flwr_causal.core.circuits.tensors.leaf import TensorLeaf
 from flwr_causal.core.circuits.tensors.regions import random_regions
 from flwr_causal.core.circuits.tensors.start import first_parameters, scale_sums
 from flwr_causal.core.circuits.tensors.storage import parameter_arrays, parameters_from
@@ -234,12 +235,12 @@ def step_of(state: State) -> float:
     return cooled(options.step, state.exchange / (options.epochs * folds))
 
 
-def fitted(state: State, domain: Domain) -> TensorCircuit:
+def fitted(state: State, domain: Domain) -> Circuit:
     """Return the circuit with the parameters that are known."""
     if state.parameters is None:
         raise ConfigError("there are no sums yet: exchange at least once")
     layout = layout_of(state)
-    return TensorCircuit(domain, layout, parameters_from(layout, state.parameters))
+    return Circuit(domain, TensorLeaf.of(layout, parameters_from(layout, state.parameters)))
 
 
 def train(parties: Sequence[FloatArray], plan: Plan) -> State:

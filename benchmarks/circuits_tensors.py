@@ -74,7 +74,7 @@ def own_learner(train, seed):
 
     domain = Domain(tuple(Variable(f"x{j}", (0, 1)) for j in range(train.shape[1])))
     options = {"depth": DEPTH, "replicas": REPLICAS, "sums": SUMS, "batch_size": BATCH}
-    circuit = EinsumNetwork(epochs=EPOCHS, **options).learn_tensors(domain, train, seed)
+    circuit = EinsumNetwork(epochs=EPOCHS, **options).learn(domain, train, seed)
     return circuit.num_parameters, circuit.log_likelihood
 
 
@@ -174,7 +174,7 @@ def federated_images(file, seeds, epochs):
         test, train = values[order[:cut]], values[order[cut:]]
         domain, learner = image_learner((height, width), epochs)
         start = time.process_time()
-        circuit = learner.learn_tensors(domain, train, seed)
+        circuit = learner.learn(domain, train, seed)
         keep(found, "all rows", start, circuit, test)
         for parties in PARTIES:
             start = time.process_time()
@@ -211,10 +211,10 @@ def image_learner(shape, epochs):
 
 
 def one_pass(learner, domain, parts, seed):
-    from flwr_causal.core.circuits.tensors.mixture import mixed
+    from flwr_causal.core.circuits import mixture
 
-    circuits = [learner.learn_tensors(domain, part, seed + k) for k, part in enumerate(parts)]
-    return mixed(circuits, [len(part) for part in parts])
+    circuits = [learner.learn(domain, part, seed + k) for k, part in enumerate(parts)]
+    return mixture(circuits, [len(part) for part in parts])
 
 
 def keep(found, name, start, circuit, test):

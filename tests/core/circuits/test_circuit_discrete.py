@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flwr_causal.core.circuits import Categorical, ChowLiuTree, Circuit, Product, Sum
-from flwr_causal.core.circuits.descent import most_probable, peak_values
 from flwr_causal.core.circuits.rewriting import moved
 from flwr_causal.errors import ConfigError, DataError
 
@@ -116,8 +115,8 @@ def test_max_product_is_the_best_choice_of_children_and_states(case):
     values = np.array([best(circuit.root, row) for row in rows])
     evidence = all_evidence(num_states)[::2]
     layers = circuit.layers
-    peaks = layers.upward(peak_values(layers, evidence), maximise=True)[-1]
-    filled = most_probable(layers, evidence)
+    peaks = layers.peak_densities(evidence)
+    filled = layers.mpe(evidence)
     for one, peak, row in zip(evidence, peaks, filled, strict=True):
         assert consistent(row[None], one)[0]
         assert not np.isnan(row).any()

@@ -3,29 +3,30 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from circuit_cases import domain_of, presences, random_leaf
+from federated_circuits import composed_densities, composed_layers, federated
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from flwr_causal.core.circuits import Circuit, Product, Sum
-from flwr_causal.core.circuits.composed.composition import Composition, Output, trained_rows
+from flwr_causal.core.circuits import Categorical, Circuit, Gaussian, Product, Sum
+from flwr_causal.core.circuits.composed.composition import (
+    Composition,
+    Output,
+    from_plain,
+    num_weights,
+    to_plain,
+    trained_rows,
+)
 from flwr_causal.core.circuits.composed.one_pass import (
     cluster_products,
     factors_of,
     one_pass,
     tasks_of,
 )
-from flwr_causal.core.circuits.composed.party_answers import (
-    class_densities,
-    filled,
-    log_densities,
-    peak_densities,
-    weighed_moments,
-    weighed_states,
-)
-from flwr_causal.core.circuits.composed.storage import from_plain, num_weights, to_plain
+from flwr_causal.core.circuits.composed.party_answers import log_densities
 from flwr_causal.core.circuits.composed.tied_clusters import by_aligned_rows, by_known_classes
 from flwr_causal.core.circuits.nodes import ascending
 from flwr_causal.errors import ConfigError, DataError
@@ -71,8 +72,12 @@ class Parties:
         """What a party sees of rows: columns that it does not hold are missing."""
         return np.where(self.presence[party], values, np.nan)
 
-    def answers(self, values, answer=log_densities):
-        return [answer(own, self.own(values, p)) for p, own in enumerate(self.circuits)]
+    def answers(self, values):
+        return [log_densities(own, self.own(values, p)) for p, own in enumerate(self.circuits)]
+
+    def federated(self, composition):
+        """The composition whose circuits stay with the parties."""
+        return federated(composition, self.presence, self.circuits)
 
 
 def composed(parties, how, seed=0):
@@ -93,40 +98,23 @@ def test_answers_of_parties_and_the_circuit_of_all_agree(presence, how, seed):
     parties = Parties(presence, seed, tied=how != "counts")
     composition = composed(parties, how)
     central = composition.circuit(parties.circuits)
+    federation = parties.federated(composition)
     values = parties.values(20)
-    answers = parties.answers(values)
     np.testing.assert_allclose(
-        composition.log_likelihood(answers), central.log_likelihood(values), atol=1e-10
+        federation.log_likelihood(values), central.log_likelihood(values), atol=1e-10
     )
-    flows = composition.flows(answers)
     for column, states in enumerate(parties.domain.num_states):
         name = parties.domain.names[column]
-        holders = np.flatnonzero(parties.presence[:, column])
-        if states == 0:
-            first, second = sum(
-                weighed_moments(parties.circuits[p], parties.own(values, p), flows[p], column)
-                for p in holders
+        if states:
+            np.testing.assert_allclose(
+                federation.predict_proba(values, name),
+                central.predict_proba(values, name),
+                atol=1e-10,
             )
-            mean, variance = central.moments(name, values)
-            np.testing.assert_allclose(first, mean, atol=1e-10)
-            np.testing.assert_allclose(second - first**2, variance, atol=1e-9)
-            continue
-        unknown = values.copy()
-        unknown[:, column] = np.nan
-        flows_without = composition.flows(parties.answers(unknown))
-        shares = sum(
-            weighed_states(parties.circuits[p], parties.own(unknown, p), flows_without[p], column)
-            for p in holders
-        )
-        expected = central.predict_proba(values, name)
-        np.testing.assert_allclose(shares, expected, atol=1e-10)
-        by_class = [
-            class_densities(own, parties.own(values, p), column)
-            if p in holders
-            else log_densities(own, parties.own(values, p))[None]
-            for p, own in enumerate(parties.circuits)
-        ]
-        np.testing.assert_allclose(composition.posterior(by_class), expected, atol=1e-10)
+        else:
+            found, expected = federation.moments(name, values), central.moments(name, values)
+            np.testing.assert_allclose(found[0], expected[0], atol=1e-10)
+            np.testing.assert_allclose(found[1], expected[1], atol=1e-9)
 
 
 @given(presences(), HOW, st.integers(0, 1000))
@@ -134,11 +122,7 @@ def test_the_best_explanation_is_that_of_the_circuit_of_all(presence, how, seed)
     parties = Parties(presence, seed, tied=how != "counts")
     composition = composed(parties, how)
     values = parties.values(12)
-    chosen = composition.most_probable(parties.answers(values, peak_densities))
-    result = values.copy()
-    for party, own in enumerate(parties.circuits):
-        mine = filled(own, parties.own(values, party), chosen[party])
-        result = np.where(np.isnan(result), mine, result)
+    result = parties.domain.encode(parties.federated(composition).mpe(values))
     central = composition.circuit(parties.circuits).mpe(values)
     np.testing.assert_allclose(result, parties.domain.encode(central), atol=1e-9)
 
@@ -176,7 +160,7 @@ def test_weights_and_density_of_a_hybrid_by_hand():
         for weight, (a, b) in zip(rho, products, strict=True)
     ]
     np.testing.assert_allclose(
-        composition.log_likelihood([first, second]), logsumexp(terms, axis=0), atol=1e-12
+        composed_densities(composition, [first, second]), logsumexp(terms, axis=0), atol=1e-12
     )
 
 
@@ -193,7 +177,7 @@ def test_known_classes_of_parties_with_all_columns_are_the_mixture_by_rows():
     expected = logsumexp(
         np.concatenate(answers, axis=1) + np.log(np.array([20, 5, 3, 12]) / 40), axis=1
     )
-    np.testing.assert_allclose(composition.log_likelihood(answers), expected, atol=1e-12)
+    np.testing.assert_allclose(composed_densities(composition, answers), expected, atol=1e-12)
 
 
 def test_a_class_that_no_holder_has_seen_takes_the_clusters_of_the_others():
@@ -211,12 +195,14 @@ def test_the_order_of_parties_changes_nothing():
     rng = np.random.default_rng(1)
     counts = [rng.integers(1, 9, (2, size)) for size in parties.factors.num_outputs]
     answers = parties.answers(parties.values(9))
-    expected = by_known_classes(parties.domain, parties.factors, counts).log_likelihood(answers)
+    expected = composed_densities(
+        by_known_classes(parties.domain, parties.factors, counts), answers
+    )
     order = [2, 0, 1]
     factors = factors_of(parties.presence[order], [parties.rows[p] for p in order], tied=True)
     turned = by_known_classes(parties.domain, factors, [counts[p] for p in order])
     np.testing.assert_allclose(
-        turned.log_likelihood([answers[p] for p in order]), expected, atol=1e-12
+        composed_densities(turned, [answers[p] for p in order]), expected, atol=1e-12
     )
 
 
@@ -225,12 +211,8 @@ def test_draws_have_the_distribution_of_the_circuit_given_what_is_known():
     composition = composed(parties, "counts")
     values = np.full((20_000, 4), np.nan)
     values[:, 1] = 2.0
-    rng = np.random.default_rng(0)
-    chosen = composition.drawn(parties.answers(values), rng)
-    drawn = values.copy()
-    for party, own in enumerate(parties.circuits):
-        mine = filled(own, parties.own(values, party), chosen[party], rng)
-        drawn = np.where(np.isnan(drawn), mine, drawn)
+    federation = parties.federated(composition)
+    drawn = parties.domain.encode(federation.sample(len(values), seed=0, given=values))
     assert not np.isnan(drawn).any()
     assert (drawn[:, 1] == 2.0).all()
     central = composition.circuit(parties.circuits)
@@ -248,7 +230,9 @@ def test_a_row_without_evidence_has_the_log_density_0():
     parties = Parties([[1, 1, 0], [0, 0, 1]], 0)
     nothing = np.full((2, 3), np.nan)
     answers = parties.answers(nothing)
-    np.testing.assert_allclose(composed(parties, "counts").log_likelihood(answers), 0, atol=1e-12)
+    np.testing.assert_allclose(
+        composed_densities(composed(parties, "counts"), answers), 0, atol=1e-12
+    )
 
 
 def test_impossible_rows_are_told():
@@ -256,11 +240,45 @@ def test_impossible_rows_are_told():
     composition = composed(parties, "counts")
     answers = [np.zeros((2, size)) for size in composition.num_outputs]
     answers[0][1] = -np.inf
-    assert np.isneginf(composition.log_likelihood(answers)[1])
-    assert composition.flows(answers)[1][1].sum() == 0
-    np.testing.assert_allclose(composition.posterior([one[None] for one in answers]), 1.0)
-    with pytest.raises(DataError, match="row 1: what is known of it is impossible"):
-        composition.drawn(answers, np.random.default_rng(0))
+    layers = composed_layers(composition, answers)
+    assert np.isneginf(layers.log_densities(np.zeros((2, 1)))[1])
+    assert layers.flows(layers.upward(layers.leaf_values(np.zeros((2, 1)))))[0][:, 1].sum() == 0
+    with pytest.raises(DataError, match="row 1: what it holds is impossible"):
+        layers.sample(np.full((2, 1), np.nan), np.random.default_rng(0))
+
+
+def test_impossible_rows_are_answered_as_rows_without_evidence():
+    domain = domain_of([2, 3, 0])
+    presence = np.array([[1, 0, 0], [0, 1, 1]])
+    first = Circuit(domain, Categorical(0, [1.0, 0.0]))
+    second = Circuit(domain, Product([Categorical(1, [0.2, 0.3, 0.5]), Gaussian(2, 1.5, 2.0)]))
+    composition = one_pass(domain, presence, [[[5]], [[5]]])
+    federation = federated(composition, presence, [[first], [second]])
+    central = composition.circuit([[first], [second]])
+    impossible = np.array([[1.0, np.nan, np.nan]])
+    for circuit in (federation, central):
+        np.testing.assert_allclose(circuit.predict_proba(impossible, "b"), [[0.2, 0.3, 0.5]])
+        np.testing.assert_allclose(circuit.moments("c", impossible), [[1.5], [4.0]])
+
+
+@pytest.mark.parametrize("evidence", [{"b": 2}, {"a": 0.3, "b": 1}])
+def test_given_evidence_the_parties_say_what_the_circuit_of_all_says(evidence):
+    parties = Parties([[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]], 5)
+    composition = composed(parties, "counts")
+    asked = parties.federated(composition).conditional(evidence)
+    central = composition.circuit(parties.circuits).conditional(evidence)
+    assert asked.names == central.names
+    values = parties.values(15)
+    values[:, [parties.domain.index(name) for name in evidence]] = np.nan
+    np.testing.assert_allclose(
+        asked.log_likelihood(values), central.log_likelihood(values), atol=1e-10
+    )
+    np.testing.assert_allclose(
+        asked.predict_proba(values, "d"), central.predict_proba(values, "d"), atol=1e-10
+    )
+    np.testing.assert_allclose(asked.moments("c", values), central.moments("c", values), atol=1e-9)
+    pd.testing.assert_frame_equal(asked.mpe(values), central.mpe(values))
+    assert list(asked.sample(3, seed=0).columns) == list(asked.names)
 
 
 def test_wrong_answers_and_circuits_are_refused():
@@ -268,9 +286,9 @@ def test_wrong_answers_and_circuits_are_refused():
     composition = composed(parties, "counts")
     answers = parties.answers(parties.values(4))
     with pytest.raises(DataError, match="expected"):
-        composition.log_likelihood([answers[0][:, :-1], answers[1]])
-    with pytest.raises(DataError, match="different numbers of rows"):
-        composition.log_likelihood([answers[0][:2], answers[1]])
+        composed_densities(composition, [answers[0][:, :-1], answers[1]])
+    with pytest.raises(DataError, match="expected"):
+        composed_densities(composition, [answers[0][:2], answers[1]])
     with pytest.raises(ConfigError, match="its place is over"):
         composition.circuit([parties.circuits[0], [parties.circuits[0][0]] * 3][:2])
     with pytest.raises(ConfigError, match="each output of the parties once"):
@@ -304,7 +322,9 @@ def test_a_composition_survives_json_exactly(how):
     composition = composed(parties, how)
     answers = parties.answers(parties.values(9))
     read = from_plain(json.loads(json.dumps(to_plain(composition))))
-    np.testing.assert_array_equal(read.log_likelihood(answers), composition.log_likelihood(answers))
+    np.testing.assert_array_equal(
+        composed_densities(read, answers), composed_densities(composition, answers)
+    )
     assert read.domain == composition.domain
     shared = len({id(node) for node in ascending(composition.root)})
     assert len(ascending(read.root)) == shared

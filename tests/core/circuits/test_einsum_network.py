@@ -1,4 +1,4 @@
-"""Tensorised circuits against their nodes, enumeration, autograd and themselves on pooled rows."""
+"""Einsum networks against their nodes, enumeration, autograd and themselves on pooled rows."""
 
 import sys
 from dataclasses import replace
@@ -7,8 +7,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from einsum_nodes import nodes_of
 
-from flwr_causal.core.circuits import Circuit, Domain, Product, Sum, Variable
+from flwr_causal.core.circuits import Circuit, Domain, Product, Sum, Variable, mixture
 from flwr_causal.core.circuits.exchanges import add
 from flwr_causal.core.circuits.tensors import sums as em
 from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
@@ -16,10 +17,7 @@ from flwr_causal.errors import ConfigError, DataError
 
 torch = pytest.importorskip("torch", reason="tensorised circuits need torch")
 
-from flwr_causal.core.circuits.tensors.circuit import TensorCircuit  # noqa: E402
 from flwr_causal.core.circuits.tensors.em import counted, expected, stepped  # noqa: E402
-from flwr_causal.core.circuits.tensors.mixture import mixed  # noqa: E402
-from flwr_causal.core.circuits.tensors.nodes import nodes_of  # noqa: E402
 
 SMALL = EinsumNetwork(depth=2, replicas=3, sums=3, epochs=3, batch_size=None, precision="float64")
 
@@ -40,7 +38,7 @@ def discrete(num_states=(2, 3, 2, 2, 4), target=None, rows=200, seed=0, **option
     return (
         domain,
         values,
-        replace(SMALL, target=target, **options).learn_tensors(domain, values, seed),
+        replace(SMALL, target=target, **options).learn(domain, values, seed),
     )
 
 
@@ -76,7 +74,7 @@ def test_the_probabilities_of_all_worlds_sum_to_one(target):
 
 def test_worlds_sum_to_one_with_single_precision_too():
     domain, values, _ = discrete()
-    circuit = replace(SMALL, precision="float32").learn_tensors(domain, values)
+    circuit = replace(SMALL, precision="float32").learn(domain, values)
     assert abs(np.exp(circuit.log_likelihood(worlds(domain))).sum() - 1.0) < 1e-5
 
 
@@ -115,7 +113,7 @@ def test_posterior_of_a_category_is_that_of_enumeration(target, asked):
 @pytest.mark.parametrize("target", [None, "label"])
 def test_the_nodes_say_the_same(target):
     domain, values = mixed_rows()
-    circuit = replace(SMALL, target=target).learn_tensors(domain, values)
+    circuit = replace(SMALL, target=target).learn(domain, values)
     nodes = nodes_of(circuit)
     np.testing.assert_allclose(
         circuit.log_likelihood(values), nodes.log_likelihood(values), rtol=1e-9
@@ -139,7 +137,7 @@ def test_the_nodes_say_the_same(target):
 @pytest.mark.parametrize("known", [("label",), ("height", "flag"), ("height", "small", "income")])
 def test_conditionals_and_marginals_are_ratios_of_densities(target, known):
     domain, values = mixed_rows()
-    circuit = replace(SMALL, target=target).learn_tensors(domain, values)
+    circuit = replace(SMALL, target=target).learn(domain, values)
     row = values[~np.isnan(values).any(axis=1)][0]
     evidence = domain.decode(row[None]).iloc[0][list(known)].to_dict()
     rest = [name for name in domain.names if name not in known]
@@ -165,7 +163,7 @@ def test_conditionals_and_marginals_are_ratios_of_densities(target, known):
 
 def test_the_target_alone_is_a_circuit_too():
     domain, values = mixed_rows()
-    circuit = replace(SMALL, target="label").learn_tensors(domain, values)
+    circuit = replace(SMALL, target="label").learn(domain, values)
     row = values[~np.isnan(values).any(axis=1)][0]
     evidence = domain.decode(row[None]).iloc[0].drop("label").to_dict()
     alone = circuit.conditional(evidence)
@@ -181,7 +179,7 @@ def test_the_target_alone_is_a_circuit_too():
 def test_a_circuit_of_one_column():
     domain = Domain((Variable("x"),))
     values = np.random.default_rng(0).normal(3.0, 2.0, size=(500, 1))
-    circuit = replace(SMALL, epochs=10).learn_tensors(domain, values)
+    circuit = replace(SMALL, epochs=10).learn(domain, values)
     grid = np.linspace(-20, 30, 20001)
     density = np.exp(circuit.log_likelihood(grid[:, None]))
     assert density.sum() * (grid[1] - grid[0]) == pytest.approx(1.0, abs=1e-6)
@@ -231,8 +229,8 @@ def plain_log_likelihood(layout, parameters, rows):
 
 def test_counts_are_the_gradients_of_the_log_likelihood():
     domain, values = mixed_rows(50)
-    circuit = replace(SMALL, target="label").learn_tensors(domain, values)
-    layout, own = circuit.layout, circuit.parameters
+    circuit = replace(SMALL, target="label").learn(domain, values)
+    layout, own = circuit.root.layout, circuit.root.parameters
     rows = layout.rows(values)
     root, *layers, means, probabilities = (
         tensor.clone().requires_grad_()
@@ -259,10 +257,12 @@ def test_counts_are_the_gradients_of_the_log_likelihood():
 
 def test_expected_counts_are_those_of_many_drawn_rows():
     domain, values = mixed_rows()
-    circuit = SMALL.learn_tensors(domain, values)
-    drawn = circuit.drawn(np.full((20_000, 5), np.nan), np.random.default_rng(0))
-    counts, _ = counted(circuit.layout, circuit.parameters, circuit.layout.rows(drawn))
-    one = expected(circuit.layout, circuit.parameters)
+    circuit = SMALL.learn(domain, values)
+    drawn = circuit.layers.sample(np.full((20_000, 5), np.nan), np.random.default_rng(0))
+    counts, _ = counted(
+        circuit.root.layout, circuit.root.parameters, circuit.root.layout.rows(drawn)
+    )
+    one = expected(circuit.root.layout, circuit.root.parameters)
     for found, said in (
         (counts.root, one.root),
         (counts.presence, one.presence),
@@ -274,14 +274,16 @@ def test_expected_counts_are_those_of_many_drawn_rows():
 
 def test_a_step_of_nothing_changes_nothing():
     domain, values = mixed_rows()
-    circuit = SMALL.learn_tensors(domain, values)
-    counts, _ = counted(circuit.layout, circuit.parameters, circuit.layout.rows(values))
-    same = stepped(circuit.layout, circuit.parameters, counts, len(values), 1e-12, 0.0)
-    for before, after in zip(circuit.parameters.layers, same.layers, strict=True):
+    circuit = SMALL.learn(domain, values)
+    counts, _ = counted(
+        circuit.root.layout, circuit.root.parameters, circuit.root.layout.rows(values)
+    )
+    same = stepped(circuit.root.layout, circuit.root.parameters, counts, len(values), 1e-12, 0.0)
+    for before, after in zip(circuit.root.parameters.layers, same.layers, strict=True):
         torch.testing.assert_close(before, after)
-    torch.testing.assert_close(circuit.parameters.means, same.means)
-    torch.testing.assert_close(circuit.parameters.variances, same.variances)
-    torch.testing.assert_close(circuit.parameters.probabilities, same.probabilities)
+    torch.testing.assert_close(circuit.root.parameters.means, same.means)
+    torch.testing.assert_close(circuit.root.parameters.variances, same.variances)
+    torch.testing.assert_close(circuit.root.parameters.probabilities, same.probabilities)
 
 
 @pytest.mark.parametrize("target", [None, "label"])
@@ -306,7 +308,7 @@ def test_parties_sums_make_the_circuit_of_the_pooled_rows(folds):
         together.log_likelihood(values), pooled.log_likelihood(values), rtol=1e-9
     )
     if folds == 1:
-        learned = plan.options.learn_tensors(domain, values, seed=4)
+        learned = plan.options.learn(domain, values, seed=4)
         np.testing.assert_array_equal(learned.log_likelihood(values), pooled.log_likelihood(values))
 
 
@@ -333,8 +335,8 @@ def test_a_column_far_from_zero_keeps_its_digits():
     domain = Domain((Variable("x"), Variable("y")))
     rng = np.random.default_rng(0)
     values = rng.normal(size=(400, 2))
-    near = SMALL.learn_tensors(domain, values)
-    far = SMALL.learn_tensors(domain, values + 1e7)
+    near = SMALL.learn(domain, values)
+    far = SMALL.learn(domain, values + 1e7)
     np.testing.assert_allclose(
         far.log_likelihood(values + 1e7), near.log_likelihood(values), rtol=1e-5, atol=1e-5
     )
@@ -344,7 +346,7 @@ def test_units_do_not_matter_but_for_the_density():
     domain, values = mixed_rows()
     scaled = values.copy()
     scaled[:, 1] *= 1e-3
-    difference = SMALL.learn_tensors(domain, scaled).log_likelihood(scaled) - SMALL.learn_tensors(
+    difference = SMALL.learn(domain, scaled).log_likelihood(scaled) - SMALL.learn(
         domain, values
     ).log_likelihood(values)
     expected_difference = np.where(np.isnan(values[:, 1]), 0.0, np.log(1e3))
@@ -374,7 +376,7 @@ def test_draws_given_evidence_follow_the_posterior():
 
 def test_draws_of_numbers_have_their_moments():
     domain, values = mixed_rows()
-    circuit = replace(SMALL, target="label").learn_tensors(domain, values)
+    circuit = replace(SMALL, target="label").learn(domain, values)
     drawn = circuit.sample(40_000, seed=1, given={"label": "high"})
     given = np.full((1, 5), np.nan)
     given[0, 2] = domain.encode(pd.DataFrame({"label": ["high"]}))[0, 2]
@@ -386,10 +388,10 @@ def test_draws_of_numbers_have_their_moments():
 
 def test_stepwise_em_gets_further_than_as_many_passes_of_em():
     domain, values, _ = discrete((2,) * 8, rows=3000)
-    whole = replace(SMALL, epochs=2, precision="float32").learn_tensors(domain, values)
-    stepwise = replace(
-        SMALL, epochs=2, precision="float32", batch_size=100, step=0.5
-    ).learn_tensors(domain, values)
+    whole = replace(SMALL, epochs=2, precision="float32").learn(domain, values)
+    stepwise = replace(SMALL, epochs=2, precision="float32", batch_size=100, step=0.5).learn(
+        domain, values
+    )
     gain = stepwise.log_likelihood(values).mean() - whole.log_likelihood(values).mean()
     assert gain > 0.1
 
@@ -397,8 +399,8 @@ def test_stepwise_em_gets_further_than_as_many_passes_of_em():
 def test_variances_keep_their_bounds():
     domain = Domain((Variable("x"), Variable("y")))
     values = np.repeat(np.random.default_rng(0).normal(size=(4, 2)), 50, axis=0)
-    bounded = replace(SMALL, epochs=30, variances=(0.05, 0.3)).learn_tensors(domain, values)
-    variances = bounded.parameters.variances
+    bounded = replace(SMALL, epochs=30, variances=(0.05, 0.3)).learn(domain, values)
+    variances = bounded.root.parameters.variances
     assert float(variances.min()) == pytest.approx(0.05)
     assert float(variances.max()) <= 0.3
 
@@ -407,8 +409,8 @@ def test_pixels_of_an_image_share_a_scale_and_may_be_constant():
     rng = np.random.default_rng(0)
     values = rng.random((100, 12)) * np.linspace(0.0, 2.0, 12)
     domain = Domain(tuple(Variable(f"p{j}") for j in range(12)))
-    circuit = replace(SMALL, image=(3, 4)).learn_tensors(domain, values)
-    assert len(set(circuit.layout.scale.tolist())) == 1
+    circuit = replace(SMALL, image=(3, 4)).learn(domain, values)
+    assert len(set(circuit.root.layout.scale.tolist())) == 1
     assert np.isfinite(circuit.log_likelihood(values)).all()
 
 
@@ -417,66 +419,41 @@ def test_a_mixture_of_parties_circuits_is_the_weighted_sum_of_their_densities(ta
     domain, values = mixed_rows()
     learner = replace(SMALL, target=target)
     parties = [
-        learner.learn_tensors(domain, part, seed)
-        for seed, part in enumerate((values[:90], values[90:]))
+        learner.learn(domain, part, seed) for seed, part in enumerate((values[:90], values[90:]))
     ]
-    mixture = mixed(parties, [90, 210])
     densities = [circuit.log_likelihood(values) for circuit in parties]
     expected_density = np.logaddexp(densities[0] + np.log(0.3), densities[1] + np.log(0.7))
-    np.testing.assert_allclose(mixture.log_likelihood(values), expected_density, rtol=1e-9)
-    assert mixture.layout.replicas == 6
-
-
-def test_circuits_that_do_not_go_together_are_not_mixed():
-    domain, values = mixed_rows()
-    one = SMALL.learn_tensors(domain, values)
-    other = replace(SMALL, sums=2).learn_tensors(domain, values)
-    with pytest.raises(ConfigError, match="same options"):
-        mixed([one, other], [1, 1])
-    with pytest.raises(ConfigError, match="weights"):
-        mixed([one, one], [0, 0])
+    mixed = mixture(parties, [90, 210])
+    np.testing.assert_allclose(mixed.log_likelihood(values), expected_density, rtol=1e-9)
+    np.testing.assert_allclose(
+        mixed.predict_proba(values, "flag").sum(axis=1), np.ones(len(values)), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_files_and_arrays_keep_every_digit(tmp_path, precision):
     domain, values = mixed_rows()
-    circuit = replace(SMALL, target="label", precision=precision).learn_tensors(domain, values)
+    circuit = replace(SMALL, target="label", precision=precision).learn(domain, values)
     circuit.save(tmp_path)
-    arrays = circuit.to_arrays()
+    arrays = circuit.root.arrays()
     assert all(one.dtype == np.float64 and np.isfinite(one).all() for one in arrays.values())
     for read in (
-        TensorCircuit.load(tmp_path),
-        TensorCircuit.from_arrays(domain, arrays, precision=precision),
+        Circuit.load(tmp_path),
+        Circuit(domain, type(circuit.root).from_arrays(circuit.scope, arrays)),
     ):
         np.testing.assert_array_equal(read.log_likelihood(values), circuit.log_likelihood(values))
         assert read.domain == domain
+        assert read.root.layout.precision == precision
 
 
-@pytest.mark.parametrize("target", [None, "label"])
-def test_as_a_leaf_it_answers_the_same(target, tmp_path):
+def test_a_leaf_can_be_computed_with_another_precision():
     domain, values = mixed_rows(120)
-    learner = replace(SMALL, target=target)
-    tensors, leaf = learner.learn_tensors(domain, values), learner.learn(domain, values)
-    np.testing.assert_allclose(leaf.log_likelihood(values), tensors.log_likelihood(values))
-    for name in ("label", "flag"):
-        np.testing.assert_allclose(
-            leaf.predict_proba(values, name), tensors.predict_proba(values, name), rtol=1e-9
-        )
-    for ours, theirs in zip(
-        leaf.moments("height", values), tensors.moments("height", values), strict=True
-    ):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
-    pd.testing.assert_frame_equal(leaf.mpe(values), tensors.mpe(values))
-    row = values[~np.isnan(values).any(axis=1)][0]
-    evidence = domain.decode(row[None]).iloc[0][["label", "small"]].to_dict()
+    circuit = replace(SMALL, target="label").learn(domain, values)
+    single = Circuit(domain, circuit.root.to("cpu", "float32"))
     np.testing.assert_allclose(
-        leaf.conditional(evidence).log_likelihood(values),
-        tensors.conditional(evidence).log_likelihood(values),
+        single.log_likelihood(values), circuit.log_likelihood(values), rtol=1e-4
     )
-    leaf.save(tmp_path)
-    np.testing.assert_array_equal(
-        Circuit.load(tmp_path).log_likelihood(values), leaf.log_likelihood(values)
-    )
+    assert circuit.root.to("cpu").layout.precision == "float64"
 
 
 def test_a_leaf_moves_to_other_columns():
@@ -508,21 +485,21 @@ def test_a_leaf_is_a_factor_and_a_term():
     np.testing.assert_allclose(product_of, sum(part.log_likelihood(values) for part in parts))
 
 
-def test_damaged_arrays_are_refused(tmp_path):
+def test_damaged_arrays_are_refused():
     domain, values = mixed_rows()
-    arrays = SMALL.learn_tensors(domain, values).to_arrays()
+    leaf = SMALL.learn(domain, values).root
+    arrays = leaf.arrays()
     for name, damaged in (
         ("root", arrays["root"] * 2),
-        ("layer.1", arrays["layer.1"][:, :1]),
+        ("layers", arrays["layers"][1:]),
+        ("layers", arrays["layers"] * 2),
         ("means", arrays["means"] * np.nan),
         ("variances", -arrays["variances"]),
         ("regions", arrays["regions"] + 9),
         ("scale", arrays["scale"][:2]),
     ):
         with pytest.raises(DataError):
-            TensorCircuit.from_arrays(domain, arrays | {name: damaged})
-    with pytest.raises(DataError, match="does not hold a circuit"):
-        TensorCircuit.load(tmp_path)
+            type(leaf).from_arrays(leaf.scope, arrays | {name: damaged})
 
 
 @pytest.mark.parametrize(
@@ -543,12 +520,12 @@ def test_options_out_of_range_are_refused(options, message):
 def test_data_that_cannot_be_learned_from_are_refused():
     domain, values = mixed_rows()
     with pytest.raises(ConfigError, match="holds numbers"):
-        replace(SMALL, target="height").learn_tensors(domain, values)
+        replace(SMALL, target="height").learn(domain, values)
     with pytest.raises(DataError, match="no row holds a value"):
-        SMALL.learn_tensors(domain, values[:0])
+        SMALL.learn(domain, values[:0])
     values[:, 0] = np.nan
     with pytest.raises(DataError, match="height"):
-        SMALL.learn_tensors(domain, values)
+        SMALL.learn(domain, values)
 
 
 def test_without_torch_the_message_says_what_to_install(monkeypatch):
@@ -563,20 +540,12 @@ def test_few_rows_still_make_several_steps():
     stepwise = replace(SMALL, epochs=1, batch_size=1000, step=0.5)
     whole = replace(SMALL, epochs=1)
     few = [
-        learner.learn_tensors(domain, values).log_likelihood(values).mean()
-        for learner in (stepwise, whole)
+        learner.learn(domain, values).log_likelihood(values).mean() for learner in (stepwise, whole)
     ]
     assert few[0] > few[1] + 0.4
 
 
 def test_rows_without_any_value_have_the_density_one():
     domain, values = mixed_rows()
-    circuit = SMALL.learn_tensors(domain, values)
+    circuit = SMALL.learn(domain, values)
     np.testing.assert_allclose(circuit.log_likelihood(np.full((2, 5), np.nan)), 0.0, atol=1e-12)
-
-
-def test_too_large_a_circuit_is_not_written_as_nodes():
-    domain, values, _ = discrete()
-    circuit = replace(SMALL, sums=60, replicas=8, epochs=1).learn_tensors(domain, values)
-    with pytest.raises(ConfigError, match="products"):
-        nodes_of(circuit)

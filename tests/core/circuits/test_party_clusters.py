@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from circuit_cases import domain_of
+from federated_circuits import federated
 from sklearn.datasets import load_breast_cancer
 
 from flwr_causal.core.circuits import Domain, Gaussian, Product, Variable
 from flwr_causal.core.circuits.composed.one_pass import Task, factors_of, one_pass, tasks_of
-from flwr_causal.core.circuits.composed.party_answers import class_densities, log_densities
+from flwr_causal.core.circuits.composed.party_answers import log_densities
 from flwr_causal.core.circuits.composed.party_clusters import cluster_labels, train_party
 from flwr_causal.core.circuits.composed.tied_clusters import (
     by_aligned_rows,
@@ -133,47 +134,42 @@ def cancer(seed=0):
 
 
 def federation(presence, train, test, domain, *, tied, target=True, learner=None):
-    """Parties as they train, and what they answer of test rows for each class."""
-    trained, answers = [], []
+    """What parties train, and what judges a composition of it on test rows."""
+    trained = []
     for party, own in enumerate(tasks_of(presence, tied=tied)):
-        values, rows = (np.where(presence[party], one, np.nan) for one in (train, test))
+        values = np.where(presence[party], train, np.nan)
         holds = presence[party, 30]
         trained.append(
             train_party(
                 domain, values, own, target=30 if holds and target else None, learner=learner
             )
         )
-        circuits = trained[-1].circuits
-        answers.append(
-            class_densities(circuits, rows, 30) if holds else log_densities(circuits, rows)[None]
-        )
-    return trained, answers
 
+    def judged(composition):
+        """Mean test log-likelihood with the class, and accuracy."""
+        circuit = federated(composition, presence, [one.circuits for one in trained])
+        accuracy = (circuit.predict(test, "y") == test[:, 30]).mean()
+        return circuit.log_likelihood(test).mean(), accuracy
 
-def judged(composition, answers, truth):
-    """Mean test log-likelihood with the class, and accuracy."""
-    truth = truth.astype(int)
-    every = [np.broadcast_to(one, (2, *one.shape[1:])) for one in answers]
-    likelihood = composition.log_likelihood(every)[truth, np.arange(len(truth))].mean()
-    return likelihood, (composition.posterior(answers).argmax(axis=1) == truth).mean()
+    return trained, judged
 
 
 def test_aligned_labels_tie_two_parties_with_different_columns():
     train, test, domain = cancer()
     presence = np.zeros((2, 31), dtype=bool)
     presence[0, ::2], presence[1, 1::2] = True, True
-    trained, answers = federation(presence, train, test, domain, tied=True)
+    trained, judged = federation(presence, train, test, domain, tied=True)
     factors = factors_of(presence, [one.rows for one in trained], tied=True)
     labels = [label_evidence(one.labels, one.sizes) for one in trained]
-    likelihood, accuracy = judged(by_aligned_rows(domain, factors, labels), answers, test[:, 30])
+    likelihood, accuracy = judged(by_aligned_rows(domain, factors, labels))
     untied = one_pass(domain, presence, [one.rows for one in trained])
-    assert likelihood > judged(untied, answers, test[:, 30])[0] + 1.0
+    assert likelihood > judged(untied)[0] + 1.0
     assert accuracy > 0.92
     densities = [
         log_densities(one.circuits, np.where(presence[p], train, np.nan))
         for p, one in enumerate(trained)
     ]
-    by_density, _ = judged(by_aligned_rows(domain, factors, densities), answers, test[:, 30])
+    by_density, _ = judged(by_aligned_rows(domain, factors, densities))
     np.testing.assert_allclose(by_density, likelihood, atol=0.3)
 
 
@@ -181,8 +177,8 @@ def test_known_classes_tie_a_hybrid_without_aligned_rows():
     train, test, domain = cancer()
     presence = np.ones((2, 31), dtype=bool)
     presence[0, 9:20], presence[1, 20:30] = False, False
-    trained, answers = federation(presence, train, test, domain, tied=True)
+    trained, judged = federation(presence, train, test, domain, tied=True)
     factors = factors_of(presence, [one.rows for one in trained], tied=True)
     counts = [one.class_rows(train[:, 30].astype(int), 2) for one in trained]
-    _, accuracy = judged(by_known_classes(domain, factors, counts), answers, test[:, 30])
+    _, accuracy = judged(by_known_classes(domain, factors, counts))
     assert accuracy > 0.93

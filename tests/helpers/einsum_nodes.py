@@ -1,4 +1,4 @@
-"""A tensorised circuit written as nodes."""
+"""An Einsum network written as nodes, each product of a pair one of them."""
 
 from __future__ import annotations
 
@@ -10,38 +10,21 @@ from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.leaves import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.core.circuits.tensors.storage import parameter_arrays
-from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from flwr_causal.core.circuits.nodes import Node
-    from flwr_causal.core.circuits.tensors.circuit import TensorCircuit
-
-#: Products of pairs that are written out at most: a node takes some hundred bytes.
-MOST_PRODUCTS = 200_000
+    from flwr_causal.core.circuits.tensors.leaf import TensorLeaf
 
 
-def nodes_of(circuit: TensorCircuit) -> Circuit:
-    """Return the same distribution as nodes, each product of a pair one of them.
-
-    Raises
-    ------
-    ConfigError
-        If that were more than `MOST_PRODUCTS` nodes.
-    """
-    layout, parameters = circuit.layout, circuit.parameters
-    products = sum(weights.numel() for weights in parameters.layers)
-    if products > MOST_PRODUCTS:
-        raise ConfigError(
-            f"as nodes the circuit has {products} products, more than {MOST_PRODUCTS}: ask the "
-            "circuit itself, or learn one with fewer sums"
-        )
+def nodes_of(circuit: Circuit) -> Circuit:
+    """Return the distribution of a circuit whose root is an Einsum network over all columns."""
+    leaf: TensorLeaf = circuit.root
+    layout, parameters = leaf.layout, leaf.parameters
     arrays = parameter_arrays(parameters)
     k = arrays["layer.0"].shape[3]
     tops = []
     for r in range(layout.replicas):
-        level = [
-            [_unit(circuit, arrays, g, r, u) for u in range(k)] for g in range(2**layout.depth)
-        ]
+        level = [[_unit(layout, arrays, g, r, u) for u in range(k)] for g in range(2**layout.depth)]
         for depth in range(layout.depth):
             weights = arrays[f"layer.{depth}"][:, r]
             half = len(weights)
@@ -61,9 +44,8 @@ def nodes_of(circuit: TensorCircuit) -> Circuit:
     return Circuit(circuit.domain, Sum(children, _normalised(np.array(shares))))
 
 
-def _unit(circuit: TensorCircuit, arrays: dict[str, Any], g: int, r: int, u: int) -> Node | None:
+def _unit(layout, arrays: dict[str, Any], g: int, r: int, u: int) -> Node | None:
     """Return sum u of leaf region g of replica r; None where the region has no column."""
-    layout = circuit.layout
     factors: list[Node] = []
     for column in layout.regions[g, r].tolist():
         if column < 0:

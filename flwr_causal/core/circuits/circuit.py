@@ -63,7 +63,7 @@ class Circuit(Distribution):
         )
 
     @cached_property
-    def layers(self) -> Layers:  # type: ignore[override]
+    def layers(self) -> Layers:
         """The circuit as it is evaluated."""
         return Layers.of(self.root)
 

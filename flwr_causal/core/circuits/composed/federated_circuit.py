@@ -234,7 +234,7 @@ class FederatedCircuit(Distribution):
         return num_weights(self.composition)
 
     @cached_property
-    def layers(self) -> Layers:  # type: ignore[override]
+    def layers(self) -> Layers:
         """The composition as the engine evaluates it, the parties answering for the leaves."""
         given = np.full(len(self.domain.variables), np.nan)
         if self.given:

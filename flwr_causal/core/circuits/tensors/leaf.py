@@ -91,12 +91,12 @@ class TensorLeaf(Leaf):
             Default: as before.
         """
         layout = replace(self.layout, device=device, precision=precision or self.layout.precision)
-        means, variances, probabilities, layers, root = self.parameters
-        units = (layout.tensor(one.cpu()) for one in (means, variances, probabilities))
-        moved = tuple(layout.tensor(one.cpu()) for one in layers)
-        return TensorLeaf(
-            self.scope, layout, TensorParameters(*units, moved, layout.tensor(root.cpu()))
+        means, variances, probabilities, root = (
+            layout.tensor(one.cpu()) for one in (*self.parameters[:3], self.parameters.root)
         )
+        layers = tuple(layout.tensor(one.cpu()) for one in self.parameters.layers)
+        moved = TensorParameters(means, variances, probabilities, layers, root)
+        return TensorLeaf(self.scope, layout, moved)
 
     def class_densities(self, values: FloatArray) -> FloatArray:
         """Log density of each row together with each class, shape (n, C); one without a target."""

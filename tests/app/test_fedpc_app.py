@@ -90,6 +90,7 @@ def test_columns_of_two_parties(job, setting):
     assert numbers_behind(job.lines(), "each party alone")[0] == "-"
 
 
+@pytest.mark.slow
 def test_images_of_digits(job):
     """Accuracy .963 / .945 when measured."""
     run = job(3, data="digits", compare=False, **{"constant-columns": "drop"})

@@ -84,6 +84,7 @@ def total(metrics):
     return metrics["W"]["shd"] + metrics["A"]["shd"]
 
 
+@pytest.mark.slow
 def test_pooled_rows_show_what_short_series_cannot():
     parties, truth = scenarios.dynamic_data(DynamicSetting(6, 160, 20), seed=0)
     metrics = scenarios.compare_baselines(parties, truth)
@@ -102,6 +103,7 @@ def test_with_one_party_all_baselines_are_the_same_and_find_the_system(solver):
     assert total(metrics["Alldata"]) == 0
 
 
+@pytest.mark.slow
 def test_several_series_of_a_party_are_never_joined_end_to_start():
     parties, truth = scenarios.dynamic_data(DynamicSetting(4, 240, 60, 2), seed=3)
     as_one = scenarios.compare_baselines([parties], truth)

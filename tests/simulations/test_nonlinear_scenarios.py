@@ -67,6 +67,7 @@ def test_all_suites_have_the_same_truths():
     assert all(first.equals(other) for other in others)
 
 
+@pytest.mark.slow
 def test_linear_rows_are_solved_and_different_mechanisms_are_not():
     linear = scenarios.compare_baselines(
         *scenarios.nonlinear_data(scenarios.same_functions()[0], seed=0)
@@ -151,6 +152,7 @@ def test_perceptrons_of_a_party_with_a_constant_column():
     assert metrics["NO-ALL"]["shd"] == metrics["NO-Avg"]["shd"] == 0
 
 
+@pytest.mark.slow
 def test_with_one_party_both_baselines_have_the_same_perceptrons():
     pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
     parties, truth = scenarios.nonlinear_data(NonlinearSetting(4, 300, 1, ("mim",)), seed=3)

@@ -90,6 +90,7 @@ def test_drawing_more_rows_than_there_are_names_both_numbers(table):
         scenarios.real_data(table, 2, seed=0)
 
 
+@pytest.mark.slow
 def test_the_pooled_rows_show_what_parties_of_four_rows_cannot():
     parties, truth = scenarios.linear_data(Setting(5, 48, 12), seed=2)
     metrics = scenarios.compare_baselines(parties, truth)

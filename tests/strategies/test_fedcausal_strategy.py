@@ -113,6 +113,7 @@ def test_the_papers_linear_model_is_the_cores_iteration():
 # How good.
 
 
+@pytest.mark.slow
 def test_different_mechanisms():
     total, plain = 0, 0
     for seed in range(3):
@@ -126,7 +127,7 @@ def test_different_mechanisms():
     assert plain >= 8
 
 
-@pytest.mark.parametrize("schedule", ["fast", "paper"])
+@pytest.mark.parametrize("schedule", ["fast", pytest.param("paper", marks=pytest.mark.slow)])
 def test_linear_parties(schedule):
     total = 0
     for seed in range(3):
@@ -138,6 +139,7 @@ def test_linear_parties(schedule):
     assert total <= 2
 
 
+@pytest.mark.slow
 def test_equal_noise_tells_linear_directions():
     parties, truth = federated_nonlinear(10, 2000, 10, seed=0, mechanisms="lg", iid=True)
     assert shd(found(parties, noise="equal"), truth) == 0
@@ -276,6 +278,7 @@ def test_no_more_exchanges_than_allowed(options, rounds):
     assert len(grid.training_messages) == 4 * outcome.rounds
 
 
+@pytest.mark.slow
 def test_half_of_the_parties_a_round():
     parties, truth = federated_nonlinear(6, 1200, 6, seed=2)
     assert shd(found(parties, fraction_train=0.5), truth) <= 3

@@ -108,6 +108,7 @@ def test_sampling_agrees(trained):
     assert given["mean radius"].mean() > ours["mean radius"].mean()
 
 
+@pytest.mark.slow
 def test_what_aligned_rows_add(table):
     """Accuracy .96 / .95 / .70 and nats -14.8 / -14.8 / -16.6 when measured."""
     tables, test = hold_out(split_columns(table, 2, "vertical", target="target", seed=1), 0.25)

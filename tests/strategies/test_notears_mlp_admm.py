@@ -73,6 +73,7 @@ def test_the_rounds_are_the_cores_iteration():
     assert [record["phase"] for record in outcome.history] == ["perceptrons"] * 3 + ["slopes"]
 
 
+@pytest.mark.slow
 def test_index_models_that_the_parties_share():
     """SHD 1 in all when measured, 7 by the linear model."""
     total, linear = 0, 0

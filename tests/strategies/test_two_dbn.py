@@ -161,7 +161,9 @@ def test_who_holds_a_series_hardly_matters():
 
 
 @pytest.mark.parametrize(
-    ("setting", "bound"), [((10, 256, 8), 12), ((20, 256, 8), 12)], ids=["d=10", "d=20"]
+    ("setting", "bound"),
+    [((10, 256, 8), 12), pytest.param((20, 256, 8), 12, marks=pytest.mark.slow)],
+    ids=["d=10", "d=20"],
 )
 def test_accuracy_on_the_papers_simulations(setting, bound):
     """Three systems together: 9 and 8 errors when measured."""
@@ -375,7 +377,14 @@ def effect(graph, lag, edge):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"sparsity": "bic"}, {"refit": False}, {"schedule": "paper"}], ids=str
+    "options",
+    [
+        {},
+        {"sparsity": "bic"},
+        {"refit": False},
+        pytest.param({"schedule": "paper"}, marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_lagged_knowledge(options):
     known = Knowledge(required_lagged=[(*ABSENT, 2)], forbidden_lagged=[LAGGED])
@@ -400,7 +409,9 @@ def test_lagged_knowledge_from_a_file(tmp_path):
 # What comes out.
 
 
-@pytest.mark.parametrize("sparsity", ["auto", "bic", "held-out"])
+@pytest.mark.parametrize(
+    "sparsity", ["auto", "bic", pytest.param("held-out", marks=pytest.mark.slow)]
+)
 def test_the_order_is_chosen(sparsity):
     parties, truth = federated_dynamic(4, 900, 3, order=2, seed=3)
     outcome = dbn(parties, order=3, select_order=True, sparsity=sparsity)

@@ -255,6 +255,7 @@ def test_counts_are_the_gradients_of_the_log_likelihood():
     torch.testing.assert_close(states, (probabilities.grad * own.probabilities)[later])
 
 
+@pytest.mark.slow
 def test_expected_counts_are_those_of_many_drawn_rows():
     domain, values = mixed_rows()
     circuit = SMALL.learn(domain, values)
@@ -386,6 +387,7 @@ def test_draws_of_numbers_have_their_moments():
         assert drawn[name].var() == pytest.approx(variance, rel=0.05)
 
 
+@pytest.mark.slow
 def test_stepwise_em_gets_further_than_as_many_passes_of_em():
     domain, values, _ = discrete((2,) * 8, rows=3000)
     whole = replace(SMALL, epochs=2, precision="float32").learn(domain, values)

@@ -440,6 +440,7 @@ def test_bad_means():
 # whole runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "seeds"), [(10, range(3)), (20, range(1))])
 def test_as_good_as_pooled_notears_in_at_most_16_exchanges(d, seeds):
     apart, pooled = [], []
@@ -453,6 +454,7 @@ def test_as_good_as_pooled_notears_in_at_most_16_exchanges(d, seeds):
     assert np.mean(apart) <= np.mean(pooled) + 1
 
 
+@pytest.mark.slow
 def test_a_graph_that_only_rests_is_no_reason_to_end():
     # Weak edges on long cycles come last. With growth 30 this graph rests from the 10th to the 15th
     # exchange, with six errors, and is final after 18; there h is below 1e-6 already.

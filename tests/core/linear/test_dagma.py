@@ -56,6 +56,7 @@ def test_order_of_the_variables_does_not_matter():
     assert permuted.names == tuple(moments.names[j] for j in order)
 
 
+@pytest.mark.slow
 def test_default_sparsity_recovers_the_simulations_of_the_papers():
     total = 0
     for seed in range(300, 305):
@@ -64,6 +65,7 @@ def test_default_sparsity_recovers_the_simulations_of_the_papers():
     assert total <= 6
 
 
+@pytest.mark.slow
 def test_polish_with_the_right_score_recovers_them_almost_exactly():
     total = 0
     for seed in range(300, 305):

@@ -217,7 +217,7 @@ def test_seeds_and_burn_in():
     np.testing.assert_array_equal(system.sample(5, seed=3, burn_in=7), long[7:])
     # at the mean before the first step, so that this one is the mean and noise within the step
     _, noise, _ = companion(system)
-    first = np.array([system.sample(1, seed=s, burn_in=0).to_numpy()[0] for s in range(3000)])
+    first = np.array([system.sample(1, seed=s, burn_in=0).to_numpy()[0] for s in range(1000)])
     limit = 0.1 * noise[:4, :4].max()
     np.testing.assert_allclose(np.cov(first.T, bias=True), noise[:4, :4], atol=limit)
     # the default forgets the start

@@ -11,6 +11,8 @@ from flwr_causal.core.series.partial_correlation import partial_correlation, sel
 from flwr_causal.core.series.selection import fit, select, standardized_folds
 from flwr_causal.core.series.solution import summed_strengths
 
+pytestmark = pytest.mark.slow
+
 NETSIM_SUBJECTS = {1: (3, 6, 9, 12, 15), 2: (2, 4, 6, 8, 10), 3: (1, 3, 5, 7, 9)}
 
 

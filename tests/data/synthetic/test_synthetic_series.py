@@ -128,11 +128,11 @@ def test_series_start_in_the_stationary_distribution():
     A *= 0.97 / companion_radius(W, A)
     total = np.linalg.inv(np.eye(3) - W)
     expected = solve_discrete_lyapunov((A[0] @ total).T, total.T @ total)
-    first = np.concatenate(simulate_series(W, A, [1] * 20_000, seed=0))
+    first = np.concatenate(simulate_series(W, A, [1] * 6000, seed=0))
     unit = np.outer(*[np.sqrt(np.diag(expected))] * 2)
     np.testing.assert_allclose(np.cov(first.T) / unit, expected / unit, atol=0.05)
     assert (np.diag(expected) > 2 * np.diag(total.T @ total)).any()
-    cold = np.concatenate(simulate_series(W, A, [1] * 20_000, burn_in=0, seed=0))
+    cold = np.concatenate(simulate_series(W, A, [1] * 6000, burn_in=0, seed=0))
     np.testing.assert_allclose(np.cov(cold.T), total.T @ total, atol=0.06)
 
 

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.options import check_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from flwr_causal.clients import CausalClient
     from flwr_causal.strategies import CausalStrategy
 
+T = TypeVar("T")
 
-class Method(NamedTuple):
-    """A strategy and the client that speaks its language.
+#: The entry-point group in which other packages declare methods: ``id = "package:METHOD"``.
+GROUP = "flwr_causal.methods"
 
-    Parameters
-    ----------
-    strategy : type of CausalStrategy
-        Its dataclass fields are the method's options, with their types and defaults.
-    client : type of CausalClient
-    """
-
-    strategy: type[CausalStrategy[Any]]
-    client: type[CausalClient]
-
-
-# Id -> module and name of the strategy, and the client's. They are loaded when first asked for: a
-# node starts a process for each message, and numba alone takes a third of a second to import.
-_HOMES = {
+# Id -> module and name of the strategy, and the client's. They are imported when first asked for: a
+# node starts a process for each message, and numba alone takes a third of a second to import. They
+# are no entry points, because an app that runs from Flower's bundle is not an installed package.
+_OWN = {
     "notears-admm": ("admm.notears_admm", "NotearsADMM", "notears_admm"),
     "moments": ("moments", "Moments", "moments"),
     "fedges": ("fedges.fedges", "FedGES", "fedges"),
@@ -41,6 +31,29 @@ _HOMES = {
     "fedcausal": ("fedcausal.fedcausal", "FedCausal", "fedcausal"),
     "fedpc": ("fedpc.fedpc", "FedPC", "fedpc"),
 }
+#: The ids of this package's own methods.
+OWN_METHODS = tuple(_OWN)
+
+
+class Method(NamedTuple):
+    """A strategy and its client.
+
+    A package of somebody else's makes a method known by an entry point that leads to such a pair,
+    or to any object with these two attributes::
+
+        [project.entry-points."flwr_causal.methods"]
+        mine = "their_package:METHOD"
+
+    Parameters
+    ----------
+    strategy : type of CausalStrategy
+        Its dataclass fields are the method's options, with their types and defaults. Its class
+        attribute ``method`` is the id.
+    client : type of CausalClient
+    """
+
+    strategy: type[CausalStrategy[Any]]
+    client: type[CausalClient]
 
 
 @cache
@@ -50,48 +63,98 @@ def find(method: str) -> Method:
     Raises
     ------
     ConfigError
-        If there is none; the message lists the ids.
+        If there is none (the message lists the ids), if several packages declare the id, or if the
+        package that declares it cannot be imported or declares no method.
     """
-    if method not in _HOMES:
+    declared = _declared().get(method, ())
+    if method in _OWN:
+        if declared:
+            raise ConfigError(
+                f"{_packages(declared)} declares a method '{method}', which is the id of a method "
+                "of flwr-causal: uninstall the package, or have its id changed."
+            )
+        module, name, home = _OWN[method]
+        strategies = import_module(f"flwr_causal.strategies.{module}")
+        clients = import_module(f"flwr_causal.clients.{home}")
+        return Method(getattr(strategies, name), getattr(clients, f"{name}Client"))
+    if not declared:
         raise ConfigError(
-            f"There is no method '{method}'. The methods are: {', '.join(sorted(_HOMES))}."
+            f"There is no method '{method}'. The methods are: {', '.join(sorted(METHODS))}."
         )
-    module, name, home = _HOMES[method]
-    strategies = import_module(f"flwr_causal.strategies.{module}")
-    clients = import_module(f"flwr_causal.clients.{home}")
-    return Method(getattr(strategies, name), getattr(clients, f"{name}Client"))
+    if len(declared) > 1:
+        raise ConfigError(
+            f"{_packages(declared)} all declare a method '{method}': uninstall all but one of them."
+        )
+    return _loaded(declared[0])
 
 
-class _Methods(Mapping[str, Method]):
-    """All methods by id."""
+@cache
+def _declared() -> dict[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of other packages by id."""
+    points: dict[str, tuple[EntryPoint, ...]] = {}
+    for point in entry_points(group=GROUP):
+        points[point.name] = (*points.get(point.name, ()), point)
+    return points
 
-    def __getitem__(self, method: str) -> Method:
-        if method not in _HOMES:
+
+def _packages(points: tuple[EntryPoint, ...]) -> str:
+    names = sorted(f"'{point.dist.name if point.dist else point.module}'" for point in points)
+    return f"The package{'s' * (len(names) > 1)} {' and '.join(names)}"
+
+
+def _loaded(point: EntryPoint) -> Method:
+    """Import the method that an entry point names, and check that it is one."""
+    from flwr_causal.clients import CausalClient
+    from flwr_causal.strategies import CausalStrategy
+
+    where = f"{_packages((point,))} declares the method '{point.name}' as '{point.value}'"
+    try:
+        found = point.load()
+    except Exception as error:  # whatever the other package's modules raise
+        raise ConfigError(
+            f"{where}, which cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    parts = []
+    for name, base in (("strategy", CausalStrategy), ("client", CausalClient)):
+        part = getattr(found, name, None)
+        if not (isinstance(part, type) and issubclass(part, base)):
+            raise ConfigError(
+                f"{where}, whose attribute '{name}' is {part!r}; it must be a subclass of "
+                f"{base.__name__}. Declare a flwr_causal.app.methods.Method(strategy=..., "
+                "client=...)."
+            )
+        parts.append(part)
+    if parts[0].method != point.name:
+        raise ConfigError(
+            f"{where}, but {parts[0].__name__}.method is '{parts[0].method}': both must be the "
+            "same id."
+        )
+    return Method(*parts)
+
+
+class _Table(Mapping[str, T]):
+    """All methods by id, or a part of each; a method is imported when it is asked for."""
+
+    def __init__(self, part: Callable[[Method], T]) -> None:
+        self._part = part
+
+    def __getitem__(self, method: str) -> T:
+        if method not in self:
             raise KeyError(method)
-        return find(method)
+        return self._part(find(method))
+
+    def __contains__(self, method: object) -> bool:
+        return method in _OWN or method in _declared()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_HOMES)
+        return iter({**_OWN, **_declared()})
 
     def __len__(self) -> int:
-        return len(_HOMES)
+        return len(list(iter(self)))
 
 
-class _Clients(Mapping[str, "type[CausalClient]"]):
-    """All methods' clients by id."""
-
-    def __getitem__(self, method: str) -> type[CausalClient]:
-        return METHODS[method].client
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(METHODS)
-
-    def __len__(self) -> int:
-        return len(METHODS)
-
-
-METHODS = _Methods()
-CLIENTS = _Clients()
+METHODS: Mapping[str, Method] = _Table(lambda method: method)
+CLIENTS: Mapping[str, type[CausalClient]] = _Table(lambda method: method.client)
 
 
 def build(method: str, options: Mapping[str, Any]) -> CausalStrategy[Any]:

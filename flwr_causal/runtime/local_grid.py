@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from logging import ERROR
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
+from flwr.supercore import log
 
 from flwr_causal.compat import (
     CLIENT_RAISED,
@@ -16,6 +18,7 @@ from flwr_causal.compat import (
     set_message_id,
     set_task_identity,
 )
+from flwr_causal.errors import CausalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,7 +31,8 @@ class LocalGrid(Grid):
 
     It costs about a millisecond for each node and round, so that tests, sweeps and notebooks need
     no Ray. Each node has its own ``Context``, whose state lasts for the run; a client that raises
-    gives an error reply and keeps its state, as on the other engines.
+    gives an error reply and keeps its state, as on the other engines; the traceback of what is no
+    :class:`~flwr_causal.errors.CausalError` goes to Flower's log.
 
     Parameters
     ----------
@@ -41,6 +45,11 @@ class LocalGrid(Grid):
     node_configs : sequence of mapping, optional
         One configuration for each node; by default ``partition-id`` and ``num-partitions``, as in
         Flower's simulation.
+
+    Attributes
+    ----------
+    raised : list of Exception
+        What the nodes' apps have raised, the latest last.
 
     Examples
     --------
@@ -73,6 +82,7 @@ class LocalGrid(Grid):
             for node_id, config in enumerate(configs, start=2)
         }
         self._replies: dict[str, Message] = {}
+        self.raised: list[Exception] = []
         set_task_identity(self._run.run_id)
 
     @property
@@ -134,5 +144,9 @@ class LocalGrid(Grid):
         try:
             return self._client_app(message, context)
         except Exception as error:
+            self.raised.append(error)
+            if not isinstance(error, CausalError):
+                node = context.node_config.get("partition-id", context.node_id)
+                log(ERROR, "The ClientApp of node %s raised an exception", node, exc_info=error)
             reason = f"{type(error).__name__}: {error}"
             return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)

@@ -25,7 +25,7 @@ from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.data.read.tables import read_table
-from flwr_causal.errors import CausalError, ConfigError, DataError
+from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.strategies import CausalStrategy
 
@@ -108,7 +108,12 @@ def simulate(
         if engine == "local":
             tables = _InMemory(tuple(parties))
             app = client_app(client_type, tables)
-            run = job.run_on(LocalGrid(app, len(parties)))
+            grid = LocalGrid(app, len(parties))
+            try:
+                run = job.run_on(grid)
+            except FederationError as error:
+                # What a party's client has raised is the cause; its traceback says where.
+                raise error from (grid.raised[-1] if grid.raised else error.__cause__)
         else:
             with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
                 on_disk = _OnDisk(directory, tuple(parties))

@@ -3,12 +3,14 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from flwr_causal import clients, strategies
 from flwr_causal.app import methods
 from flwr_causal.clients import CausalClient
 from flwr_causal.errors import ConfigError
+from flwr_causal.simulations import simulate
 from flwr_causal.strategies import CausalStrategy, Moments
 
 
@@ -61,7 +63,7 @@ def test_the_table_is_a_mapping():
 def test_a_method_is_loaded_when_it_is_asked_for():
     """A process that answers one message of one method should not import the others."""
     code = (
-        "import sys\nfrom flwr_causal import methods\n"
+        "import sys\nfrom flwr_causal.app import methods\n"
         "methods.find('moments')\n"
         "print('numba' in sys.modules, 'flwr_causal.clients.fedges' in sys.modules)\n"
         "methods.CLIENTS['fedges']\n"
@@ -87,3 +89,105 @@ def test_options_by_another_name_are_options():
         methods.build("fedges", {"start": "fuse", "start_from": "fuse"})
     with pytest.raises(ConfigError, match="Did you mean 'start'"):
         methods.build("fedges", {"strat": "fuse"})
+
+
+# Methods of other packages.
+
+PACKAGE = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from flwr_causal.app.methods import Method
+from flwr_causal.clients import MomentsClient
+from flwr_causal.strategies import Moments
+
+
+@dataclass(kw_only=True, eq=False)
+class Mine(Moments):
+    """A method of somebody else's.
+
+    Parameters
+    ----------
+    depth : int, default 3
+        How deep it looks.
+    """
+
+    method: ClassVar[str] = "mine"
+    depth: int = 3
+
+
+METHOD = Method(strategy=Mine, client=MomentsClient)
+HALF = MomentsClient
+'''
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Install packages that declare methods, as pip would; forget them afterwards."""
+
+    def install(package, points, code=PACKAGE):
+        module = package.replace("-", "_")
+        (tmp_path / f"{module}.py").write_text(code)
+        info = tmp_path / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        lines = [f"{name} = {module}:{attribute}" for name, attribute in points.items()]
+        (info / "entry_points.txt").write_text("\n".join(["[flwr_causal.methods]", *lines]))
+
+    def forget():
+        methods.find.cache_clear()
+        methods._declared.cache_clear()
+
+    monkeypatch.syspath_prepend(tmp_path)
+    forget()
+    yield install
+    forget()
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+def test_a_method_of_another_package_is_one_of_the_methods(installed):
+    installed("their-package", {"mine": "METHOD"})
+    strategy = methods.build("mine", {"depth": 4})
+    assert (strategy.method, strategy.depth) == ("mine", 4)
+    assert methods.CLIENTS["mine"] is clients.MomentsClient
+    assert "mine" in methods.CLIENTS
+    assert [*methods.OWN_METHODS, "mine"] == list(methods.METHODS)
+    rows = np.random.default_rng(0).normal(size=(90, 3))
+    run = simulate("mine", [rows[:40], rows[40:]], depth=2)
+    assert (run.config["method"], run.config["depth"]) == ("mine", 2)
+    with pytest.raises(ConfigError, match=r"Mine has no option 'dept'\. Did you mean 'depth'"):
+        simulate("mine", [rows], dept=2)
+    with pytest.raises(ConfigError, match=r"'ges'\. The methods are: .*fedpc, mine, moments"):
+        methods.find("ges")
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        (
+            {"a-b": ({"moments": "METHOD"}, PACKAGE)},
+            r"'a-b' declares a method 'moments'.*flwr-caus",
+        ),
+        (
+            {"one": ({"mine": "METHOD"}, PACKAGE), "two": ({"mine": "METHOD"}, PACKAGE)},
+            "packages 'one' and 'two' all declare a method 'mine'",
+        ),
+        (
+            {"one": ({"mine": "METHOD"}, "import nowhere_to_be_found")},
+            "'one' declares.*'one:METHOD', which cannot be imported: ModuleNotF.*nowhere",
+        ),
+        ({"one": ({"mine": "OTHER"}, PACKAGE)}, "'one'.*cannot be imported: AttributeError.*OTHER"),
+        ({"one": ({"mine": "HALF"}, PACKAGE)}, "'one'.*'strategy' is None.*of CausalStrategy"),
+        ({"one": ({"yours": "METHOD"}, PACKAGE)}, r"Mine\.method is 'mine': both.* same id"),
+    ],
+    ids=["shadows", "twice", "import fails", "no such name", "no method", "another id"],
+)
+def test_methods_that_cannot_be_used(installed, declared, words):
+    for package, (points, code) in declared.items():
+        installed(package, points, code)
+    ((name, *_), *_) = (points for points, _ in declared.values())
+    with pytest.raises(ConfigError, match=words):
+        methods.find(name)
+    # The others are not touched by it.
+    assert methods.find("fedges").strategy is strategies.FedGES

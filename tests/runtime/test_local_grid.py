@@ -6,8 +6,11 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from flwr_causal.clients import MomentsClient
 from flwr_causal.compat import CLIENT_RAISED
-from flwr_causal.simulations import LocalGrid
+from flwr_causal.errors import FederationError
+from flwr_causal.simulations import LocalGrid, simulate
+from flwr_causal.strategies import Moments
 
 
 def make_app(seen=None):
@@ -122,3 +125,15 @@ def test_a_round_costs_little():
 def test_unknown_nodes_are_an_error():
     with pytest.raises(KeyError):
         LocalGrid(make_app(), 1).context(99)
+
+
+def test_the_traceback_of_a_client_is_logged_and_chained(federation, caplog):
+    class Broken(MomentsClient):
+        def fit(self, parameters, config):
+            return 1 / 0
+
+    with pytest.raises(FederationError) as caught:
+        simulate(Moments(), federation.tables, client=Broken)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert "node 0 raised an exception" in caplog.text
+    assert "return 1 / 0" in caplog.text

@@ -34,7 +34,7 @@ from peer_classifiers import classifiers
 from tables import mean_and_error, print_table, verdict
 from tabular_tables import binary_set, cancer, credit, income
 
-from flwr_causal.app.circuit_comparison import circuit_scores
+from flwr_causal.app.comparison import circuit_scores
 from flwr_causal.data.partition import split, split_columns
 from flwr_causal.errors import CausalError
 from flwr_causal.simulations import simulate

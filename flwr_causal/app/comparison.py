@@ -1,138 +1,188 @@
-"""What all rows in one place would have found, and each party alone: simulations only."""
+"""How good a result is, and what the parties would have found without a federation."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+from flwr.supercore import log
 
-from flwr_causal.app import methods
+from flwr_causal.clients import Source, client_app
+from flwr_causal.compat import own_identity, quiet
+from flwr_causal.core.circuits.decision_threshold import chosen_classes
+from flwr_causal.core.circuits.joined_tables import joined_tables
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.core.linear import baselines
-from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.threads import single_threaded
-from flwr_causal.data.check.agreement import agree
-from flwr_causal.data.check.party_table import describe, prepare, prepare_states
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.read.tables import read_table
+from flwr_causal.data.roles import ROW_ID
+from flwr_causal.errors import CausalError, DataError
+from flwr_causal.runtime.local_grid import LocalGrid
+from flwr_causal.strategies import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    import pandas as pd
-
-    from flwr_causal.core.discrete.discrete import DiscreteTable
-    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.clients import CausalClient
+    from flwr_causal.strategies import CausalStrategy
 
 Metrics = dict[str, Any]
-LINEAR_METRICS = ("shd", "tpr", "fdr")
+# What is kept of the baselines: of a DAG, and of an equivalence class.
+DAG_METRICS = ("shd", "tpr", "fdr")
 CLASS_METRICS = ("cpdag_shd", "smhd", "adjacency_precision", "adjacency_recall")
-POLICIES = {field.name for field in fields(Policy)}
 
 
-def linear_baselines(
-    frames: Sequence[pd.DataFrame],
-    names: tuple[str, ...],
-    truth: CausalGraph,
-    config: Mapping[str, Any],
+def judged(found: Any, truth: CausalGraph | None, test: pd.DataFrame | None) -> Metrics:
+    """Return the metrics of a graph against the truth, or of a circuit on test rows, if there."""
+    if isinstance(found, CausalGraph):
+        return {} if truth is None else compare(truth, found)
+    return {} if test is None or not len(test) else circuit_scores(found, test)
+
+
+def baselines(
+    strategy: CausalStrategy[Any],
+    client: type[CausalClient],
+    tables: Sequence[pd.DataFrame],
+    names: tuple[str, ...] = (),
+    truth: CausalGraph | None = None,
+    test: pd.DataFrame | None = None,
 ) -> Metrics:
-    """Return SHD, TPR and FDR of the pooled rows and of the mean party alone.
+    """Return the metrics of what is found without a federation; see the strategy's ``baselines``.
 
-    Both by the moments method's solver, which takes a second where NOTEARS takes a minute.
+    Parameters
+    ----------
+    strategy : CausalStrategy
+        The method with the options of the run.
+    client : type of CausalClient
+    tables : sequence of DataFrame
+        The parties' tables.
+    names : tuple of str, optional
+        The columns of the run's graph.
+    truth : CausalGraph, optional
+    test : DataFrame, optional
+
+    Returns
+    -------
+    dict
+        ``pooled``; ``alone``, the mean over parties, of the log-likelihood only where all of them
+        hold all columns; ``solver``, what found them where it is not the method. Empty where there
+        is nothing to compare with.
     """
-    policy = _policy(config)
-    tables = [prepare(frame, names, policy) for frame in frames]
-    if config.get("standardize"):
-        scale = np.concatenate(tables).std(axis=0)
-        tables = [table / scale for table in tables]
-    parties = [Moments.from_rows(table, names) for table in tables if len(table)]
-    with single_threaded():
-        pooled = baselines.all_data(parties, baselines.quick_solver)
-        alone = baselines.alone(parties, baselines.quick_solver)
-    return _against(truth, pooled, alone, LINEAR_METRICS)
+
+    def run_alone(table: pd.DataFrame, **changes: Any) -> Any:
+        options = {**strategy.options, "min_available_nodes": 1, **changes}
+        app = client_app(client, lambda context: Source("alone", lambda: table))
+        try:
+            with own_identity(), quiet(logging.ERROR):
+                outcome = run(type(strategy)(**options), LocalGrid(app, 1))
+        except CausalError as error:
+            log(logging.WARNING, "No comparison with %d rows alone: %s", len(table), error)
+            return None
+        return outcome.model if outcome.graph is None else outcome.graph
+
+    found = strategy.baselines(tables, names, run_alone)
+    if found is None:
+        return {}
+    metrics: Metrics = {}
+    if found.pooled is not None:
+        metrics["pooled"] = _of_baseline(found.pooled, truth, test)
+    alone = [_of_baseline(one, truth, test) for one in found.alone if one is not None]
+    kept = dict.fromkeys(name for entry in alone for name in entry)
+    if any(set(table.columns) != set(tables[0].columns) for table in tables):
+        kept.pop("log_likelihood", None)  # of some of the columns it cannot be compared
+    metrics["alone"] = {
+        name: float(np.mean([entry[name] for entry in alone if name in entry])) for name in kept
+    }
+    return {**metrics, "solver": found.solver} if found.solver else metrics
 
 
-def category_baselines(
-    frames: Sequence[pd.DataFrame],
-    names: tuple[str, ...],
-    truth: CausalGraph,
-    config: Mapping[str, Any],
-) -> Metrics:
-    """Return the distances of what GES with BIC finds on the pooled rows and at the mean party.
+def _of_baseline(found: Any, truth: CausalGraph | None, test: pd.DataFrame | None) -> Metrics:
+    metrics = judged(found, truth, test)
+    if not isinstance(found, CausalGraph):
+        return metrics
+    names = CLASS_METRICS if found.kind == "cpdag" else DAG_METRICS
+    return {name: metrics[name] for name in names}
 
-    Nothing where columns are discretised: the cut points are the federation's.
+
+# Circuits.
+
+
+def circuit_scores(model: Any, test: pd.DataFrame, told: pd.DataFrame | None = None) -> Metrics:
+    """Judge a model on rows.
+
+    Parameters
+    ----------
+    model : CircuitModel
+    test : DataFrame
+    told : DataFrame, optional
+        Its :func:`answers`, where they are known: on real nodes each question takes seconds.
+
+    Returns
+    -------
+    dict
+        ``log_likelihood``: mean nats a row, the class included. Of rows whose class is known, where
+        the model has a target, ``accuracy``, ``macro_f1`` (the mean over classes, as in the paper)
+        and, for two classes, ``auroc``.
     """
-    from flwr_causal.core.ges.ges import ges
+    from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
-    tables = _categories(frames, names, config)
-    if tables is None:
-        return {}
-    alone = [_as_alone(table) for table in tables]
-    pooled, *own = (ges(table, score="bic") for table in (joined(tables), *alone))
-    return _against(truth, pooled, own, CLASS_METRICS)
-
-
-def pooled_score(
-    frames: Sequence[pd.DataFrame], graph: CausalGraph, config: Mapping[str, Any]
-) -> Metrics:
-    """Return BDeu of a graph on the pooled rows, in nats, as ``bdeu``; nothing if discretised."""
-    from flwr_causal.core.discrete.scores import score_graph
-
-    tables = _categories(frames, graph.names, config)
-    if tables is None:
-        return {}
-    size = float(config["equivalent_sample_size"])
-    return {"bdeu": score_graph(graph, joined(tables), "bdeu", size)}
+    told = answers(model, test) if told is None else told
+    scores: Metrics = {"log_likelihood": float(np.mean(told["log_likelihood"]))}
+    target = model.target
+    if target is None or target not in test.columns:
+        return scores
+    known = test[target].notna().to_numpy()
+    if not known.any():
+        return scores
+    labels = pd.Index(model.classes())
+    # A class that the model does not know is -1: no prediction is right.
+    truth = labels.get_indexer(pd.Index(test[target][known]))
+    predicted = labels.get_indexer(pd.Index(told["predicted"][known]))
+    scores["accuracy"] = float(accuracy_score(truth, predicted))
+    scores["macro_f1"] = float(f1_score(truth, predicted, average="macro"))
+    if len(labels) == 2 and set(truth.tolist()) == {0, 1}:
+        scores["auroc"] = float(roc_auc_score(truth, told[_share_of(labels[1])][known]))
+    return scores
 
 
-def joined(tables: Sequence[DiscreteTable]) -> DiscreteTable:
-    """Return the rows of several tables with the same states in one."""
-    from flwr_causal.core.discrete.discrete import DiscreteTable
+def query_table(path: str, row_id: str = ROW_ID) -> pd.DataFrame:
+    """Read the rows of a query: one table, or a directory of tables to be joined by their ids.
 
-    first = tables[0]
-    codes = np.concatenate([table.codes for table in tables], axis=1)
-    return DiscreteTable(first.names, first.states, codes)
-
-
-def _as_alone(table: DiscreteTable) -> DiscreteTable:
-    """Return a party's table with the states that it has: alone it would know of no others."""
-    from flwr_causal.core.discrete.discrete import DiscreteTable
-
-    states, codes = [], np.empty_like(table.codes)
-    for j, own in enumerate(table.states):
-        seen, codes[j] = np.unique(table.codes[j], return_inverse=True)
-        states.append(tuple(own[code] for code in seen))
-    return DiscreteTable(table.names, tuple(states), codes)
+    Raises
+    ------
+    DataError
+        If a file is no table, or tables cannot be joined.
+    """
+    place = Path(path)
+    if place.is_dir():
+        files = sorted(file for file in place.iterdir() if file.is_file())
+        if not files:
+            raise DataError(f"The directory '{path}', which the option 'query' names, is empty.")
+        return joined_tables([read_table(file) for file in files], row_id)
+    return read_table(place)
 
 
-def _categories(
-    frames: Sequence[pd.DataFrame], names: tuple[str, ...], config: Mapping[str, Any]
-) -> list[DiscreteTable] | None:
-    if config.get("discretize"):
-        return None
-    policy = _policy(config)
-    reports = {
-        str(k): describe(frame, policy, states=True) for k, frame in enumerate(frames) if len(frame)
-    }
-    agreement = agree(reports, policy)
-    states = [agreement.states[agreement.names.index(name)] for name in names]
-    return [prepare_states(frame, names, states, policy) for frame in frames if len(frame)]
+def answers(model: Any, rows: pd.DataFrame, row_id: str = ROW_ID) -> pd.DataFrame:
+    """Return what a model says of each row.
+
+    Returns
+    -------
+    DataFrame
+        ``log_likelihood`` and, where the model has a target, ``predicted`` and the probability of
+        each class, ``p(label)``; with the ids of the rows, where they have any.
+    """
+    found: dict[str, Any] = {row_id: rows[row_id]} if row_id in rows.columns else {}
+    found["log_likelihood"] = model.log_likelihood(rows)
+    if model.target is not None:
+        labels = np.asarray(model.classes())
+        shares = model.predict_proba(rows)
+        found["predicted"] = labels[chosen_classes(shares, model.threshold, model.target)]
+        found |= {_share_of(label): shares[:, k] for k, label in enumerate(labels)}
+    return pd.DataFrame(found, index=rows.index)
 
 
-def _policy(config: Mapping[str, Any]) -> Policy:
-    options = {name: value for name, value in config.items() if name in POLICIES}
-    return methods.build(config["method"], options).policy
-
-
-def _against(
-    truth: CausalGraph,
-    pooled: CausalGraph,
-    alone: Sequence[CausalGraph],
-    names: Sequence[str],
-) -> Metrics:
-    by_all = compare(truth, pooled)
-    by_each = [compare(truth, graph) for graph in alone]
-    return {
-        "pooled": {name: by_all[name] for name in names},
-        "alone": {name: float(np.mean([entry[name] for entry in by_each])) for name in names},
-    }
+def _share_of(label: Any) -> str:
+    """Return the column that holds the probability of a class."""
+    return f"p({label})"

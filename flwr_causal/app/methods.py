@@ -114,7 +114,6 @@ def _loaded(point: EntryPoint) -> Method:
         raise ConfigError(
             f"{where}, which cannot be imported: {type(error).__name__}: {error}"
         ) from error
-    parts = []
     for name, base in (("strategy", CausalStrategy), ("client", CausalClient)):
         part = getattr(found, name, None)
         if not (isinstance(part, type) and issubclass(part, base)):
@@ -123,13 +122,13 @@ def _loaded(point: EntryPoint) -> Method:
                 f"{base.__name__}. Declare a flwr_causal.app.methods.Method(strategy=..., "
                 "client=...)."
             )
-        parts.append(part)
-    if parts[0].method != point.name:
+    method = Method(found.strategy, found.client)
+    if method.strategy.method != point.name:
         raise ConfigError(
-            f"{where}, but {parts[0].__name__}.method is '{parts[0].method}': both must be the "
-            "same id."
+            f"{where}, but {method.strategy.__name__}.method is '{method.strategy.method}': both "
+            "must be the same id."
         )
-    return Method(*parts)
+    return method
 
 
 class _Table(Mapping[str, T]):

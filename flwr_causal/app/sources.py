@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from flwr_causal.app import methods
+from flwr_causal.app.config import DataConfig, data_config, strategy_of
 from flwr_causal.clients import Source
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.partition import Partition, Setting, hold_out, split, split_columns
+from flwr_causal.data.kinds import DataKind
+from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer, digits
 from flwr_causal.data.read.tables import read_table, read_table_cached
 from flwr_causal.data.roles import ROW_ID, target_in
@@ -22,157 +22,113 @@ from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.strategies.options import checked, option_types
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flwr.app import Context
 
-ROWS_OF_NUMBERS, ROWS_OF_CATEGORIES, ROWS_OF_FUNCTIONS = 256, 5000, 2000
+    from flwr_causal.strategies import CausalStrategy
+
 EXAMPLES = {"": breast_cancer, "breast-cancer": breast_cancer, "digits": digits}
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".npz")
+# Rows of a synthetic system where none are given.
+ROWS = {
+    DataKind.LINEAR: 256,
+    DataKind.SERIES: 256,
+    DataKind.NONLINEAR: 2000,
+    DataKind.CATEGORIES: 5000,
+}
 
 
-@dataclass(frozen=True)
-class DataConfig:
-    """The run config's keys about the data of a simulated federation.
+class Roles(NamedTuple):
+    """The columns of a table that a method's options name; they matter where it is dealt out.
 
     Parameters
     ----------
-    data : str, default ""
-        Absolute path of a table whose rows are dealt to the parties, or of a directory with one
-        table for each party. Empty: a synthetic system, or for methods on mixed tables an example;
-        for these also "breast-cancer" or "digits".
-    partition : {"even", "uneven", "dirichlet", "sorted", "column"}, default "even"
-        How a table's rows are dealt; see ``flwr_causal.data.partition.split``.
-    partition_column : str, default ""
-        The column for "dirichlet", "sorted" and "column".
-    partition_concentration : float, default 1.0
-        Concentration of the Dirichlet distribution for "uneven" and "dirichlet".
-    variables, rows : int, default 20 and 0
-        Size of the synthetic system; the rows of all parties together. 0 rows stands for 256 of a
-        linear system, 2000 of functions, and 5000 of a network of categories.
-    graph : {"er", "sf"}, default "er"
-        Erdos-Renyi or scale-free (Ng & Zhang 2022, section 6: ER with as many edges as variables).
-    setting : {"horizontal", "vertical", "hybrid"}, default "horizontal"
-        For methods on mixed tables: whether parties have rows of their own, columns of their own,
-        or both; see ``flwr_causal.data.partition.split_columns``.
-    test_share : float, default 0.2
-        For methods on mixed tables: the share of the rows on which the result is judged.
-    seed : int, default 0
-        Fixes the synthetic system and the dealing of the rows.
+    series_column : str
+        Of a table of several time series: they are dealt out whole.
+    target : str
+        The class; empty: see `flwr_causal.data.roles.target_in`.
+    row_id : str
+        The column of ids, where tables have one.
     """
 
-    data: str = ""
-    partition: Partition = "even"
-    partition_column: str = ""
-    partition_concentration: float = 1.0
-    variables: int = 20
-    rows: int = 0
-    graph: Literal["er", "sf"] = "er"
-    setting: Setting = "horizontal"
-    test_share: float = 0.2
-    seed: int = 0
+    series_column: str = ""
+    target: str = ""
+    row_id: str = ROW_ID
 
     @classmethod
-    def from_run_config(cls, run_config: Mapping[str, Any]) -> DataConfig:
-        """Take the keys about the data out of a run config and check their types.
+    def of(cls, strategy: CausalStrategy[Any]) -> Roles:
+        """Return what a strategy's options say, where it has them."""
+        given = {name: getattr(strategy, name, "") for name in cls._fields}
+        return cls(**{name: value for name, value in given.items() if value})
 
-        Raises
-        ------
-        ConfigError
-            If a value has the wrong type.
-        """
-        types = option_types(cls)
-        values = {}
-        for name in (field.name for field in fields(cls)):
-            key = name.replace("_", "-")
-            if key in run_config:
-                values[name] = checked(key, run_config[key], types[name])
-        return cls(**values)
+
+NO_ROLES = Roles()
+
+
+class Simulation(NamedTuple):
+    """The data of a simulated federation.
+
+    Parameters
+    ----------
+    tables : list of DataFrame
+        One for each party.
+    truth : CausalGraph or None
+        The true graph, of a synthetic system.
+    test : DataFrame or None
+        Rows set aside on which the result is judged, for methods on mixed tables.
+    """
+
+    tables: list[pd.DataFrame]
+    truth: CausalGraph | None = None
+    test: pd.DataFrame | None = None
 
 
 @lru_cache(maxsize=2)
-def simulated_parties(
-    config: DataConfig,
-    num_parties: int,
-    *,
-    categorical: bool = False,
-    temporal: bool = False,
-    nonlinear: bool = False,
-    series_column: str = "",
-) -> tuple[list[pd.DataFrame], CausalGraph | None]:
-    """Return the tables of all parties of a simulation, and the true graph where it is known.
+def simulation(
+    config: DataConfig, num_parties: int, kind: DataKind = DataKind.LINEAR, roles: Roles = NO_ROLES
+) -> Simulation:
+    """Make or read the data of a simulated federation.
 
     Parameters
     ----------
     config : DataConfig
     num_parties : int
-    categorical : bool, default False
-        Whether the synthetic data is of a Bayesian network of categories, not of a linear system.
-    temporal : bool, default False
-        Whether the rows are steps of time series: synthetic ones, or a table that is dealt out in
-        stretches of time.
-    nonlinear : bool, default False
-        Whether the synthetic parties have mechanisms of different kinds.
-    series_column : str, default ""
-        Of a table of several series: they are dealt out whole.
+    kind : DataKind
+        What the method is for: decides on the synthetic system or the example, and on how a table
+        is dealt out.
+    roles : Roles
 
     Raises
     ------
     ConfigError, DataError
         If the data cannot be read or dealt to so many parties.
     """
+    if kind is DataKind.TABLE:
+        tables = _mixed_tables(config, num_parties, roles)
+        parties, test = hold_out(tables, config.test_share, config.seed, roles.row_id)
+        return Simulation(parties, test=test)
     if not config.data:
-        if nonlinear:
-            rows = config.rows or ROWS_OF_FUNCTIONS
-            size = (config.variables, rows, num_parties)
-            return federated_nonlinear(*size, graph=config.graph, seed=config.seed)
-        return _synthetic(config, num_parties, categorical=categorical, temporal=temporal)
+        return _synthetic(config, num_parties, kind)
     path = _path_of(config)
     if path.is_dir():
-        return [read_table(file) for file in _tables_in(path, num_parties)], None
-    if temporal:
-        return deal_series(read_table(path), num_parties, series_column), None
-    return _dealt(read_table(path), config, num_parties), None
+        return Simulation([read_table(file) for file in _tables_in(path, num_parties)])
+    if kind is DataKind.SERIES:
+        return Simulation(deal_series(read_table(path), num_parties, roles.series_column))
+    return Simulation(_dealt(read_table(path), config, num_parties))
 
 
-@lru_cache(maxsize=2)
-def tabular_parties(
-    config: DataConfig, num_parties: int, *, target: str = "", row_id: str = ROW_ID
-) -> tuple[list[pd.DataFrame], pd.DataFrame]:
-    """Return the tables of all parties of a simulation, and rows set aside for the test.
-
-    Parameters
-    ----------
-    config : DataConfig
-        Its data may also be the name of a table of scikit-learn, "breast-cancer" (the default) or
-        "digits".
-    num_parties : int
-    target : str, default ""
-        The class, a column of the table; empty: see `flwr_causal.data.roles.target_in`.
-    row_id : str
-        The column of ids, where the tables have one.
-
-    Raises
-    ------
-    ConfigError, DataError
-        If the data cannot be read or dealt to so many parties.
-    """
+def _mixed_tables(config: DataConfig, num_parties: int, roles: Roles) -> list[pd.DataFrame]:
     example = EXAMPLES.get(config.data)
     if example is None and _path_of(config).is_dir():
-        tables = [read_table(file) for file in _tables_in(_path_of(config), num_parties)]
-    else:
-        frame = read_table(_path_of(config)) if example is None else example()
-        if config.setting == "horizontal":
-            tables = _dealt(frame, config, num_parties)
-        else:
-            label = target_in(frame.columns, target)
-            tables = split_columns(
-                frame, num_parties, config.setting, target=label, row_id=row_id, seed=config.seed
-            )
-    return hold_out(tables, config.test_share, config.seed, row_id)
+        return [read_table(file) for file in _tables_in(_path_of(config), num_parties)]
+    frame = read_table(_path_of(config)) if example is None else example()
+    if config.setting == "horizontal":
+        return _dealt(frame, config, num_parties)
+    target = target_in(frame.columns, roles.target)
+    return split_columns(
+        frame, num_parties, config.setting, target=target, row_id=roles.row_id, seed=config.seed
+    )
 
 
 def _path_of(config: DataConfig) -> Path:
@@ -197,19 +153,19 @@ def _dealt(frame: pd.DataFrame, config: DataConfig, num_parties: int) -> list[pd
     )
 
 
-def _synthetic(
-    config: DataConfig, num_parties: int, *, categorical: bool, temporal: bool
-) -> tuple[list[pd.DataFrame], CausalGraph]:
-    rows = config.rows or (ROWS_OF_CATEGORIES if categorical else ROWS_OF_NUMBERS)
-    size, graph, seed = (config.variables, rows, num_parties), config.graph, config.seed
-    if temporal:
+def _synthetic(config: DataConfig, num_parties: int, kind: DataKind) -> Simulation:
+    size = (config.variables, config.rows or ROWS[kind], num_parties)
+    graph, seed = config.graph, config.seed
+    if kind is DataKind.NONLINEAR:
+        return Simulation(*federated_nonlinear(*size, graph=graph, seed=seed))
+    if kind is DataKind.SERIES:
         series, truth = federated_dynamic(*size, graph=graph, seed=seed)
-        return [read_table(party) for party in series], truth
-    if categorical:
+        return Simulation([read_table(party) for party in series], truth)
+    if kind is DataKind.CATEGORIES:
         frames, network = federated_discrete(*size, graph=graph, seed=seed)
-        return frames, network.graph
+        return Simulation(frames, network.graph)
     frames, weights = federated_linear(*size, graph=graph, seed=seed)
-    return frames, CausalGraph.from_array(weights, list(frames[0].columns))
+    return Simulation(frames, CausalGraph.from_array(weights, list(frames[0].columns)))
 
 
 def deal_series(frame: pd.DataFrame, num_parties: int, series_column: str) -> list[pd.DataFrame]:
@@ -244,33 +200,6 @@ def _tables_in(directory: Path, num_parties: int) -> list[Path]:
     return files
 
 
-def kind_of_data(run_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `simulated_parties` has to know of a run's method."""
-    method = run_config.get("method")
-    if method not in methods.METHODS:
-        return {}
-    strategy, client = methods.find(str(method))
-    # With order 0 a method on series works on rows without time.
-    order = run_config.get(f"{method}.order", getattr(strategy, "order", 0))
-    temporal = client.temporal and order != 0
-    series_column = str(run_config.get(f"{method}.series-column", "")) if temporal else ""
-    return {
-        "categorical": client.categorical,
-        "temporal": temporal,
-        "nonlinear": client.nonlinear,
-        "series_column": series_column,
-    }
-
-
-def roles_of(run_config: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return what `tabular_parties` has to know of a run's method; None if it is not for it."""
-    method = run_config.get("method")
-    if method not in methods.METHODS or not methods.find(str(method)).client.tabular:
-        return None
-    target = str(run_config.get(f"{method}.target", ""))
-    return {"target": target, "row_id": str(run_config.get(f"{method}.row-id", "")) or ROW_ID}
-
-
 def source_of(context: Context) -> Source:
     """Return a node's data: its partition in a simulation, its own file on a real node.
 
@@ -288,12 +217,9 @@ def source_of(context: Context) -> Source:
     node = context.node_config
     if "partition-id" in node and "num-partitions" in node:
         index, num = int(node["partition-id"]), int(node["num-partitions"])
-        config = DataConfig.from_run_config(context.run_config)
-        roles = roles_of(context.run_config)
-        if roles is not None:
-            return Source(f"party {index}", lambda: tabular_parties(config, num, **roles)[0][index])
-        kind = kind_of_data(context.run_config)
-        return Source(f"party {index}", lambda: simulated_parties(config, num, **kind)[0][index])
+        config, strategy = data_config(context.run_config), strategy_of(context.run_config)
+        what = (config, num, strategy.data, Roles.of(strategy))
+        return Source(f"party {index}", lambda: simulation(*what).tables[index])
     if "data-path" not in node:
         raise DataError(
             "This node's config does not say where its data is. Start its SuperNode with "

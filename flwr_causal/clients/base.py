@@ -90,23 +90,10 @@ class CausalClient(NumPyClient):
     sums : bool
         Whether the schema exchange sends, for each numeric column, its sum and its sum of squared
         deviations from the party's own mean (needed for centring and scaling).
-    categorical : bool
-        Whether the method works on categories; decides which synthetic data a run without data has.
-    temporal : bool
-        Whether it works on time series.
-    nonlinear : bool
-        Whether it is for mechanisms that differ between parties; again for synthetic data.
-    tabular : bool
-        Whether it is for tables of all kinds, whose columns may lie with different parties; a run
-        without data then takes a real table.
     """
 
     discloses: ClassVar[tuple[Disclosure, ...]] = ()
     sums: ClassVar[bool] = True
-    categorical: ClassVar[bool] = False
-    temporal: ClassVar[bool] = False
-    nonlinear: ClassVar[bool] = False
-    tabular: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -49,7 +49,6 @@ class FedCausalClient(LinearClient):
     receives; with ``model="linear"`` and in the search there is none to lose.
     """
 
-    nonlinear: ClassVar[bool] = True
     discloses: ClassVar[tuple[Disclosure, ...]] = (
         Disclosure("squared-norms", "||Y_k[i, :, j]||^2", ("d", "d"), phase="group"),
         Disclosure("weights", "W_k", ("d", "d"), phase="linear"),

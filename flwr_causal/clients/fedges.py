@@ -82,7 +82,6 @@ class FedGESClient(CausalClient):
     """
 
     sums: ClassVar[bool] = False
-    categorical: ClassVar[bool] = True
     discloses: ClassVar[tuple[Disclosure, ...]] = (
         Disclosure("counts", "rows up to each threshold", ("*", "*"), phase="cuts"),
         Disclosure("edges", "the DAG found from one start", ("*", 2), phase="graph"),

@@ -74,7 +74,6 @@ class FedPCClient(CausalClient):
     file in which the circuits are kept, so that a later run can ask without training).
     """
 
-    tabular: ClassVar[bool] = True
     discloses: ClassVar[tuple[Disclosure, ...]] = DISCLOSURES
 
     def describe(self, policy: Policy) -> TableReport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ class SeriesClient(LinearClient):
     With order 0 there is no time, and the rows are those of any table.
     """
 
-    temporal: ClassVar[bool] = True
 
     @property
     def layout(self) -> Layout:

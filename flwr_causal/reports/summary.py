@@ -118,19 +118,20 @@ def describe_heterogeneity(table: pd.DataFrame) -> list[str]:
 
 def _comparison(metrics: dict[str, Any]) -> list[str]:
     """Return a small table: this run, all rows pooled, each party alone."""
-    by_class = "pooled" in metrics and "cpdag_shd" in metrics["pooled"]
-    columns, solver = (CLASSES, "GES, BIC") if by_class else (DAGS, "DAGMA")
     if "shd" not in metrics:
         return []
-    rows = {"together, federated": metrics}
-    if "pooled" in metrics:
-        rows[f"all rows pooled ({solver})"] = metrics["pooled"]
-    if "alone" in metrics:
-        rows["each party alone (mean)"] = metrics["alone"]
+    solver = f" ({metrics['solver']})" if metrics.get("solver") else ""
+    rows = {
+        "together, federated": metrics,
+        f"all rows pooled{solver}": metrics.get("pooled"),
+        "each party alone (mean)": metrics.get("alone"),
+    }
+    shown = {name: row for name, row in rows.items() if row}
+    columns = DAGS if all("tpr" in row for row in shown.values()) else CLASSES
     lines = [
         "Against the truth              " + " ".join(f"{name:>6}" for name in columns.values())
     ]
-    for name, row in rows.items():
+    for name, row in shown.items():
         values = [f"{row[key]:6.1f}" if key in COUNTED else f"{row[key]:6.2f}" for key in columns]
         lines.append(f"  {name:<28} " + " ".join(values))
     return lines

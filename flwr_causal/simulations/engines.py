@@ -17,8 +17,7 @@ from flwr.serverapp import ServerApp
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from flwr_causal.app import methods
-from flwr_causal.app.apps import execute
-from flwr_causal.app.comparison import pooled_score
+from flwr_causal.app.job import execute
 from flwr_causal.clients import Source, client_app
 from flwr_causal.compat import quiet, run_on_ray
 from flwr_causal.core.circuits.model import CircuitModel
@@ -118,9 +117,10 @@ def simulate(
             with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
                 on_disk = _OnDisk(directory, tuple(parties))
                 run = job.run_on_ray(client_app(client_type, on_disk))
-    if run.metrics and run.graph is not None and client_type.categorical:
+    if run.metrics and run.graph is not None:
         # What no federation can know: the score of the graph on all rows in one place.
-        run.metrics |= pooled_score([read_table(party) for party in parties], run.graph, run.config)
+        rows = (read_table(party) for party in parties)
+        run.metrics |= strategy.pooled_metrics(rows, run.graph)
     return run
 
 

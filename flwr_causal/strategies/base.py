@@ -11,14 +11,17 @@ from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import wire
+from flwr_causal.strategies.baselines import Baselines, RunAlone
 from flwr_causal.strategies.options import check_options, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
+    import pandas as pd
     from flwr.app import Message, MetricRecord
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result
@@ -129,6 +132,11 @@ class CausalStrategy(FedAvg, Generic[StateT]):
     # What a method says of itself.
 
     @property
+    def data(self) -> DataKind:
+        """Which tables the method is for; a subclass may state it as a class attribute."""
+        return DataKind.LINEAR
+
+    @property
     def policy(self) -> Policy:
         """How problems of the data are handled."""
         names = {f.name for f in fields(Policy)}
@@ -225,6 +233,35 @@ class CausalStrategy(FedAvg, Generic[StateT]):
     def warnings(self, state: StateT) -> list[str]:
         """Return what the user should know about the finished run."""
         return []
+
+    # What a simulation tells beside the result, where all rows are in one place.
+
+    def baselines(
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
+    ) -> Baselines | None:
+        """Return what is found without a federation; None where there is nothing to compare with.
+
+        By default this method's own run on the pooled rows, and on those of each party.
+
+        Parameters
+        ----------
+        tables : sequence of DataFrame
+            The parties' tables.
+        names : tuple of str
+            The columns that the parties agreed on; empty for a method without a graph.
+        run_alone : callable
+            See :data:`~flwr_causal.strategies.baselines.RunAlone`.
+        """
+        import pandas as pd
+
+        if self.data is DataKind.SERIES:  # rows of different series do not follow each other
+            return None
+        pooled = pd.concat(tables, ignore_index=True)
+        return Baselines(run_alone(pooled), [run_alone(table) for table in tables])
+
+    def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
+        """Return how good a graph is on the rows of all parties in one place, by name."""
+        return {}
 
     # The round, as the loop drives it.
 

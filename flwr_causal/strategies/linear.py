@@ -10,20 +10,27 @@ import numpy as np
 
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import varsortability
+from flwr_causal.core.linear.baselines import all_data, alone, quick_solver
 from flwr_causal.core.linear.model import LinearModel, fit
 from flwr_causal.core.linear.moments import Moments, data_scale
+from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
+from flwr_causal.data.check.party_table import prepare
+from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import DataError
 from flwr_causal.strategies.base import CausalStrategy, StateT
+from flwr_causal.strategies.baselines import Baselines
 from flwr_causal.strategies.options import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.wire import Scalar
+    from flwr_causal.strategies.baselines import RunAlone
 
     FloatArray = NDArray[np.float64]
 
@@ -135,6 +142,24 @@ class LinearStrategy(CausalStrategy[StateT]):
         scale = self.scale(agreement)
         second = moments.second * np.outer(scale, scale)
         return fit(Moments(moments.n, agreement.mean, second, agreement.names), adjacency)
+
+    def baselines(
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
+    ) -> Baselines | None:
+        """Return what DAGMA finds, which takes a second where this method may take a minute.
+
+        Of time series there are no baselines here; see ``simulations/dynamic_scenarios.py``.
+        """
+        if self.data is DataKind.SERIES:
+            return None
+        rows = [prepare(table, names, self.policy) for table in tables]
+        if self.standardize:
+            scale = np.concatenate(rows).std(axis=0)
+            rows = [part / scale for part in rows]
+        parties = [Moments.from_rows(part, names) for part in rows if len(part)]
+        with single_threaded():
+            pooled = all_data(parties, quick_solver)
+            return Baselines(pooled, alone(parties, quick_solver), "DAGMA")
 
     def order_warning(self, agreement: Agreement, adjacency: NDArray[np.bool_]) -> list[str]:
         """Warn where the variances of the raw columns nearly sort the variables of the graph."""

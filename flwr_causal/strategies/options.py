@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import math
+import re
 import sys
 import types
 from dataclasses import fields
@@ -44,12 +45,13 @@ def option_types(strategy: type) -> dict[str, Any]:
 
 
 def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
-    """Let options of a strategy be given by another name too.
+    """Let options of a strategy be given by another name too; a subclass has to repeat it.
 
     Parameters
     ----------
     **names
-        Other name to the field's own.
+        Other name to the field's own. Run configs and errors use the other one: the field has its
+        name because a strategy has a method of the other.
     """
 
     def decorate(strategy: type[StrategyT]) -> type[StrategyT]:
@@ -57,10 +59,15 @@ def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
 
         @functools.wraps(own_init)
         def renaming_init(self: StrategyT, **options: Any) -> None:
-            for other, name in names.items():
-                if other in options and name in options:
+            typed = {name: other for other, name in names.items() if other in options}
+            for name, other in typed.items():
+                if name in options:
                     raise ConfigError(f"The options '{other}' and '{name}' are the same one.")
-            own_init(self, **{names.get(name, name): value for name, value in options.items()})
+            try:
+                own_init(self, **{names.get(name, name): value for name, value in options.items()})
+            except ConfigError as error:
+                error.args = (renamed(str(error), typed),)
+                raise
 
         strategy.__init__ = renaming_init  # type: ignore[method-assign,assignment]
         strategy.other_names = names  # type: ignore[attr-defined]
@@ -69,9 +76,39 @@ def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
     return decorate
 
 
+def other_names(strategy: type) -> Mapping[str, str]:
+    """Return the other names of a strategy's options, each with its field's name."""
+    names: Mapping[str, str] = vars(strategy).get("other_names", {})
+    return names
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a message in which options have other names.
+
+    Replaced are ``option 'name'``, ``name=`` and bare words with an underscore; a column of the
+    same name stands in quotes and stays as it is.
+
+    Parameters
+    ----------
+    text : str
+    names : mapping of str to str
+        Name in the text to the name that takes its place.
+    """
+    if not names:
+        return text
+    words = sorted(map(re.escape, names), key=len, reverse=True)
+    name, snake = "|".join(words), "|".join(word for word in words if "_" in word) or "(?!)"
+    pattern = (
+        rf"(?<=option ')(?:{name})(?=')"
+        rf"|(?<![\w.'\"/-])(?:{name})(?==)"
+        rf"|(?<![\w.'\"/-])(?:{snake})(?![\w'\"/-]|\.\w)"
+    )
+    return re.sub(pattern, lambda found: names[found[0]], text)
+
+
 def check_names(strategy: type, given: Mapping[str, object]) -> None:
     """Raise a ConfigError for options that the strategy does not have, naming the near ones."""
-    known = {**option_types(strategy), **getattr(strategy, "other_names", {})}
+    known = {**option_types(strategy), **other_names(strategy)}
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)

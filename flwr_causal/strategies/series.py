@@ -10,6 +10,7 @@ import numpy as np
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import companion_radius
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
+from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import SERIES
 from flwr_causal.data.series.series import Layout
 from flwr_causal.strategies.options import require
@@ -89,6 +90,11 @@ class SeriesOptions:
         marked = bool(self.phase_column) or self.perturbed_from is not None
         require(center != "phase" or marked, "center", center, "given with phase_column")
         _ = self.layout
+
+    @property
+    def data(self) -> DataKind:
+        """Series; with order 0 rows without time."""
+        return DataKind.SERIES if self.order else DataKind.LINEAR
 
     @property
     def layout(self) -> Layout:

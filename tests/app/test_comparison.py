@@ -9,37 +9,36 @@ from category_federations import coded, make_tables, pooled
 from federations import SpyGrid, make_federation
 from flwr.app import Context, RecordDict
 
-from flwr_causal.app import apps
-from flwr_causal.app.apps import server_app
-from flwr_causal.app.comparison import (
-    category_baselines,
-    joined,
-    linear_baselines,
-    pooled_score,
-)
+from flwr_causal.app import server
+from flwr_causal.app.comparison import baselines
+from flwr_causal.app.methods import METHODS
+from flwr_causal.app.server import server_app
 from flwr_causal.client_app import app as nodes
+from flwr_causal.clients import MomentsClient
 from flwr_causal.core.discrete.scores import score_graph
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
-from flwr_causal.strategies import FedGES, Moments
+from flwr_causal.strategies import CausalStrategy, FedGES, Moments
+from flwr_causal.strategies.fedges.pooled import joined
 
 TABLES, NETWORK = make_tables(d=6, n=900, parties=3, seed=3)
 NAMES = tuple(TABLES[0].columns)
 CLASSES = ("cpdag_shd", "smhd", "adjacency_precision", "adjacency_recall")
 
 
-def config(**options):
-    return {"method": "fedges", **FedGES(**options).options}
-
-
 # The baselines.
 
 
+def found_by(strategy, tables=TABLES, names=NAMES, truth=NETWORK.graph):
+    return baselines(strategy, METHODS[strategy.method].client, tables, names, truth)
+
+
 def test_the_baselines_are_ges_on_all_rows_and_on_each_partys():
-    found = category_baselines(TABLES, NAMES, NETWORK.graph, config())
+    found = found_by(FedGES())
     together = compare(NETWORK.graph, ges(pooled(TABLES), score="bic"))
     assert found["pooled"] == {name: together[name] for name in CLASSES}
     each = [compare(NETWORK.graph, ges(part, score="bic")) for part in coded(TABLES)]
@@ -47,23 +46,23 @@ def test_the_baselines_are_ges_on_all_rows_and_on_each_partys():
         {name: np.mean([entry[name] for entry in each]) for name in CLASSES}
     )
     assert found["pooled"]["smhd"] < found["alone"]["smhd"]
+    assert found["solver"] == "GES, BIC"
 
 
 def test_the_baselines_have_the_columns_and_rows_of_the_run():
     tables = [table.assign(same="a") for table in TABLES]
     tables[0].loc[:4, "x1"] = None
-    options = {"constant": "drop", "missing_values": "drop"}
-    found = category_baselines(tables, NAMES, NETWORK.graph, config(**options))
+    found = found_by(FedGES(constant="drop", missing_values="drop"), tables)
     clean = [tables[0].dropna()[list(NAMES)], *TABLES[1:]]
-    assert found == category_baselines(clean, NAMES, NETWORK.graph, config())
+    assert found == found_by(FedGES(), clean)
     turned = [clean[0], *(table[list(NAMES[::-1])] for table in clean[1:])]
-    assert category_baselines(turned, NAMES, NETWORK.graph, config()) == found
+    assert found_by(FedGES(), turned) == found
 
 
 def test_a_party_of_few_rows_has_a_result_alone():
     """Fewer rows than states that others have seen must not end a finished run."""
     tables = [TABLES[0].iloc[:1], TABLES[1].iloc[:2], TABLES[2]]
-    found = category_baselines(tables, NAMES, NETWORK.graph, config())
+    found = found_by(FedGES(), tables)
     assert set(found["alone"]) == set(CLASSES)
     # What it would find from its own rows, in the states that it has.
     each = [compare(NETWORK.graph, ges(table, score="bic"))["smhd"] for table in tables]
@@ -73,7 +72,7 @@ def test_a_party_of_few_rows_has_a_result_alone():
 def test_the_score_is_that_of_the_pooled_rows():
     graph = NETWORK.graph
     for size in (1.0, 7.5):
-        found = pooled_score(TABLES, graph, config(equivalent_sample_size=size))
+        found = FedGES(equivalent_sample_size=size).pooled_metrics(TABLES, graph)
         expected = score_graph(graph, pooled(TABLES), "bdeu", size)
         assert found == {"bdeu": pytest.approx(expected)}
     rows = joined(coded(TABLES))
@@ -82,17 +81,44 @@ def test_the_score_is_that_of_the_pooled_rows():
 
 
 def test_nothing_is_compared_where_the_federation_cuts_the_columns():
-    options = config(discretize=3)
-    assert category_baselines(TABLES, NAMES, NETWORK.graph, options) == {}
-    assert pooled_score(TABLES, NETWORK.graph, options) == {}
+    assert found_by(FedGES(discretize=3)) == {}
+    assert FedGES(discretize=3).pooled_metrics(TABLES, NETWORK.graph) == {}
 
 
-def test_linear_methods_are_compared_as_before():
+def test_linear_methods_are_compared_with_dagma():
     federation = make_federation()
-    options = {"method": "moments", **Moments().options}
-    found = linear_baselines(federation.tables, federation.truth.names, federation.truth, options)
+    found = found_by(Moments(), federation.tables, federation.truth.names, federation.truth)
     assert found["pooled"] == {"shd": 0, "tpr": 1.0, "fdr": 0.0}
     assert found["alone"]["shd"] >= 0
+    assert found["solver"] == "DAGMA"
+
+
+def test_time_series_are_compared_with_nothing():
+    assert found_by(Moments(order=1)) == {}
+
+
+class Strangers(Moments):
+    """A method of somebody else's, for categories, that says nothing of baselines."""
+
+    method = "strangers"
+    data = DataKind.CATEGORIES
+    baselines = CausalStrategy.baselines
+
+
+def test_a_strangers_method_is_compared_with_itself_alone(caplog):
+    federation = make_federation()
+    tables = [*federation.tables, federation.tables[0].iloc[:0]]
+    names, truth = federation.truth.names, federation.truth
+    found = baselines(Strangers(), MomentsClient, tables, names, truth)
+    whole = simulate(Moments(), [pd.concat(tables)], truth=truth)
+    each = [simulate(Moments(), [table], truth=truth) for table in federation.tables]
+    assert found["pooled"] == {name: whole.metrics[name] for name in ("shd", "tpr", "fdr")}
+    assert found["alone"]["shd"] == np.mean([run.metrics["shd"] for run in each])
+    assert "solver" not in found
+    # The party without rows finds nothing alone; the others are compared all the same.
+    assert "No comparison with 0 rows alone" in caplog.text
+    run = simulate(Strangers(), federation.tables, truth=truth, client=MomentsClient)
+    assert run.metrics["shd"] == 0
 
 
 # The app.
@@ -100,7 +126,7 @@ def test_linear_methods_are_compared_as_before():
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch):
-    monkeypatch.setattr(apps, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(server, "SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture

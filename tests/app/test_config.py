@@ -1,5 +1,7 @@
-"""The keys of `flwr run` are the options of the code, no more and no less."""
+"""The keys of a run config: how they are read, and what is said of wrong ones."""
 
+import subprocess
+import sys
 import tomllib
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -7,89 +9,234 @@ from pathlib import Path
 import pytest
 
 import flwr_causal
-from flwr_causal.app import methods
-from flwr_causal.app.apps import JobConfig, read_config
-from flwr_causal.app.methods import METHODS
-from flwr_causal.app.sources import DataConfig
+from flwr_causal.app import config, pages
+from flwr_causal.app.config import DataConfig, JobConfig, in_keys, pairs_of, read_config
+from flwr_causal.app.methods import METHODS, OWN_METHODS
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies import LinearStrategy
+from flwr_causal.strategies import FedGES, Moments, NotearsADMM
 
-ROOT = Path(flwr_causal.__file__).parent
-
-
-def flat(table, prefix=""):
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
+ROOT = Path(flwr_causal.__file__).parents[1]
 
 
-def config_of_pyproject():
-    with (ROOT.parent / "pyproject.toml").open("rb") as file:
-        return dict(flat(tomllib.load(file)["tool"]["flwr"]["app"]["config"]))
+def listed(name="pyproject.toml"):
+    """The keys and values that an app starts from."""
+    with (ROOT / name).open("rb") as file:
+        return config._flat(tomllib.load(file)["tool"]["flwr"]["app"]["config"])
 
 
-def kebab(name):
-    return name.replace("_", "-")
+def test_keys_are_the_options_in_kebab_case():
+    job, data, method = read_config(
+        {
+            "method": "moments",
+            "rows": 99,
+            "seed": 5,
+            "threshold": 0.2,
+            "missing-values": "drop",
+            "max-rounds": "",
+            "knowledge": "",
+            "moments.solver": "notears",
+        }
+    )
+    assert job == JobConfig(method="moments")
+    assert data == DataConfig(rows=99, seed=5)
+    assert isinstance(method, Moments)
+    assert (method.seed, method.threshold, method.solver) == (5, 0.2, "notears")
+    assert method.missing_values == "drop"
+    assert method.max_rounds == 1
 
 
-# Fields that a run config calls by their other name.
-CONFIG_NAMES = {"start_from": "start", "kind": "model"}
+def test_options_by_their_other_names():
+    *_, method = read_config({"method": "moments", "moments.model": "additive"})
+    assert method.kind == "additive"
+    *_, method = read_config({"method": "fedges", "fedges.start": "fuse"})
+    assert method.start_from == "fuse"
 
 
-def options_of_code():
-    """Key -> default of every option."""
-    known = {}
-    for owner in (JobConfig, DataConfig):
-        known |= {kebab(f.name): f.default for f in fields(owner)}
-    common = {f.name for f in fields(LinearStrategy) if f.init}
-    for method, (strategy, _) in METHODS.items():
-        for field in fields(strategy):
-            assert field.default is not MISSING, f"{method}: {field.name} has no default"
-            if not field.init:
-                continue
-            if field.name in common:
-                known.setdefault(kebab(field.name), field.default)
-            else:
-                name = CONFIG_NAMES.get(field.name, field.name)
-                known[f"{method}.{kebab(name)}"] = field.default
-    return known
+def test_a_shared_option_may_stand_behind_the_id():
+    *_, method = read_config({"method": "moments", "moments.threshold": 0.2})
+    assert method.threshold == 0.2
+    read_config({"method": "moments", "moments.threshold": 0.2, "threshold": 0.2})
+    with pytest.raises(ConfigError, match=r"'threshold' and 'moments\.threshold' are the same"):
+        read_config({"method": "moments", "moments.threshold": 0.2, "threshold": 0.1})
 
 
-def test_pyproject_lists_every_option():
-    assert set(config_of_pyproject()) == set(options_of_code())
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        # Misspelt.
+        ({"sparcity": 1.0}, "There is no key 'sparcity'. Did you mean 'notears-admm.sparsity'?"),
+        ({"max_rounds": 9}, "There is no key 'max_rounds'. Did you mean 'max-rounds'?"),
+        (
+            {"method": "fedges", "fedges.max-egdes": 3},
+            "There is no key 'fedges.max-egdes'. Did you mean 'fedges.max-edges'? All keys are "
+            "listed in docs/options.md.",
+        ),
+        (
+            {"fedgse.mode": "exact"},
+            "There is no key 'fedgse.mode'. Did you mean 'fedges.mode'? There is no method "
+            "'fedgse'; there are 2dbn, fedcausal",
+        ),
+        ({"moments.early-stop": True}, "There is no key 'moments.early-stop'."),
+        ({"zzz": 1}, "There is no key 'zzz'. All keys"),
+        # Of another method.
+        (
+            {"method": "moments", "fedges.mode": "exact"},
+            "fedges.mode='exact' is an option of the method 'fedges', but the run's method is "
+            "'moments': leave it out, or set method='fedges'.",
+        ),
+        ({"fedges.turn": True}, "fedges.turn=true is an option of the method 'fedges', but"),
+        ({"fedges.max-edges": 10}, "'fedges.max-edges=10 is an option"[1:]),
+        (
+            {"method": "fedges", "standardize": True},
+            "standardize=true is no option of the method 'fedges'",
+        ),
+        # Wrong values, by their keys.
+        ({"method": "ges"}, "There is no method 'ges'. The methods are: 2dbn,"),
+        ({"method": 3}, "The option 'method' is 3; it must be a text."),
+        ({"threshold": "0.3"}, "The option 'threshold' is '0.3'; it must be a finite number."),
+        ({"standardize": 1}, "The option 'standardize' is 1; it must be true or false."),
+        ({"max-rounds": 20.5}, "The option 'max-rounds' is 20.5; it must be a whole number"),
+        ({"compare": "yes"}, "The option 'compare' is 'yes'; it must be true or false."),
+        ({"notears-admm.schedule": "quick"}, "The option 'notears-admm.schedule' is 'quick'; it"),
+        (
+            {"method": "moments", "moments.model": "additive", "moments.polish": True},
+            "The option 'moments.polish' is True, which is for moments.model='linear': leave it "
+            "out with moments.model='additive'.",
+        ),
+        (
+            {"method": "fedges", "fedges.mode": "exact", "fedges.start": "fuse"},
+            "The option 'fedges.start' is 'fuse'; it must be left out, or fedges.mode='fusion'.",
+        ),
+        (
+            {"fedcausal.local-graphs": True, "method": "fedcausal", "fraction-train": 0.5},
+            "The option 'fraction-train' is 0.5; it must be 1 with fedcausal.local-graphs, for",
+        ),
+        # Paths.
+        ({"output-dir": "results"}, "output-dir='results' is a relative path"),
+        ({"truth": "edges.csv"}, "truth='edges.csv' is a relative path"),
+        ({"truth": "/nowhere.csv"}, "There is no file '/nowhere.csv', which the option 'truth'"),
+        ({"knowledge": "/nowhere.toml"}, "/nowhere.toml"),
+        ({"options": "max-rounds"}, "'max-rounds' is no key=value"),
+    ],
+    ids=str,
+)
+def test_wrong_keys_and_values_are_named_as_typed(given, message):
+    with pytest.raises(ConfigError) as caught:
+        read_config(given)
+    assert message in str(caught.value)
 
 
-def test_pyproject_gives_the_defaults():
-    known = options_of_code()
-    for key, value in config_of_pyproject().items():
-        if value != "":
-            assert (type(value), value) == (type(known[key]), known[key]), key
-    # An empty text may not stand for another default of the code's own tables.
-    for owner in (JobConfig, DataConfig):
-        for field in fields(owner):
-            assert config_of_pyproject()[kebab(field.name)] == field.default
+def test_from_python_options_are_named_as_typed():
+    with pytest.raises(ConfigError, match="'missing_values' is 'no'"):
+        Moments(missing_values="no")
+    with pytest.raises(ConfigError, match="The option 'model' is 'no'"):
+        Moments(model="no")
+    with pytest.raises(ConfigError, match=r"The option 'start' is 'fuse'; .* mode='fusion'"):
+        FedGES(start="fuse", mode="exact")
+    with pytest.raises(ConfigError, match="The option 'start_from' is 'fuse'"):
+        FedGES(start_from="fuse", mode="exact")
+    with pytest.raises(ConfigError, match="which is for model='mlp'"):
+        NotearsADMM(hidden=3)
 
 
-@pytest.mark.parametrize("method", METHODS)
+def test_messages_in_keys():
+    for text, expected in (
+        ("give missing_values='drop'", "give missing-values='drop'"),
+        (
+            "mode='scores' and parameters=False.",
+            "fedges.mode='scores' and fedges.parameters=false.",
+        ),
+        ("column 'knowledge' and 'max_rounds'", "column 'knowledge' and 'max_rounds'"),
+        ("see /srv/max_rounds/mode=3.csv", "see /srv/max_rounds/mode=3.csv"),
+        ("with look_ahead.", "with fedges.look-ahead."),
+    ):
+        assert in_keys(text, "fedges") == expected
+
+
+def test_options_of_other_methods_at_their_defaults_are_let_through():
+    """A pyproject.toml lists the keys of all methods, and all of them arrive."""
+    *_, method = read_config({"moments.polish": False, "notears-admm.early-stop": False})
+    assert isinstance(method, NotearsADMM)
+    assert method.early_stop is False
+    with pytest.raises(ConfigError, match=r"moments\.polish=0 is an option"):
+        read_config({"moments.polish": 0})
+
+
+def test_further_pairs_as_a_text():
+    text = "method='fedges' max-rounds=7 fedges.mode=exact fedges.turn=true"
+    assert pairs_of(text) == {
+        "method": "fedges",
+        "max-rounds": 7,
+        "fedges.mode": "exact",
+        "fedges.turn": True,
+    }
+    job, _, method = read_config({"method": "moments", "rows": 9, "options": text})
+    assert (job.method, method.max_rounds, method.mode, method.turn) == ("fedges", 7, "exact", True)
+    with pytest.raises(ConfigError, match=r"'fedges\.max-egdes'\. Did you mean 'fedges\.max-edges"):
+        read_config({"method": "fedges", "options": "fedges.max-egdes=3"})
+
+
+def test_a_config_can_be_checked_without_a_run(tmp_path, capsys):
+    assert config.main(["method='fedges' fedges.max-egdes=10"]) == 1
+    assert "Did you mean 'fedges.max-edges'" in capsys.readouterr().err
+    file = tmp_path / "run.toml"
+    file.write_text("method = 'fedges'\nmax-rounds = 9\n[fedges]\nmax-edges = 10\n")
+    assert config.main([str(file), "seed=3"]) == 0
+    assert "'fedges'" in capsys.readouterr().out
+    command = [sys.executable, "-m", "flwr_causal.app.config", "2dbn.order='one'"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "2dbn.order='one' is an option of the method '2dbn'" in result.stderr
+
+
+# The lists of options are those of the code, no more and no less.
+
+
+@pytest.mark.parametrize("name", pages.APPS)
+def test_the_keys_of_the_apps_are_those_of_the_code(name):
+    text = (ROOT / name).read_text()
+    assert pages.with_config(text) == text, "python -m flwr_causal.app.pages writes it anew"
+    keys = {option.key for option in (*pages.job_options(), *pages.common_options())}
+    for method in OWN_METHODS:
+        keys |= {key for key in config.options_by_key(method) if key.startswith(f"{method}.")}
+        keys -= {f"{method}.{config.kebab(name)}" for name in config.shared_options()}
+    assert set(listed(name)) == keys
+
+
+def test_the_page_of_options_is_that_of_the_code():
+    text = (ROOT / pages.DOCS).read_text()
+    assert pages.with_options(text) == text, "python -m flwr_causal.app.pages writes it anew"
+    for option in (*pages.job_options(), *pages.common_options()):
+        assert option.meaning, option.key
+    for method in OWN_METHODS:
+        assert f"## `{method}`\n" in text
+        for option in pages.method_options(method):
+            assert option.meaning, option.key
+            assert f"| `{option.key}` |" in text
+            assert option.default is not MISSING
+
+
+def test_an_apps_own_choice_stays():
+    text = f'{pages.TABLE}\nmethod = "moments"  # mine\nrows = 3\ngone = 1\n\n[tool.other]\nx = 1\n'
+    written = pages.with_config(text, ["moments"])
+    assert 'method = "moments"  # mine\n' in written
+    assert "rows = 0\n" in written
+    assert "gone" not in written
+    assert "fedges." not in written
+    assert written.endswith("\n[tool.other]\nx = 1\n")
+    # A file without the table gets one.
+    written = pages.with_config('[project]\nname = "x"\n', ["moments"])
+    assert tomllib.loads(written)["tool"]["flwr"]["app"]["config"]["moments"]["order"] == 0
+
+
+@pytest.mark.parametrize("method", OWN_METHODS)
 def test_pyproject_builds_every_method_with_its_defaults(method):
-    job, data, strategy = read_config({**config_of_pyproject(), "method": method})
+    job, data, strategy = read_config({**listed(), "method": method})
     assert (job, data) == (JobConfig(method=method), DataConfig())
     assert strategy.options == METHODS[method].strategy().options
 
 
-def test_options_of_the_methods_are_documented():
-    for strategy, _ in METHODS.values():
-        text = "".join(base.__doc__ or "" for base in strategy.__mro__)
-        for field in fields(strategy):
-            if field.init:
-                assert field.name in text, f"{strategy.__name__}.{field.name}"
-
-
-def test_a_method_is_found_by_its_id():
-    for name, (strategy, _) in METHODS.items():
-        assert strategy.method == name
-        assert type(methods.build(name, {})) is strategy
-    with pytest.raises(ConfigError, match=r"'pc'.*moments.*notears-admm"):
-        methods.find("pc")
+def test_keys_belong_to_one_section_only():
+    names = [field.name for field in (*fields(JobConfig), *fields(DataConfig))]
+    assert len(names) == len(set(names))
+    assert set(names) & set(config.shared_options()) == {"seed"}

@@ -8,9 +8,9 @@ import pytest
 from federations import SpyGrid
 from flwr.app import Context, RecordDict
 
-from flwr_causal.app import apps
-from flwr_causal.app.apps import server_app
-from flwr_causal.app.circuit_comparison import circuit_scores, query_table
+from flwr_causal.app import server
+from flwr_causal.app.comparison import circuit_scores, query_table
+from flwr_causal.app.server import server_app
 from flwr_causal.client_app import app as nodes
 from flwr_causal.data.partition import split_columns
 from flwr_causal.data.read.example_tables import breast_cancer
@@ -23,7 +23,7 @@ SCORES = {"log_likelihood", "accuracy", "macro_f1", "auroc"}
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch):
-    monkeypatch.setattr(apps, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(server, "SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,9 @@ import pandas as pd
 import pytest
 from flwr.app import Context, RecordDict
 
-from flwr_causal.app.sources import DataConfig, deal_series, simulated_parties, source_of
+from flwr_causal.app.config import DataConfig, data_config
+from flwr_causal.app.sources import deal_series, simulation, source_of
+from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
@@ -32,14 +34,14 @@ def test_without_data_a_synthetic_system_is_dealt_out():
         source = source_of(node(config, partition_id=index, num_partitions=3))
         assert source.name == f"party {index}"
         pd.testing.assert_frame_equal(source.read(), frames[index])
-    _, truth = simulated_parties(DataConfig(variables=6, rows=90, graph="sf", seed=4), 3)
+    _, truth, _ = simulation(DataConfig(variables=6, rows=90, graph="sf", seed=4), 3)
     assert np.array_equal(truth.weights, weights)
     assert truth.names == tuple(frames[0].columns)
 
 
 def test_a_table_is_dealt_out(table):
     path, frame = table
-    frames, truth = simulated_parties(DataConfig(data=str(path)), 4)
+    frames, truth, _ = simulation(DataConfig(data=str(path)), 4)
     assert truth is None
     assert [len(f) for f in frames] == [3, 3, 3, 3]
     together = pd.concat(frames).sort_values("a", ignore_index=True)
@@ -49,17 +51,16 @@ def test_a_table_is_dealt_out(table):
 def test_a_table_is_dealt_out_by_a_column(table):
     path, _ = table
     config = DataConfig(data=str(path), partition="column", partition_column="site")
-    frames, _ = simulated_parties(config, 3)
+    frames, *_ = simulation(config, 3)
     assert sorted(len(set(f["a"])) for f in frames) == [4, 4, 4]
     with pytest.raises((ConfigError, DataError), match=r"site|3"):
-        simulated_parties(config, 2)
+        simulation(config, 2)
 
 
 def test_the_seed_decides_who_gets_what(table):
     path, _ = table
     one, two, other = (
-        simulated_parties(DataConfig(data=str(path), partition="uneven", seed=s), 3)[0]
-        for s in (1, 1, 2)
+        simulation(DataConfig(data=str(path), partition="uneven", seed=s), 3)[0] for s in (1, 1, 2)
     )
     assert all(a.equals(b) for a, b in zip(one, two, strict=True))
     assert not all(a.equals(b) for a, b in zip(one, other, strict=True))
@@ -72,17 +73,17 @@ def test_a_directory_holds_a_table_for_each_party(table, tmp_path):
     frame.iloc[:5].to_csv(directory / "b.csv", index=False)
     frame.iloc[5:].to_parquet(directory / "a.parquet")
     (directory / "readme.txt").write_text("no table")
-    frames, _ = simulated_parties(DataConfig(data=str(directory)), 2)
+    frames, *_ = simulation(DataConfig(data=str(directory)), 2)
     assert [len(f) for f in frames] == [7, 5]
     with pytest.raises(DataError, match=r"holds 2 tables.*3 parties.*num-supernodes=2"):
-        simulated_parties(DataConfig(data=str(directory)), 3)
+        simulation(DataConfig(data=str(directory)), 3)
 
 
 def test_paths_must_be_absolute():
     with pytest.raises(ConfigError, match=r"'data/all.csv' is a relative path"):
-        simulated_parties(DataConfig(data="data/all.csv"), 2)
+        simulation(DataConfig(data="data/all.csv"), 2)
     with pytest.raises(DataError, match="does not exist"):
-        simulated_parties(DataConfig(data="/nowhere/all.csv"), 2)
+        simulation(DataConfig(data="/nowhere/all.csv"), 2)
 
 
 def test_a_real_node_reads_its_own_file_and_says_nothing_of_its_path(table):
@@ -130,11 +131,11 @@ def test_a_missing_file_is_found_when_read():
 )
 def test_ill_typed_values(values, name):
     with pytest.raises(ConfigError, match=f"'{name}' is"):
-        DataConfig.from_run_config(values)
+        data_config(values)
 
 
 def test_other_keys_are_left_to_others():
-    config = DataConfig.from_run_config({"method": "moments", "rows": 30, "partition-column": "s"})
+    config = data_config({"method": "moments", "rows": 30, "partition-column": "s"})
     assert config == DataConfig(rows=30, partition_column="s")
 
 
@@ -148,7 +149,7 @@ def test_synthetic_series_are_dealt_out():
         source = source_of(node(config, partition_id=index, num_partitions=3))
         pd.testing.assert_frame_equal(source.read(), expected[index])
     made = DataConfig(variables=4, rows=90, seed=3)
-    _, known = simulated_parties(made, 3, temporal=True)
+    known = simulation(made, 3, DataKind.SERIES).truth
     assert np.array_equal(known.lagged, truth.lagged)
 
 

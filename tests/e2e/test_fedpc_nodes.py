@@ -6,7 +6,7 @@ import pytest
 from processes import APP, Deployment
 
 from flwr_causal import simulate
-from flwr_causal.app.circuit_comparison import answers
+from flwr_causal.app.comparison import answers
 from flwr_causal.data.partition import hold_out, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.reports.run import Run

@@ -7,7 +7,7 @@ from federations import SpyGrid
 from flwr.app import Context, RecordDict
 
 from flwr_causal import simulate
-from flwr_causal.app import apps
+from flwr_causal.app import server
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.app.sources import source_of
 from flwr_causal.clients import client_app
@@ -36,14 +36,14 @@ def test_a_single_party():
 @pytest.fixture
 def job(caplog, monkeypatch):
     """A ServerApp run on nodes that make their own data, as `flwr run` has it."""
-    monkeypatch.setattr(apps, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(server, "SETTLE_SECONDS", 0.0)
     nodes = client_app(CLIENTS, source_of)
 
     def start(num_nodes=4, **config):
         config = {"method": "fedcausal", **{k.replace("_", "-"): v for k, v in config.items()}}
         grid = SpyGrid(nodes, num_nodes, run_config=config)
         caplog.set_level("INFO", logger="flwr")
-        apps.server_app()(grid, Context(grid.run.run_id, 1, {}, RecordDict(), dict(config)))
+        server.server_app()(grid, Context(grid.run.run_id, 1, {}, RecordDict(), dict(config)))
         return json.loads(caplog.records[-1].getMessage())["flwr-causal"]
 
     return start

@@ -8,7 +8,7 @@ import pytest
 from federations import SpyGrid
 from flwr.app import Context, RecordDict
 
-from flwr_causal.app import apps
+from flwr_causal.app import server
 from flwr_causal.client_app import app as nodes
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
@@ -190,13 +190,13 @@ def test_other_methods_refuse_lists_of_series(method, grids):
 
 @pytest.fixture
 def job(caplog, monkeypatch):
-    monkeypatch.setattr(apps, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(server, "SETTLE_SECONDS", 0.0)
 
     def start(num_nodes=3, **config):
         config = {"method": "2dbn", **{k.replace("_", "-"): v for k, v in config.items()}}
         grid = SpyGrid(nodes, num_nodes, run_config=config)
         caplog.set_level("INFO", logger="flwr")
-        apps.server_app()(grid, Context(grid.run.run_id, 1, {}, RecordDict(), dict(config)))
+        server.server_app()(grid, Context(grid.run.run_id, 1, {}, RecordDict(), dict(config)))
         return json.loads(caplog.records[-1].getMessage())["flwr-causal"]
 
     return start

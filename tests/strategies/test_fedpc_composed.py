@@ -164,7 +164,7 @@ def test_an_earlier_training_is_asked_again(vertical, tmp_path):
 
         return LocalGrid(client_app(FedPCClient, source), 2, node_configs=configs)
 
-    from flwr_causal.app.apps import execute
+    from flwr_causal.app.job import execute
 
     options = {"target": "target", "training": "one-pass", "min_available_nodes": 2}
     first = execute(FedPC(**options), grid())

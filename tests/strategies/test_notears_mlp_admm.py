@@ -6,7 +6,7 @@ import pytest
 from federations import app_of, spy
 from neural_rows import nonlinear_rows
 
-from flwr_causal.app.apps import read_config
+from flwr_causal.app.config import read_config
 from flwr_causal.clients import NotearsADMMClient
 from flwr_causal.core.consensus import perceptrons as neural_admm
 from flwr_causal.core.graphs.knowledge import Knowledge

@@ -10,6 +10,7 @@ import numpy as np
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import standing_weights
+from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import wire
 from flwr_causal.strategies.admm.perceptrons import PERCEPTRONS, PerceptronOptions, refuse_ignored
@@ -125,6 +126,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     """
 
     method: ClassVar[str] = "fedcausal"
+    data = DataKind.NONLINEAR
 
     kind: Literal["group", "linear", "mlp"] = "group"
     refine: Literal["evidence", "none"] | None = None

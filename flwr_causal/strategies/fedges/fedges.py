@@ -11,6 +11,7 @@ import numpy as np
 from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.check.agreement import with_cuts
+from flwr_causal.data.kinds import DataKind
 from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
 from flwr_causal.strategies.fedges.fedges_plan import first_step
 from flwr_causal.strategies.fedges.fedges_run import (
@@ -21,6 +22,7 @@ from flwr_causal.strategies.fedges.fedges_run import (
     support_of,
     two_party_warning,
 )
+from flwr_causal.strategies.fedges.pooled import bdeu, ges_baselines
 from flwr_causal.strategies.fedges.search_stage import CountStage, ScoreStage
 from flwr_causal.strategies.fedges.stages import (
     CutStage,
@@ -31,8 +33,9 @@ from flwr_causal.strategies.fedges.stages import (
 from flwr_causal.strategies.options import also_called, require
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.wire import Scalar, Value
     from flwr_causal.runtime.federation import Party
+    from flwr_causal.strategies.baselines import Baselines, RunAlone
 
     FloatArray = NDArray[np.float64]
     Cuts = Mapping[str, FloatArray]
@@ -122,6 +126,7 @@ class FedGES(ExchangeStrategy[FedGESRun]):
     """
 
     method: ClassVar[str] = "fedges"
+    data = DataKind.CATEGORIES
 
     max_rounds: int = 100
     mode: Literal["auto", "scores", "exact", "fusion"] = "auto"
@@ -223,6 +228,18 @@ class FedGES(ExchangeStrategy[FedGESRun]):
         # The parties are told which score they use, which may depend on their number of rows.
         self._score = self.chosen_score(agreement.n / len(agreement.rows))
         return agreement
+
+    def baselines(
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
+    ) -> Baselines | None:
+        """Return what GES with BIC finds; None where the federation cuts columns into intervals."""
+        return None if self.discretize else ges_baselines(tables, names, self.policy)
+
+    def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
+        """Return ``bdeu``, the score in nats; nothing where columns are cut into intervals."""
+        if self.discretize:
+            return {}
+        return {"bdeu": bdeu(list(tables), graph, self.policy, self.equivalent_sample_size)}
 
     @property
     def client_options(self) -> dict[str, Scalar]:

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
+from flwr_causal.core.circuits.joined_tables import joined_tables
 from flwr_causal.core.circuits.settings import Settings, image_shape
+from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.errors import FederationError
 from flwr_causal.runtime.connection import Connection
+from flwr_causal.strategies.baselines import Baselines
 from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
 from flwr_causal.strategies.fedpc.circuit_schema import Holdings, check_target
 from flwr_causal.strategies.fedpc.fedpc_plan import FedPCRun, after, started
@@ -19,12 +22,15 @@ from flwr_causal.strategies.options import require
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
+
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.wire import Scalar, Value
     from flwr_causal.runtime.federation import Party
+    from flwr_causal.strategies.baselines import RunAlone
 
 
 @dataclass(kw_only=True, eq=False)
@@ -107,6 +113,7 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     """
 
     method: ClassVar[str] = "fedpc"
+    data = DataKind.TABLE
 
     max_rounds: int = 60
     target: str = ""
@@ -166,6 +173,16 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     def role_columns(self) -> tuple[str, ...]:
         """The column of ids."""
         return (self.row_id or ROW_ID,)
+
+    def baselines(
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
+    ) -> Baselines:
+        """Return the circuits of the rows that are complete in one place, and of each party."""
+        same = all(set(table.columns) == set(tables[0].columns) for table in tables)
+        whole = joined_tables(tables, self.row_id or ROW_ID)
+        complete = whole if same else whole.dropna()
+        pooled = run_alone(complete, trained="") if len(complete) else None
+        return Baselines(pooled, [run_alone(table, trained="") for table in tables])
 
     @property
     def schema_options(self) -> dict[str, Scalar]:

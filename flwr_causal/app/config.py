@@ -1,0 +1,359 @@
+"""The keys of a run config: what ``flwr run -c`` and an app's ``pyproject.toml`` may set.
+
+A key is an option in kebab-case. Options that methods share stand alone (``max-rounds``), a
+method's own behind its id (``fedges.max-edges``). An empty text is the default.
+
+``python -m flwr_causal.app.config "method='fedges' fedges.max-edges=3"`` checks keys and values
+without a run, also those of a TOML file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+import tomllib
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from flwr_causal.app import methods
+from flwr_causal.data.kinds import DataKind
+from flwr_causal.data.partition import Partition, Setting  # noqa: TC001 (types of options)
+from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.strategies.options import checked, option_types, other_names, renamed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from flwr_causal.strategies import CausalStrategy
+
+ConfigT = TypeVar("ConfigT")
+
+# Of a text of pairs: key=value, the value quoted where it holds spaces.
+_PAIR = re.compile(r"""([^\s=]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"']+)""")
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """The keys that belong neither to the data nor to a method's options.
+
+    Parameters
+    ----------
+    method : str, default "notears-admm"
+        Method id.
+    truth : str, default ""
+        Absolute path of the true graph (edge CSV, adjacency matrix, or saved graph).
+    output_dir : str, default ""
+        Absolute path of the directory for the results; empty: the log only.
+    compare : bool, default True
+        In a simulation, compare with the pooled rows and with each party alone.
+    query : str, default ""
+        Absolute path of a table (or of a directory of tables with ids) whose rows a fitted circuit
+        is asked about: ``answers.csv`` in the output directory.
+    options : str, default ""
+        Further keys and values, written as behind ``-c``. Flower refuses a key that the app's
+        ``pyproject.toml`` does not list; here all keys may stand, also those of methods of other
+        packages.
+    """
+
+    method: str = "notears-admm"
+    truth: str = ""
+    output_dir: str = ""
+    compare: bool = True
+    query: str = ""
+    options: str = ""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The keys about the data of a simulated federation.
+
+    Parameters
+    ----------
+    data : str, default ""
+        Absolute path of a table whose rows are dealt to the parties, or of a directory with one
+        table for each party. Empty: a synthetic system, or for methods on mixed tables an example;
+        for these also "breast-cancer" or "digits".
+    partition : {"even", "uneven", "dirichlet", "sorted", "column"}, default "even"
+        How a table's rows are dealt; see ``flwr_causal.data.partition.split``.
+    partition_column : str, default ""
+        The column for "dirichlet", "sorted" and "column".
+    partition_concentration : float, default 1.0
+        Concentration of the Dirichlet distribution for "uneven" and "dirichlet".
+    variables : int, default 20
+        Number of variables of the synthetic system.
+    rows : int, default 0
+        Rows of all parties of the synthetic system together. 0 stands for 256 of a linear system,
+        2000 of functions, and 5000 of a network of categories.
+    graph : {"er", "sf"}, default "er"
+        Erdos-Renyi or scale-free (Ng & Zhang 2022, section 6: ER with as many edges as variables).
+    setting : {"horizontal", "vertical", "hybrid"}, default "horizontal"
+        For methods on mixed tables: whether parties have rows of their own, columns of their own,
+        or both; see ``flwr_causal.data.partition.split_columns``.
+    test_share : float, default 0.2
+        For methods on mixed tables: the share of the rows on which the result is judged.
+    seed : int, default 0
+        Fixes the synthetic system, the dealing of the rows, and every random choice of the method.
+    """
+
+    data: str = ""
+    partition: Partition = "even"
+    partition_column: str = ""
+    partition_concentration: float = 1.0
+    variables: int = 20
+    rows: int = 0
+    graph: Literal["er", "sf"] = "er"
+    setting: Setting = "horizontal"
+    test_share: float = 0.2
+    seed: int = 0
+
+
+# Keys and options.
+
+
+@cache
+def shared_options() -> dict[str, Any]:
+    """Return the names and defaults of the options that stand alone: those of the bases."""
+    from flwr_causal.strategies import LinearStrategy  # a node that reads its own file needs none
+
+    return {field.name: field.default for field in fields(LinearStrategy) if field.init}
+
+
+def kebab(name: str) -> str:
+    """Return a name as a key spells it."""
+    return name.replace("_", "-")
+
+
+def key_of(method: str, name: str) -> str:
+    """Return the key of an option of a method, which is given by the name of its field."""
+    if name in shared_options():
+        return kebab(name)
+    other = {field: other for other, field in other_names(methods.find(method).strategy).items()}
+    return f"{method}.{kebab(other.get(name, name))}"
+
+
+def options_by_key(method: str) -> dict[str, str]:
+    """Return the names of a method's options by their keys; the shared ones have two each."""
+    names = option_types(methods.find(method).strategy)
+    behind_id = {f"{method}.{kebab(name)}": name for name in names if name in shared_options()}
+    return {key_of(method, name): name for name in names} | behind_id
+
+
+def data_config(run_config: Mapping[str, Any]) -> DataConfig:
+    """Return what a run config says about the data.
+
+    Raises
+    ------
+    ConfigError
+        If a value has the wrong type.
+    """
+    return _section(DataConfig, _given(run_config))
+
+
+def strategy_of(run_config: Mapping[str, Any]) -> CausalStrategy[Any]:
+    """Return the method of a run config with its options; other keys are not looked at.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown method, a wrong type or an impossible value.
+    """
+    return _strategy(_section(JobConfig, _given(run_config)).method, _given(run_config))
+
+
+def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, CausalStrategy[Any]]:
+    """Turn a run config into a job, its data and the method with its options, and check all of it.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown key (the message names the nearest one), an option of another method, a wrong
+        type, an impossible value, or a path that is relative or leads nowhere.
+    """
+    given = _given(run_config)
+    job, data = _section(JobConfig, given), _section(DataConfig, given)
+    for key, value in given.items():
+        _check_key(key, value, job.method)
+    _check_paths(job)
+    strategy = _strategy(job.method, given)
+    if job.query and strategy.data is not DataKind.TABLE:
+        raise ConfigError(
+            f"query='{job.query}' is for methods that fit a circuit, not for '{job.method}': leave "
+            "it out."
+        )
+    return job, data, strategy
+
+
+def pairs_of(text: str) -> dict[str, Any]:
+    """Return the keys and values of a text such as ``method='fedges' fedges.max-edges=3``.
+
+    Raises
+    ------
+    ConfigError
+        If a part of the text is no ``key=value``.
+    """
+    rest = _PAIR.sub(" ", text).split()
+    if rest:
+        raise ConfigError(
+            f"'{rest[0]}' is no key=value: write them such as max-rounds=20, with spaces between "
+            "them and quotes around texts that hold spaces."
+        )
+    return {key: _value(value) for key, value in _PAIR.findall(text)}
+
+
+@contextmanager
+def keys_in_errors(method: str) -> Iterator[None]:
+    """Let errors speak of a method's options by their keys, as they stand in a run config."""
+    try:
+        yield
+    except CausalError as error:
+        error.args = (in_keys(str(error), method),)
+        raise
+
+
+def in_keys(text: str, method: str) -> str:
+    """Return a message with a method's options by their keys, and their values as in TOML."""
+    strategy = methods.find(method).strategy
+    keys = {name: key_of(method, name) for name in option_types(strategy)}
+    keys |= {other: keys[name] for other, name in other_names(strategy).items()}
+    return re.sub(r"=(True|False)\b", lambda found: found[0].lower(), renamed(text, keys))
+
+
+def _given(run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that are set; those in the text of ``options`` replace the others."""
+    further = pairs_of(str(run_config.get("options", "")))
+    return {key: value for key, value in {**run_config, **further}.items() if value != ""}
+
+
+def _section(owner: type[ConfigT], given: Mapping[str, Any]) -> ConfigT:
+    wanted = {kebab(name): (name, kind) for name, kind in option_types(owner).items()}
+    return owner(
+        **{
+            name: checked(key, given[key], kind)
+            for key, (name, kind) in wanted.items()
+            if key in given
+        }
+    )
+
+
+def _strategy(method: str, given: Mapping[str, Any]) -> CausalStrategy[Any]:
+    strategy, names = methods.find(method).strategy, options_by_key(method)
+    options: dict[str, Any] = {}
+    for key in names.keys() & given.keys():
+        if options.setdefault(names[key], given[key]) != given[key]:
+            raise ConfigError(
+                f"'{kebab(names[key])}' and '{method}.{kebab(names[key])}' are the same option and "
+                "have different values: give one of them."
+            )
+    with keys_in_errors(method):
+        return strategy(**options)
+
+
+def _check_key(key: str, value: Any, method: str) -> None:
+    """Raise for a key that does not exist, or sets what the method of the run does not have."""
+    if key in _keys_of_sections() or key in options_by_key(method):
+        return
+    owner, _, _ = key.rpartition(".")
+    if not owner and key in map(kebab, shared_options()):
+        if not _same(value, shared_options()[key.replace("-", "_")]):
+            raise ConfigError(
+                f"{key}={_shown(value)} is no option of the method '{method}': leave it out."
+            )
+        return
+    if owner in methods.METHODS and key in options_by_key(owner):
+        name = options_by_key(owner)[key]
+        (default,) = (f.default for f in fields(methods.find(owner).strategy) if f.name == name)
+        # Every key of a pyproject.toml arrives here, with its default where nobody has set it.
+        if not _same(value, default):
+            raise ConfigError(
+                f"{key}={_shown(value)} is an option of the method '{owner}', but the run's method "
+                f"is '{method}': leave it out, or set method='{owner}'."
+            )
+        return
+    near = _nearest(key, method)
+    hint = f" Did you mean '{near}'?" if near else ""
+    if owner and owner not in methods.METHODS:
+        hint += f" There is no method '{owner}'; there are {', '.join(sorted(methods.METHODS))}."
+    raise ConfigError(f"There is no key '{key}'.{hint} All keys are listed in docs/options.md.")
+
+
+def _nearest(key: str, method: str) -> str | None:
+    """Return the key that is most like another; of a bare name also by the method's own names."""
+    known = {key: key for key in (*_keys_of_sections(), *map(kebab, shared_options()))}
+    for owner in {*methods.OWN_METHODS, method}:
+        own = (key_of(owner, name) for name in option_types(methods.find(owner).strategy))
+        known |= {key: key for key in own}
+    if "." not in key:
+        known = {key.rpartition(".")[2]: key for key in options_by_key(method)} | known
+    near = difflib.get_close_matches(key, known, n=1)
+    return known[near[0]] if near else None
+
+
+def _keys_of_sections() -> tuple[str, ...]:
+    return tuple(kebab(field.name) for field in (*fields(JobConfig), *fields(DataConfig)))
+
+
+def _same(value: Any, default: Any) -> bool:
+    return bool(value == default) and isinstance(value, bool) == isinstance(default, bool)
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _value(text: str) -> Any:
+    """Return a value as TOML reads it; a bare word is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _check_paths(job: JobConfig) -> None:
+    for name in ("truth", "output_dir", "query"):
+        value = getattr(job, name)
+        if value and not Path(value).is_absolute():
+            raise ConfigError(
+                f"{kebab(name)}='{value}' is a relative path; Flower runs apps in a directory of "
+                "its own. Give the absolute path."
+            )
+    for name, found in (("truth", Path.is_file), ("query", Path.exists)):
+        value = getattr(job, name)
+        if value and not found(Path(value)):
+            raise ConfigError(
+                f"There is no file '{value}', which the option '{name}' names. Check the path, or "
+                "leave the option out."
+            )
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables as Flower reads them: keys joined by dots."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        inside = _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else None
+        flat |= {f"{prefix}{key}": value} if inside is None else inside
+    return flat
+
+
+def main(arguments: list[str]) -> int:
+    """Check the keys and values of texts or TOML files; return 0 if a run could begin with them."""
+    try:
+        given: dict[str, Any] = {}
+        for argument in arguments:
+            file = argument.endswith(".toml")
+            given |= (
+                _flat(tomllib.loads(Path(argument).read_text())) if file else pairs_of(argument)
+            )
+        job, _, strategy = read_config(given)
+    except CausalError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"A run of '{job.method}' with {len(strategy.options)} options could begin.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

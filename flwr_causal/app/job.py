@@ -1,0 +1,88 @@
+"""One job: a method over the nodes of a grid, to a finished run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.errors import CausalError
+from flwr_causal.reports.run import Run
+from flwr_causal.strategies import Outcome
+from flwr_causal.strategies import run as run_strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flwr.serverapp import Grid
+
+    from flwr_causal.strategies import CausalStrategy
+
+
+def execute(
+    method: CausalStrategy[Any],
+    grid: Grid,
+    *,
+    config: Mapping[str, Any] | None = None,
+    settle: float = 0.0,
+    on_round: Callable[[dict[str, Any]], None] | None = None,
+) -> Run:
+    """Run a method over the nodes of a grid and return the finished run.
+
+    Parameters
+    ----------
+    method : CausalStrategy
+    grid : Grid
+    config : mapping, optional
+        What the run's ``config`` holds beside method and options.
+    settle : float, default 0.0
+        Seconds for which the number of connected nodes must stay the same before the start.
+    on_round : callable, optional
+        Called with the record of each round.
+
+    Raises
+    ------
+    CausalError
+        If the run failed; its attribute ``outcome`` is the run as far as it came.
+    """
+    settings = {**(config or {}), "method": method.method, **_plain_options(method)}
+    try:
+        outcome = run_strategy(method, grid, settle=settle, on_round=on_round)
+    except CausalError as error:
+        if isinstance(error.outcome, Outcome):
+            error.outcome = _finished_run(error.outcome, settings)
+        raise
+    return _finished_run(outcome, settings)
+
+
+def _finished_run(outcome: Outcome[Any], settings: dict[str, Any]) -> Run:
+    return Run(
+        graph=outcome.graph,
+        history=outcome.history,
+        rounds=outcome.rounds,
+        bytes_sent=outcome.bytes_sent,
+        bytes_received=outcome.bytes_received,
+        schema_bytes=outcome.schema_bytes,
+        seconds=outcome.seconds,
+        stop_reason=outcome.stop_reason,
+        scores=outcome.scores,
+        config={
+            **settings,
+            "simulated": all(party.partition_id >= 0 for party in outcome.parties),
+        },
+        model=outcome.model,
+        local_graphs=outcome.heterogeneity.graphs if outcome.heterogeneity else {},
+        heterogeneity=outcome.heterogeneity.edges if outcome.heterogeneity else None,
+        parties={party.name: party.num_rows for party in outcome.parties},
+        failures=[
+            {"round": f.server_round, "party": f.party, "reason": f.reason}
+            for f in outcome.failures
+        ],
+        warnings=outcome.warnings,
+        error=outcome.error,
+    )
+
+
+def _plain_options(method: CausalStrategy[Any]) -> dict[str, Any]:
+    return {
+        name: value if isinstance(value, int | float | str | None) else value.to_dict()
+        for name, value in method.options.items()
+    }

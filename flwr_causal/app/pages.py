@@ -1,0 +1,220 @@
+"""The lists of all options in ``pyproject.toml`` and docs/options.md, from the options themselves.
+
+``python -m flwr_causal.app.pages`` in the repository writes them. For an app directory of another
+method, ``python -m flwr_causal.app.pages PYPROJECT METHOD`` writes the keys of this method.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import types
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from flwr_causal.app import methods
+from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of, shared_options
+from flwr_causal.strategies import LinearStrategy
+from flwr_causal.strategies.options import option_types, other_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+#: The files of the repository that hold lists of options.
+APPS = ("pyproject.toml", "examples/three-nodes/app/pyproject.toml")
+DOCS = "docs/options.md"
+TABLE = "[tool.flwr.app.config]"
+# Between these lines of docs/options.md stands what is written here.
+BEGIN, END = "<!-- options -->\n", "<!-- end -->\n"
+
+
+class Option(NamedTuple):
+    """An option as lists show it.
+
+    Parameters
+    ----------
+    key : str
+        As it stands in a run config.
+    kind : type
+    default : object
+    meaning : str
+        From the docstring, in Markdown.
+    """
+
+    key: str
+    kind: Any
+    default: Any
+    meaning: str
+
+    @property
+    def toml(self) -> str:
+        """The default as a value of TOML; an empty text where it cannot be written as one."""
+        return '""' if self.default is None else json.dumps(self.default)
+
+
+def job_options() -> list[Option]:
+    """Return the keys that belong to no method."""
+    return [
+        Option(kebab(name), kind, getattr(owner, name), meaning(owner, name))
+        for owner in (JobConfig, DataConfig)
+        for name, kind in _in_order(owner)
+    ]
+
+
+def common_options() -> list[Option]:
+    """Return the options that methods share; the seed is among the keys that belong to none."""
+    return [
+        Option(kebab(name), kind, shared_options()[name], meaning(LinearStrategy, name))
+        for name, kind in _in_order(LinearStrategy)
+        if name != "seed"
+    ]
+
+
+def method_options(method: str) -> list[Option]:
+    """Return a method's options, the shared ones where it says something else of them."""
+    strategy, shared = methods.find(method).strategy, shared_options()
+    defaults = {field.name: field.default for field in fields(strategy)}
+    found = [
+        Option(key_of(method, name), kind, defaults[name], meaning(strategy, name))
+        for name, kind in _in_order(strategy)
+    ]
+    names = [name for name, _ in _in_order(strategy)]
+    return [
+        option
+        for name, option in zip(names, found, strict=True)
+        if name not in shared
+        or option.default != shared[name]
+        or option.meaning != meaning(LinearStrategy, name)
+    ]
+
+
+def config_table(ids: Iterable[str], own: Sequence[str] = ()) -> str:
+    """Return the table of an app's ``pyproject.toml`` with every key and its default.
+
+    Parameters
+    ----------
+    ids : iterable of str
+        The methods whose options it lists.
+    own : sequence of str, optional
+        Lines that take the place of those with the same key.
+    """
+    lines = [f"{option.key} = {option.toml}" for option in job_options()]
+    lines += [f'{option.key} = ""' for option in common_options()]
+    for method in sorted(ids):
+        lines += [
+            f"{option.key} = {option.toml}"
+            for option in method_options(method)
+            if option.key.startswith(f"{method}.")
+        ]
+    chosen = {line.partition("=")[0].strip(): line for line in own}
+    return (
+        "\n".join([TABLE, *(chosen.get(line.partition(" = ")[0], line) for line in lines)]) + "\n"
+    )
+
+
+def with_config(text: str, ids: Iterable[str] = methods.OWN_METHODS) -> str:
+    """Return the text of a ``pyproject.toml`` with its table of keys written anew.
+
+    Lines of the table that end with a comment are the app's own choice and stay.
+    """
+    before, found, rest = text.partition(TABLE + "\n")
+    if not found:
+        return f"{text.rstrip()}\n\n{config_table(ids)}"
+    old, following, after = rest.partition("\n[")
+    own = [line for line in old.splitlines() if re.search(r"\s#[^\"']*$", line)]
+    return before + config_table(ids, own) + (following + after)
+
+
+def with_options(text: str) -> str:
+    """Return the text of docs/options.md with its tables written anew."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    parts = [
+        _section("The job and the data", job_options()),
+        _section("Options that methods share", common_options(), who=True),
+        *(
+            _section(f"`{method}`", method_options(method))
+            for method in sorted(methods.OWN_METHODS)
+        ),
+    ]
+    return before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + after
+
+
+def meaning(owner: type, name: str) -> str:
+    """Return what the docstring of a dataclass, or of its bases, says of a field, in Markdown."""
+    called = {field: other for other, field in other_names(owner).items()}.get(name, name)
+    for base in owner.__mro__:
+        said = _documented(base)
+        text = said.get(name) or said.get(called) or ""
+        if text and not text.startswith("See "):
+            return text
+    return ""
+
+
+def _documented(owner: type) -> dict[str, str]:
+    """Return the parameters of a numpy-style docstring with their descriptions."""
+    doc = inspect.cleandoc(owner.__doc__ or "")
+    found = re.search(r"^Parameters\n-+\n(.*?)(?:^\w+\n-+\n|\Z)", doc, re.M | re.S)
+    entries: dict[str, str] = {}
+    for head, body in re.findall(r"^(\S.*)\n((?:(?: .*)?\n?)*)", found[1] if found else "", re.M):
+        text = " ".join(body.split())
+        text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text).replace("``", "`")
+        entries |= {name.strip(): text for name in head.partition(" : ")[0].split(",")}
+    return entries
+
+
+def _in_order(owner: type) -> list[tuple[str, Any]]:
+    kinds = option_types(owner)
+    return [(field.name, kinds[field.name]) for field in fields(owner) if field.init]
+
+
+def _section(title: str, options: Sequence[Option], *, who: bool = False) -> str:
+    lines = [f"## {title}", "", "| Key | Value | Default | Meaning |", "|---|---|---|---|"]
+    for option in options:
+        text = option.meaning.replace("|", "\\|")
+        if who:
+            text += f" {_owners(option.key)}"
+        default = "" if option.default in (None, "") else f"`{option.toml}`"
+        lines.append(f"| `{option.key}` | {_values(option.kind)} | {default} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def _owners(key: str) -> str:
+    name = key.replace("-", "_")
+    owners = [
+        method
+        for method in sorted(methods.OWN_METHODS)
+        if name in option_types(methods.find(method).strategy)
+    ]
+    everybody = len(owners) == len(methods.OWN_METHODS)
+    return "" if everybody else f"(Of {', '.join(f'`{method}`' for method in owners)}.)"
+
+
+def _values(kind: Any) -> str:
+    """Return what a run config may set, in words."""
+    words = {int: "whole number", float: "number", str: "text", bool: "`true`, `false`"}
+    if get_origin(kind) in (Union, types.UnionType):
+        shown = [_values(part) for part in get_args(kind)]
+        return ", ".join(dict.fromkeys(part for part in shown if part))
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{json.dumps(value)}`" for value in get_args(kind))
+    return words.get(kind, "")
+
+
+def main(arguments: list[str]) -> int:
+    """Write the lists of the repository, or the keys of some methods into an app's file."""
+    if arguments:
+        path, ids = Path(arguments[0]), arguments[1:]
+        path.write_text(with_config(path.read_text(), ids or methods.OWN_METHODS))
+        return 0
+    for name in APPS:
+        Path(name).write_text(with_config(Path(name).read_text()))
+    Path(DOCS).write_text(with_options(Path(DOCS).read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,131 @@
+"""The ServerApp that runs the method of a run config, judges the result, and reports."""
+
+from __future__ import annotations
+
+import json
+from logging import ERROR, INFO
+from typing import TYPE_CHECKING, Any
+
+from flwr.serverapp import ServerApp
+from flwr.supercore import log
+
+from flwr_causal.app import methods
+from flwr_causal.app.comparison import answers, baselines, circuit_scores, judged, query_table
+from flwr_causal.app.config import in_keys, keys_in_errors, read_config
+from flwr_causal.app.job import execute
+from flwr_causal.app.sources import Roles, simulation
+from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.errors import CausalError
+from flwr_causal.reports.graph_files import read_edges
+from flwr_causal.reports.run import Run
+from flwr_causal.reports.summary import describe_run
+
+if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.serverapp import Grid
+
+    from flwr_causal.app.config import DataConfig, JobConfig
+    from flwr_causal.strategies import CausalStrategy
+
+# Nodes of a simulation register one after the other, within milliseconds.
+SETTLE_SECONDS = 1.0
+METRICS = (
+    *("shd", "tpr", "fdr", "cpdag_shd", "smhd"),
+    *("log_likelihood", "accuracy", "macro_f1", "auroc"),
+)
+
+
+def server_app() -> ServerApp:
+    """Build the ServerApp that runs the method of the run config and reports."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        """Run the job; raise what went wrong, so that Flower marks the run as failed."""
+        job = None
+        try:
+            job, data, strategy = read_config(context.run_config)
+            with keys_in_errors(job.method):
+                run = _run(grid, job, data, strategy)
+        except CausalError as error:
+            if isinstance(error.outcome, Run) and job is not None and job.output_dir:
+                error.outcome.save(job.output_dir)
+            log(ERROR, json.dumps({"flwr-causal": {"status": "failed", "error": str(error)}}))
+            raise
+        for line in describe_run(run):
+            log(INFO, line)
+        if job.output_dir:
+            log(INFO, "Results are in %s", run.save(job.output_dir))
+        if len(run.parties) == 2:
+            log(
+                INFO,
+                "Two nodes took part, Flower's default. For more: flwr run . --stream "
+                '--federation-config "num-supernodes=10"',
+            )
+        log(INFO, json.dumps({"flwr-causal": _compact(run)}))
+
+    return app
+
+
+def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy[Any]) -> Run:
+    """Run the method and judge what it found; an error's ``outcome`` is the run up to there."""
+    run = execute(
+        strategy,
+        grid,
+        config={**vars(data), "truth": job.truth},
+        settle=SETTLE_SECONDS,
+        on_round=lambda record: log(INFO, _round_line(record, strategy)),
+    )
+    run.warnings = [in_keys(warning, job.method) for warning in run.warnings]
+    try:
+        _judge(run, job, data, strategy)
+        _answer(run, job, strategy)
+    except CausalError as error:
+        run.error = in_keys(str(error), job.method)
+        error.outcome = run
+        raise
+    return run
+
+
+def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy[Any]) -> None:
+    """Fill in the metrics; in a simulation also those of the parties alone and of all rows."""
+    names = () if run.graph is None else run.graph.names
+    truth = read_edges(job.truth, names) if job.truth and names else None
+    if not run.config["simulated"]:
+        if truth is not None and run.graph is not None:
+            run.metrics = compare(truth, run.graph)
+        return
+    tables, made, test = simulation(data, len(run.parties), strategy.data, Roles.of(strategy))
+    truth = truth or made
+    run.metrics = judged(run.model if run.graph is None else run.graph, truth, test)
+    compared = bool(run.metrics) and job.compare
+    if run.graph is not None:
+        run.metrics |= strategy.pooled_metrics(tables, run.graph)
+    if compared:
+        client = methods.find(job.method).client
+        run.metrics |= baselines(strategy, client, tables, names, truth, test)
+
+
+def _answer(run: Run, job: JobConfig, strategy: CausalStrategy[Any]) -> None:
+    """Ask a fitted circuit about the rows of the query, while its parties are in reach."""
+    if job.query:
+        row_id = Roles.of(strategy).row_id
+        rows = query_table(job.query, row_id)
+        run.answers = answers(run.model, rows, row_id)
+        run.metrics["query"] = circuit_scores(run.model, rows, run.answers)
+
+
+def _round_line(record: dict[str, Any], method: CausalStrategy[Any]) -> str:
+    shown = ("h", "consensus", "changed", "num_edges")
+    values = [f"{name} {record[name]:.3g}" for name in shown if name in record]
+    return ", ".join(
+        [f"Round {record['round']} of at most {method.max_rounds} ({record['phase']})", *values]
+    )
+
+
+def _compact(run: Run) -> dict[str, Any]:
+    summary = run.summary()
+    kept = ("status", "rounds", "bytes_sent", "bytes_received", "seconds", "stop_reason")
+    metrics = {name: run.metrics[name] for name in METRICS if name in run.metrics}
+    edges = None if run.graph is None else run.graph.num_edges
+    return {**{name: summary[name] for name in kept}, **metrics, "edges": edges}

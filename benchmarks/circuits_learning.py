@@ -14,7 +14,7 @@ import pandas as pd
 from tables import mean_and_error, print_table, verdict, with_error
 
 from flwr_causal.core.circuits import Domain, Variable
-from flwr_causal.core.circuits.spn import learn_spn
+from flwr_causal.core.circuits.learners.spn import learn_spn
 
 # SPFlow is to take so many times as long, at a lower likelihood.
 FASTER = 20

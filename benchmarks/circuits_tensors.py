@@ -1,6 +1,7 @@
 """Tensorised circuits: an epoch against peers from PyPI; parties in one pass, and by sums."""
 
 import time
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -70,7 +71,7 @@ def timed(learn, train, test, seed):
 
 def own_learner(train, seed):
     from flwr_causal.core.circuits import Domain, Variable
-    from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
+    from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
 
     domain = Domain(tuple(Variable(f"x{j}", (0, 1)) for j in range(train.shape[1])))
     options = {"depth": DEPTH, "replicas": REPLICAS, "sums": SUMS, "batch_size": BATCH}
@@ -161,8 +162,6 @@ LEARNERS = {
 
 def federated_images(file, seeds, epochs):
     """Table 2 of Seng et al. (2025): one EiNet of all rows, and mixtures of the parties' own."""
-    from flwr_causal.core.circuits.tensors import sums as tensor_sums
-
     with np.load(file) as held:
         images = held["x"]
     height, width = images.shape[1:]
@@ -181,11 +180,11 @@ def federated_images(file, seeds, epochs):
             mixture = one_pass(learner, domain, np.array_split(train, parties), seed)
             keep(found, f"{parties} parties, one pass", start, mixture, test)
         folds = max(1, round(len(train) / 400))
-        plan = tensor_sums.plan_for(domain, learner, seed, folds)
+        sums = replace(learner, batches=folds)
         start = time.process_time()
-        state = tensor_sums.train(np.array_split(train, 4), plan)
+        trained = sums.train(np.array_split(train, 4), sums.plan(domain, seed=seed))
         name = f"4 parties, {epochs * folds} exchanges of sums"
-        keep(found, name, start, tensor_sums.fitted(state, domain), test)
+        keep(found, name, start, trained.circuit(domain), test)
     rows = [
         [
             name,
@@ -204,10 +203,12 @@ def federated_images(file, seeds, epochs):
 
 def image_learner(shape, epochs):
     from flwr_causal.core.circuits import Domain, Variable
-    from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
+    from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
 
     domain = Domain(tuple(Variable(f"pixel {j}") for j in range(shape[0] * shape[1])))
-    return domain, EinsumNetwork(depth=6, replicas=4, sums=10, epochs=epochs, image=shape, step=0.3)
+    return domain, EinsumNetwork(
+        depth=6, replicas=4, sums=10, epochs=epochs, image=f"{shape[0]}x{shape[1]}", step=0.3
+    )
 
 
 def one_pass(learner, domain, parts, seed):

@@ -205,7 +205,7 @@ def peers(title, tables):
 def traffic(train, num_parties=5):
     """Bytes of one pass beside what others exchange by formula for as many parameters."""
     rows = []
-    for name in ("class-first", "spn", "decision-tree"):
+    for name in ("class-conditional", "spn", "decision-tree"):
         parties = split(train, num_parties, seed=0)
         for queries in ("federated", "central"):
             run = simulate("fedpc", parties, **learner(name, queries=queries))
@@ -219,7 +219,7 @@ def traffic(train, num_parties=5):
             rows.append((name, queries, run.rounds, f"{sent:,}", *told))
     run = simulate("fedpc", split(train, num_parties, seed=0))
     sent = run.bytes_sent + run.bytes_received
-    rows.append(("class-first", "training=sums", run.rounds, f"{sent:,}", "", "", ""))
+    rows.append(("class-conditional", "training=sums", run.rounds, f"{sent:,}", "", "", ""))
     print_table(
         f"Bytes of all {num_parties} parties together, {len(train)} rows",
         (

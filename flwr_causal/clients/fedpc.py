@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from flwr_causal.clients import party_circuits
 from flwr_causal.clients.base import CausalClient
 from flwr_causal.clients.fedpc_disclosures import DISCLOSURES
-from flwr_causal.core.circuits import trainings
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.one_pass import Task
 from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.exchanges import Request
+from flwr_causal.core.circuits.learners.by_name import training_of
+from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
+from flwr_causal.core.circuits.learners.training_by_sums import Request
+from flwr_causal.core.circuits.learners.trees.vertical import PartyRows
 from flwr_causal.core.circuits.packing import packed, unpacked
-from flwr_causal.core.circuits.settings import Settings
-from flwr_causal.core.circuits.trees.vertical_party import PartyRows
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.data.check.party_table import complete_rows, describe
 from flwr_causal.data.check.row_ids import hashed_ids, id_column, without_ids
@@ -48,11 +48,11 @@ class FedPCClient(CausalClient):
     few of them, but of no number that is not whole):
 
     - ``training="sums"``: sums over its rows, by class and fold; groups of fewer rows than the
-      minimum count are left out. Class-first circuits: numbers of rows, sums of the numbers, their
-      squares, powers and products, counts of states (``counts``, ``first``, ``second``, ``logs``,
-      ``powers``, ``tables``), and how well circuits of other rows explain them (``likelihoods``,
-      ``log_losses``, and for a head its loss, gradient and Hessian). Trees: counts of pairs of
-      states, weighted by how well each tree explains the row (``counts``).
+      minimum count are left out. Class-conditional circuits: numbers of rows, sums of the numbers,
+      their squares, powers and products, counts of states (``counts``, ``first``, ``second``,
+      ``logs``, ``powers``, ``tables``), and how well circuits of other rows explain them
+      (``likelihoods``, ``log_losses``, and for a head its loss, gradient and Hessian). Trees:
+      counts of pairs of states, weighted by how well each tree explains the row (``counts``).
     - intervals: how many rows lie at or below each threshold that the server asks about.
     - ``training="one-pass"``: how many rows each of its circuits was trained on (``rows``,
       ``sizes``). With ids: their hashes under a secret that the server does not know (``hashes``);
@@ -183,15 +183,11 @@ class FedPCClient(CausalClient):
     def _sums(self, name: str, asked: Request, config: dict[str, Any]) -> Answer:
         options = self.setup.options
         domain = self._domain(config)
-        training = trainings.find(name)
-        plan = training.plan_for(
-            domain,
-            str(options["target"]) or None,
-            int(options["seed"]),
-            int(options["minimum-count"]),
-            self._settings,
+        training = training_of(name, str(options["target"]) or None, self._options)
+        plan = training.plan(
+            domain, seed=int(options["seed"]), min_rows=int(options["minimum-count"])
         )
-        return self.named(training.sums(self._values(domain, config), plan, asked)), 1, {}
+        return self.named(training.answer(self._values(domain, config), plan, asked)), 1, {}
 
     def _local(
         self, words: list[str], asked: dict[str, NDArray[Any]], config: dict[str, Any]
@@ -251,8 +247,8 @@ class FedPCClient(CausalClient):
         return {}
 
     @property
-    def _settings(self) -> Settings:
-        return Settings(*json.loads(str(self.setup.options["settings"])))
+    def _options(self) -> LearnerOptions:
+        return from_plain(LearnerOptions, json.loads(str(self.setup.options["settings"])))
 
     @property
     def _recipe(self) -> party_circuits.Recipe:
@@ -264,7 +260,7 @@ class FedPCClient(CausalClient):
             int(options["clusters"]),
             int(options["minimum-count"]),
             int(options["seed"]),
-            self._settings,
+            self._options,
         )
 
     def _own_values(self, own_domain: Domain) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flwr_causal.core.circuits import trainings
+from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class
 from flwr_causal.data.check.row_ids import HASH_BYTES
 from flwr_causal.protocol.wire import Disclosure
 
@@ -44,10 +44,10 @@ DISCLOSURES: tuple[Disclosure, ...] = (
     *_declared("joint products", densities=JOINT),
     *_declared("joint trees central", **CIRCUITS),
     *(
-        item
-        for name, training in trainings.TRAININGS.items()
-        for phase, arrays in training.discloses.items()
-        for item in _declared(f"{name} {phase}", **arrays)
+        Disclosure(one.name, one.meaning, ("*",) * len(one.shape), phase=f"{name} {step}")
+        for name in BY_SUMS
+        for step, exchange in learner_class(name).steps.items()
+        for one in exchange.summed
     ),
     *(
         item

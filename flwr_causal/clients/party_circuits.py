@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.composed.party_clusters import train_party
 from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.learners import learner_of
-from flwr_causal.core.circuits.trees.pair_sums import UNIT
-from flwr_causal.core.circuits.trees.vertical_party import Part
+from flwr_causal.core.circuits.learners.by_name import learner_of
+from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
+from flwr_causal.core.circuits.learners.trees.vertical import Part
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.composed.one_pass import Task
     from flwr_causal.core.circuits.composed.party_clusters import Learner, PartyCircuits
-    from flwr_causal.core.circuits.settings import Settings
-    from flwr_causal.core.circuits.trees.vertical_party import PartyRows
+    from flwr_causal.core.circuits.learners.options import LearnerOptions
+    from flwr_causal.core.circuits.learners.trees.vertical import PartyRows
     from flwr_causal.protocol.wire import Arrays
 
 FloatArray = NDArray[np.float64]
@@ -34,14 +34,14 @@ class Recipe(NamedTuple):
     Parameters
     ----------
     learner : str
-        Class-first stands for one elliptical leaf over the numbers of a cluster.
+        Class-conditional stands for one elliptical leaf over the numbers of a cluster.
     target : str or None
     clusters : int
     minimum_count : int
         Fewest rows of a cluster.
     seed : int
-    settings : Settings
-        The learner's own options.
+    options : LearnerOptions
+        Each learner takes its own.
     """
 
     learner: str
@@ -49,7 +49,7 @@ class Recipe(NamedTuple):
     clusters: int
     minimum_count: int
     seed: int
-    settings: Settings
+    options: LearnerOptions
 
 
 class _Named(NamedTuple):
@@ -67,7 +67,7 @@ class _Named(NamedTuple):
         told = target in domain.names
         if told and name != "decision-tree":  # which is made for the class, however few there are
             told = len(np.unique(values[:, domain.index(str(target))])) > 1
-        learner = learner_of(name, target if told else None, self.recipe.settings)
+        learner = learner_of(name, target if told else None, self.recipe.options)
         return learner.learn(domain, values, seed)
 
 
@@ -94,7 +94,7 @@ def train(
         Of the composition. With "counts" and LearnSPN, the paper's, clusters are not split by the
         class.
     """
-    learner: Learner | None = None if recipe.learner == "class-first" else _Named(recipe)
+    learner: Learner | None = None if recipe.learner == "class-conditional" else _Named(recipe)
     paper = recipe.learner == "spn" and weights == "counts"
     known = recipe.target in domain.names and not paper
     return train_party(

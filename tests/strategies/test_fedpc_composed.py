@@ -270,8 +270,8 @@ def test_a_party_may_use_its_own_learner(horizontal):
         grid = LocalGrid(client_app(FedPCClient, source), 3, node_configs=configs)
         return run(FedPC(training="one-pass", min_available_nodes=3), grid).model
 
-    same = model("class-first", "class-first", "class-first").log_likelihood(test)
-    other = model("class-first", "decision-tree", "class-first").log_likelihood(test)
+    same = model("class-conditional", "class-conditional", "class-conditional").log_likelihood(test)
+    other = model("class-conditional", "decision-tree", "class-conditional").log_likelihood(test)
     assert np.isfinite(other).all()
     assert not np.allclose(same, other)
     with pytest.raises(CausalError, match="no learner 'oracle'"):

@@ -8,8 +8,8 @@ from federations import spy
 from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.trees.model import tree_leaves
-from flwr_causal.core.circuits.trees.vertical import Table, composed, train
+from flwr_causal.core.circuits.learners.trees.learner import tree_leaves
+from flwr_causal.core.circuits.learners.trees.vertical import Table, composed, train
 from flwr_causal.data.partition import split_columns
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.protocol import wire

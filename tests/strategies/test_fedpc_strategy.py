@@ -8,10 +8,8 @@ from sklearn.datasets import load_breast_cancer
 
 from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
-from flwr_causal.core.circuits.class_first.model import fitted
-from flwr_causal.core.circuits.class_first.rows import plan_for
-from flwr_causal.core.circuits.class_first.training import train
 from flwr_causal.core.circuits.domain import Domain
+from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.protocol import wire
 from flwr_causal.simulations import LocalGrid
@@ -45,7 +43,7 @@ def test_it_is_the_learner_on_all_rows(cancer):
     rows, test = cancer
     outcome = found(split(rows))
     domain = Domain.from_frame(rows, categorical=["target"])
-    central = fitted(train([domain.encode(rows)], plan_for(domain, "target")), domain)
+    central = ClassConditional(target="target").learn_model(domain, domain.encode(rows))
     here, there = (model.log_likelihood(test) for model in (outcome.model, central))
     np.testing.assert_allclose(here, there, atol=1e-8)
     np.testing.assert_allclose(
@@ -113,7 +111,7 @@ def test_nothing_leaves_that_was_not_declared(cancer):
     outcome = run(FedPC(target="target", min_available_nodes=3), grid)
     phases = {m.metadata.group_id: wire.config_of(m.content)["phase"] for m in grid.sent[3:]}
     asked = ["scale", "powers", "moments", "held-out"]
-    assert list(dict.fromkeys(phases.values())) == [f"class-first {phase}" for phase in asked]
+    assert list(dict.fromkeys(phases.values())) == [f"class-conditional {phase}" for phase in asked]
     assert len(grid.replies) == 3 * (outcome.rounds + 1)
     for reply in grid.replies[3:]:
         phase = phases[reply.metadata.group_id]
@@ -159,7 +157,7 @@ def test_a_wrong_target(cancer, options, words):
 def test_text_beside_the_target(cancer):
     """A category is one more leaf of each class; here it tells the class: accuracy 1.0."""
     rows, test = (part.assign(site=np.array(["a", "b"])[part["target"]]) for part in cancer)
-    model = found(split(rows), learner="class-first").model
+    model = found(split(rows), learner="class-conditional").model
     assert (model.predict(test) == test["target"]).mean() >= 0.98
     assert np.isfinite(model.log_likelihood(test.drop(columns="site"))).all()
 
@@ -214,7 +212,7 @@ def test_arrays_are_rows_as_they_were_given(cancer):
 
 def test_what_was_chosen_is_said(cancer):
     outcome = found(split(cancer[0]))
-    assert "horizontal, class-first circuits by sums" in outcome.stop_reason
+    assert "horizontal, class-conditional circuits by sums" in outcome.stop_reason
     tables = split(cancer[0])
     tables[1] = tables[1].rename(columns={"mean radius": "Mean_Radius"})
     outcome = simulate("fedpc", tables, target="target")

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from flwr_causal import simulate
-from flwr_causal.core.circuits.trees.model import ChowLiuMixture
+from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
 from flwr_causal.data.partition import split
 from flwr_causal.errors import DataError
 

@@ -6,12 +6,15 @@ from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
     from flwr_causal.core.circuits.circuit import Circuit, mixture
-    from flwr_causal.core.circuits.class_first.learner import ClassFirstLearner
     from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
-    from flwr_causal.core.circuits.decision_trees.learner import DecisionTree
     from flwr_causal.core.circuits.distribution import Distribution
     from flwr_causal.core.circuits.domain import Domain, Variable
     from flwr_causal.core.circuits.layers import Layers
+    from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
+    from flwr_causal.core.circuits.learners.decision_tree import DecisionTree
+    from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
+    from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN, learn_spn
+    from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
     from flwr_causal.core.circuits.leaves import (
         Categorical,
         ChowLiuTree,
@@ -22,9 +25,6 @@ if TYPE_CHECKING:
     )
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.core.circuits.nodes import Leaf, Node, Product, Sum
-    from flwr_causal.core.circuits.spn.learn_spn import LearnSPN, learn_spn
-    from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
-    from flwr_causal.core.circuits.trees.model import ChowLiuMixture
 
 __all__ = [
     "Categorical",
@@ -32,7 +32,7 @@ __all__ = [
     "ChowLiuTree",
     "Circuit",
     "CircuitModel",
-    "ClassFirstLearner",
+    "ClassConditional",
     "DecisionTree",
     "Distribution",
     "Domain",
@@ -55,28 +55,28 @@ __all__ = [
 
 _HOMES = {
     "Categorical": "flwr_causal.core.circuits.leaves",
-    "ChowLiuMixture": "flwr_causal.core.circuits.trees.model",
+    "ChowLiuMixture": "flwr_causal.core.circuits.learners.trees.learner",
     "ChowLiuTree": "flwr_causal.core.circuits.leaves",
     "Circuit": "flwr_causal.core.circuits.circuit",
     "CircuitModel": "flwr_causal.core.circuits.model",
-    "ClassFirstLearner": "flwr_causal.core.circuits.class_first.learner",
-    "DecisionTree": "flwr_causal.core.circuits.decision_trees.learner",
+    "ClassConditional": "flwr_causal.core.circuits.learners.class_conditional.learner",
+    "DecisionTree": "flwr_causal.core.circuits.learners.decision_tree",
     "Distribution": "flwr_causal.core.circuits.distribution",
     "Domain": "flwr_causal.core.circuits.domain",
-    "EinsumNetwork": "flwr_causal.core.circuits.tensors.einsum_network",
+    "EinsumNetwork": "flwr_causal.core.circuits.learners.einsum.network",
     "Elliptical": "flwr_causal.core.circuits.leaves",
     "FederatedCircuit": "flwr_causal.core.circuits.composed.federated_circuit",
     "Gaussian": "flwr_causal.core.circuits.leaves",
     "Histogram": "flwr_causal.core.circuits.leaves",
     "Layers": "flwr_causal.core.circuits.layers",
     "Leaf": "flwr_causal.core.circuits.nodes",
-    "LearnSPN": "flwr_causal.core.circuits.spn.learn_spn",
+    "LearnSPN": "flwr_causal.core.circuits.learners.spn.learn_spn",
     "Node": "flwr_causal.core.circuits.nodes",
     "Product": "flwr_causal.core.circuits.nodes",
     "Sum": "flwr_causal.core.circuits.nodes",
     "Variable": "flwr_causal.core.circuits.domain",
     "bernoulli": "flwr_causal.core.circuits.leaves",
-    "learn_spn": "flwr_causal.core.circuits.spn.learn_spn",
+    "learn_spn": "flwr_causal.core.circuits.learners.spn.learn_spn",
     "mixture": "flwr_causal.core.circuits.circuit",
 }
 

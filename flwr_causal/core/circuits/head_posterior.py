@@ -1,17 +1,17 @@
-"""What a logistic head is asked for: the class of a row, also where values are missing."""
+"""A logistic head: the class of a row from weighted log densities of leaves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from flwr_causal.core.circuits.decision_threshold import chosen_classes
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.files import read_pair, write_pair
-from flwr_causal.core.circuits.logistic_head import Head
 from flwr_causal.core.circuits.storage import KINDS
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
@@ -25,8 +25,25 @@ FloatArray = NDArray[np.float64]
 FORMAT = "flwr-causal head 1"
 
 
+class Head(NamedTuple):
+    """Weights of the leaves (m,) and biases of the classes (C,), -inf of a class without rows.
+
+    A leaf j with weight w_j counts as if it were there w_j times:
+    ``log P(c | x) = b_c + sum_j w_j f_cj(x) - log of the normaliser``, where ``f_cj`` is its log
+    density under class c.
+    """
+
+    weights: FloatArray
+    biases: FloatArray
+
+    def log_posterior(self, features: FloatArray) -> FloatArray:
+        """Log probability of each class (n, C) from log densities (n, C, m)."""
+        scores = features @ self.weights + self.biases
+        return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
+
+
 class Posterior(Protocol):
-    """Whatever tells the class of a row: a `Circuit`, or a `HeadPosterior`."""
+    """Gives the class of a row: a `Circuit`, or a `HeadPosterior`."""
 
     def predict_proba(self, data: Any, target: str) -> FloatArray:
         """Probability of each class given the rest of each row, shape (n, classes)."""
@@ -45,8 +62,8 @@ class Posterior(Protocol):
 class HeadPosterior:
     """Posterior of the class by a logistic head.
 
-    A missing value is integrated out of each leaf, and a leaf of which nothing is known says
-    nothing. Data and labels are as of `Circuit`.
+    A missing value is integrated out of each leaf; a leaf of whose columns none is known has the
+    log density 0. Data and labels are as of `Circuit`.
 
     Parameters
     ----------

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.circuits.exchanges import add
-from flwr_causal.core.circuits.trainings import Training, find
+from flwr_causal.core.circuits.learners.training_by_sums import add
 from flwr_causal.strategies.exchange import Reply, Request
 
 if TYPE_CHECKING:
+    from flwr_causal.core.circuits.learners.training_by_sums import TrainingBySums
     from flwr_causal.protocol.wire import Arrays
     from flwr_causal.runtime.federation import Party
 
@@ -25,7 +25,7 @@ class SumsStage:
     ----------
     name : str
         Of the training.
-    training : Training
+    training : TrainingBySums
     state : object
         What the server knows before it.
     phase : str
@@ -37,20 +37,19 @@ class SumsStage:
     """
 
     name: str
-    training: Training
+    training: TrainingBySums
     state: Any
     phase: str
     arrays: Arrays
     total: Arrays = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, state: Any) -> SumsStage | None:
+    def of(cls, name: str, training: TrainingBySums, state: Any) -> SumsStage | None:
         """Return the next exchange of a training, None where it is complete."""
-        training = find(name)
         asked = training.request(state)
         if asked is None:
             return None
-        return cls(name, training, state, f"{name} {asked.phase}", dict(asked.arrays))
+        return cls(name, training, state, f"{name} {asked.step}", dict(asked.arrays))
 
     def request(self, party: Party) -> Request:
         """Return what every party is sent."""
@@ -62,7 +61,7 @@ class SumsStage:
 
     def after(self) -> Any:
         """Return what the server knows then."""
-        return self.training.step(self.state, self.total)
+        return self.training.after(self.state, self.total)
 
     @property
     def info(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.joined_tables import joined_tables
-from flwr_causal.core.circuits.settings import Settings, image_shape
+from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.errors import FederationError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False)
-class FedPC(ExchangeStrategy[FedPCRun]):
+class FedPC(LearnerOptions, ExchangeStrategy[FedPCRun]):
     """A joint distribution of all columns, a probabilistic circuit (Seng et al. 2025).
 
     Parties may hold the same columns of different rows (horizontal), different columns of the same
@@ -56,11 +56,11 @@ class FedPC(ExchangeStrategy[FedPCRun]):
         variable. Empty: the column ``row_id``, if there is one.
     training : {"auto", "sums", "one-pass"}, default "auto"
         "auto" is "sums" where the parties hold the same columns, or numbers and all the target.
-    learner : {"auto", "class-first", "trees", "spn", "einsum", "decision-tree"}, default "auto"
-        What is trained: class-first circuits with elliptical leaves (for numbers), mixtures of
-        Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
-        decision trees. "auto" is class-first where all columns but the target are numbers, else
-        trees.
+    learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
+        What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
+        of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
+        decision trees. "auto", the default, is class-conditional where all columns but the target
+        are numbers, else trees.
     weights : {"auto", "counts", "classes", "aligned", "em"}, default "auto"
         One pass over different columns: how combinations of the parties' clusters are weighted. By
         numbers of rows (the paper's), by the classes of the rows where all parties know these, by
@@ -75,22 +75,13 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     queries : {"federated", "central"}, default "federated"
         One pass: whether circuits stay with the parties, which are asked, or are sent to the
         server.
-    components : int, optional
-        Learner "trees": trees of a mixture. Default: by the number of rows.
+    components, depth, replicas, sums, epochs, batches, image, head, decision
+        Of the learners; see
+        :class:`~flwr_causal.core.circuits.learners.options.LearnerOptions`.
     bins : int, optional
         Learner "trees": into how many intervals of about equally many rows columns of numbers are
         cut; columns of no more different whole numbers are categories, and may be the target.
         Default: 16, which is best for the density, and 32 with a head, whose class it tells better.
-    depth, replicas, sums, epochs, batches : int, default 4, 5, 10, 10, 5
-        Learner "einsum": splits, region graphs and sums of a region, passes over the rows, and, by
-        sums, parts of the rows of a pass.
-    image : str, default ""
-        Learner "einsum": height and width such as "28x28" where the columns are pixels.
-    head : bool, default False
-        Whether a logistic head on log densities tells the class: more accurate, more exchanges.
-    decision : {"most-probable", "macro-f1"}, default "most-probable"
-        Of two classes, whether the second is predicted where it is the more probable one, or from
-        the probability on that has the best macro F1 on training rows (for rare classes).
     minimum_count : int, default 2
         No sum over fewer rows than this leaves a party, nor a circuit of fewer: a sum over one row
         is the row. With 1 the circuit is exactly that of the pooled rows.
@@ -98,10 +89,10 @@ class FedPC(ExchangeStrategy[FedPCRun]):
         Absolute path of the results of an earlier run, whose parties have kept their circuits
         (``model-path`` in their node config): nothing is trained, they are asked again.
     max_rounds : int, default 60
-        Most exchanges after the schema exchange; a run that needs more fails. Class-first circuits
-        take four or five, trees seven, a head about eight more and the choice of a threshold one,
-        cut points three to 13, Einsum networks 1 + epochs x batches; one pass takes one, one more
-        where rows are aligned, and 11 where trees are trained together.
+        Most exchanges after the schema exchange; a run that needs more fails. Class-conditional
+        circuits take four or five, trees seven, a head about eight more and the choice of a
+        threshold one, cut points three to 13, Einsum networks 1 + epochs x batches; one pass takes
+        one, one more where rows are aligned, and 11 where trees are trained together.
     missing_values : {"fail", "drop", "keep"}, default "fail"
         "keep": that a value is missing is a state of a category or an interval; of a number it is
         integrated out.
@@ -119,21 +110,14 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     target: str = ""
     row_id: str = ""
     training: Literal["auto", "sums", "one-pass"] = "auto"
-    learner: Literal["auto", "class-first", "trees", "spn", "einsum", "decision-tree"] = "auto"
+    learner: Literal["auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"] = (
+        "auto"
+    )
     weights: Literal["auto", "counts", "classes", "aligned", "em"] = "auto"
     clusters: int = 8
     products: int | None = None
     queries: Literal["federated", "central"] = "federated"
-    components: int | None = None
     bins: int | None = None
-    depth: int = 4
-    replicas: int = 5
-    sums: int = 10
-    epochs: int = 10
-    batches: int = 5
-    image: str = ""
-    head: bool = False
-    decision: Literal["most-probable", "macro-f1"] = "most-probable"
     minimum_count: int = 2
     trained: str = ""
     missing_values: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
@@ -145,7 +129,7 @@ class FedPC(ExchangeStrategy[FedPCRun]):
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
-        image_shape(self.image)
+        _ = self.image_shape
         sizes = ("depth", "replicas", "sums", "epochs", "batches")
         for name in ("minimum_count", "clusters", *sizes):
             require(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
@@ -210,23 +194,8 @@ class FedPC(ExchangeStrategy[FedPCRun]):
             "minimum-count": self.minimum_count,
             "learner": self._start.learner,
             "clusters": self.clusters,
-            "settings": json.dumps(self.settings),
+            "settings": json.dumps(to_plain(self, LearnerOptions)),
         }
-
-    @property
-    def settings(self) -> Settings:
-        """The learner's own options."""
-        return Settings(
-            self.components,
-            self.head,
-            self.decision == "macro-f1",
-            self.depth,
-            self.replicas,
-            self.sums,
-            self.epochs,
-            self.batches,
-            self.image,
-        )
 
     def init(self, agreement: Agreement) -> FedPCRun:
         """Start with the first exchange that the options come to."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.circuits import trainings
+from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.fedges.stages import CutStage
 from flwr_causal.strategies.fedpc.circuit_schema import domain_of, is_continuous, with_intervals
@@ -84,8 +84,6 @@ def started(method: FedPC, agreement: Agreement, holdings: Holdings, target: str
     domain = domain_of(agreement, target, holdings.missing, numbers=numbers)
     sums = _by_sums(method, holdings, learner, target)
     weights, warnings = _weights(method, holdings, sums, target)
-    if sums and not holdings.presence.all():
-        learner = f"{learner}-pattern"
     state = FedPCRun(
         agreement, holdings, domain, target or None, sums, learner, weights, warnings=warnings
     )
@@ -111,7 +109,7 @@ def after(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]:
         return _begun(method, replace(state, domain=domain)), step.info
     if isinstance(stage, SumsStage):
         known = stage.after()
-        following = SumsStage.of(stage.name, known)
+        following = SumsStage.of(stage.name, stage.training, known)
         if following is not None:
             return replace(state, stage=following), stage.info
         return _complete(state, stage.training.fitted(known, state.domain)), stage.info
@@ -132,12 +130,10 @@ def _begun(method: FedPC, state: FedPCRun) -> FedPCRun:
         aligned = state.weights in ("aligned", "em")
         stage = AlignStage(state.holdings) if aligned else _local(method, state, None)
         return replace(state, stage=stage)
-    training = trainings.find(state.learner)
-    plan = training.plan_for(
-        state.domain, state.target, method.seed, method.minimum_count, method.settings
-    )
-    known = training.init(plan, state.holdings.presence, method.settings)
-    return replace(state, stage=SumsStage.of(state.learner, known))
+    training = training_of(state.learner, state.target, method)
+    plan = training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
+    known = training.start(plan, state.holdings.presence)
+    return replace(state, stage=SumsStage.of(state.learner, training, known))
 
 
 def _aligned(method: FedPC, state: FedPCRun, common: dict[str, IntArray]) -> Stage:
@@ -187,7 +183,7 @@ def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
     if method.learner != "auto":
         return method.learner
     complete = not holdings.missing.any()
-    return "class-first" if is_continuous(agreement, target) and complete else "trees"
+    return "class-conditional" if is_continuous(agreement, target) and complete else "trees"
 
 
 def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bool:
@@ -198,10 +194,12 @@ def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bo
         return False
     same = bool(holdings.presence.all())
     labelled = not target or holdings.all_hold(target)
-    possible = learner in trainings.TRAININGS if same else learner == "class-first" and labelled
+    possible = learner in BY_SUMS and (
+        same or (learner_class(learner).columns_may_differ and labelled)
+    )
     if method.training == "sums" and not possible:
         if same:
-            trainings.find(learner)
+            training_of(learner, target or None, method)
         raise ConfigError(
             "training='sums' over different columns needs numbers, and the target at every party: "
             f"here {learner} circuits are trained, and {target or 'no target'!r} is held by "

@@ -15,11 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
-from flwr_causal.core.circuits.model import CircuitModel
-from flwr_causal.core.circuits.packing import unpacked
-from flwr_causal.core.circuits.trees.pair_sums import UNIT
-from flwr_causal.core.circuits.trees.training import automatic_components
-from flwr_causal.core.circuits.trees.vertical import (
+from flwr_causal.core.circuits.learners.trees.learner import automatic_components
+from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
+from flwr_causal.core.circuits.learners.trees.vertical import (
     PRODUCT_STEPS,
     Shared,
     anchor_rows,
@@ -27,6 +25,8 @@ from flwr_causal.core.circuits.trees.vertical import (
     equal_weights,
     responsibilities,
 )
+from flwr_causal.core.circuits.model import CircuitModel
+from flwr_causal.core.circuits.packing import unpacked
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.wire import unbounded
 from flwr_causal.strategies.exchange import Reply, Request

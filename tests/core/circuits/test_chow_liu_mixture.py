@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -6,15 +7,12 @@ from circuit_cases import domain_of
 from shared_data import DATA, needs_shared_data
 
 from flwr_causal.core.circuits import Domain, Variable
-from flwr_causal.core.circuits.exchanges import Request, add
-from flwr_causal.core.circuits.trees.model import ChowLiuMixture, fitted
-from flwr_causal.core.circuits.trees.rows import plan_for
-from flwr_causal.core.circuits.trees.sums import sums
-from flwr_causal.core.circuits.trees.training import Options, init, request, step, train
+from flwr_causal.core.circuits.learners.training_by_sums import Request, add
+from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
 from flwr_causal.errors import ConfigError, DataError, FederationError
 
 STATES = (2, 3, 2, 3, 2)
-SMALL = Options(components=3, ensembles=2, product_steps=3, tree_steps=2)
+SMALL = ChowLiuMixture(components=3, ensembles=2, product_steps=3, tree_steps=2)
 
 
 def rows_of_two_kinds(rng, n, missing=0.0):
@@ -43,11 +41,12 @@ def test_the_circuit_is_the_same_to_the_last_bit_however_rows_are_split(target, 
     rng = np.random.default_rng(0)
     values = rows_of_two_kinds(rng, 600, missing)
     domain = domain_of(STATES)
-    plan = plan_for(domain, target, seed=1)
-    whole = arrays_of(fitted(train([values], plan, SMALL), domain))
+    learner = replace(SMALL, target=target)
+    plan = learner.plan(domain, seed=1)
+    whole = arrays_of(learner.learn(domain, values, seed=1))
     by_class = values[np.argsort(values[:, 4], kind="stable")]
     parties = [by_class[:1], by_class[1:400], by_class[400:400], by_class[400:]]
-    split = arrays_of(fitted(train(parties, plan, SMALL), domain))
+    split = arrays_of(learner.train(parties, plan).model(domain).density)
     assert whole.keys() == split.keys()
     for name, array in whole.items():
         np.testing.assert_array_equal(array, split[name])
@@ -57,8 +56,8 @@ def test_one_component_is_the_most_probable_tree():
     rng = np.random.default_rng(1)
     values = rows_of_two_kinds(rng, 300)
     domain = domain_of(STATES)
-    options = Options(components=1, ensembles=1, product_steps=1, strengths=(1e-9,))
-    circuit = fitted(train([values], plan_for(domain, None), options), domain)
+    learner = ChowLiuMixture(components=1, ensembles=1, product_steps=1, strengths=(1e-9,))
+    circuit = learner.learn(domain, values)
 
     def entropy(*columns):
         _, counts = np.unique(values[:, columns], axis=0, return_counts=True)
@@ -87,7 +86,7 @@ def _reaches_root(above, j):
 def test_worlds_sum_to_one_and_no_world_is_impossible(target):
     domain = domain_of(STATES)
     values = rows_of_two_kinds(np.random.default_rng(2), 100)
-    circuit = fitted(train([values], plan_for(domain, target), SMALL), domain)
+    circuit = replace(SMALL, target=target).learn(domain, values)
     densities = np.exp(circuit.log_likelihood(worlds()))
     assert np.isclose(densities.sum(), 1.0, atol=1e-12)
     assert densities.min() > 0
@@ -96,12 +95,13 @@ def test_worlds_sum_to_one_and_no_world_is_impossible(target):
 def test_steps_of_trees_do_not_lower_the_penalised_likelihood():
     domain = domain_of(STATES)
     values = rows_of_two_kinds(np.random.default_rng(3), 500)
-    plan = plan_for(domain, None)
-    state = init(plan, Options(components=3, ensembles=1, tree_steps=8, strengths=(5.0,)))
+    learner = ChowLiuMixture(components=3, ensembles=1, tree_steps=8, strengths=(5.0,))
+    plan = learner.plan(domain)
+    state = learner.start(plan)
     objectives = []
-    while (asked := request(state)) is not None:
-        state = step(state, sums(values, plan, asked))
-        if state.exchanges > 6:  # of trees
+    while (asked := learner.request(state)) is not None:
+        state = learner.after(state, learner.answer(values, plan, asked))
+        if asked.step == "trees":
             mixture = state.mixtures[0]
             codes = np.ascontiguousarray(values.T.astype(np.int32))
             prior = mixture.trees.added @ mixture.trees.log_tables
@@ -136,7 +136,7 @@ def _bayes(row):
 def test_a_class_without_rows_is_not_in_the_circuit():
     domain = Domain((*domain_of(STATES[:4]).variables, Variable("e", ("no", "yes", "never"))))
     values = rows_of_two_kinds(np.random.default_rng(5), 200)
-    circuit = fitted(train([values], plan_for(domain, "e"), SMALL), domain)
+    circuit = replace(SMALL, target="e").learn(domain, values)
     assert circuit.predict_proba(values[:3], "e")[:, 2].max() == 0.0
 
 
@@ -144,27 +144,30 @@ def test_sums_of_few_rows_are_withheld():
     domain = domain_of(STATES)
     values = rows_of_two_kinds(np.random.default_rng(6), 60)
     few = np.vstack([values[values[:, 4] == 0][:20], values[values[:, 4] == 1][:2]])
-    plan = plan_for(domain, "e", min_rows=3)
-    reply = sums(few, plan, request(init(plan)))["counts"]
+    learner = ChowLiuMixture(target="e")
+    plan = learner.plan(domain, min_rows=3)
+    asked = learner.request(learner.start(plan))
+    reply = learner.answer(few, plan, asked)["counts"]
     assert reply[0, 0] == 20
     assert not reply[1].any()
-    kept = sums(few, plan._replace(min_rows=2), request(init(plan)))["counts"]
+    kept = learner.answer(few, plan._replace(min_rows=2), asked)["counts"]
     assert kept[1, 0] == 2
 
 
 def test_what_is_exchanged_is_finite():
     domain = domain_of(STATES)
     values = rows_of_two_kinds(np.random.default_rng(7), 50, 0.3)
-    plan = plan_for(domain, "e")
-    state, phases = init(plan, SMALL), []
-    while (asked := request(state)) is not None:
-        reply = add([sums(values, plan, asked)])
+    learner = replace(SMALL, target="e")
+    plan = learner.plan(domain)
+    state, steps = learner.start(plan), []
+    while (asked := learner.request(state)) is not None:
+        reply = add([learner.answer(values, plan, asked)])
         for array in (*asked.arrays.values(), *reply.values()):
             assert array.dtype == np.float64
             assert np.isfinite(array).all()
-        phases.append(asked.phase)
-        state = step(state, reply)
-    assert phases == ["pairs"] + ["products"] * 3 + ["trees"] * 2
+        steps.append(asked.step)
+        state = learner.after(state, reply)
+    assert steps == ["pairs"] + ["products"] * 3 + ["trees"] * 2
 
 
 def test_seeds_differ_and_repeat():
@@ -179,24 +182,23 @@ def test_seeds_differ_and_repeat():
 def test_errors_name_the_thing():
     domain = domain_of(STATES)
     values = rows_of_two_kinds(np.random.default_rng(9), 20)
-    plan = plan_for(domain, "e")
+    learner = ChowLiuMixture(target="e")
+    plan = learner.plan(domain)
     with pytest.raises(ConfigError, match="numbers"):
-        plan_for(domain_of((2, 0)), None)
+        ChowLiuMixture().plan(domain_of((2, 0)))
     with pytest.raises(ConfigError, match="beside the target"):
-        plan_for(domain_of((2,)), "a")
-    with pytest.raises(ConfigError, match="1 of 2 classes"):
-        init(plan, Options(components=(3,)))
+        ChowLiuMixture(target="a").plan(domain_of((2,)))
     with pytest.raises(ConfigError, match="components"):
-        Options(components=0)
+        ChowLiuMixture(components=0)
     with pytest.raises(ConfigError, match="not complete"):
-        fitted(init(plan), domain)
-    with pytest.raises(FederationError, match="phase"):
-        sums(values, plan, Request("other", {}))
+        learner.fitted(learner.start(plan), domain)
+    with pytest.raises(FederationError, match="unknown step 'other'"):
+        learner.answer(values, plan, Request("other", {}))
     with pytest.raises(DataError, match="no 1 rows"):
-        train([values[:0]], plan)
+        learner.train([values[:0]], plan)
     values[3, 4] = np.nan
     with pytest.raises(DataError, match="target is missing"):
-        train([values], plan)
+        learner.train([values], plan)
 
 
 @needs_shared_data
@@ -207,6 +209,6 @@ def test_nltcs_from_five_skewed_parties():
     )
     domain = domain_of((2,) * 16)
     parties = np.array_split(rows[np.argsort(rows.sum(axis=1), kind="stable")], 5)
-    circuit = fitted(train(parties, plan_for(domain, None)), domain)
+    circuit = ChowLiuMixture().train(parties, ChowLiuMixture().plan(domain)).model(domain)
     # -5.991 was measured for seeds 0 and 1; LearnSPN with EM has -6.035
     assert circuit.log_likelihood(held_out).mean() > -6.0

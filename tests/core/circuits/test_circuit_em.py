@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from scipy.special import xlogy
 
 from flwr_causal.core.circuits import Categorical, Circuit, Gaussian, Product, Sum, bernoulli
-from flwr_causal.core.circuits.spn.em import expectation_maximisation
+from flwr_causal.core.circuits.learners.spn.em import expectation_maximisation
 from flwr_causal.errors import ConfigError, DataError
 
 KINDS = (2, 0, 3, 0)

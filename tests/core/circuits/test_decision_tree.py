@@ -8,8 +8,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from flwr_causal.core.circuits import Categorical, Circuit, Domain, Sum, Variable
 from flwr_causal.core.circuits.circuit import mixture
-from flwr_causal.core.circuits.decision_trees.learner import DecisionTree, state_order
-from flwr_causal.core.circuits.decision_trees.leaves import first_after
+from flwr_causal.core.circuits.learners.decision_tree import DecisionTree, first_after, state_order
 from flwr_causal.errors import ConfigError, DataError
 
 

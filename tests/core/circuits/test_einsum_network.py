@@ -10,14 +10,13 @@ import pytest
 from einsum_nodes import nodes_of
 
 from flwr_causal.core.circuits import Circuit, Domain, Product, Sum, Variable, mixture
-from flwr_causal.core.circuits.exchanges import add
-from flwr_causal.core.circuits.tensors import sums as em
-from flwr_causal.core.circuits.tensors.einsum_network import EinsumNetwork
+from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
+from flwr_causal.core.circuits.learners.training_by_sums import add
 from flwr_causal.errors import ConfigError, DataError
 
 torch = pytest.importorskip("torch", reason="tensorised circuits need torch")
 
-from flwr_causal.core.circuits.tensors.em import counted, expected, stepped  # noqa: E402
+from flwr_causal.core.circuits.learners.einsum.em import counted, expected, stepped  # noqa: E402
 
 SMALL = EinsumNetwork(depth=2, replicas=3, sums=3, epochs=3, batch_size=None, precision="float64")
 
@@ -290,46 +289,47 @@ def test_a_step_of_nothing_changes_nothing():
 @pytest.mark.parametrize("target", [None, "label"])
 def test_em_never_loses_likelihood(target):
     domain, values = mixed_rows()
-    options = replace(SMALL, target=target, epochs=25, smoothing=1e-9)
-    seen = em.train([values], em.plan_for(domain, options)).log_likelihoods
+    options = replace(SMALL, target=target, epochs=25, batches=1, smoothing=1e-9)
+    seen = options.train([values], options.plan(domain)).log_likelihoods
     assert len(seen) == 25
     assert (np.diff(seen) > -1e-9).all()
     assert seen[-1] > seen[0] + 0.5
 
 
-@pytest.mark.parametrize("folds", [1, 3])
-def test_parties_sums_make_the_circuit_of_the_pooled_rows(folds):
+@pytest.mark.parametrize("batches", [1, 3])
+def test_parties_sums_make_the_circuit_of_the_pooled_rows(batches):
     domain, values = mixed_rows(120)
-    plan = em.plan_for(domain, replace(SMALL, target="label", step=0.5), seed=4, folds=folds)
-    pooled = em.fitted(em.train([values], plan), domain)
+    learner = replace(SMALL, target="label", step=0.5, batches=batches)
+    pooled = learner.learn_model(domain, values, seed=4).density
     order = np.argsort(values[:, 2])  # all of a class at one party, and one without rows
     parties = [values[order[:50]], values[order[50:53]], values[:0], values[order[53:]]]
-    together = em.fitted(em.train(parties, plan), domain)
+    together = learner.train(parties, learner.plan(domain, seed=4)).model(domain).density
     np.testing.assert_allclose(
         together.log_likelihood(values), pooled.log_likelihood(values), rtol=1e-9
     )
-    if folds == 1:
-        learned = plan.options.learn(domain, values, seed=4)
+    if batches == 1:
+        learned = learner.learn(domain, values, seed=4)
         np.testing.assert_array_equal(learned.log_likelihood(values), pooled.log_likelihood(values))
 
 
 def test_what_is_exchanged_is_finite_and_float64():
     domain, values = mixed_rows(60)
-    plan = em.plan_for(domain, SMALL, folds=2)
-    state = em.init(plan)
-    phases = []
-    while (asked := em.request(state)) is not None:
-        reply = em.sums(values, plan, asked)
-        empty = em.sums(values[:0], plan, asked)
+    learner = replace(SMALL, batches=2)
+    plan = learner.plan(domain)
+    state = learner.start(plan)
+    steps = []
+    while (asked := learner.request(state)) is not None:
+        reply = learner.answer(values, plan, asked)
+        empty = learner.answer(values[:0], plan, asked)
         assert {name: one.shape for name, one in reply.items()} == {
             name: one.shape for name, one in empty.items()
         }
         for one in (*asked.arrays.values(), *reply.values()):
             assert one.dtype == np.float64
             assert np.isfinite(one).all()
-        phases.append(asked.phase)
-        state = em.step(state, add([reply, empty]))
-    assert phases == ["scale"] + ["counts"] * 6
+        steps.append(asked.step)
+        state = learner.after(state, add([reply, empty]))
+    assert steps == ["scale"] + ["counts"] * 6
 
 
 def test_a_column_far_from_zero_keeps_its_digits():
@@ -411,7 +411,7 @@ def test_pixels_of_an_image_share_a_scale_and_may_be_constant():
     rng = np.random.default_rng(0)
     values = rng.random((100, 12)) * np.linspace(0.0, 2.0, 12)
     domain = Domain(tuple(Variable(f"p{j}") for j in range(12)))
-    circuit = replace(SMALL, image=(3, 4)).learn(domain, values)
+    circuit = replace(SMALL, image="3x4").learn(domain, values)
     assert len(set(circuit.root.layout.scale.tolist())) == 1
     assert np.isfinite(circuit.log_likelihood(values)).all()
 

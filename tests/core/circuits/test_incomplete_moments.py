@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.circuits.class_first.incomplete_moments import PartMoments, joint_moments
+from flwr_causal.core.circuits.learners.class_conditional.incomplete_moments import (
+    PartMoments,
+    joint_moments,
+)
 from flwr_causal.errors import DataError
 
 NAMES = ["a", "b", "c", "d", "e"]

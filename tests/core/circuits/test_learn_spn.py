@@ -7,10 +7,10 @@ from circuit_cases import domain_of, plain_density, worlds
 from scipy.stats import norm
 
 from flwr_causal.core.circuits import Categorical, Elliptical, Gaussian, Histogram, Product, Sum
-from flwr_causal.core.circuits.spn.independence import Indicators
-from flwr_causal.core.circuits.spn.leaf_fit import LeafFit
-from flwr_causal.core.circuits.spn.learn_spn import LearnSPN, learn_spn
-from flwr_causal.core.circuits.spn.row_clusters import cluster_rows
+from flwr_causal.core.circuits.learners.spn.independence import Indicators
+from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN, learn_spn
+from flwr_causal.core.circuits.learners.spn.leaves import LeafFit
+from flwr_causal.core.circuits.learners.spn.row_clusters import cluster_rows
 from flwr_causal.errors import ConfigError, DataError
 
 

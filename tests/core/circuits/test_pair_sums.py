@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.circuits.trees.pair_sums import (
+from flwr_causal.core.circuits.learners.trees.pair_sums import (
     BLOCK,
     UNIT,
     Layout,

@@ -15,7 +15,7 @@ from flwr_causal.core.circuits.composed.tied_clusters import (
     by_known_classes,
     label_evidence,
 )
-from flwr_causal.core.circuits.spn.learn_spn import LearnSPN
+from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN
 from flwr_causal.errors import DataError
 
 

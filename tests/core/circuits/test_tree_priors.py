@@ -3,9 +3,9 @@ import pytest
 from circuit_cases import domain_of
 from scipy.special import gammaln
 
-from flwr_causal.core.circuits.trees.model import ChowLiuMixture
-from flwr_causal.core.circuits.trees.pair_sums import Layout, encode, weighted_products
-from flwr_causal.core.circuits.trees.priors import STRENGTHS, prior_cells, shrunk_trees
+from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
+from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, encode, weighted_products
+from flwr_causal.core.circuits.learners.trees.priors import STRENGTHS, prior_cells, shrunk_trees
 
 STATES = (2, 3, 4)
 

@@ -2,9 +2,13 @@ from itertools import product
 
 import numpy as np
 
-from flwr_causal.core.circuits.trees.pair_sums import Layout, weighted_products
-from flwr_causal.core.circuits.trees.spanning_tree import heaviest_tree
-from flwr_causal.core.circuits.trees.tables import chow_liu_tree, independent, joined
+from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, weighted_products
+from flwr_causal.core.circuits.learners.trees.tables import (
+    chow_liu_tree,
+    heaviest_tree,
+    independent,
+    joined,
+)
 
 STATES = (2, 3, 2, 3)
 

@@ -3,8 +3,8 @@ import pytest
 from circuit_cases import domain_of
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.trees.model import tree_leaves
-from flwr_causal.core.circuits.trees.vertical import (
+from flwr_causal.core.circuits.learners.trees.learner import tree_leaves
+from flwr_causal.core.circuits.learners.trees.vertical import (
     Table,
     anchor_rows,
     composed,

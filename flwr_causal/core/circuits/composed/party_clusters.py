@@ -13,19 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.class_first.learner import ClassFirstLearner
 from flwr_causal.core.circuits.composed.composition import joined, mixture
 from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
+from flwr_causal.core.circuits.learners.spn.independence import indicators
+from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN
+from flwr_causal.core.circuits.learners.spn.row_clusters import cluster_rows
 from flwr_causal.core.circuits.leaves.categorical import Categorical
-from flwr_causal.core.circuits.spn.independence import indicators
-from flwr_causal.core.circuits.spn.learn_spn import LearnSPN
-from flwr_causal.core.circuits.spn.row_clusters import cluster_rows
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.circuits.class_first.training import Options
     from flwr_causal.core.circuits.composed.one_pass import Task
     from flwr_causal.core.circuits.nodes import Node
 
@@ -265,15 +264,14 @@ def elliptical_circuits(
     domain: Domain,
     values: FloatArray,
     labels: IntArray,
-    options: Options | None = None,
     seed: int = 0,
 ) -> list[Circuit]:
     """Return a circuit for each cluster: one elliptical leaf over all numbers, and categories.
 
-    The clusters are the classes of a class-first circuit of the party's own rows: they share powers
-    and degrees of freedom, and covariances are shrunk to that within clusters as held-out rows ask
-    for, so that a cluster may have fewer rows than columns. Categories are independent of the
-    numbers within a cluster.
+    The clusters are the classes of a class-conditional circuit of the party's own rows: they share
+    powers and degrees of freedom, and covariances are shrunk to that within clusters as held-out
+    rows ask for, so that a cluster may have fewer rows than columns. Categories are independent of
+    the numbers within a cluster.
 
     Parameters
     ----------
@@ -282,7 +280,6 @@ def elliptical_circuits(
         Without missing values.
     labels : ndarray of int64, shape (n,)
         From 0 on, without gaps.
-    options : Options, optional
     seed : int, default 0
         Of the folds.
     """
@@ -292,7 +289,7 @@ def elliptical_circuits(
     factors: list[list[Node]] = [[] for _ in range(num_clusters)]
     if len(numbers):
         for own, leaf in zip(
-            factors, _elliptical(domain, values, numbers, labels, options, seed), strict=True
+            factors, _elliptical(domain, values, numbers, labels, seed), strict=True
         ):
             own.append(leaf)
     for column in np.flatnonzero(states):
@@ -308,7 +305,6 @@ def _elliptical(
     values: FloatArray,
     numbers: IntArray,
     labels: IntArray,
-    options: Options | None,
     seed: int,
 ) -> list[Node]:
     """Return the part over numbers of each cluster."""
@@ -319,6 +315,7 @@ def _elliptical(
             Variable(name, tuple(range(int(labels.max()) + 1))),
         )
     )
-    learner = ClassFirstLearner(name) if options is None else ClassFirstLearner(name, options)
-    model = learner.learn(extended, np.column_stack((values[:, numbers], labels)), seed)
+    model = ClassConditional(target=name).learn(
+        extended, np.column_stack((values[:, numbers], labels)), seed
+    )
     return [model.conditional({name: k}).root_in(domain) for k in range(int(labels.max()) + 1)]

@@ -1,1 +1,0 @@
-"""Decision trees as deterministic circuits."""

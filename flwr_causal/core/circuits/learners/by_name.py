@@ -1,0 +1,89 @@
+"""The learners, by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.core.circuits.learners.options import (
+    HeadOptions,
+    LearnerOptions,
+    from_plain,
+    to_plain,
+)
+from flwr_causal.core.circuits.learners.training_by_sums import TrainingBySums
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flwr_causal.core.circuits.composed.party_clusters import Learner
+
+_ROOM = "flwr_causal.core.circuits.learners"
+#: Module and class of each learner. They are imported when asked for: some are slow to load.
+_HOMES = {
+    "class-conditional": (f"{_ROOM}.class_conditional.learner", "ClassConditional"),
+    "trees": (f"{_ROOM}.trees.learner", "ChowLiuMixture"),
+    "spn": (f"{_ROOM}.spn.learn_spn", "LearnSPN"),
+    "einsum": (f"{_ROOM}.einsum.network", "EinsumNetwork"),
+    "decision-tree": (f"{_ROOM}.decision_tree", "DecisionTree"),
+}
+NAMES = tuple(_HOMES)
+#: Those that train by sums over rows.
+BY_SUMS = ("class-conditional", "trees", "einsum")
+
+
+def learner_class(name: str) -> type[Any]:
+    """Return the class of a learner; a ConfigError if there is none of this name."""
+    if name not in _HOMES:
+        raise ConfigError(f"There is no learner '{name}'; there are {', '.join(NAMES)}.")
+    module, own = _HOMES[name]
+    found: type[Any] = getattr(import_module(module), own)
+    return found
+
+
+def learner_of(name: str, target: str | None, options: LearnerOptions | None = None) -> Learner:
+    """Return a learner of a party's own circuits.
+
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`.
+    target : str or None
+        The class, where it is among the columns that are learned.
+    options : LearnerOptions, optional
+        Each learner takes its own. Default: the learners' defaults.
+
+    Raises
+    ------
+    ConfigError
+        For another name, or a package that is not installed.
+    """
+    chosen = to_plain(options or LearnerOptions(), LearnerOptions)
+    learner: Learner = from_plain(learner_class(name), chosen | {"target": target})
+    return learner
+
+
+def training_of(
+    name: str, target: str | None, options: LearnerOptions | None = None
+) -> TrainingBySums:
+    """Return a learner that trains by sums over rows; parameters as in `learner_of`.
+
+    Raises
+    ------
+    ConfigError
+        If circuits of this kind are not trained by sums, or an option is not theirs.
+    """
+    if name not in BY_SUMS:
+        raise ConfigError(
+            f"learner='{name}' does not train by sums: take training='one-pass', or one of "
+            f"{', '.join(BY_SUMS)}"
+        )
+    chosen = options or LearnerOptions()
+    learner = learner_of(name, target, chosen)
+    told = chosen.head or chosen.decision != "most-probable"
+    if told and not isinstance(learner, HeadOptions):
+        raise ConfigError(
+            "a head and a threshold are trained with class-conditional circuits and trees: leave "
+            f"head and decision out, or take another learner than '{name}'"
+        )
+    assert isinstance(learner, TrainingBySums)
+    return learner

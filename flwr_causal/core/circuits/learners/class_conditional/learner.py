@@ -1,0 +1,68 @@
+"""The learner of class-conditional circuits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from flwr_causal.core.circuits.learners.class_conditional import pattern
+from flwr_causal.core.circuits.learners.class_conditional.rows import plan_for
+from flwr_causal.core.circuits.learners.class_conditional.steps import (
+    ClassConditionalOptions,
+    Head,
+    HeldOut,
+    Moments,
+    Powers,
+    Scale,
+    Threshold,
+)
+from flwr_causal.core.circuits.learners.head import TrainingWithHead
+from flwr_causal.core.circuits.learners.training_by_sums import by_name
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.learners.class_conditional.rows import Plan
+
+
+@dataclass(kw_only=True, eq=False)
+class ClassConditional(ClassConditionalOptions, TrainingWithHead):
+    """Learner of class-conditional circuits; see `steps` for its exchanges.
+
+    The defaults serve a party of a few rows too: held-out rows ask for what shrinkage it needs.
+
+    Parameters
+    ----------
+    target : str, optional
+        The class, a category. None: there is none, and one leaf over all numbers is learned.
+    head, decision, powers, diagonals, pooled, dof, cuts
+        See `HeadOptions` and `ClassConditionalOptions`.
+    """
+
+    target: str | None = None
+
+    steps: ClassVar = by_name(
+        Scale,
+        Powers,
+        Moments,
+        HeldOut,
+        Head,
+        Threshold,
+        pattern.PatternScale,
+        pattern.PatternPowers,
+        pattern.PatternMoments,
+        pattern.PatternHeldOut,
+    )
+    columns_may_differ: ClassVar[bool] = True
+
+    def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> Plan:
+        """Return the plan of a domain; its columns beside the target must hold a number."""
+        return plan_for(domain, self.target, seed=seed, min_rows=min_rows)
+
+    def start(self, plan: Plan, presence: BoolArray | None = None) -> Scale | pattern.PatternScale:
+        """Return the state before the first exchange."""
+        if presence is not None and not np.all(presence):
+            return pattern.started(plan, presence, self)
+        return Scale(plan, self, np.zeros(len(plan.columns)))

@@ -1,0 +1,583 @@
+"""Exchanges of class-conditional circuits where parties hold different columns.
+
+What `steps` does for parties that hold the same columns, for any pattern of columns over parties:
+scales, powers and tables of a column come from the parties that hold it; moments from the rows of
+each pattern, a set of numbers that some parties hold, shrunk as their own held-out rows ask for;
+the joint moments of each class are put together from these (see `incomplete_moments`). No rows are
+aligned and no row leaves a party. Every party must know the class of its rows.
+
+Every party gets the same request, answers as in `steps` for the columns that it holds, and leaves
+zeros elsewhere, so that the answers are added up as they are. Parties find the columns that they
+hold in their values: the others are missing in every row.
+
+Parties that hold all columns get nearly the circuit of `steps`, which should be taken then: blocks
+are cut out of fold there. Parties without a common column get one elliptical leaf a party and
+class, put together to one with no covariance between parties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from flwr_causal.core.circuits.composed.presence import column_groups
+from flwr_causal.core.circuits.learners.class_conditional import steps
+from flwr_causal.core.circuits.learners.class_conditional.blocks import (
+    chosen_of,
+    correlation_blocks,
+    tails_of,
+)
+from flwr_causal.core.circuits.learners.class_conditional.circuits import ClassConditionalTrained
+from flwr_causal.core.circuits.learners.class_conditional.incomplete_moments import (
+    PartMoments,
+    joint_moments,
+)
+from flwr_causal.core.circuits.learners.class_conditional.powers import Coordinates
+from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS
+from flwr_causal.core.circuits.learners.class_conditional.shrinkage import (
+    ClassMoments,
+    ClassSums,
+    choose_shrinkage,
+    shrunk_moments,
+)
+from flwr_causal.core.circuits.learners.class_conditional.tables import probabilities
+from flwr_causal.core.circuits.learners.training_by_sums import (
+    SentArray,
+    Step,
+    SummedArray,
+    symmetric,
+    upper_triangles,
+)
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.circuits.learners.class_conditional.rows import Plan
+    from flwr_causal.core.circuits.learners.class_conditional.shrinkage import Shrinkage
+    from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalOptions
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays
+
+
+class PatternSteps(StrEnum):
+    """The exchanges."""
+
+    SCALE = "pattern-scale"
+    POWERS = "pattern-powers"
+    MOMENTS = "pattern-moments"
+    HELD_OUT = "pattern-held-out"
+
+
+def started(plan: Plan, presence: ArrayLike, options: ClassConditionalOptions) -> PatternScale:
+    """Return the state before the first exchange.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the joint domain.
+    presence : array_like of bool, shape (parties, variables of the joint domain)
+    options : ClassConditionalOptions
+
+    Raises
+    ------
+    ConfigError
+        If a party does not hold the target; or if a head or a threshold is asked for: they need
+        rows with all columns.
+    DataError
+        If nobody holds a column.
+    """
+    held = np.asarray(presence, dtype=bool)
+    if plan.target is not None and not held[:, plan.target].all():
+        party = int(np.flatnonzero(~held[:, plan.target])[0])
+        raise ConfigError(
+            f"party {party} does not know the class of its rows: let the party that does share it, "
+            "or compose clusters instead"
+        )
+    threshold = options.decision == "macro-f1" and plan.num_classes == 2
+    if plan.target is not None and (options.head or threshold):
+        raise ConfigError(
+            "a head and a threshold are trained on rows with all columns: leave them out where "
+            "parties hold different columns"
+        )
+    numbers = held[:, list(plan.columns)]
+    numbers = numbers[numbers.any(axis=1)]
+    groups = [
+        steps.Scale(part_of(plan, group.columns), options, np.zeros(len(group.columns)))
+        for group in column_groups(numbers)
+    ]
+    return PatternScale(plan, options, np.unique(numbers, axis=0)[::-1], tuple(groups))
+
+
+# -- scales and powers, of each group of columns that the same parties hold -----------------------
+
+PATTERNS = SentArray("patterns", "1 where a set of parties holds a column", ("patterns", "columns"))
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """What is known of each group of columns.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of all columns.
+    options : ClassConditionalOptions
+    patterns : ndarray of bool, shape (G, d)
+        The different sets of numbers that parties hold.
+    groups : tuple of Scale, Powers or Moments
+        Of each group of numbers that the same parties hold, the exchange that is due for it. Those
+        that are ahead of others wait.
+    """
+
+    plan: Plan
+    options: ClassConditionalOptions
+    patterns: BoolArray
+    groups: tuple[steps.Scale | steps.Powers | steps.Moments, ...]
+
+    def places(self, group: Step) -> IntArray:
+        """Return where the columns of a group are among all."""
+        own = group.plan.columns  # type: ignore[attr-defined]
+        return np.searchsorted(np.array(self.plan.columns), np.array(own))
+
+    def spread(self, arrays: Sequence[FloatArray]) -> FloatArray:
+        """Put arrays (..., columns of the group) of all groups in their places, (..., d)."""
+        result = np.zeros((*arrays[0].shape[:-1], len(self.plan.columns)))
+        for group, array in zip(self.groups, arrays, strict=True):
+            result[..., self.places(group)] = array
+        return result
+
+    def with_groups(
+        self, groups: Iterable[steps.Scale | steps.Powers | steps.Moments]
+    ) -> PatternScale | PatternPowers | PatternMoments:
+        """Return the exchange that the group needs which is furthest behind."""
+        known = tuple(groups)
+        following: type[PatternScale | PatternPowers | PatternMoments] = PatternMoments
+        if any(isinstance(group, steps.Powers) for group in known):
+            following = PatternPowers
+        if any(isinstance(group, steps.Scale) for group in known):
+            following = PatternScale
+        return following(self.plan, self.options, self.patterns, known)
+
+    def coordinates(self) -> tuple[Coordinates, FloatArray]:
+        """Return the coordinates of all columns, and the offsets (C, d) of the classes in them."""
+        known = [group for group in self.groups if not isinstance(group, steps.Scale)]
+        parts = zip(*(group.coordinates for group in known), strict=True)
+        spread = [self.spread(one) for one in parts]
+        return Coordinates(*spread), self.spread([group.offsets for group in known])
+
+
+class PatternScale(Grouped, Step):
+    """Counts, sums and squares of each class; counts by column."""
+
+    name = PatternSteps.SCALE
+    sent = (PATTERNS, *steps.Scale.sent)
+    summed = (
+        SummedArray(
+            "counts", "rows of each class with each column", ("classes", "columns"), "count"
+        ),
+        *steps.Scale.summed[1:],
+    )
+
+    def arrays(self) -> Arrays:
+        """Return the patterns and the origin."""
+        origins = [
+            group.origin if isinstance(group, steps.Scale) else np.zeros(len(group.plan.columns))
+            for group in self.groups
+        ]
+        return {"patterns": self.patterns.astype(np.float64), "origin": self.spread(origins)}
+
+    @classmethod
+    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+        """Sum a party's rows."""
+        shape = (plan.num_classes, len(plan.columns))
+        reply = {name: np.zeros(shape) for name in ("counts", "first", "second")}
+        party = Party.of(values, plan, asked["patterns"])
+        if len(party.own):
+            answer = steps.Scale.sums(values, party.plan, party.of_columns(asked))
+            reply["counts"][:, party.own] = answer["counts"][:, None]
+            for name in ("first", "second"):
+                reply[name][:, party.own] = answer[name]
+        return reply
+
+    def after(
+        self, summed: Mapping[str, FloatArray]
+    ) -> PatternScale | PatternPowers | PatternMoments:
+        """Return the next exchange."""
+        groups = []
+        for group in self.groups:
+            if isinstance(group, steps.Scale):
+                own = self.places(group)
+                answer = {name: array[:, own] for name, array in summed.items()}
+                group = group.after(answer | {"counts": answer["counts"][:, 0]})
+            groups.append(group)
+        return self.with_groups(groups)
+
+
+class PatternPowers(Grouped, Step):
+    """Sums of the columns under a grid of powers."""
+
+    name = PatternSteps.POWERS
+    sent = (PATTERNS, *steps.Powers.sent)
+    summed = steps.Powers.summed
+
+    def arrays(self) -> Arrays:
+        """Return the patterns, scales and powers."""
+        coordinates, _ = self.coordinates()
+        return {
+            "patterns": self.patterns.astype(np.float64),
+            "scale": coordinates.scale,
+            "middle": coordinates.middle,
+            "reach": coordinates.reach,
+            "grid": np.array(self.options.powers),
+        }
+
+    @classmethod
+    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+        """Sum a party's transformed rows."""
+        classes, d = plan.num_classes, len(plan.columns)
+        reply = {
+            "logs": np.zeros((classes, d)),
+            "powers": np.zeros((classes, 2, d, len(asked["grid"]))),
+        }
+        party = Party.of(values, plan, asked["patterns"])
+        if len(party.own):
+            answer = steps.Powers.sums(values, party.plan, party.of_columns(asked))
+            reply["logs"][:, party.own] = answer["logs"]
+            reply["powers"][:, :, party.own] = answer["powers"]
+        return reply
+
+    def after(
+        self, summed: Mapping[str, FloatArray]
+    ) -> PatternScale | PatternPowers | PatternMoments:
+        """Return the next exchange."""
+        groups = []
+        for group in self.groups:
+            if isinstance(group, steps.Powers):
+                own = self.places(group)
+                group = group.after(
+                    {"logs": summed["logs"][:, own], "powers": summed["powers"][:, :, own]}
+                )
+            groups.append(group)
+        return self.with_groups(groups)
+
+
+# -- moments of each pattern ----------------------------------------------------------------------
+
+
+class PatternMoments(Grouped, Step):
+    """Counts, sums and products by pattern, fold and class; tables by fold and class."""
+
+    name = PatternSteps.MOMENTS
+    sent = (PATTERNS, *steps.Moments.sent)
+    summed = (
+        SummedArray(
+            "counts",
+            "rows of each pattern, fold and class",
+            ("patterns", "folds", "classes"),
+            "count",
+        ),
+        SummedArray(
+            "first",
+            "sums of each pattern, fold and class",
+            ("patterns", "folds", "classes", "columns"),
+        ),
+        SummedArray(
+            "second",
+            "sums of products of each fold and class, the patterns side by side",
+            ("folds", "classes", "column pairs"),
+        ),
+        SummedArray(
+            "tables",
+            "rows of each state by fold and class",
+            ("folds", "classes", "states"),
+            "count",
+        ),
+    )
+
+    def arrays(self) -> Arrays:
+        """Return the patterns, coordinates and offsets."""
+        coordinates, offsets = self.coordinates()
+        patterns = {"patterns": self.patterns.astype(np.float64)}
+        return patterns | dict(coordinates._asdict()) | {"offsets": offsets}
+
+    @classmethod
+    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+        """Sum a party's transformed rows."""
+        classes, d, patterns = plan.num_classes, len(plan.columns), asked["patterns"] > 0
+        reply = {
+            "counts": np.zeros((len(patterns), NUM_FOLDS, classes)),
+            "first": np.zeros((len(patterns), NUM_FOLDS, classes, d)),
+            "second": np.zeros((NUM_FOLDS, classes, triangles_of(patterns)[-1].stop)),
+            "tables": np.zeros((NUM_FOLDS, classes, sum(plan.sizes))),
+        }
+        party = Party.of(values, plan, asked["patterns"])
+        answer = steps.Moments.sums(values, party.plan, party.of_columns(asked))
+        if len(party.own):
+            reply["counts"][party.pattern] = answer["counts"]
+            reply["first"][party.pattern][..., party.own] = answer["first"]
+            reply["second"][..., party.triangle] = answer["second"]
+        reply["tables"][..., party.states] = answer["tables"]
+        return reply
+
+    def after(self, summed: Mapping[str, FloatArray]) -> PatternHeldOut:
+        """Return the exchange of held-out rows: the joint moments of each class are known."""
+        coordinates, offsets = self.coordinates()
+        plan, options = self.plan, self.options
+        columns, triangles = columns_of(self.patterns), triangles_of(self.patterns)
+        folds = [
+            ClassSums(
+                counts,
+                first[..., own],
+                symmetric(summed["second"][..., triangle], len(own)),
+                offsets[:, own],
+            )
+            for counts, first, own, triangle in zip(
+                summed["counts"], summed["first"], columns, triangles, strict=True
+            )
+        ]
+        shrinkages = tuple(
+            choose_shrinkage(one, options.diagonals, options.pooled) for one in folds
+        )
+        totals = [one.total() for one in folds]
+        shrunk = [shrunk_moments(*one) for one in zip(totals, shrinkages, strict=True)]
+        counts = np.sum([one.counts for one in totals], axis=0)
+        d = len(plan.columns)
+        means = np.zeros((plan.num_classes, d))
+        covariances = np.broadcast_to(np.eye(d), (plan.num_classes, d, d)).copy()
+        for c in np.flatnonzero(counts):
+            parts = [
+                PartMoments(own, one.counts[c], of.means[c], of.covariances[c])
+                for own, one, of in zip(columns, totals, shrunk, strict=True)
+            ]
+            means[c], covariances[c] = joint_moments(parts, plan.names, f"class {c} of the target")
+        return PatternHeldOut(
+            plan,
+            options,
+            self.patterns,
+            coordinates,
+            tuple(folds),
+            shrinkages,
+            counts,
+            ClassMoments(means, covariances),
+            summed["tables"],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PatternHeldOut(Step):
+    """What rows of each fold say of leaves that were made without it.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of all columns.
+    options : ClassConditionalOptions
+    patterns : ndarray of bool, shape (G, d)
+    coordinates : Coordinates
+    folds : tuple of ClassSums
+        Of each pattern.
+    shrinkages : tuple of Shrinkage
+        Of each pattern.
+    counts : ndarray of float, shape (C,)
+        Rows of each class.
+    moments : ClassMoments
+        Joint ones.
+    tables : ndarray of float, shape (folds, C, states)
+    """
+
+    plan: Plan
+    options: ClassConditionalOptions
+    patterns: BoolArray
+    coordinates: Coordinates
+    folds: tuple[ClassSums, ...]
+    shrinkages: tuple[Shrinkage, ...]
+    counts: FloatArray
+    moments: ClassMoments
+    tables: FloatArray
+
+    name = PatternSteps.HELD_OUT
+    sent = (
+        PATTERNS,
+        *steps.COORDINATES,
+        SentArray(
+            "means",
+            "of each class in each pattern, without each fold",
+            ("patterns", "folds", "classes", "columns"),
+        ),
+        SentArray(
+            "covariances",
+            "of each class, without each fold, the patterns side by side",
+            ("folds", "classes", "column pairs"),
+        ),
+        SentArray(
+            "tables", "probabilities of states, without each fold", ("folds", "classes", "states")
+        ),
+        SentArray("weights", "shares of the classes", ("classes",)),
+        SentArray("blocks", "block of each column, by cut", ("cuts", "columns")),
+        SentArray("tails", "inverse degrees of freedom", ("tails",)),
+    )
+    summed = steps.HeldOut.summed
+
+    def arrays(self) -> Arrays:
+        """Return moments of each pattern without each fold, blocks and tails."""
+        moments = [
+            shrunk_moments(one.without_each(), shrinkage)
+            for one, shrinkage in zip(self.folds, self.shrinkages, strict=True)
+        ]
+        others = self.tables.sum(axis=0) - self.tables
+        means = np.zeros((len(moments), *others.shape[:2], len(self.plan.columns)))
+        for g, (one, own) in enumerate(zip(moments, columns_of(self.patterns), strict=True)):
+            means[g][..., own] = one.means
+        triangles = [upper_triangles(one.covariances) for one in moments]
+        return (
+            {"patterns": self.patterns.astype(np.float64)}
+            | dict(self.coordinates._asdict())
+            | {
+                "means": means,
+                "covariances": np.concatenate(triangles, axis=-1),
+                "tables": probabilities(others, np.array(self.plan.sizes, dtype=np.int64)),
+                "weights": self.counts / self.counts.sum(),
+                "blocks": self._blocks().astype(np.float64),
+                "tails": tails_of(self.options.dof),
+            }
+        )
+
+    def _blocks(self) -> IntArray:
+        """Return the blocks (cuts, d) by the correlations within classes."""
+        shares = self.counts / self.counts.sum()
+        within = np.einsum("c,cij->ij", shares, self.moments.covariances)
+        return correlation_blocks(within, self.options.cuts)
+
+    @classmethod
+    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+        """Sum log-likelihoods and log losses of rows under the moments of the other folds."""
+        party = Party.of(values, plan, asked["patterns"])
+        if not len(party.own):
+            tails = len(asked["tails"])
+            shapes = {"likelihoods": (tails,), "log_losses": (len(asked["blocks"]), tails)}
+            return {name: np.zeros(shape) for name, shape in shapes.items()}
+        own = party.of_columns(asked)
+        blocks = np.stack(
+            [np.unique(one[party.own], return_inverse=True)[1] for one in asked["blocks"]]
+        )
+        own |= {
+            "means": asked["means"][party.pattern][..., party.own],
+            "covariances": asked["covariances"][..., party.triangle],
+            "tables": asked["tables"][..., party.states],
+            "blocks": np.broadcast_to(blocks, (NUM_FOLDS, *blocks.shape)),
+        }
+        return steps.HeldOut.sums(values, party.plan, own)
+
+    def after(self, summed: Mapping[str, FloatArray]) -> ClassConditionalTrained:
+        """Return what the circuits are made of."""
+        likelihoods, losses = summed["likelihoods"], summed["log_losses"]
+        choice = chosen_of(likelihoods, losses, self._blocks(), self.options.dof)
+        return ClassConditionalTrained(
+            self.plan,
+            self.counts,
+            self.coordinates,
+            self.moments,
+            self.tables.sum(axis=0),
+            choice,
+        )
+
+
+# -- a party's place among all --------------------------------------------------------------------
+
+# Arrays whose last axis is the columns.
+BY_COLUMN = (*Coordinates._fields, "origin", "offsets")
+
+
+class Party(NamedTuple):
+    """What a party holds, found in its values.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of its columns.
+    own : ndarray of int64
+        Places of its numbers in the joint plan.
+    states : ndarray of bool
+        Which states, of all categories side by side, are those of its categories.
+    pattern : int
+    triangle : slice
+        Where the triangle of the pattern's second moments is among those of all. Without numbers
+        it is empty, and any pattern will do.
+    """
+
+    plan: Plan
+    own: IntArray
+    states: BoolArray
+    pattern: int
+    triangle: slice
+
+    @classmethod
+    def of(cls, values: FloatArray, plan: Plan, patterns: FloatArray) -> Party:
+        """Find what a party holds.
+
+        Parameters
+        ----------
+        values : ndarray of float, shape (n, number of variables of the joint domain)
+            A column that is missing in all rows is one that the party does not hold; in the others
+            no value may be missing.
+        plan : Plan
+            Of the joint domain.
+        patterns : ndarray of float, shape (G, d)
+
+        Raises
+        ------
+        DataError
+            If the columns are no pattern of the federation.
+        """
+        there = np.asarray(~np.isnan(values).all(axis=0))
+        held, categories = there[list(plan.columns)], there[list(plan.categories)]
+        part = part_of(plan, np.flatnonzero(held), np.flatnonzero(categories))
+        states = np.repeat(categories, plan.sizes)
+        own = np.flatnonzero(held).astype(np.int64)
+        if not len(own):
+            return cls(part, own, states, 0, slice(0, 0))
+        found = np.flatnonzero(((patterns > 0) == held).all(axis=1))
+        if not len(found):
+            listed = ", ".join(plan.names[j] for j in own)
+            raise DataError(
+                f"no party was announced that holds the numbers {listed} and no others: does a "
+                "column have no value at all? Leave it out"
+            )
+        which = int(found[0])
+        return cls(part, own, states, which, triangles_of(patterns > 0)[which])
+
+    def of_columns(self, asked: Arrays) -> Arrays:
+        """Return what was sent, of the party's numbers alone."""
+        return {
+            name: array[..., self.own] if name in BY_COLUMN else array
+            for name, array in asked.items()
+        }
+
+
+def part_of(plan: Plan, columns: Iterable[int], categories: Iterable[int] = ()) -> Plan:
+    """Return the plan of some of the numbers and categories, given by their places in the plan."""
+    places, others = list(columns), list(categories)
+    return plan._replace(
+        names=tuple(plan.names[k] for k in places),
+        columns=tuple(plan.columns[k] for k in places),
+        categories=tuple(plan.categories[k] for k in others),
+        sizes=tuple(plan.sizes[k] for k in others),
+    )
+
+
+def columns_of(patterns: BoolArray) -> list[IntArray]:
+    """Return the columns of each pattern."""
+    return [np.flatnonzero(one).astype(np.int64) for one in patterns]
+
+
+def triangles_of(patterns: BoolArray) -> list[slice]:
+    """Return where the triangle of each pattern's second moments is among those of all."""
+    sizes = patterns.sum(axis=1)
+    ends = np.cumsum(sizes * (sizes + 1) // 2).tolist()
+    return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]

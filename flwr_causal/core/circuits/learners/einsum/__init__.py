@@ -1,0 +1,1 @@
+"""Einsum networks: tensorised circuits learned by EM, from rows or by sums over them."""

@@ -1,0 +1,345 @@
+"""Expectation maximisation: better weights of the sums and better leaves for a given structure.
+
+The expectation step is one evaluation upwards and one of flows downwards: the posterior
+probability that a row came by a node. The maximisation step then has a closed form for each sum and
+each leaf alone. Each is the most probable given its sums and
+the priors of `leaves`, and and as many pseudo rows spread evenly over the
+children of each sum, no step lowers the log-likelihood plus the log prior.
+
+References
+----------
+Peharz et al.: On the latent variable interpretation in sum-product networks, TPAMI 2017.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.special import xlogy
+
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.learners.spn.leaves import (
+    MEAN_PSEUDO_ROWS,
+    SPREAD_SHARE,
+    location_and_spread,
+    prior_masses,
+    smoothed_normals,
+    smoothed_tables,
+    table_widths,
+)
+from flwr_causal.core.circuits.leaves.categorical import Categorical
+from flwr_causal.core.circuits.leaves.gaussian import Gaussian
+from flwr_causal.core.circuits.leaves.histogram import Histogram
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from flwr_causal.core.circuits.layers import Layers
+    from flwr_causal.core.circuits.nodes import FloatArray, Leaf
+
+    IntArray = NDArray[np.int64]
+
+#: Values of nodes that are kept at once, in numbers: each chunk of rows visits every sum.
+CHUNK = 2**20
+
+
+class Improved(NamedTuple):
+    """What EM returns.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        Of the same structure.
+    objective : ndarray of float64, shape (steps + 1,)
+        Log-likelihood plus log prior over the number of rows, before the first step and after each.
+    log_likelihood : ndarray of float64, shape (steps + 1,)
+        Its first part alone.
+    """
+
+    circuit: Circuit
+    objective: FloatArray
+    log_likelihood: FloatArray
+
+
+def expectation_maximisation(
+    circuit: Circuit,
+    data: Any,
+    *,
+    steps: int = 10,
+    row_weights: ArrayLike | None = None,
+    smoothing: float = 2.0,
+    tolerance: float = 1e-4,
+    leaves: bool = True,
+) -> Improved:
+    """Improve the parameters of a circuit.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        Leaves over several columns keep their parameters.
+    data : DataFrame, or array of values of shape (n, d)
+        A missing value is integrated out.
+    steps : int, default 10
+        At most so many.
+    row_weights : array_like, shape (n,), optional
+        How many rows each stands for. Default 1.
+    smoothing : float, default 2
+        Pseudo rows of each leaf and each sum, as of `LearnSPN`; above 0, lest a normal leaf shrinks
+        to a point.
+    tolerance : float, default 1e-4
+        Nats a row: a step that gains less is the last.
+    leaves : bool, default True
+        False: the weights of sums alone are improved.
+
+    Returns
+    -------
+    Improved
+
+    Raises
+    ------
+    DataError
+        If there are no rows, or one is impossible under the circuit.
+    ConfigError
+        If an option is out of range.
+    """
+    if steps < 0 or not smoothing > 0 or not tolerance >= 0:
+        raise ConfigError(
+            "smoothing must be above 0, steps and tolerance not below it, got "
+            f"{smoothing}, {steps} and {tolerance}"
+        )
+    values = circuit.domain.encode(data)
+    weights = checked_weights(row_weights, len(values))
+    total = weights.sum()
+    objective: list[float] = []
+    likelihood: list[float] = []
+    updates = leaf_updates(circuit.layers.leaves, values, weights, smoothing) if leaves else []
+    while True:
+        layers = circuit.layers
+        reached, taken, sums = _expectation(layers, values, weights, updates)
+        prior = _log_prior(layers, updates, smoothing)
+        likelihood.append(reached / total)
+        objective.append((reached + prior) / total)
+        gained = objective[-1] - objective[-2] if len(objective) > 1 else np.inf
+        if len(objective) > steps or gained < tolerance:
+            return Improved(circuit, np.array(objective), np.array(likelihood))
+        improved = list(layers.leaves)
+        for update, own in zip(updates, sums, strict=True):
+            for number, leaf in zip(update.numbers, update.updated(own), strict=True):
+                improved[number] = leaf
+        mixed = [_smoothed_weights(flow, smoothing) for flow in taken]
+        circuit = Circuit(circuit.domain, layers.rebuilt(improved, mixed))
+
+
+def checked_weights(given: ArrayLike | None, num_rows: int) -> FloatArray:
+    """Return weights of rows, shape (n,); a DataError if there is nothing to weigh or weigh by."""
+    if num_rows == 0:
+        raise DataError("there are no rows: a circuit is learned from at least one")
+    if given is None:
+        return np.ones(num_rows)
+    weights = np.asarray(given, dtype=np.float64)
+    if weights.shape != (num_rows,):
+        raise DataError(f"{num_rows} rows need as many weights, got the shape {weights.shape}")
+    if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
+        raise DataError("weights of rows must be finite, not negative, and not all 0")
+    return weights
+
+
+def _expectation(
+    layers: Layers, values: FloatArray, weights: FloatArray, updates: Sequence[LeafUpdate]
+) -> tuple[float, list[FloatArray], list[FloatArray]]:
+    """Return log-likelihood, flows into the children of sums, and the sums of each update."""
+    likelihood = 0.0
+    taken = [np.zeros(len(node.children)) for node in layers.sums]
+    sums: list[FloatArray] = [np.zeros(()) for _ in updates]
+    size = max(32, CHUNK // len(layers.nodes))
+    for start in range(0, len(values), size):
+        rows, own = values[start : start + size], weights[start : start + size]
+        densities = layers.upward(layers.leaf_values(rows))
+        impossible = np.flatnonzero((densities[-1] == -np.inf) & (own > 0))
+        if len(impossible):
+            raise DataError(
+                f"row {start + impossible[0]} is impossible under the circuit: smooth its leaves, "
+                "or leave the row out"
+            )
+        likelihood += float(own @ np.where(own > 0, densities[-1], 0.0))
+        flows, parts = layers.flows(densities, own)
+        for sum_, part in zip(taken, parts, strict=True):
+            sum_ += part
+        for k, update in enumerate(updates):
+            sums[k] = sums[k] + flows[update.numbers] @ update.features(rows)
+    return likelihood, taken, sums
+
+
+def _smoothed_weights(flow: FloatArray, smoothing: float) -> FloatArray:
+    smoothed = flow + smoothing / len(flow)
+    return np.asarray(smoothed / smoothed.sum())
+
+
+def _log_prior(layers: Layers, updates: Sequence[LeafUpdate], smoothing: float) -> float:
+    leaves: Sequence[Leaf] = layers.leaves
+    result = sum(update.log_prior([leaves[k] for k in update.numbers]) for update in updates)
+    for node in layers.sums:
+        result += float(xlogy(smoothing / len(node.weights), node.weights).sum())
+    return result
+
+
+# -- leaves over one column -----------------------------------------------------------------------
+
+
+class LeafUpdate(ABC):
+    """Leaves of one kind over one column in EM: their sums over rows, and what becomes of them.
+
+    Attributes
+    ----------
+    numbers : ndarray of int, shape (L,)
+        Of the leaves in the circuit.
+    """
+
+    numbers: IntArray
+
+    @abstractmethod
+    def features(self, values: FloatArray) -> FloatArray:
+        """Return what is summed over rows with the leaves' flows, (n, S); 0 if missing."""
+
+    @abstractmethod
+    def updated(self, sums: FloatArray) -> list[Leaf]:
+        """Return the most probable leaves given sums (L, S)."""
+
+    @abstractmethod
+    def log_prior(self, leaves: Sequence[Leaf]) -> float:
+        """Return the logarithm of the prior of leaves, up to a constant."""
+
+
+class TableUpdate(LeafUpdate):
+    """Categories, or histograms of the same bins.
+
+    Parameters
+    ----------
+    numbers : sequence of int
+    leaf : Categorical or Histogram
+        One of them.
+    values : ndarray of float64, shape (n, d)
+    row_weights : ndarray of float64, shape (n,)
+    smoothing : float
+    """
+
+    def __init__(
+        self,
+        numbers: Sequence[int],
+        leaf: Categorical | Histogram,
+        values: FloatArray,
+        row_weights: FloatArray,
+        smoothing: float,
+    ) -> None:
+        self.numbers = np.array(numbers)
+        self._leaf = leaf
+        self._widths = table_widths(leaf)
+        self._smoothing = smoothing
+        self._rows = np.vstack((np.eye(len(self._widths)), np.zeros(len(self._widths))))
+        codes = self._codes(values)
+        counts = np.bincount(codes, row_weights, minlength=len(self._rows)).astype(np.float64)
+        self._prior = prior_masses(counts[:-1], self._widths)
+
+    def _codes(self, values: FloatArray) -> IntArray:
+        column = values[:, self._leaf.column]
+        missing = np.isnan(column)
+        if isinstance(self._leaf, Histogram):
+            codes = np.searchsorted(self._leaf.edges, column, side="right")
+        else:
+            codes = np.where(missing, 0, column).astype(np.int64)
+        return np.where(missing, len(self._widths), codes)
+
+    def features(self, values: FloatArray) -> FloatArray:
+        """Return the indicators of the entries."""
+        return self._rows[self._codes(values)]
+
+    def updated(self, sums: FloatArray) -> list[Leaf]:
+        """Return leaves of the smoothed tables."""
+        tables = smoothed_tables(sums, self._prior, self._smoothing)
+        if isinstance(self._leaf, Histogram):
+            kept = self._leaf
+            return [Histogram(kept.column, kept.edges, table, kept.tail) for table in tables]
+        return [Categorical(self._leaf.column, table) for table in tables]
+
+    def log_prior(self, leaves: Sequence[Leaf]) -> float:
+        """Return the log-likelihood of the pseudo rows."""
+        tables = np.stack(
+            [
+                leaf.masses if isinstance(leaf, Histogram) else leaf.probabilities
+                for leaf in leaves
+                if isinstance(leaf, Histogram | Categorical)
+            ]
+        )
+        return float(self._smoothing * xlogy(self._prior, tables).sum())
+
+
+class NormalUpdate(LeafUpdate):
+    """Normal distributions of one column; parameters as of `TableUpdate`, without a leaf."""
+
+    def __init__(
+        self,
+        numbers: Sequence[int],
+        column: int,
+        values: FloatArray,
+        row_weights: FloatArray,
+        smoothing: float,
+    ) -> None:
+        self.numbers = np.array(numbers)
+        self._column = column
+        self._smoothing = smoothing
+        known = ~np.isnan(values[:, column]) & (row_weights > 0)
+        self._mean, self._spread = 0.0, 1.0
+        if known.any():
+            self._mean, self._spread = location_and_spread(
+                values[known, column], row_weights[known]
+            )
+
+    def features(self, values: FloatArray) -> FloatArray:
+        """Return 1, z and z^2."""
+        z = (values[:, self._column] - self._mean) / self._spread
+        known = ~np.isnan(z)
+        z = np.where(known, z, 0.0)
+        return np.column_stack((known, z, z**2))
+
+    def updated(self, sums: FloatArray) -> list[Leaf]:
+        """Return the smoothed normal distributions."""
+        means, variances = smoothed_normals(sums[:, 0], sums[:, 1], sums[:, 2], self._smoothing)
+        return [
+            Gaussian(self._column, self._mean + self._spread * mean, self._spread * sd)
+            for mean, sd in zip(means.tolist(), np.sqrt(variances).tolist(), strict=True)
+        ]
+
+    def log_prior(self, leaves: Sequence[Leaf]) -> float:
+        """Return the logarithm of the normal and inverse-gamma prior."""
+        own = [leaf for leaf in leaves if isinstance(leaf, Gaussian)]
+        mean = (np.array([leaf.mean for leaf in own]) - self._mean) / self._spread
+        sd = np.array([leaf.sd for leaf in own]) / self._spread
+        pseudo = 0.5 * self._smoothing
+        pull = MEAN_PSEUDO_ROWS * mean**2 + pseudo * SPREAD_SHARE**2
+        return float((-0.5 * pull / sd**2 - pseudo * np.log(sd)).sum())
+
+
+def leaf_updates(
+    leaves: Sequence[Leaf], values: FloatArray, row_weights: FloatArray, smoothing: float
+) -> list[LeafUpdate]:
+    """Return the updates of all leaves over one column; others stay as they are."""
+    groups: dict[tuple[str, int, bytes], list[int]] = {}
+    for number, leaf in enumerate(leaves):
+        if isinstance(leaf, Categorical | Histogram | Gaussian):
+            bins = b""
+            if isinstance(leaf, Histogram):
+                bins = leaf.edges.tobytes() + np.float64(leaf.tail).tobytes()
+            groups.setdefault((leaf.kind, leaf.column, bins), []).append(number)
+    updates: list[LeafUpdate] = []
+    for (_, column, _), numbers in groups.items():
+        first = leaves[numbers[0]]
+        if isinstance(first, Categorical | Histogram):
+            updates.append(TableUpdate(numbers, first, values, row_weights, smoothing))
+        else:
+            updates.append(NormalUpdate(numbers, column, values, row_weights, smoothing))
+    return updates

@@ -1,0 +1,488 @@
+"""LearnSPN: the structure of a circuit over a mixed table from its rows, from the top down.
+
+Columns that fall into independent groups make a product; else similar rows make a sum; a few rows,
+or a single column, make leaves. This is LearnSPN (Gens & Domingos 2013) for mixed tables (MSPN,
+Molina et al. 2018), with one test for all pairs of columns, leaves that are smoothed by the whole
+table, and, where numbers are strongly correlated and held-out rows agree, a block of them in one
+leaf.
+
+Blocks: numbers that depend on each other in every part of a table are said by few circuits of
+leaves over one column. A block is one elliptical leaf over all of them, or one for each state of a
+category (see `class_conditional`, which chooses transforms, shrinkage and tails by held-out
+likelihood). The other columns are independent of the block, given the state; they are learned by
+the recursion. What a fifth of the rows, learned without them, finds more likely is learned again
+from all rows.
+
+References
+----------
+Gens & Domingos: Learning the structure of sum-product networks, ICML 2013.
+Molina et al.: Mixed sum-product networks, AAAI 2018.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.composed.composition import joined
+from flwr_causal.core.circuits.domain import Domain
+from flwr_causal.core.circuits.layers import Layers
+from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
+from flwr_causal.core.circuits.learners.folds import row_folds
+from flwr_causal.core.circuits.learners.spn.em import checked_weights, expectation_maximisation
+from flwr_causal.core.circuits.learners.spn.independence import (
+    dependent_pairs,
+    groups_of,
+    indicators,
+    joint_counts,
+    largest_correlations,
+    likelihood_ratios,
+)
+from flwr_causal.core.circuits.learners.spn.leaves import LeafFit, NumericLeaf
+from flwr_causal.core.circuits.learners.spn.row_clusters import cluster_rows, one_thread
+from flwr_causal.core.circuits.leaves.categorical import Categorical
+from flwr_causal.core.circuits.nodes import Product, Sum
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.circuits.learners.spn.independence import Indicators
+    from flwr_causal.core.circuits.nodes import Node
+
+    Factors = Callable[[IntArray, int], Sequence[Node]]
+    Grids = dict[str, Any]
+    Candidate = Callable[["Growth", Grids], Node]
+
+#: Folds of so many are hashes: no two different rows share one.
+HASHES = 2**62
+#: A cluster below this share of the rows is no sign of structure ...
+LEAST_SHARE = 0.01
+#: ... and no circuit needs more sums below each other.
+MOST_SUMS = 60
+#: What is tried for a block: no parts of it. Candidates are judged on a coarser grid.
+FINE = {"cuts": (1.0,)}
+COARSE = {"cuts": (1.0,), "powers": tuple(np.arange(-8, 5) / 2), "dof": (np.inf, 10.0)}
+#: A block holds the numbers of which some function is so correlated with one of another number.
+LEAST_CORRELATION = 0.4
+#: Rows for each column of a block that every state of its category must have; it takes no more
+#: states than `MOST_STATES`.
+ROWS_PER_COLUMN = 2
+MOST_STATES = 10
+#: Categories that are tried.
+MOST_CATEGORIES = 3
+#: Held-out rows are one fold of these.
+FOLDS = 5
+#: Fewer rows judge nothing.
+LEAST_ROWS = 50
+
+
+@dataclass(frozen=True)
+class LearnSPN:
+    """Learner of circuits from mixed tables.
+
+    Parameters
+    ----------
+    min_rows : float, default 60
+        Fewer rows than these make leaves. The paper of FedPC takes 50 to 300.
+    clusters : int, default 2
+        Children of a sum.
+    significance : float, default 1e-4
+        Probability that independent columns are taken for dependent; see `independence`.
+    correlation : float, optional
+        Columns are dependent whose largest correlation is above it, instead of by the test: the
+        paper's threshold on RDC, 0.3 to 0.5.
+    bins : int, default 6
+        Of a number, for the test and for the clusters.
+    smoothing : float, default 2
+        Pseudo rows of each leaf; see `leaves`.
+    leaves : {"auto", "gaussian", "histogram"}, default "auto"
+        Of numbers; ``"auto"``: what foretells left-out rows better.
+    blocks : bool, default True
+        Try multivariate leaves; see the module.
+    target : str, optional
+        A category: the root is a sum over its states, which tells classes better apart. Rows in
+        which it is missing are passed over.
+    em_steps : int, default 0
+        Steps of EM on the finished circuit; see `em`.
+    """
+
+    min_rows: float = 60.0
+    clusters: int = 2
+    significance: float = 1e-4
+    correlation: float | None = None
+    bins: int = 6
+    smoothing: float = 2.0
+    leaves: NumericLeaf = "auto"
+    blocks: bool = True
+    target: str | None = None
+    em_steps: int = 0
+
+    def __post_init__(self) -> None:
+        kinds = get_args(NumericLeaf)
+        if self.leaves not in kinds:
+            raise ConfigError(f"leaves must be one of {', '.join(kinds)}, got {self.leaves!r}")
+        for name, least in (("clusters", 2), ("bins", 2), ("em_steps", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not self.smoothing > 0 or not self.min_rows > 0:
+            raise ConfigError(
+                f"smoothing and min_rows must be above 0, got {self.smoothing} and {self.min_rows}"
+            )
+        if not 0 < self.significance < 1:
+            raise ConfigError(f"significance must lie between 0 and 1, got {self.significance}")
+        if self.correlation is not None and not 0 <= self.correlation < 1:
+            raise ConfigError(f"correlation must be from 0 to below 1, got {self.correlation}")
+
+    def learn(
+        self,
+        domain: Domain,
+        values: FloatArray,
+        seed: int = 0,
+        row_weights: ArrayLike | None = None,
+    ) -> Circuit:
+        """Return a circuit of rows.
+
+        Parameters
+        ----------
+        domain : Domain
+        values : ndarray of float64, shape (n, d)
+            As `Domain.encode` makes them; a missing value is NaN.
+        seed : int, default 0
+            Of the clusters. The order of the rows does not matter.
+        row_weights : array_like, shape (n,), optional
+            How many rows each stands for: the circuit is that of the repeated rows. Default 1.
+
+        Raises
+        ------
+        DataError
+            If there are no rows, or a number is missing in all of them.
+        ConfigError
+            If the target is no category.
+        """
+        weights = checked_weights(row_weights, len(values))
+        values, weights = distinct_rows(values, weights, seed)
+        target = None if self.target is None else domain.index(self.target)
+        if target is not None:
+            if domain.num_states[target] == 0:
+                raise ConfigError(f"the target {self.target!r} is a number: make it a category")
+            known = ~np.isnan(values[:, target])
+            if not known.any():
+                raise DataError(f"the target {self.target!r} is missing in every row")
+            values, weights = values[known], weights[known]
+        with one_thread():
+            growth = Growth(self, domain, values, weights, seed)
+            root = best_root(growth, target) if self.blocks else growth.root(target)
+        circuit = Circuit(domain, root)
+        if not self.em_steps:
+            return circuit
+        return expectation_maximisation(
+            circuit,
+            values,
+            steps=self.em_steps,
+            row_weights=weights,
+            smoothing=self.smoothing,
+        ).circuit
+
+
+def learn_spn(
+    frame: Any,
+    *,
+    categorical: Sequence[str] = (),
+    domain: Domain | None = None,
+    seed: int = 0,
+    row_weights: ArrayLike | None = None,
+    **options: Any,
+) -> Circuit:
+    """Learn a circuit from a table.
+
+    Parameters
+    ----------
+    frame : DataFrame, or array of shape (n, d)
+        Texts, booleans and pandas categories are categories, other columns are numbers; a missing
+        value is integrated out. The columns of an array are numbers named x0, x1, ...
+    categorical : sequence of str, optional
+        Further columns that are categories.
+    domain : Domain, optional
+        What the columns are, instead of what this frame shows of them; an array then holds values
+        as ``domain.encode`` makes them.
+    seed : int, default 0
+        The same seed gives the same circuit.
+    row_weights : array_like, shape (n,), optional
+        How many rows each stands for. Default 1.
+    **options
+        Of `LearnSPN`, e.g. ``target="income"`` or ``em_steps=10``.
+
+    Returns
+    -------
+    Circuit
+
+    Raises
+    ------
+    DataError
+        If there are no rows, a column is missing altogether, or a value cannot be read.
+    ConfigError
+        If an option is unknown or out of range.
+    """
+    names = [field.name for field in fields(LearnSPN)]
+    unknown = [name for name in options if name not in names]
+    if unknown:
+        raise ConfigError(f"learn_spn has no option {unknown[0]!r}: expected {', '.join(names)}")
+    learner = LearnSPN(**options)
+    if domain is None:
+        frame = _frame_of(frame)
+        domain = Domain.from_frame(frame, categorical)
+    elif categorical:
+        raise ConfigError("give either a domain or categorical columns: a domain says which are")
+    return learner.learn(domain, domain.encode(frame), seed, row_weights)
+
+
+def distinct_rows(
+    values: FloatArray, row_weights: FloatArray, seed: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return each row that counts once, in an order that depends on values alone, and weights."""
+    counted = row_weights > 0
+    values, row_weights = values[counted], row_weights[counted]
+    hashes = row_folds(np.where(np.isnan(values), np.nan, values), HASHES, seed)
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    return values[first], np.bincount(inverse, row_weights).astype(np.float64)
+
+
+def _frame_of(data: Any) -> Any:
+    """Return a frame; the columns of an array are called x0, x1, ..."""
+    if hasattr(data, "columns"):
+        return data
+    import pandas as pd
+
+    array = np.asarray(data)
+    if array.ndim != 2:
+        raise DataError(f"a table has the shape (rows, columns), got {array.shape}")
+    return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
+
+
+# -- the recursion --------------------------------------------------------------------------------
+
+
+class Growth:
+    """A table from which nodes are learned.
+
+    Parameters
+    ----------
+    options : LearnSPN
+    domain : Domain
+    values : ndarray of float64, shape (n, d)
+    row_weights : ndarray of float64, shape (n,)
+    seed : int
+        Of the clusters.
+    """
+
+    def __init__(
+        self,
+        options: LearnSPN,
+        domain: Domain,
+        values: FloatArray,
+        row_weights: FloatArray,
+        seed: int,
+    ) -> None:
+        self.options = options
+        self.domain = domain
+        self.values = values
+        self.row_weights = row_weights
+        self.seed = seed
+        self._rng = np.random.default_rng(seed)
+        self._fit = LeafFit(domain, values, row_weights, options.smoothing, options.leaves)
+
+    def part(self, rows: BoolArray) -> Growth:
+        """Return the growth from some of the rows alone."""
+        return Growth(
+            self.options, self.domain, self.values[rows], self.row_weights[rows], self.seed
+        )
+
+    def root(self, target: int | None) -> Node:
+        """Return the root over all columns; with a target, a sum over its states."""
+        columns = list(range(self.values.shape[1]))
+        if target is None:
+            return self.node(np.arange(len(self.values)), columns)
+        others = [column for column in columns if column != target]
+        return self.by_state(target, lambda rows, _: [self.node(rows, others)] if others else [])
+
+    def by_state(self, column: int, factors: Factors) -> Node:
+        """Return a sum over the states of a category, with the factors learned for each.
+
+        Parameters
+        ----------
+        column : int
+            Known in all rows.
+        factors : function of the rows of a state, and the state
+            Returns the nodes over other columns.
+        """
+        states = self.values[:, column].astype(np.int64)
+        num_states = int(self.domain.num_states[column])
+        sizes = np.bincount(states, self.row_weights, minlength=num_states)
+        present = np.flatnonzero(sizes)
+        children: list[Node] = [
+            joined(
+                [
+                    Categorical(column, np.eye(num_states)[state]),
+                    *factors(np.flatnonzero(states == state), int(state)),
+                ]
+            )
+            for state in present
+        ]
+        return Sum(children, sizes[present] / sizes.sum())
+
+    def node(self, rows: IntArray, scope: Sequence[int]) -> Node:
+        """Return the node over a scope (ascending) that is learned from some rows."""
+        coded = indicators(
+            self.values[np.ix_(rows, np.array(scope))],
+            self._fit.columns.num_states[scope],
+            self.row_weights[rows],
+            self.options.bins,
+        )
+        return self._node(rows, list(scope), coded, 0, True)
+
+    def _node(
+        self, rows: IntArray, scope: list[int], coded: Indicators, depth: int, split_columns: bool
+    ) -> Node:
+        options = self.options
+        weights = self.row_weights[rows]
+        if len(scope) == 1 or weights.sum() < options.min_rows or depth > MOST_SUMS:
+            return self._leaves(rows, scope)
+        everything = np.arange(len(rows))
+        if split_columns:
+            pairs = dependent_pairs(coded, weights, options.significance, options.correlation)
+            groups = groups_of(pairs)
+            if len(groups) > 1:
+                return Product(
+                    [
+                        self._node(
+                            rows,
+                            [scope[k] for k in group],
+                            coded.part(everything, group),
+                            depth,
+                            False,
+                        )
+                        for group in groups
+                    ]
+                )
+        labels = cluster_rows(coded, weights, options.clusters, self._rng)
+        sizes = np.bincount(labels, weights)
+        present = np.flatnonzero(sizes)
+        if len(present) < 2 or sizes[present].min() < LEAST_SHARE * sizes.sum():
+            return self._leaves(rows, scope)
+        children = []
+        for label in present:
+            own = np.flatnonzero(labels == label)
+            inside = coded.part(own, np.arange(len(scope)))
+            children.append(self._node(rows[own], scope, inside, depth + 1, True))
+        return Sum(children, sizes[present] / sizes.sum())
+
+    def _leaves(self, rows: IntArray, scope: list[int]) -> Node:
+        return joined(self._fit.leaves(rows, scope))
+
+
+# -- blocks of numbers ----------------------------------------------------------------------------
+
+
+def best_root(growth: Growth, target: int | None) -> Node:
+    """Return the root that is learned with the best block, or without any.
+
+    There are no blocks of numbers with missing values, nor of rows whose weights are no whole
+    numbers.
+
+    Parameters
+    ----------
+    growth : Growth
+    target : int or None
+        As of ``Growth.root``; a block is then conditional on it. Else a block is tried without, and
+        with the categories that depend on it most.
+    """
+
+    def without(rows: Growth, _: Grids) -> Node:
+        return rows.root(target)
+
+    if len(growth.values) < LEAST_ROWS or (growth.row_weights % 1 != 0).any():
+        return growth.root(target)
+    held_out = row_folds(np.nan_to_num(growth.values), FOLDS, growth.seed) == 0
+    if np.isnan(growth.values[~held_out]).all(axis=0).any():
+        return growth.root(target)
+    training = growth.part(~held_out)
+    block = dependent_numbers(training)
+    if len(block) == 0:
+        return growth.root(target)
+    givens = [target] if target is not None else [None, *_categories(training, block)]
+    candidates: list[Candidate] = [
+        without,
+        *(partial(_with_block, block=block, given=given) for given in givens),
+    ]
+    weights, values = growth.row_weights[held_out], growth.values[held_out]
+    scores = [
+        weights @ Layers.of(candidate(training, COARSE)).log_densities(values)
+        for candidate in candidates
+    ]
+    return candidates[int(np.argmax(scores))](growth, FINE)
+
+
+def dependent_numbers(growth: Growth) -> IntArray:
+    """Return the numbers that depend strongly on another one, ascending."""
+    values, weights = growth.values, growth.row_weights
+    numbers = np.flatnonzero((growth.domain.num_states == 0) & ~np.isnan(values).any(axis=0))
+    if len(numbers) < 2:
+        return numbers[:0]
+    coded = indicators(values[:, numbers], np.zeros_like(numbers), weights, growth.options.bins)
+    largest = largest_correlations(joint_counts(coded, weights), coded.starts)
+    return np.asarray(numbers[(largest > LEAST_CORRELATION).any(axis=1)])
+
+
+def _categories(growth: Growth, block: IntArray) -> list[int]:
+    """Return the categories with enough rows that depend on a block most."""
+    values, weights, states = growth.values, growth.row_weights, growth.domain.num_states
+    fit = [
+        j
+        for j in np.flatnonzero((states > 0) & (states <= MOST_STATES)).tolist()
+        if not np.isnan(values[:, j]).any()
+        and _smallest_state(values[:, j], weights) >= ROWS_PER_COLUMN * len(block)
+    ]
+    if not fit:
+        return []
+    columns = [*fit, *block.tolist()]
+    coded = indicators(values[:, columns], states[columns], weights, growth.options.bins)
+    ratios, _ = likelihood_ratios(joint_counts(coded, weights), coded.starts)
+    order = np.argsort(-ratios[: len(fit), len(fit) :].sum(axis=1), kind="stable")
+    return [fit[k] for k in order[:MOST_CATEGORIES]]
+
+
+def _smallest_state(column: FloatArray, weights: FloatArray) -> float:
+    counts = np.bincount(column.astype(np.int64), weights)
+    return float(counts[counts > 0].min())
+
+
+def _with_block(growth: Growth, grids: Grids, *, block: IntArray, given: int | None) -> Node:
+    """Return a root with one leaf over the block, or one for each state of a category."""
+    domain = growth.domain
+    inside = sorted({*block.tolist(), given} - {None})
+    rest = [column for column in range(len(domain.variables)) if column not in inside]
+    rows = np.repeat(growth.values[:, inside], growth.row_weights.astype(np.int64), axis=0)
+    target = None if given is None else domain.names[given]
+    own_domain = Domain(tuple(domain.variables[column] for column in inside))
+    learned = ClassConditional(target=target, **grids).learn(own_domain, rows, growth.seed)
+
+    def factors(own: IntArray, leaf: Node) -> list[Node]:
+        return [leaf, *([growth.node(own, rest)] if rest else [])]
+
+    if given is None or target is None:
+        return joined(factors(np.arange(len(growth.values)), learned.root_in(domain)))
+    labels = learned.classes(target)
+    return growth.by_state(
+        given,
+        lambda own, state: factors(
+            own, learned.conditional({target: labels[state]}).root_in(domain)
+        ),
+    )

@@ -1,0 +1,301 @@
+"""Training by sums over rows: what every such learner shares.
+
+The server sends every party the same arrays, every party answers with sums over its rows, the sums
+of all parties are added up, and the server makes of the total what it asks next. The circuit is
+that of the rows of all parties together, however they are split. A training is a chain of steps:
+
+- a `Step` is one exchange. Its fields are all that the server knows before it; its class says what
+  is sent and which sums come back, how a party computes them, and what follows from the total;
+- `Trained` is the state after the last exchange, from which the circuits follow;
+- a `TrainingBySums` is the learner: its fields are its options.
+
+Everything is pure: a strategy carries what is exchanged, `TrainingBySums.train` does the same with
+parties in one process.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from flwr_causal.core.arrays import FloatArray
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.errors import ConfigError, FederationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from enum import StrEnum
+
+    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.model import CircuitModel
+
+Arrays = dict[str, FloatArray]
+
+
+@dataclass(frozen=True)
+class SentArray:
+    """An array that every party is sent.
+
+    Parameters
+    ----------
+    name, meaning : str
+    shape : tuple of str or int
+        Within a step (what is sent and what comes back) a symbol is one number everywhere.
+    """
+
+    name: str
+    meaning: str
+    shape: tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class SummedArray:
+    """An array of sums over a party's rows, which is added up over parties.
+
+    Parameters
+    ----------
+    name, meaning, shape
+        As in `SentArray`.
+    values : {"finite", "non-negative", "count"}
+        What an entry may be; a count is a whole number of rows.
+    dtype : {"float64", "int64"}
+    """
+
+    name: str
+    meaning: str
+    shape: tuple[str | int, ...]
+    values: Literal["finite", "non-negative", "count"] = "finite"
+    dtype: Literal["float64", "int64"] = "float64"
+
+
+class Request(NamedTuple):
+    """What the server asks of every party alike.
+
+    Parameters
+    ----------
+    step : StrEnum
+        Which sums: one of the training's ``steps``.
+    arrays : dict of arrays
+        What a party needs to know for them, finite; see ``Step.sent``.
+    """
+
+    step: StrEnum
+    arrays: Arrays
+
+
+class Step(ABC):
+    """One exchange: what the server knows before it. A subclass is a frozen dataclass.
+
+    Attributes
+    ----------
+    name : StrEnum
+    sent : tuple of SentArray
+        What `arrays` returns, in this order.
+    summed : tuple of SummedArray
+        What `sums` returns.
+    """
+
+    name: ClassVar[StrEnum]
+    sent: ClassVar[tuple[SentArray, ...]]
+    summed: ClassVar[tuple[SummedArray, ...]]
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """Return what every party is sent."""
+
+    @classmethod
+    @abstractmethod
+    def sums(cls, values: FloatArray, plan: Any, asked: Arrays) -> Arrays:
+        """Return the sums over a party's rows.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (n, number of variables)
+            As ``Domain.encode`` makes them.
+        plan : object
+            See `TrainingBySums.plan`.
+        asked : dict of arrays
+            What was sent.
+        """
+
+    @abstractmethod
+    def after(self, summed: Mapping[str, FloatArray]) -> State:
+        """Return the state after the exchange; ``summed`` are the parties' sums, added up."""
+
+
+class Trained(ABC):
+    """The state after the last exchange. A subclass is a frozen dataclass."""
+
+    @abstractmethod
+    def model(self, domain: Domain) -> CircuitModel:
+        """Return the circuit, and what tells the class."""
+
+
+State = Step | Trained
+
+
+class TrainingBySums(ABC):
+    """A learner whose circuit is a function of sums over rows. A subclass is a dataclass.
+
+    Attributes
+    ----------
+    steps : mapping of str to subclass of Step
+        All exchanges that may occur, by name.
+    columns_may_differ : bool
+        Whether parties may hold different columns.
+    target : str or None
+        The class, a category; None: there is none.
+    """
+
+    steps: ClassVar[Mapping[str, type[Step]]]
+    columns_may_differ: ClassVar[bool] = False
+
+    target: str | None
+
+    @abstractmethod
+    def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> Any:
+        """Return what server and parties agree on before the first exchange.
+
+        Parameters
+        ----------
+        domain : Domain
+            Of all parties' columns.
+        seed : int, default 0
+        min_rows : int, default 1
+            No sum over fewer rows leaves a party. 1 leaves out none, and then the circuit is that
+            of the pooled rows.
+
+        Raises
+        ------
+        ConfigError
+            If the domain or an option does not fit.
+        """
+
+    @abstractmethod
+    def start(self, plan: Any, presence: BoolArray | None = None) -> State:
+        """Return the state before the first exchange.
+
+        Parameters
+        ----------
+        plan : object
+        presence : ndarray of bool, shape (parties, variables), optional
+            Who holds which columns. Default: every party all of them.
+
+        Raises
+        ------
+        ConfigError
+            If options do not fit the plan.
+        """
+
+    def request(self, state: State) -> Request | None:
+        """Return what to ask of the parties next; None when all is known."""
+        return Request(state.name, state.arrays()) if isinstance(state, Step) else None
+
+    def answer(self, values: FloatArray, plan: Any, request: Request) -> Arrays:
+        """Return a party's answer to a request; see `Step.sums`.
+
+        Raises
+        ------
+        FederationError
+            If there is no such step.
+        """
+        if request.step not in self.steps:
+            raise FederationError(f"the server asks for the unknown step {str(request.step)!r}")
+        return self.steps[request.step].sums(values, plan, request.arrays)
+
+    def after(self, state: State, summed: Mapping[str, FloatArray]) -> State:
+        """Return the state after an exchange; ``summed`` are the parties' answers, added up.
+
+        Raises
+        ------
+        DataError
+            If nothing can be learned from the rows.
+        """
+        return state.after(summed) if isinstance(state, Step) else state
+
+    def fitted(self, state: State, domain: Domain) -> CircuitModel:
+        """Return the circuits of a training that is complete.
+
+        Raises
+        ------
+        ConfigError
+            If an exchange is missing.
+        """
+        if isinstance(state, Step):
+            raise ConfigError("the training is not complete: there is a request to answer yet")
+        return state.model(domain)
+
+    def train(
+        self, parties: Sequence[FloatArray], plan: Any, presence: BoolArray | None = None
+    ) -> Trained:
+        """Return the state after all exchanges, with parties in one process.
+
+        Parameters
+        ----------
+        parties : sequence of ndarray, each of shape (rows, number of variables)
+        plan, presence
+            As in `start`.
+        """
+        state = self.start(plan, presence)
+        while (asked := self.request(state)) is not None:
+            state = self.after(state, add(self.answer(values, plan, asked) for values in parties))
+        assert isinstance(state, Trained)
+        return state
+
+    def learn_model(self, domain: Domain, values: FloatArray, seed: int = 0) -> CircuitModel:
+        """Return the circuits of one table, the exchanges being those of one party with itself.
+
+        Parameters
+        ----------
+        domain : Domain
+        values : ndarray of float64, shape (n, number of variables)
+            As ``Domain.encode`` makes them.
+        seed : int, default 0
+
+        Raises
+        ------
+        ConfigError
+            If the domain or an option does not fit.
+        DataError
+            If nothing can be learned from the rows.
+        """
+        return self.fitted(self.train([values], self.plan(domain, seed=seed)), domain)
+
+    def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
+        """Return the density alone; see `learn_model`."""
+        density = self.learn_model(domain, values, seed).density
+        assert isinstance(density, Circuit)
+        return density
+
+
+def by_name(*steps: type[Step]) -> dict[str, type[Step]]:
+    """Return steps by their names."""
+    return {str(step.name): step for step in steps}
+
+
+def add(replies: Iterable[Mapping[str, FloatArray]]) -> Arrays:
+    """Add up replies, entry by entry."""
+    total: Arrays = {}
+    for reply in replies:
+        for name, array in reply.items():
+            total[name] = total[name] + array if name in total else array
+    return total
+
+
+def upper_triangles(matrices: FloatArray) -> FloatArray:
+    """Upper triangles of symmetric matrices (..., d, d), shape (..., d (d + 1) / 2)."""
+    rows, columns = np.triu_indices(matrices.shape[-1])
+    return matrices[..., rows, columns]
+
+
+def symmetric(triangles: FloatArray, d: int) -> FloatArray:
+    """Opposite of :func:`upper_triangles`."""
+    rows, columns = np.triu_indices(d)
+    matrices = np.empty((*triangles.shape[:-1], d, d))
+    matrices[..., rows, columns] = triangles
+    matrices[..., columns, rows] = triangles
+    return matrices

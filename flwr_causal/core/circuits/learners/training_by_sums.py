@@ -77,13 +77,13 @@ class Request(NamedTuple):
 
     Parameters
     ----------
-    step : StrEnum
-        Which sums: one of the training's ``steps``.
+    step : str
+        Which sums: a name of the training's ``steps`` (of an enumeration).
     arrays : dict of arrays
         What a party needs to know for them, finite; see ``Step.sent``.
     """
 
-    step: StrEnum
+    step: str
     arrays: Arrays
 
 

@@ -8,7 +8,7 @@ with (see public_code.py), so that the same seeds give the same rows to the last
 import numpy as np
 import scipy.special
 
-from flwr_causal.simulations.scenarios import growing_dimension, growing_parties
+from flwr_causal.simulations.linear_scenarios import growing_dimension, growing_parties
 
 SETTINGS = (*growing_dimension(), *growing_parties())
 

@@ -9,7 +9,7 @@ dynamic_public_code.py), so that the same seeds give the same series.
 import numpy as np
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.simulations.dynamic_scenarios import growing_dimension, growing_parties
+from flwr_causal.simulations.series_scenarios import growing_dimension, growing_parties
 
 SETTINGS = (*growing_dimension(), *growing_parties())
 DEGREE, OUT_DEGREE = 4.0, 1.0

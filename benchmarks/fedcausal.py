@@ -16,12 +16,13 @@ from flwr_causal.data.read.sachs import condition_parties, read_sachs, sampled_p
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.nonlinear_scenarios import (
     NonlinearSetting,
-    compare_baselines,
     different_mechanisms,
     growing_parties,
-    nonlinear_data,
     same_functions,
     uneven_parties,
+)
+from flwr_causal.simulations.nonlinear_scenarios import (
+    baselines as paper_baselines,
 )
 
 HEADER = ("data", "d", "K", "method", "seeds", "SHD", "TPR", "FDR", "exchanges", "CPU s", "most")
@@ -71,7 +72,7 @@ class Found(NamedTuple):
 
 def main(seeds, quick, names=None):
     """Print the tables of all parts, or of those that are named."""
-    simulate("fedcausal", nonlinear_data(NonlinearSetting(5), 0)[0])  # imports on first use
+    simulate("fedcausal", NonlinearSetting(5).data(0)[0])  # imports on first use
     for name, part in PARTS.items():
         if names is None or name in names:
             part(seeds, quick)
@@ -79,7 +80,7 @@ def main(seeds, quick, names=None):
 
 def one(setting, method, seed):
     """One method on one seed's parties."""
-    parties, truth = nonlinear_data(setting, seed)
+    parties, truth = setting.data(seed)
     if method is POOLED:
         rows = np.concatenate([party.to_numpy() for party in parties])
         graph, seconds = cpu(notears, rows)
@@ -107,11 +108,11 @@ def peers(settings, solver, seeds):
     found = {}
     for setting in settings:
         for seed in seeds:
-            tables, truth = nonlinear_data(setting, seed)
-            by_name, seconds = cpu(compare_baselines, tables, truth, solver=solver)
-            for name, metrics in by_name.items():
+            tables, truth = setting.data(seed)
+            graphs, seconds = cpu(paper_baselines, tables, truth, solver=solver)
+            for name, graph in graphs.items():
                 runs = found.setdefault((setting, f"{name}, {solver}"), [])
-                runs.append(described(metrics, 0, seconds))
+                runs.append(described(compare(truth, graph), 0, seconds))
     return found
 
 

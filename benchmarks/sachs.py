@@ -13,7 +13,7 @@ from flwr_causal.core.graphs.metrics import compare, varsortability
 from flwr_causal.data.partition import split_even
 from flwr_causal.reports.graph_files import read_edges
 from flwr_causal.simulations import simulate
-from flwr_causal.simulations.scenarios import SACHS_ROWS, real_data
+from flwr_causal.simulations.linear_scenarios import SACHS_ROWS, sachs_parties
 
 PARTIES = (4, 16)
 METHODS = {
@@ -81,7 +81,7 @@ def samples(frame, truth, seeds):
                 found = [
                     simulate(
                         method,
-                        real_data(table, num_parties, seed),
+                        sachs_parties(table, num_parties, seed),
                         truth=truth,
                         **unit_options,
                         **options,

@@ -287,6 +287,22 @@ def split(
     return split_dirichlet(frame, column, num, alpha, seed)
 
 
+def draw_rows(frame: pd.DataFrame, num_rows: int, seed: int) -> pd.DataFrame:
+    """Draw different rows of a table at random.
+
+    Raises
+    ------
+    DataError
+        Fewer rows in the table than are to be drawn, or none to be drawn.
+    """
+    if not 0 < num_rows <= len(frame):
+        raise DataError(
+            f"{num_rows} rows are to be drawn from a table of {len(frame)}: ask for fewer, and at "
+            "least 1"
+        )
+    return frame.iloc[np.random.default_rng(seed).choice(len(frame), num_rows, replace=False)]
+
+
 def _take(frame: pd.DataFrame, parts: Sequence[IndexArray]) -> list[pd.DataFrame]:
     return [frame.iloc[part].reset_index(drop=True) for part in parts]
 

@@ -1,12 +1,11 @@
-"""The simulations of the FedCausal paper: its settings, its data and its baselines.
+"""The simulations of Yang et al. (AAAI 2024), "Experimental Evaluation" and supplements C and D.
 
-Yang et al. (AAAI 2024), "Experimental Evaluation" and supplements C and D: one graph, parties with
-the same functions or with functions of their own. Each setting of a suite takes one seed for each
-repetition (ten in the paper):
+Settings, data and baselines: one graph, parties with the same functions or with functions of their
+own. Each setting of a suite takes one seed for each repetition (ten in the paper):
 
 >>> from flwr_causal.simulations import simulate
 >>> for setting in different_mechanisms():  # doctest: +SKIP
-...     parties, truth = nonlinear_data(setting, seed=0)
+...     parties, truth = setting.data(seed=0)
 ...     run = simulate("fedcausal", parties, truth=truth)
 """
 
@@ -18,9 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.core.linear import baselines
+from flwr_causal.core.linear.baselines import all_data, alone, average, paper_solver, quick_solver
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
 from flwr_causal.data.synthetic.nonlinear import PAPER_MECHANISMS, federated_nonlinear
@@ -29,7 +26,8 @@ from flwr_causal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Metrics = dict[str, float | int | bool]
+    from flwr_causal.core.graphs.graph import CausalGraph
+
 SolverName = Literal["dagma", "notears", "notears-mlp"]
 
 #: Numbers of variables in the paper's figures 2 and 3.
@@ -69,6 +67,13 @@ class NonlinearSetting(NamedTuple):
     iid: bool = False
     sizes: str = "even"
     graph: str = "er"
+
+    def data(self, seed: int) -> tuple[list[pd.DataFrame], CausalGraph]:
+        """Simulate the parties' tables and the true graph.
+
+        The graph depends on d, its kind and the seed only: all suites have the same truths.
+        """
+        return federated_nonlinear(**self._asdict(), seed=seed)
 
 
 def same_functions(
@@ -119,31 +124,14 @@ def growing_parties(
     )
 
 
-def nonlinear_data(setting: NonlinearSetting, seed: int) -> tuple[list[pd.DataFrame], CausalGraph]:
-    """Simulate the parties' tables and the true graph of a setting.
-
-    The graph depends on d, its kind and the seed only: all suites have the same truths.
-    """
-    return federated_nonlinear(
-        setting.num_variables,
-        setting.num_rows,
-        setting.num_parties,
-        mechanisms=setting.mechanisms,
-        iid=setting.iid,
-        graph=setting.graph,
-        seed=seed,
-        sizes=setting.sizes,
-    )
-
-
-def compare_baselines(
+def baselines(
     parties: Sequence[pd.DataFrame], truth: CausalGraph, *, solver: SolverName = "dagma"
-) -> dict[str, Metrics]:
-    """Return the metrics of the paper's baselines, by their names there.
+) -> dict[str, CausalGraph]:
+    """Return the graphs of the paper's baselines, by their names there.
 
     ``NO-ALL`` is NOTEARS on the rows of all parties, each centred by its party's means; ``NO-Avg``
     is the mean of the weights that it finds at each party alone, weighted by rows, cut after that
-    (it may have cycles, and keeps them: ``acyclic`` says so).
+    (it may have cycles, and keeps them).
 
     Parameters
     ----------
@@ -153,11 +141,10 @@ def compare_baselines(
     solver : {"dagma", "notears", "notears-mlp"}, default "dagma"
         Linear models by the log-determinant's central path with an automatic sparsity, or by the
         augmented Lagrangian with that of its authors (0.1); or perceptrons, the paper's choice for
-        rows that are not linear, with the defaults of
-        `notears_mlp` but for `INNER_STEPS`; that needs torch, and
-        minutes at 20 variables. All cut at 0.3: linear weights, or of perceptrons the root mean
-        square of ``df_j/dx_i``, which has a unit, where the authors of NOTEARS-MLP cut the norm of
-        the first layer's block.
+        rows that are not linear, with the defaults of `notears_mlp` but for `INNER_STEPS`; that
+        needs torch, and minutes at 20 variables. All cut at 0.3: linear weights, or of perceptrons
+        the root mean square of ``df_j/dx_i``, which has a unit, where the authors of NOTEARS-MLP
+        cut the norm of the first layer's block.
 
     Raises
     ------
@@ -173,22 +160,15 @@ def compare_baselines(
     tables = [_within_party(party, truth.names) for party in parties]
     if solver == "notears-mlp":
         solve_rows = partial(notears_mlp, max_iterations=INNER_STEPS)
-        together, alone = solve_rows(pd.concat(tables)), list(map(solve_rows, tables))
+        together, own = solve_rows(pd.concat(tables)), list(map(solve_rows, tables))
     else:
-        solve = baselines.quick_solver if solver == "dagma" else baselines.paper_solver
+        solve = quick_solver if solver == "dagma" else paper_solver
         moments = [Moments.from_rows(rows, truth.names, center=False) for rows in tables]
-        together, alone = baselines.all_data(moments, solve), baselines.alone(moments, solve)
-    average = _weighted_average(alone, [len(rows) for rows in tables])
-    return {"NO-ALL": compare(truth, together), "NO-Avg": compare(truth, average)}
+        together, own = all_data(moments, solve), alone(moments, solve)
+    return {"NO-ALL": together, "NO-Avg": average(own, [len(rows) for rows in tables])}
 
 
 def _within_party(party: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
     """Return the rows about the party's own means."""
     rows = party[list(names)].astype(np.float64)
     return rows - rows.mean()
-
-
-def _weighted_average(graphs: Sequence[CausalGraph], rows: Sequence[int]) -> CausalGraph:
-    raw = [graph.weights if graph.raw_weights is None else graph.raw_weights for graph in graphs]
-    mean = np.average(raw, axis=0, weights=rows)
-    return CausalGraph(graphs[0].names, np.where(np.abs(mean) > baselines.THRESHOLD, mean, 0.0))

@@ -148,7 +148,7 @@ class LinearStrategy(CausalStrategy[StateT]):
     ) -> Baselines | None:
         """Return what DAGMA finds, which takes a second where this method may take a minute.
 
-        Of time series there are no baselines here; see ``simulations/dynamic_scenarios.py``.
+        Of time series there are no baselines here; see ``simulations/series_scenarios.py``.
         """
         if self.data is DataKind.SERIES:
             return None

@@ -8,11 +8,17 @@ import pandas as pd
 import pytest
 
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations import nonlinear_scenarios as scenarios
 from flwr_causal.simulations.nonlinear_scenarios import NonlinearSetting
 
 PAPER = {"lg", "anm-mlp", "add-gp", "mim"}
+
+
+def compared(parties, truth, **options):
+    graphs = scenarios.baselines(parties, truth, **options)
+    return {name: compare(truth, graph) for name, graph in graphs.items()}
 
 
 def test_the_settings_are_those_of_the_paper():
@@ -46,13 +52,13 @@ def test_the_settings_are_those_of_the_paper():
     ],
 )
 def test_the_data_follow_the_setting(setting):
-    parties, truth = scenarios.nonlinear_data(setting, seed=2)
+    parties, truth = setting.data(seed=2)
     assert len(parties) == setting.num_parties
     assert sum(map(len, parties)) == setting.num_rows
     assert len(truth.names) == setting.num_variables
     assert truth.num_edges == setting.num_variables - (setting.graph == "sf")
     assert all(len(party) % 50 == 0 for party in parties) == (setting.sizes == "uneven")
-    again, _ = scenarios.nonlinear_data(setting, seed=2)
+    again, _ = setting.data(seed=2)
     pd.testing.assert_frame_equal(parties[0], again[0])
 
 
@@ -63,40 +69,32 @@ def test_all_suites_have_the_same_truths():
         *scenarios.uneven_parties((10,)),
         scenarios.growing_parties(num_variables=10)[3],
     )
-    first, *others = (scenarios.nonlinear_data(setting, seed=4)[1] for setting in settings)
+    first, *others = (setting.data(seed=4)[1] for setting in settings)
     assert all(first.equals(other) for other in others)
 
 
 @pytest.mark.slow
 def test_linear_rows_are_solved_and_different_mechanisms_are_not():
-    linear = scenarios.compare_baselines(
-        *scenarios.nonlinear_data(scenarios.same_functions()[0], seed=0)
-    )
+    linear = compared(*scenarios.same_functions()[0].data(seed=0))
     assert list(linear) == ["NO-ALL", "NO-Avg"]
     assert linear["NO-ALL"]["shd"] == 0
-    mixed = scenarios.compare_baselines(
-        *scenarios.nonlinear_data(scenarios.different_mechanisms()[0], seed=0)
-    )
+    mixed = compared(*scenarios.different_mechanisms()[0].data(seed=0))
     assert mixed["NO-ALL"]["shd"] >= 5
 
 
 @pytest.mark.parametrize("solver", ["dagma", "notears"])
 def test_with_one_party_both_baselines_solve_the_same_problem(solver):
-    parties, truth = scenarios.nonlinear_data(
-        NonlinearSetting(5, 2000, 1, ("lg",), iid=True), seed=0
-    )
-    metrics = scenarios.compare_baselines(parties, truth, solver=solver)
+    parties, truth = NonlinearSetting(5, 2000, 1, ("lg",), iid=True).data(seed=0)
+    metrics = compared(parties, truth, solver=solver)
     assert metrics["NO-ALL"]["shd"] == metrics["NO-Avg"]["shd"] == 0
 
 
 def test_rows_are_centred_by_their_own_party():
     """Shifts between parties, of all variables alike, would tie them all together."""
-    parties, truth = scenarios.nonlinear_data(
-        NonlinearSetting(6, 2000, 4, ("lg",), iid=True), seed=0
-    )
+    parties, truth = NonlinearSetting(6, 2000, 4, ("lg",), iid=True).data(seed=0)
     moved = [party + 50.0 * k for k, party in enumerate(parties)]
-    for name, metrics in scenarios.compare_baselines(parties, truth).items():
-        assert metrics == scenarios.compare_baselines(moved, truth)[name]
+    for name, metrics in compared(parties, truth).items():
+        assert metrics == compared(moved, truth)[name]
         assert metrics["shd"] == 0
 
 
@@ -109,9 +107,9 @@ def edge(forward, n, seed):
 
 def test_the_average_is_weighted_by_rows_and_keeps_its_cycles():
     truth = CausalGraph.from_array(np.array([[0, 1], [0, 0]]), names=("a", "b"))
-    half = scenarios.compare_baselines([edge(True, 400, 0), edge(False, 400, 1)], truth)["NO-Avg"]
+    half = compared([edge(True, 400, 0), edge(False, 400, 1)], truth)["NO-Avg"]
     assert not half["acyclic"]
-    most = scenarios.compare_baselines([edge(True, 4000, 0), edge(False, 200, 1)], truth)["NO-Avg"]
+    most = compared([edge(True, 4000, 0), edge(False, 200, 1)], truth)["NO-Avg"]
     assert most["acyclic"]
     assert most["shd"] == 0
     assert nx.is_directed_acyclic_graph(truth.to_networkx())
@@ -130,47 +128,47 @@ def waves(*signs, rows=300, shift=0.0):
 
 def test_perceptrons_find_a_wave_whatever_its_level():
     pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
-    metrics = scenarios.compare_baselines(*waves(1, 1), solver="notears-mlp")
+    metrics = compared(*waves(1, 1), solver="notears-mlp")
     assert metrics["NO-ALL"]["shd"] == metrics["NO-Avg"]["shd"] == 0
-    assert metrics == scenarios.compare_baselines(*waves(1, 1, shift=50.0), solver="notears-mlp")
+    assert metrics == compared(*waves(1, 1, shift=50.0), solver="notears-mlp")
 
 
 def test_strengths_of_perceptrons_do_not_cancel_on_average():
     """Opposite effects cancel in the rows of all, and linear weights in their mean."""
     pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
-    metrics = scenarios.compare_baselines(*waves(1, -1), solver="notears-mlp")
+    metrics = compared(*waves(1, -1), solver="notears-mlp")
     assert metrics["NO-ALL"]["num_edges"] == 0
     assert metrics["NO-Avg"]["shd"] == 0
-    assert scenarios.compare_baselines(*waves(1, -1))["NO-Avg"]["num_edges"] == 0
+    assert compared(*waves(1, -1))["NO-Avg"]["num_edges"] == 0
 
 
 def test_perceptrons_of_a_party_with_a_constant_column():
     pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
     parties, truth = waves(1, 1)
     parties[1]["b"] = 3.0
-    metrics = scenarios.compare_baselines(parties, truth, solver="notears-mlp")
+    metrics = compared(parties, truth, solver="notears-mlp")
     assert metrics["NO-ALL"]["shd"] == metrics["NO-Avg"]["shd"] == 0
 
 
 @pytest.mark.slow
 def test_with_one_party_both_baselines_have_the_same_perceptrons():
     pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
-    parties, truth = scenarios.nonlinear_data(NonlinearSetting(4, 300, 1, ("mim",)), seed=3)
-    metrics = scenarios.compare_baselines(parties, truth, solver="notears-mlp")
+    parties, truth = NonlinearSetting(4, 300, 1, ("mim",)).data(seed=3)
+    metrics = compared(parties, truth, solver="notears-mlp")
     assert metrics["NO-ALL"] == metrics["NO-Avg"]
     assert metrics["NO-ALL"]["shd"] <= 1
 
 
 def test_torch_is_needed_by_perceptrons_only(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert scenarios.compare_baselines(*waves(1))["NO-ALL"]["num_edges"] == 1
+    assert compared(*waves(1))["NO-ALL"]["num_edges"] == 1
     with pytest.raises(ConfigError, match=r'pip install "flwr-causal\[torch\]"'):
-        scenarios.compare_baselines(*waves(1), solver="notears-mlp")
+        compared(*waves(1), solver="notears-mlp")
 
 
 def test_bad_arguments_are_refused():
-    parties, truth = scenarios.nonlinear_data(NonlinearSetting(3, 20, 1), seed=0)
+    parties, truth = NonlinearSetting(3, 20, 1).data(seed=0)
     with pytest.raises(ConfigError, match="solver is 'ges'"):
-        scenarios.compare_baselines(parties, truth, solver="ges")
+        compared(parties, truth, solver="ges")
     with pytest.raises(DataError, match="no parties"):
-        scenarios.compare_baselines([], truth)
+        compared([], truth)

@@ -6,6 +6,7 @@ import pytest
 from federations import spy
 
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear.moments import Moments as CoreMoments
 from flwr_causal.core.series.design import lagged_names, lagged_rows
 from flwr_causal.core.series.instantaneous import dynotears
@@ -15,7 +16,6 @@ from flwr_causal.core.series.solution import combined, hub_prior
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.synthetic.series import federated_dynamic, simulate_series
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.simulations.dynamic_scenarios import block_metrics
 from flwr_causal.strategies import run
 from flwr_causal.strategies.moments import Moments
 
@@ -39,8 +39,8 @@ def stacked(graph):
 
 
 def distance(graph, truth=TRUTH):
-    blocks = block_metrics(truth, graph)
-    return blocks["W"]["shd"] + blocks["A"]["shd"]
+    metrics = compare(truth, graph)
+    return metrics["shd"] + metrics["lagged_shd"]
 
 
 # What is found is what the pooled rows give.

@@ -10,10 +10,10 @@ from federations import VARSORTABLE, spy
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.synthetic.series import federated_dynamic, simulate_series
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.simulations.dynamic_scenarios import block_metrics
 from flwr_causal.strategies import run
 from flwr_causal.strategies.admm.two_dbn import TwoDBN
 from flwr_causal.strategies.moments import Moments
@@ -37,8 +37,8 @@ def same(one, other, atol=1e-9):
 
 
 def distance(graph, truth=TRUTH):
-    blocks = block_metrics(truth, graph)
-    return blocks["W"]["shd"] + blocks["A"]["shd"]
+    metrics = compare(truth, graph)
+    return metrics["shd"] + metrics["lagged_shd"]
 
 
 def design(series, p):

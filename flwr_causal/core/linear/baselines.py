@@ -63,13 +63,14 @@ def voting(graphs: Sequence[CausalGraph]) -> CausalGraph:
     return CausalGraph(graphs[0].names, np.where(2 * votes > len(graphs), mean, 0.0))
 
 
-def average(graphs: Sequence[CausalGraph]) -> CausalGraph:
+def average(graphs: Sequence[CausalGraph], rows: Sequence[int] | None = None) -> CausalGraph:
     """Return the mean of the parties' weights before the threshold, then cut (NOTEARS-Avg).
 
-    The graph may have cycles and is reported as it is, as in the paper.
+    The parties count by their numbers of rows where these are given, else alike. The graph may
+    have cycles and is reported as it is, as in the paper.
     """
     raw = [graph.weights if graph.raw_weights is None else graph.raw_weights for graph in graphs]
-    mean = np.mean(raw, axis=0)
+    mean = np.average(raw, axis=0, weights=rows)
     return CausalGraph(graphs[0].names, np.where(np.abs(mean) > THRESHOLD, mean, 0.0))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.partition import split_even
+from flwr_causal.data.partition import draw_rows, split_even
 from flwr_causal.errors import ConfigError, DataError
 
 ROWS_FILE = "sachs_all_7466.csv"
@@ -124,12 +124,7 @@ def sampled_parties(
     DataError
         Fewer rows than are to be drawn, or than parties.
     """
-    if not 0 < num_rows <= len(data.rows):
-        raise DataError(
-            f"{num_rows} rows are to be drawn from {len(data.rows)}: ask for fewer, and at least 1"
-        )
-    chosen = np.random.default_rng(seed).choice(len(data.rows), num_rows, replace=False)
-    return split_even(data.rows.iloc[chosen], num_parties)
+    return split_even(draw_rows(data.rows, num_rows, seed), num_parties)
 
 
 def _truth(path: Path, names: tuple[str, ...]) -> CausalGraph:

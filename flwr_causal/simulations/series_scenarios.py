@@ -1,11 +1,11 @@
-"""The simulations of the 2Dbn paper: its settings, its data and its baselines.
+"""The simulations of Chen, Ma & Yue (2024), section 4: settings, data and baselines.
 
-Chen, Ma & Yue (2024), section 4: stationary linear systems with one lag, n usable rows in
-independent series, one a party. Each setting of a suite takes one seed for each repetition:
+Stationary linear systems with one lag, n usable rows in independent series, one a party. Each
+setting of a suite takes one seed for each repetition:
 
 >>> from flwr_causal.simulations import simulate
 >>> for setting in growing_dimension():  # doctest: +SKIP
-...     parties, truth = dynamic_data(setting, seed=0)
+...     parties, truth = setting.data(seed=0)
 ...     run = simulate("2dbn", parties, truth=truth)
 """
 
@@ -23,7 +23,7 @@ from flwr_causal.core.series.design import lagged_graph, lagged_names, lagged_ro
 from flwr_causal.core.series.instantaneous import dynotears
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import DataError
-from flwr_causal.simulations.scenarios import PARTIES
+from flwr_causal.simulations.linear_scenarios import PARTIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,17 +32,14 @@ if TYPE_CHECKING:
 
     Party = pd.DataFrame | Sequence[pd.DataFrame]
 
-Metrics = dict[str, float | int]
-
 #: Sparsity of both blocks that the authors of DYNOTEARS recommend (Pamfil et al., 2020).
 SPARSITY = 0.05
 #: The paper cuts at 0.3, the least weight in its data, which a penalty shrinks below it: its public
 #: code has SHD 19 in W there and 4 at this threshold (d = 20, n = 256, K = 8).
 THRESHOLD = 0.15
-BLOCKS = {"W": ("shd", "tpr", "fdr"), "A": ("lagged_shd", "lagged_tpr", "lagged_fdr")}
 
 
-class DynamicSetting(NamedTuple):
+class SeriesSetting(NamedTuple):
     """One setting of a suite.
 
     Attributes
@@ -62,69 +59,49 @@ class DynamicSetting(NamedTuple):
     num_parties: int
     order: int = 1
 
+    def data(self, seed: int) -> tuple[list[pd.DataFrame] | list[list[pd.DataFrame]], CausalGraph]:
+        """Simulate the parties' series, one each, and the true graph.
+
+        The system depends on d, p and the seed only, so that suites with different numbers of rows
+        and parties have the same truths.
+
+        Raises
+        ------
+        DataError
+            If there are fewer than two rows for a party.
+        """
+        d, num_rows, num_parties, order = self
+        return federated_dynamic(d, num_rows, num_parties, order=order, seed=seed)
+
 
 def growing_dimension(
     dimensions: Sequence[int] = (5, 10, 15, 20), num_parties: int = 10
-) -> tuple[DynamicSetting, ...]:
+) -> tuple[SeriesSetting, ...]:
     """Return the settings of section 4.1: n = 5 d rows, or 6 d where d is odd, over ten parties.
 
     The paper takes 6 d where 5 d is no multiple of ten, so that all parties have as many rows.
     """
-    return tuple(DynamicSetting(d, (6 if d % 2 else 5) * d, num_parties) for d in dimensions)
+    return tuple(SeriesSetting(d, (6 if d % 2 else 5) * d, num_parties) for d in dimensions)
 
 
 def growing_parties(
     dimensions: Sequence[int] = (10, 20),
     parties: Sequence[int] = PARTIES,
     rows: Sequence[int] = (256, 512),
-) -> tuple[DynamicSetting, ...]:
+) -> tuple[SeriesSetting, ...]:
     """Return the settings of section 4.2: 256 or 512 rows over 2 to 64 parties."""
-    return tuple(DynamicSetting(d, n, K) for n in rows for d in dimensions for K in parties)
+    return tuple(SeriesSetting(d, n, K) for n in rows for d in dimensions for K in parties)
 
 
-def dynamic_data(
-    setting: DynamicSetting, seed: int
-) -> tuple[list[pd.DataFrame] | list[list[pd.DataFrame]], CausalGraph]:
-    """Simulate the parties' series, one each, and the true graph of a setting.
-
-    The system depends on d, p and the seed only, so that suites with different numbers of rows and
-    parties have the same truths.
-
-    Raises
-    ------
-    DataError
-        If there are fewer than two rows for a party.
-    """
-    d, num_rows, num_parties, order = setting
-    return federated_dynamic(d, num_rows, num_parties, order=order, seed=seed)
-
-
-def block_metrics(truth: CausalGraph, estimate: CausalGraph) -> dict[str, Metrics]:
-    """Return SHD, TPR and FDR of the instantaneous edges, ``W``, and of the lagged ones, ``A``.
-
-    Raises
-    ------
-    DataError
-        If a graph has no lags, or they have different variables.
-    """
-    if truth.lagged is None or estimate.lagged is None:
-        raise DataError("metrics of blocks are of two graphs with lags: give both with `lagged`")
-    values = compare(truth, estimate)
-    return {
-        block: {name.removeprefix("lagged_"): values[name] for name in names}
-        for block, names in BLOCKS.items()
-    }
-
-
-def compare_baselines(
+def baselines(
     parties: Sequence[Party],
     truth: CausalGraph,
     *,
     solver: SolverName = "dagma",
     sparsity: float = SPARSITY,
     threshold: float = THRESHOLD,
-) -> dict[str, dict[str, Metrics]]:
-    """Return the metrics by block of the paper's baselines, by their names there.
+) -> dict[str, CausalGraph]:
+    """Return the graphs of the paper's baselines, by their names there.
 
     ``Alldata`` is DYNOTEARS on the rows of all series; ``Ave`` is the mean of the weights that it
     finds at each party alone, cut after that (it may have cycles, and keeps them, as in the paper);
@@ -151,7 +128,7 @@ def compare_baselines(
         If the truth has no lags, or a series is too short for them.
     """
     if truth.lagged is None:
-        raise DataError("the truth has no lags: give the graph that dynamic_data returned")
+        raise DataError("the truth has no lags: give one with `lagged`")
     names, order = truth.names, len(truth.lagged)
     moments = [_moments(party, names, order) for party in parties]
     weights = [
@@ -162,13 +139,12 @@ def compare_baselines(
         for found in weights
     )
     mean, lagged = split_blocks(np.mean(weights[1:], axis=0))
-    estimates = {
+    return {
         "Alldata": pooled,
         # A graph that is no DAG keeps its cycles.
         "Ave": CausalGraph(names, mean, kind="summary", lagged=lagged).threshold(threshold),
         "Best": min(alone, key=lambda graph: _total_distance(truth, graph)),
     }
-    return {name: block_metrics(truth, graph) for name, graph in estimates.items()}
 
 
 def _moments(party: Party, names: tuple[str, ...], order: int) -> Moments:
@@ -179,5 +155,6 @@ def _moments(party: Party, names: tuple[str, ...], order: int) -> Moments:
 
 
 def _total_distance(truth: CausalGraph, graph: CausalGraph) -> float:
-    """Return the SHD of both blocks together."""
-    return sum(block["shd"] for block in block_metrics(truth, graph).values())
+    """Return the SHD of the instantaneous and of the lagged edges together."""
+    metrics = compare(truth, graph)
+    return metrics["shd"] + metrics["lagged_shd"]

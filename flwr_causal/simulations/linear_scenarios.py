@@ -1,0 +1,113 @@
+"""The simulations of Ng & Zhang (AISTATS 2022), section 6: settings, data and baselines.
+
+Linear systems on ER graphs with d edges, coefficients from +-[0.5, 2], standard Gaussian noise; the
+rows are dealt out evenly. Each setting of a suite takes one seed for each repetition:
+
+>>> from flwr_causal.simulations import simulate
+>>> for setting in growing_dimension():  # doctest: +SKIP
+...     parties, truth = setting.data(seed=0)
+...     run = simulate("notears-admm", parties, truth=truth)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.linear.baselines import all_data, alone, average, best, voting
+from flwr_causal.core.linear.moments import as_moments
+from flwr_causal.data.partition import draw_rows, split_even
+from flwr_causal.data.synthetic.linear import federated_linear
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+#: Numbers of parties in the suites whose rows are spread ever thinner (section 6.1 and Sachs).
+PARTIES = (2, 4, 8, 16, 32, 64)
+#: Rows that the paper draws from the 853 observational ones of Sachs et al. (2005), section 6.3.
+SACHS_ROWS = 512
+
+
+class LinearSetting(NamedTuple):
+    """One setting of a suite.
+
+    Attributes
+    ----------
+    num_variables : int
+        d.
+    num_rows : int
+        n, of all parties together.
+    num_parties : int
+        K.
+    """
+
+    num_variables: int
+    num_rows: int
+    num_parties: int
+
+    def data(self, seed: int) -> tuple[list[pd.DataFrame], CausalGraph]:
+        """Simulate the parties' tables and the true graph.
+
+        The rows of all parties together depend on d, n and the seed only, so that suites with
+        different numbers of parties differ by how the rows are spread and by nothing else.
+
+        Raises
+        ------
+        DataError
+            If there are fewer rows than parties.
+        """
+        parties, weights = federated_linear(*self, seed=seed)
+        return parties, CausalGraph.from_array(weights)
+
+
+def growing_dimension(
+    dimensions: Sequence[int] = (10, 20, 50, 100), num_parties: int = 10
+) -> tuple[LinearSetting, ...]:
+    """Return the settings of the paper's first suite: n = 3 d rows over ten parties."""
+    return tuple(LinearSetting(d, 3 * d, num_parties) for d in dimensions)
+
+
+def growing_parties(
+    dimensions: Sequence[int] = (10, 20, 50),
+    parties: Sequence[int] = PARTIES,
+    num_rows: int = 256,
+) -> tuple[LinearSetting, ...]:
+    """Return the settings of the paper's second suite: 256 rows over 2 to 64 parties."""
+    return tuple(LinearSetting(d, num_rows, K) for d in dimensions for K in parties)
+
+
+def sachs_parties(frame: pd.DataFrame, num_parties: int, seed: int) -> list[pd.DataFrame]:
+    """Draw 512 rows of a table at random and deal them out evenly, as in section 6.3.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        In the paper the 853 observational rows of Sachs et al. (2005).
+    num_parties : int
+    seed : int
+        Chooses the rows and shuffles them.
+
+    Raises
+    ------
+    DataError
+        If the table has too few rows.
+    """
+    return split_even(draw_rows(frame, SACHS_ROWS, seed), num_parties, seed)
+
+
+def baselines(parties: Sequence[pd.DataFrame], truth: CausalGraph) -> dict[str, CausalGraph]:
+    """Return the graphs of the paper's baselines, by their names there.
+
+    ``AllData`` is NOTEARS on the pooled rows; ``Voting``, ``Avg`` and ``Best`` put together what
+    NOTEARS finds at each party alone. Voting and Avg may have cycles.
+    """
+    moments = [as_moments(party) for party in parties]
+    graphs = alone(moments)
+    return {
+        "AllData": all_data(moments),
+        "Voting": voting(graphs),
+        "Avg": average(graphs),
+        "Best": best(graphs, truth),
+    }

@@ -287,6 +287,11 @@ def split(
     return split_dirichlet(frame, column, num, alpha, seed)
 
 
+def even_sizes(total: int, num: int) -> list[int]:
+    """Return ``num`` whole numbers with the sum ``total`` that differ by one at most."""
+    return [total // num + (k < total % num) for k in range(num)]
+
+
 def draw_rows(frame: pd.DataFrame, num_rows: int, seed: int) -> pd.DataFrame:
     """Draw different rows of a table at random.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.data.partition import split
-from flwr_causal.data.synthetic.random_graphs import Seed, erdos_renyi, scale_free
+from flwr_causal.data.synthetic.random_graphs import Seed, random_graph
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -161,10 +161,5 @@ def _adjacency(
     """Draw the graph."""
     if not (np.isfinite(edges_per_variable) and edges_per_variable >= 0):
         raise ConfigError(f"edges_per_variable is {edges_per_variable}: expected a number from 0")
-    if graph == "er":
-        num_pairs = num_variables * (num_variables - 1) // 2
-        num_edges = min(round(edges_per_variable * num_variables), num_pairs)
-        return erdos_renyi(num_variables, num_edges, rng)
-    if graph == "sf":
-        return scale_free(num_variables, max(1, round(edges_per_variable)), rng)
-    raise ConfigError(f"graph is {graph!r}: choose 'er' (Erdos-Renyi) or 'sf' (scale-free)")
+    num_edges = round(edges_per_variable * num_variables)
+    return random_graph(graph, num_variables, num_edges, max(1, round(edges_per_variable)), rng)

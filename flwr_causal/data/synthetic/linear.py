@@ -14,13 +14,18 @@ import numpy.typing as npt
 import pandas as pd
 
 from flwr_causal.data.partition import split
-from flwr_causal.data.synthetic.random_graphs import Seed, erdos_renyi, scale_free
+from flwr_causal.data.synthetic.random_graphs import (
+    Seed,
+    acyclic_edges,
+    random_graph,
+    signed_weights,
+)
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import FloatArray
 
 
 Noise = Literal["gaussian", "gumbel", "exponential", "uniform"]
@@ -120,12 +125,7 @@ def linear_system(
     ConfigError
         No square acyclic adjacency, bounds out of order, or names that do not fit.
     """
-    edges = np.asarray(adjacency) != 0
-    if edges.ndim != 2 or edges.shape[0] != edges.shape[1] or not _is_acyclic(edges):
-        raise ConfigError(
-            f"the adjacency, of shape {edges.shape}, is not that of an acyclic graph: "
-            "give a (d, d) array with a nonzero [i, j] for i -> j, and no directed cycle"
-        )
+    edges = acyclic_edges(adjacency)
     d = len(edges)
     labels = tuple(f"x{j}" for j in range(d)) if names is None else tuple(names)
     if len(labels) != d or len(set(labels)) != d:
@@ -137,7 +137,7 @@ def linear_system(
             "bounds must be positive, the lower first"
         )
     rng = np.random.default_rng(seed)
-    weights = edges * rng.uniform(low, high, (d, d)) * rng.choice([-1.0, 1.0], (d, d))
+    weights = edges * signed_weights(rng, low, high, (d, d))
     # Adding 0 turns the negative zeros of absent edges into positive ones.
     weights += 0.0
     scale = rng.uniform(*scales, d) if scales[0] < scales[1] else np.full(d, float(scales[0]))
@@ -192,25 +192,10 @@ def federated_linear(
         An argument out of range; fewer rows than the parties need.
     """
     rng = np.random.default_rng(seed)
-    if graph == "er":
-        num_pairs = num_variables * (num_variables - 1) // 2
-        adjacency = erdos_renyi(num_variables, min(edges_per_node * num_variables, num_pairs), rng)
-    elif graph == "sf":
-        adjacency = scale_free(num_variables, edges_per_node, rng)
-    else:
-        raise ConfigError(f"graph is {graph!r}: choose 'er' (Erdos-Renyi) or 'sf' (scale-free)")
+    num_edges = edges_per_node * num_variables
+    adjacency = random_graph(graph, num_variables, num_edges, edges_per_node, rng)
     system = linear_system(adjacency, rng, noise_scale=noise_scale)
     rows = system.sample(num_rows, rng, noise)
     # Rows are independent, so the uneven split's sizes need the seed and the order does not matter.
     parties = split(rows, num_parties, partition, seed=None if partition == "even" else seed)
     return parties, system.weights
-
-
-def _is_acyclic(edges: BoolArray) -> bool:
-    remaining = np.ones(len(edges), dtype=np.bool_)
-    while remaining.any():
-        roots = remaining & ~edges[remaining].any(axis=0)
-        if not roots.any():
-            return False
-        remaining &= ~roots
-    return True

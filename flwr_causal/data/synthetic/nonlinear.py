@@ -15,14 +15,19 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.arrays import FloatArray
-from flwr_causal.core.graphs.acyclicity import is_acyclic, topological_order
+from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.partition import round_shares
-from flwr_causal.data.synthetic.random_graphs import Seed, erdos_renyi, scale_free
+from flwr_causal.data.partition import even_sizes
+from flwr_causal.data.synthetic.random_graphs import (
+    Seed,
+    acyclic_edges,
+    random_graph,
+    signed_weights,
+)
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 #: (values of k causes (n, k), standard Gaussian noise (n,), generator) -> values (n,). Parameters
 #: are drawn from the generator: each call is a new function.
@@ -41,7 +46,7 @@ LEAST_ROWS = 2
 
 def linear_gaussian(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
     """LG: a weighted sum of the causes."""
-    return causes @ _signed(rng, causes.shape[1]) + noise
+    return causes @ _weights(rng, causes.shape[1]) + noise
 
 
 def anm_mlp(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -50,7 +55,10 @@ def anm_mlp(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> 
     It is not centred, as in the public code: a variable whose mean is far from 0 saturates the
     units of its effects, and some edges then leave no trace in the rows.
     """
-    inner, outer = _signed(rng, (causes.shape[1], HIDDEN_UNITS)), _signed(rng, HIDDEN_UNITS)
+    inner, outer = (
+        _weights(rng, (causes.shape[1], HIDDEN_UNITS)),
+        _weights(rng, HIDDEN_UNITS),
+    )
     hidden = 0.5 + 0.5 * np.tanh(0.5 * (causes @ inner))
     return hidden @ outer + noise
 
@@ -67,7 +75,7 @@ def additive_gaussian_process(
 
 def additive_index(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
     """MIM: tanh, cosine and sine of three weighted sums of the causes."""
-    first, second, third = (causes @ _signed(rng, causes.shape[1]) for _ in range(3))
+    first, second, third = (causes @ _weights(rng, causes.shape[1]) for _ in range(3))
     return np.tanh(first) + np.cos(second) + np.sin(third) + noise
 
 
@@ -78,7 +86,7 @@ def step_functions(causes: FloatArray, noise: FloatArray, rng: np.random.Generat
     """
     thresholds = rng.uniform(-1.0, 1.0, causes.shape[1])
     sides = np.where(causes > thresholds, 1.0, -1.0)
-    return sides @ _signed(rng, causes.shape[1]) + noise
+    return sides @ _weights(rng, causes.shape[1]) + noise
 
 
 def scaled_noise(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -86,7 +94,7 @@ def scaled_noise(causes: FloatArray, noise: FloatArray, rng: np.random.Generator
 
     The factor is ``exp(tanh(another weighted sum))``, between 0.37 and 2.7.
     """
-    mean, inner = (causes @ _signed(rng, causes.shape[1]) for _ in range(2))
+    mean, inner = (causes @ _weights(rng, causes.shape[1]) for _ in range(2))
     return mean + np.exp(np.tanh(inner)) * noise
 
 
@@ -128,12 +136,7 @@ def simulate_nonlinear(
     ConfigError
         No acyclic graph, an unknown mechanism, or a negative number of rows.
     """
-    edges = np.asarray(adjacency) != 0
-    if edges.ndim != 2 or len(edges) != edges.shape[1] or not is_acyclic(edges):
-        raise ConfigError(
-            f"the adjacency, of shape {edges.shape}, is not that of an acyclic graph: "
-            "give a (d, d) array with a nonzero [i, j] for i -> j, and no directed cycle"
-        )
+    edges = acyclic_edges(adjacency)
     if num_rows < 0:
         raise ConfigError(f"the number of rows is {num_rows}: it must not be negative")
     if isinstance(mechanism, str):
@@ -249,7 +252,10 @@ def federated_nonlinear(
     if num_parties < 1:
         raise ConfigError(f"{num_parties} parties: give at least one")
     for_graph, for_sizes, for_rows = np.random.default_rng(seed).spawn(3)
-    adjacency = _draw_graph(num_variables, graph, degree, for_graph)
+    if not degree >= 0:
+        raise ConfigError(f"degree is {degree}: a mean number of neighbours is not negative")
+    num_edges, edges_per_node = round(degree * num_variables / 2), round(degree / 2)
+    adjacency = random_graph(graph, num_variables, num_edges, edges_per_node, for_graph)
     lengths = _lengths(num_rows, num_parties, sizes, for_sizes)
     # One stream for each system: a party's own does not move when other parties draw more.
     streams = for_rows.spawn(1 if iid else num_parties)
@@ -262,17 +268,8 @@ def federated_nonlinear(
     return [pd.DataFrame(rows, columns=pd.Index(truth.names)) for rows in tables], truth
 
 
-def _draw_graph(
-    num_variables: int, graph: str, degree: float, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    if not degree >= 0:
-        raise ConfigError(f"degree is {degree}: a mean number of neighbours is not negative")
-    if graph == "er":
-        num_pairs = num_variables * (num_variables - 1) // 2
-        return erdos_renyi(num_variables, min(round(degree * num_variables / 2), num_pairs), rng)
-    if graph == "sf":
-        return scale_free(num_variables, round(degree / 2), rng)
-    raise ConfigError(f"graph is {graph!r}: choose 'er' (Erdos-Renyi) or 'sf' (scale-free)")
+def _weights(rng: np.random.Generator, shape: int | tuple[int, ...]) -> FloatArray:
+    return signed_weights(rng, *WEIGHT_RANGE, shape)
 
 
 def _lengths(num_rows: int, num_parties: int, sizes: str, rng: np.random.Generator) -> list[int]:
@@ -285,7 +282,7 @@ def _lengths(num_rows: int, num_parties: int, sizes: str, rng: np.random.Generat
             f"{num_rows} rows for {num_parties} parties: each needs {LEAST_ROWS}, so give at least "
             f"{LEAST_ROWS * num_parties} rows, or fewer parties"
         )
-    return [int(rows) for rows in round_shares(np.full(num_parties, 1 / num_parties), num_rows)]
+    return even_sizes(num_rows, num_parties)
 
 
 def _check_mechanisms(names: Sequence[str]) -> None:
@@ -294,11 +291,6 @@ def _check_mechanisms(names: Sequence[str]) -> None:
         raise ConfigError(
             f"mechanisms are {list(names)!r}: choose one or more of {', '.join(MECHANISMS)}"
         )
-
-
-def _signed(rng: np.random.Generator, shape: int | tuple[int, int]) -> FloatArray:
-    """Draw weights of either sign."""
-    return np.asarray(rng.uniform(*WEIGHT_RANGE, shape) * rng.choice([-1.0, 1.0], shape))
 
 
 def _gp_draw(x: FloatArray, rng: np.random.Generator) -> FloatArray:

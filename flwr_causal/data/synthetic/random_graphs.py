@@ -1,4 +1,4 @@
-"""Random acyclic graphs. ``[i, j]`` of an adjacency is i -> j."""
+"""Random acyclic graphs and weights for them. ``[i, j]`` of an adjacency is i -> j."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray
 
 Seed = int | Sequence[int] | np.random.Generator
 
@@ -102,14 +103,72 @@ def scale_free(num_variables: int, edges_per_node: int, seed: Seed) -> BoolArray
     return _oriented(rows, columns, num_variables, rng)
 
 
+def random_graph(
+    kind: str, num_variables: int, num_edges: int, edges_per_node: int, seed: Seed
+) -> BoolArray:
+    """Draw a graph of the kind that an option names.
+
+    Parameters
+    ----------
+    kind : {"er", "sf"}
+        :func:`erdos_renyi`, or :func:`scale_free`.
+    num_variables : int
+        d.
+    num_edges : int
+        Of an Erdos-Renyi graph; where there are fewer pairs, all of them are joined.
+    edges_per_node : int
+        Of a scale-free graph.
+    seed : int, sequence of int, or Generator
+
+    Returns
+    -------
+    bool array of shape (d, d)
+
+    Raises
+    ------
+    ConfigError
+        Another kind, or a number out of its range.
+    """
+    if kind == "er":
+        num_pairs = num_variables * (num_variables - 1) // 2
+        return erdos_renyi(num_variables, min(num_edges, num_pairs), seed)
+    if kind == "sf":
+        return scale_free(num_variables, edges_per_node, seed)
+    raise ConfigError(f"graph is {kind!r}: choose 'er' (Erdos-Renyi) or 'sf' (scale-free)")
+
+
+def acyclic_edges(adjacency: npt.ArrayLike) -> BoolArray:
+    """Return where an array is not 0, shape (d, d), after a check that this is an acyclic graph.
+
+    Raises
+    ------
+    ConfigError
+        If it is not.
+    """
+    edges = np.asarray(adjacency) != 0
+    if edges.ndim != 2 or edges.shape[0] != edges.shape[1] or not is_acyclic(edges):
+        raise ConfigError(
+            f"the adjacency, of shape {edges.shape}, is not that of an acyclic graph: "
+            "give a (d, d) array with a nonzero [i, j] for i -> j, and no directed cycle"
+        )
+    return edges
+
+
+def signed_weights(
+    rng: np.random.Generator, low: float, high: float, shape: int | tuple[int, ...]
+) -> FloatArray:
+    """Draw weights of either sign whose absolute values are uniform between two bounds."""
+    return np.asarray(rng.uniform(low, high, shape) * rng.choice([-1.0, 1.0], shape))
+
+
 def _check_size(num_variables: int) -> None:
     if num_variables < 1:
         raise ConfigError(f"{num_variables} variables: a graph has at least one")
 
 
 def _oriented(
-    rows: npt.NDArray[np.intp],
-    columns: npt.NDArray[np.intp],
+    rows: IndexArray,
+    columns: IndexArray,
     num_variables: int,
     rng: np.random.Generator,
 ) -> BoolArray:

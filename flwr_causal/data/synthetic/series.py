@@ -15,14 +15,14 @@ import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.series.design import companion_radius
-from flwr_causal.data.partition import round_shares
-from flwr_causal.data.synthetic.random_graphs import Seed, erdos_renyi, scale_free
+from flwr_causal.data.partition import even_sizes
+from flwr_causal.data.synthetic.random_graphs import Seed, random_graph
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import FloatArray
 
@@ -97,9 +97,13 @@ def dynamic_system(
             f"a variable has at most {num_variables} lagged effects"
         )
     rng = np.random.default_rng(seed)
+    num_pairs = num_variables * (num_variables - 1) // 2
+    joined = min(instantaneous_degree / num_variables, 1.0)
     fading = decay ** -np.arange(order, dtype=np.float64)
     for _ in range(MOST_DRAWS):
-        edges = _instantaneous(num_variables, instantaneous_degree, graph, rng)
+        # A binomial number of edges on random pairs is one trial for each pair.
+        num_edges = int(rng.binomial(num_pairs, joined)) if graph == "er" else 0
+        edges = random_graph(graph, num_variables, num_edges, round(instantaneous_degree / 2), rng)
         weights = edges * _signed(weight_range, edges.shape, rng)
         shape = (order, num_variables, num_variables)
         stands = rng.random(shape) < lagged_degree / num_variables
@@ -254,8 +258,7 @@ def federated_dynamic(
         graph=graph,
         seed=for_system,
     )
-    usable = round_shares(np.full(num_series, 1 / num_series), num_rows)
-    lengths = [int(rows) + order for rows in usable]
+    lengths = [rows + order for rows in even_sizes(num_rows, num_series)]
     series = simulate_series(weights, lagged, lengths, noise_std=noise_std, seed=for_series)
     truth = CausalGraph.from_array(weights, lagged=lagged)
     frames = [pd.DataFrame(rows, columns=pd.Index(truth.names)) for rows in series]
@@ -263,20 +266,6 @@ def federated_dynamic(
         return frames, truth
     starts = range(0, num_series, series_per_party)
     return [frames[start : start + series_per_party] for start in starts], truth
-
-
-def _instantaneous(
-    num_variables: int, degree: float, graph: str, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Draw the graph within a slice."""
-    if graph == "er":
-        # A binomial number of edges on random pairs is one trial for each pair.
-        num_pairs = num_variables * (num_variables - 1) // 2
-        num_edges = int(rng.binomial(num_pairs, min(degree / num_variables, 1.0)))
-        return erdos_renyi(num_variables, num_edges, rng)
-    if graph == "sf":
-        return scale_free(num_variables, round(degree / 2), rng)
-    raise ConfigError(f"graph is {graph!r}: choose 'er' (Erdos-Renyi) or 'sf' (scale-free)")
 
 
 def _signed(

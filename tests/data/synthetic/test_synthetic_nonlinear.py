@@ -80,7 +80,7 @@ def test_a_draw_of_the_gaussian_process_is_smooth_and_the_same_far_from_the_orig
 
 def test_the_index_model_is_three_waves_of_weighted_sums():
     rng = np.random.default_rng(3)
-    first, second, third = (nonlinear._signed(rng, 2) for _ in range(3))
+    first, second, third = (nonlinear._weights(rng, 2) for _ in range(3))
     x = np.random.default_rng(0).standard_normal((20, 2))
     expected = np.tanh(x @ first) + np.cos(x @ second) + np.sin(x @ third)
     np.testing.assert_allclose(no_noise("mim", x, 3), expected)

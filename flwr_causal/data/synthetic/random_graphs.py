@@ -145,7 +145,7 @@ def acyclic_edges(adjacency: npt.ArrayLike) -> BoolArray:
     ConfigError
         If it is not.
     """
-    edges = np.asarray(adjacency) != 0
+    edges: BoolArray = np.asarray(adjacency) != 0
     if edges.ndim != 2 or edges.shape[0] != edges.shape[1] or not is_acyclic(edges):
         raise ConfigError(
             f"the adjacency, of shape {edges.shape}, is not that of an acyclic graph: "

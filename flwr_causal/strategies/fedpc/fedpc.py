@@ -76,8 +76,7 @@ class FedPC(LearnerOptions, ExchangeStrategy[FedPCRun]):
         One pass: whether circuits stay with the parties, which are asked, or are sent to the
         server.
     components, depth, replicas, sums, epochs, batches, image, head, decision
-        Of the learners; see
-        :class:`~flwr_causal.core.circuits.learners.options.LearnerOptions`.
+        See :class:`~flwr_causal.core.circuits.learners.options.LearnerOptions`.
     bins : int, optional
         Learner "trees": into how many intervals of about equally many rows columns of numbers are
         cut; columns of no more different whole numbers are categories, and may be the target.

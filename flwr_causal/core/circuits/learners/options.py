@@ -45,7 +45,7 @@ class TreesOptions:
     Parameters
     ----------
     components : int, optional
-        Trees of a mixture, for each class. Default: by the number of rows.
+        Learner "trees": trees of a mixture, for each class. Default: by the number of rows.
     """
 
     components: int | None = None
@@ -58,21 +58,21 @@ class EinsumOptions:
     Parameters
     ----------
     depth : int, default 4
-        Splits from the root to the leaf regions, as far as there are columns.
+        Learner "einsum": splits from the root to the leaf regions, as far as there are columns.
     replicas : int, default 5
-        Random region graphs.
+        Learner "einsum": random region graphs.
     sums : int, default 10
-        Sums of each region, and units of each column; in the paper 10 to 40.
+        Learner "einsum": sums of each region, and units of each column; in the paper 10 to 40.
     epochs : int, default 10
-        Passes over the rows.
+        Learner "einsum": passes over the rows.
     batches : int, default 5
-        Parts of the rows that a pass by sums asks for one after the other, an exchange each. With
-        50 exchanges, 50 passes of 1 part have -16.1 nats on plants (17,412 rows) and 10 of 5 have
-        -17.6, but -13.4 and -11.4 on 450 rows of six columns.
+        Learner "einsum" by sums: parts of the rows that a pass asks for one after the other, an
+        exchange each. With 50 exchanges, 50 passes of 1 part have -16.1 nats on plants (17,412
+        rows) and 10 of 5 have -17.6, but -13.4 and -11.4 on 450 rows of six columns.
     image : str, default ""
-        Height and width such as ``"28x28"``, where the columns but the target are the pixels, row
-        after row: regions are then rectangles, and all pixels are divided by the same number.
-        Empty: they are not.
+        Learner "einsum": height and width such as "28x28", where the columns but the target are
+        the pixels, row after row: regions are then rectangles, and all pixels are divided by the
+        same number. Empty: they are not.
     """
 
     depth: int = 4

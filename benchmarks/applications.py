@@ -49,13 +49,9 @@ RECIPES = {
     "lasso, phases, p chosen": UP_TO_3,
     "ridge, phases, p chosen": {**UP_TO_3, "regression": "ridge"},
     "chosen by held-out error, phases, p chosen": {**UP_TO_3, "regression": "held-out"},
-    "ridge + lasso, phases, p chosen": {**UP_TO_3, "regression": "both"},
-    "the same, hubs": {**UP_TO_3, "regression": "both", "ranking": "hubs"},
 }
-# Found with the gold standard in view: normalised strengths added, and the belief in hubs.
 GOALS_DREAM4 = {
     "chosen by held-out error, phases, p chosen": (0.70, 0.21),
-    "ridge + lasso, phases, p chosen": (0.74, 0.25),
 }
 
 NOW_AND_PAST = {"order": 1, "standardize": True, "instantaneous": "auto", "sparsity": "held-out"}

@@ -105,16 +105,13 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         all judged on the steps that have so many before them; the chosen one is fitted to all.
     instantaneous : bool or "auto", default True
         Fit effects within a step. "auto" does where they lower the held-out error by 2 %.
-    regression : {"lasso", "ridge", "both", "held-out"}, default "lasso"
-        How effects are penalised; "held-out" takes the one that predicts better, "both" cuts the
-        graph from the lasso and ranks by the sum of the two normalised strengths.
+    regression : {"lasso", "ridge", "held-out"}, default "lasso"
+        How effects are penalised; "held-out" takes the one that predicts better.
     ridge : float or "held-out", default "held-out"
         Weight of the squared norm, in units of the variables' variance.
-    ranking : {"weights", "hubs", "partial-correlation", "partial-correlation+weights"}, \
-default "weights"
-        What ``run.scores`` holds. "hubs" favours variables with many effects, a belief about gene
-        regulation; the contemporaneous partial correlations, symmetric, are for series that are
-        sampled more slowly than effects act, as in fMRI.
+    ranking : {"weights", "partial-correlation", "partial-correlation+weights"}, default "weights"
+        What ``run.scores`` holds. The contemporaneous partial correlations, symmetric, are for
+        series that are sampled more slowly than effects act, as in fMRI.
     polish : bool, default False
         Go on from the solver's graph by adding, dropping and reversing single edges as long as
         ``score`` improves, on the same moments.
@@ -136,11 +133,9 @@ default "weights"
     center: Literal["global", "party", "series", "phase"] = "global"  # type: ignore[assignment]
     select_order: bool = False
     instantaneous: bool | Literal["auto"] = True
-    regression: Literal["lasso", "ridge", "both", "held-out"] = "lasso"
+    regression: Literal["lasso", "ridge", "held-out"] = "lasso"
     ridge: float | Literal["held-out"] = "held-out"
-    ranking: Literal["weights", "hubs", "partial-correlation", "partial-correlation+weights"] = (
-        "weights"
-    )
+    ranking: Literal["weights", "partial-correlation", "partial-correlation+weights"] = "weights"
     polish: bool = False
     score: Literal["bic", "equal-variance"] = "bic"
     refit: bool = True

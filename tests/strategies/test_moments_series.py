@@ -12,7 +12,6 @@ from flwr_causal.core.series.design import lagged_names, lagged_rows
 from flwr_causal.core.series.instantaneous import dynotears
 from flwr_causal.core.series.partial_correlation import partial_correlation
 from flwr_causal.core.series.regression import lasso, ridge
-from flwr_causal.core.series.solution import combined, hub_prior
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.synthetic.series import federated_dynamic, simulate_series
 from flwr_causal.errors import CausalError, ConfigError
@@ -85,7 +84,7 @@ def test_a_ridge_takes_the_instantaneous_effects_for_given():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"regression": "both"}, {"sparsity": "bic"}, {"ranking": "partial-correlation"}],
+    [{}, {"regression": "ridge"}, {"sparsity": "bic"}, {"ranking": "partial-correlation"}],
     ids=str,
 )
 def test_who_holds_the_series_does_not_matter(options):
@@ -98,7 +97,7 @@ def test_who_holds_the_series_does_not_matter(options):
 
 
 def test_the_order_of_parties_does_not_matter_to_a_choice_by_folds():
-    options = {"sparsity": "held-out", "regression": "both", "select_order": True, "order": 2}
+    options = {"sparsity": "held-out", "regression": "ridge", "select_order": True, "order": 2}
     one, other = moments(**options), moments(PARTIES[::-1], **options)
     np.testing.assert_allclose(one.scores, other.scores, atol=1e-8)
     chosen = ("order", "sparsity", "ridge", "instantaneous")
@@ -123,7 +122,7 @@ def test_the_order_is_chosen():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"center": "series"}, {"regression": "both", "ridge": 0.2}], ids=str
+    "options", [{}, {"center": "series"}, {"regression": "ridge", "ridge": 0.2}], ids=str
 )
 def test_the_chosen_order_is_fitted_to_all_its_rows(options):
     chosen = moments(order=3, select_order=True, sparsity=0.06, **options)
@@ -182,12 +181,10 @@ def test_the_regression_is_chosen():
 
 
 def test_scores():
-    both = moments(regression="both", sparsity=0.06, ridge=0.2, instantaneous=False)
-    rows = pooled()
-    sparse, dense = (np.abs(fit(rows, 5, p))[5:] for fit, p in ((lasso, 0.06), (ridge, 0.2)))
-    np.testing.assert_allclose(both.scores, combined(dense, sparse), atol=1e-8)
-    one = moments(sparsity=0.06, instantaneous=False, ranking="hubs")
-    np.testing.assert_allclose(one.scores, hub_prior(sparse), atol=1e-8)
+    one = moments(sparsity=0.06, instantaneous=False)
+    np.testing.assert_allclose(one.scores, np.abs(lasso(pooled(), 5, 0.06))[5:], atol=1e-8)
+    dense = moments(regression="ridge", ridge=0.2, instantaneous=False)
+    np.testing.assert_allclose(dense.scores, np.abs(ridge(pooled(), 5, 0.2))[5:], atol=1e-8)
     plain = moments(sparsity=0.06)
     expected = np.abs(stacked(plain.graph)).reshape(2, 5, 5).sum(axis=0)
     np.testing.assert_allclose(plain.scores, expected, atol=1e-12)
@@ -199,7 +196,9 @@ def test_scores_by_partial_correlation():
     candidates = [np.abs(partial_correlation(now, share)) for share in (0.003, 0.01, 0.03, 0.1)]
     assert min(np.abs(found - one).max() for one in candidates) < 1e-9
     weighted = moments(ranking="partial-correlation+weights", sparsity=0.06)
-    expected = combined(found, np.abs(stacked(weighted.graph)).reshape(2, 5, 5).sum(axis=0))
+    strengths = np.abs(stacked(weighted.graph)).reshape(2, 5, 5).sum(axis=0)
+    pairs = ~np.eye(5, dtype=bool)
+    expected = pairs * (found / found[pairs].std() + strengths / strengths[pairs].std())
     np.testing.assert_allclose(weighted.scores, expected, atol=1e-9)
 
 
@@ -305,13 +304,13 @@ def test_lagged_knowledge_is_honoured():
     [
         ({"order": 0, "series_column": "id"}, "order is 0"),
         ({"order": 0, "select_order": True}, "order is 0"),
-        ({"order": 0, "ranking": "hubs"}, "order is 0"),
+        ({"order": 0, "ranking": "partial-correlation"}, "order is 0"),
         ({"order": 0, "center": "series"}, "'global' or 'party' with order 0"),
         ({"order": 1, "center": "party"}, "'global' or 'series' or 'phase' with order 1"),
         ({"order": -1}, "order is -1"),
         ({"order": 1, "ridge": -1.0}, "'ridge' is -1.0"),
         ({"order": 1, "center": "phase"}, "phase_column"),
-        ({"order": 1, "regression": "elastic"}, "'lasso' or 'ridge' or 'both' or 'held-out'"),
+        ({"order": 1, "regression": "elastic"}, "'lasso' or 'ridge' or 'held-out'"),
         ({"order": 1, "instantaneous": "maybe"}, "'auto'"),
     ],
     ids=str,

@@ -61,15 +61,6 @@ def leading(moments: Moments, num_variables: int, order: int) -> Moments:
     return moments.subset(range(num_variables * (1 + order)))
 
 
-def in_units(weights: FloatArray, scale: ArrayLike) -> FloatArray:
-    """Weights for x from weights for ``x / scale``: ``w_ij scale_j / scale_i``, ``(m, d)``.
-
-    ``scale`` is the ``(m,)`` array of :meth:`Moments.standardized`.
-    """
-    units = np.asarray(scale, dtype=np.float64)
-    return np.asarray(weights * units[: weights.shape[1]] / units[:, None], dtype=np.float64)
-
-
 @single_threaded()
 def ridge(
     moments: Moments,

@@ -40,7 +40,7 @@ SPARSITY_MULTIPLES = (0.12, 0.18, 0.3, 0.42, 0.6, 0.85, 1.2, 1.7)
 # 50 subjects in d = 5, 10, 15 the AUROC of |W| is 1.00, .96, .88 at the least of these, and .63,
 # .27, .35 at the multiples of sqrt(log d / n) of about .0025 that the error prefers to them.
 INSTANTANEOUS_SHARES = (0.02, 0.05, 0.1, 0.15, 0.2)
-# Fits that are only compared end at this tolerance; `fit` is exact.
+# Fits that are only compared end at this tolerance.
 SELECTION_TOLERANCE = 1e-6
 # By how much the instantaneous part must lower the held-out error, as a share of it. It saves .04
 # to .13 on NetSim (15 subjects, 200 steps in five stretches) and at most .002 on DREAM4 (networks 1
@@ -104,8 +104,8 @@ class LaggedSelection(NamedTuple):
         return self.instantaneous_gain > margin
 
 
-def standardized_folds(folds: Sequence[Moments]) -> tuple[list[Moments], FloatArray]:
-    """Folds in units of the pooled standard deviations, and these, ``(m,)``.
+def standardized_folds(folds: Sequence[Moments]) -> list[Moments]:
+    """Folds in units of the pooled standard deviations.
 
     Raises
     ------
@@ -113,18 +113,7 @@ def standardized_folds(folds: Sequence[Moments]) -> tuple[list[Moments], FloatAr
         If a column is constant in all folds together.
     """
     _, scale = merge(folds).standardized()
-    return [fold.scaled(scale) for fold in folds], scale
-
-
-def grouped(folds: Sequence[Moments], most: int) -> list[Moments]:
-    """Merge neighbouring folds until there are at most so many, of about equal count.
-
-    A choice costs one fit per fold and candidate, and five folds judge about as well as fifty.
-    """
-    if most < 2:
-        raise ConfigError(f"at least 2 folds are needed, got {most}")
-    groups = np.array_split(np.arange(len(folds)), min(most, len(folds)))
-    return [merge(folds[k] for k in group) for group in groups]
+    return [fold.scaled(scale) for fold in folds]
 
 
 def one_step_error(weights: FloatArray, train: Moments, held_out: Moments) -> float:
@@ -163,8 +152,8 @@ def select(
     Parameters
     ----------
     folds
-        Moments of the m = d (1 + p) stacked columns, of at least two disjoint sets of rows; see
-        :func:`standardized_folds` and :func:`grouped`. Their order does not matter.
+        Moments of the m = d (1 + p) stacked columns, of at least two disjoint sets of rows. Their
+        order does not matter.
     num_variables
         d.
     orders
@@ -233,23 +222,6 @@ def default_penalties(moments: Moments, num_variables: int) -> dict[MethodName, 
     }
 
 
-def fit(
-    moments: Moments,
-    num_variables: int,
-    recipe: Recipe,
-    *,
-    allowed: ArrayLike | None = None,
-    required: ArrayLike | None = None,
-) -> FloatArray:
-    """Fit by a recipe: ``(d (1 + order), d)`` weights; masks may be those of a larger order."""
-    masks = _Masks(
-        None if allowed is None else np.asarray(allowed, dtype=bool),
-        None if required is None else np.asarray(required, dtype=bool),
-    )
-    part = leading(moments, num_variables, recipe.order)
-    return next(_fits(part, num_variables, [recipe], masks, tolerance=1e-11))[1]
-
-
 class _Masks(NamedTuple):
     """Masks of the largest order, ``(m, d)`` or None, and the lagged share of the sparsity."""
 
@@ -268,7 +240,6 @@ def _fits(
     num_variables: int,
     recipes: Sequence[Recipe],
     masks: _Masks,
-    tolerance: float = SELECTION_TOLERANCE,
 ) -> Iterator[tuple[Recipe, FloatArray]]:
     """Fit recipes of one order and method, penalties falling: a lasso starts from the last one."""
     own = masks.of(moments.d)
@@ -284,7 +255,7 @@ def _fits(
                 allowed=own.allowed,
                 required=own.required,
                 start=weights,
-                tolerance=tolerance,
+                tolerance=SELECTION_TOLERANCE,
             )
         else:
             weights = dynotears(

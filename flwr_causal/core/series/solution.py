@@ -20,12 +20,16 @@ from flwr_causal.core.series.design import split_blocks
 from flwr_causal.core.series.instantaneous import dynotears
 from flwr_causal.core.series.partial_correlation import partial_correlation, select_ridge
 from flwr_causal.core.series.regression import lasso, leading, order_of, ridge
-from flwr_causal.core.series.selection import LaggedSelection, MethodName, Trial, select
+from flwr_causal.core.series.selection import (
+    LaggedSelection,
+    MethodName,
+    Trial,
+    select,
+    standardized_folds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
@@ -33,8 +37,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.series.instantaneous import SolverName
 
 
-Regression = Literal["lasso", "ridge", "both", "held-out"]
-Ranking = Literal["weights", "hubs", "partial-correlation", "partial-correlation+weights"]
+Regression = Literal["lasso", "ridge", "held-out"]
+Ranking = Literal["weights", "partial-correlation", "partial-correlation+weights"]
 
 # The automatic sparsity is this times sqrt(log d / n) and the harmonic mean of the variances, which
 # is nearest to that of the noise. Measured with 1.6 times that for the lags on the settings of the
@@ -90,14 +94,14 @@ class LaggedProblem:
     instantaneous : bool or "auto"
         Whether to fit W; "auto" does where it lowers the held-out error by 2 %
         (`selection.INSTANTANEOUS_MARGIN`).
-    regression : {"lasso", "ridge", "both", "held-out"}
-        How the effects are penalised. Graphs come from the lasso but for "ridge"; "both" ranks by
-        the sum of the two normalised strengths, which was found on DREAM4 with the gold standard in
-        view; "held-out" takes the one that predicts held-out rows from the past better. With
-        instantaneous effects the lasso is DYNOTEARS, whose W the ridge takes for given.
-    ranking : {"weights", "hubs", "partial-correlation", "partial-correlation+weights"}
-        The strengths. "hubs": times the root of each cause's sum of squares; the partial
-        correlations are those of x_t, symmetric, for series sampled too slowly to show lags.
+    regression : {"lasso", "ridge", "held-out"}
+        How the effects are penalised; "held-out" takes the one that predicts held-out rows from the
+        past better. With instantaneous effects the lasso is DYNOTEARS, whose W the ridge takes for
+        given.
+    ranking : {"weights", "partial-correlation", "partial-correlation+weights"}
+        The strengths: absolute weights summed over W and the lags; the absolute partial
+        correlations of x_t, symmetric, for series sampled too slowly to show lags; or the sum of
+        both, each in units of its standard deviation off the diagonal.
     sparsity : float or {"auto", "bic", "held-out"}
         Of the lasso, and of both blocks of DYNOTEARS.
     lagged_sparsity : float
@@ -148,22 +152,18 @@ class LaggedProblem:
         every = leading(by_order[order], d, order) if by_order and order in by_order else None
         fitting = _Fitting(self, folds, d, merge(folds) if every is None else every)
         with_now = fitting.with_instantaneous()
-        sparsity, raw = np.nan, None
-        if regression != "ridge" or with_now:
+        sparsity = penalty = np.nan
+        sparse = None
+        if regression == "lasso" or with_now:
             sparsity = fitting.choose_sparsity(with_now)
-            raw = fitting.sparse(sparsity, with_now)
-        penalty, ridged = np.nan, None
-        if regression != "lasso":
+            weights = sparse = fitting.sparse(sparsity, with_now)
+        if regression == "ridge":
             penalty = fitting.choose_ridge()
-            ridged = fitting.ridged(penalty, raw if with_now else None)
-        sparse = None if regression == "ridge" else raw
-        graded = [weights for weights in (ridged, sparse) if weights is not None]
-        weights = ridged if sparse is None else sparse
-        assert weights is not None
+            weights = fitting.ridged(penalty, sparse)
         return LaggedSolution(
             moments=fitting.pooled,
             raw=weights,
-            scores=fitting.ranked(graded),
+            scores=fitting.ranked(weights),
             order=order,
             instantaneous=with_now,
             sparsity=sparsity,
@@ -180,7 +180,9 @@ class LaggedProblem:
         limits = self.thresholds[:m]
         return finish(moments, squared(raw), threshold=limits, masks=masks, refit=refit)
 
-    def _choose_from_the_past(self, folds: Sequence[Moments], d: int) -> tuple[int, Regression]:
+    def _choose_from_the_past(
+        self, folds: Sequence[Moments], d: int
+    ) -> tuple[int, Literal["lasso", "ridge"]]:
         """Choose order and regression by the error of predictions from the past alone."""
         largest, regression = order_of(folds[0], d), self.regression
         if not self.select_order and regression != "held-out":
@@ -189,15 +191,13 @@ class LaggedProblem:
         if self.select_order:
             _, lagged = split_blocks(np.asarray(self.masks.required)[:, :d])
             least = 1 + int(max(np.flatnonzero(lagged.any(axis=(1, 2))), default=0))
-        # "both" goes by the ridge
-        methods: tuple[MethodName, ...] = ("ridge",)
-        if regression in ("lasso", "held-out"):
-            methods = ("lasso",) if regression == "lasso" else ("ridge", "lasso")
+        methods: tuple[MethodName, ...] = ("ridge", "lasso")
+        if regression != "held-out":
+            methods = (regression,)
         orders = range(least, largest + 1)
-        best = select(folds, d, orders=orders, methods=methods, allowed=self.masks.allowed[:, :d])
-        recipe = best.best().recipe
-        chosen: Regression = "ridge" if recipe.method == "ridge" else "lasso"
-        return recipe.order, chosen if regression == "held-out" else regression
+        tried = select(folds, d, orders=orders, methods=methods, allowed=self.masks.allowed[:, :d])
+        recipe = tried.best().recipe
+        return recipe.order, "ridge" if recipe.method == "ridge" else "lasso"
 
 
 class _Fitting:
@@ -277,20 +277,16 @@ class _Fitting:
         weights[: self.d] = now
         return weights
 
-    def ranked(self, graded: Sequence[FloatArray]) -> FloatArray:
-        """Return the strengths of the summary graph's edges from one or two fits."""
+    def ranked(self, weights: FloatArray) -> FloatArray:
+        """Return the strengths of the summary graph's edges, ``(d, d)``."""
         ranking = self.problem.ranking
-        if ranking.startswith("partial-correlation"):
-            now = [fold.subset(range(self.d)) for fold in self.folds]
-            _, scale = merge(now).standardized()
-            now = [fold.scaled(scale) for fold in now]
-            symmetric = np.abs(partial_correlation(merge(now), select_ridge(now).chosen))
-            if ranking == "partial-correlation":
-                return symmetric
-            return combined(symmetric, *map(_strengths, graded))
-        strengths = [_strengths(weights) for weights in graded]
-        found = strengths[0] if len(strengths) == 1 else combined(*strengths)
-        return hub_prior(found) if ranking == "hubs" else found
+        if ranking == "weights":
+            return _strengths(weights)
+        now = standardized_folds([fold.subset(range(self.d)) for fold in self.folds])
+        symmetric = np.abs(partial_correlation(merge(now), select_ridge(now).chosen))
+        if ranking == "partial-correlation":
+            return symmetric
+        return _normalized(symmetric) + _normalized(_strengths(weights))
 
     def _bic(self, weights: FloatArray) -> float:
         graph = self.problem.cut(self.pooled, weights, refit=True)
@@ -314,46 +310,19 @@ class _Fitting:
 
 
 def _strengths(weights: FloatArray) -> FloatArray:
-    """Absolute weights summed over W and the lags."""
+    """Absolute weights ``(m, d)`` summed over W and the lags, ``(d, d)``."""
     d = weights.shape[1]
-    return np.asarray(np.abs(weights[:d]) + summed_strengths(weights), dtype=np.float64)
+    blocks = np.abs(weights).reshape(-1, d, d)
+    return np.asarray(blocks[0] + blocks[1:].sum(axis=0))
 
 
-def summed_strengths(weights: FloatArray) -> FloatArray:
-    """Absolute weights of ``(m, d)`` stacked weights summed over the lags; W is left out."""
-    d = weights.shape[1]
-    lagged = np.abs(weights[d:]).reshape(-1, d, d)
-    return np.asarray(lagged.sum(axis=0), dtype=np.float64)
-
-
-def normalized(strengths: ArrayLike) -> FloatArray:
-    """Strengths in units of their standard deviation over the off-diagonal, the diagonal zero.
+def _normalized(strengths: FloatArray) -> FloatArray:
+    """Strengths in units of their standard deviation off the diagonal, which is zero.
 
     Strengths that are all equal say nothing, and become zero.
     """
-    sizes = np.abs(np.asarray(strengths, dtype=np.float64))
-    off_diagonal = ~np.eye(len(sizes), dtype=bool)
-    among = sizes[off_diagonal]
+    off_diagonal = ~np.eye(len(strengths), dtype=bool)
+    among = strengths[off_diagonal]
     if among.size == 0 or np.ptp(among) == 0:
-        return np.zeros_like(sizes)
-    return np.asarray(np.where(off_diagonal, sizes / among.std(), 0.0))
-
-
-def combined(*rankings: ArrayLike) -> FloatArray:
-    """Sum of normalised strengths, such as those of ridge and lasso.
-
-    Ridge ranks all edges and lasso the first ones best. The sum was found on DREAM4 with the gold
-    standard in view; no held-out error speaks for or against it.
-    """
-    return np.asarray(sum(normalized(ranking) for ranking in rankings), dtype=np.float64)
-
-
-def hub_prior(strengths: ArrayLike) -> FloatArray:
-    """Strengths times the root of their row's sum of squares: few causes with many effects.
-
-    A belief about gene regulation, not a finding: held-out error does not support it, and where
-    there are no hubs it harms. The diagonal is zero.
-    """
-    sizes = np.abs(np.asarray(strengths, dtype=np.float64))
-    np.fill_diagonal(sizes, 0.0)
-    return np.asarray(sizes * np.sqrt((sizes**2).sum(axis=1, keepdims=True)))
+        return np.zeros_like(strengths)
+    return np.asarray(np.where(off_diagonal, strengths / among.std(), 0.0))

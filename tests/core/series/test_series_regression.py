@@ -9,7 +9,7 @@ from lagged_systems import moments_of, random_rows
 
 from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.series import regression
-from flwr_causal.core.series.regression import in_units, lasso, leading, order_of, ridge
+from flwr_causal.core.series.regression import lasso, leading, order_of, ridge
 from flwr_causal.errors import ConfigError, DataError
 
 D = 4
@@ -153,14 +153,6 @@ def test_a_lag_that_never_varies_has_no_weight(fit):
     rows = random_rows(8, 40, D, 1)
     rows[:, D] = 3.0
     assert np.abs(fit(moments_of(rows, D), D, 0.01)[D]).max() < 1e-12
-
-
-def test_weights_of_standardised_columns_in_the_columns_units():
-    rows = random_rows(9, 80, D, 2) * np.tile([1.0, 20.0, 0.1, 5.0], 3)
-    moments = moments_of(rows, D)
-    standardized, scale = moments.standardized()
-    weights = in_units(ridge(standardized, D, 0.0), scale)
-    np.testing.assert_allclose(weights, ridge(moments, D, 0.0), rtol=1e-6, atol=1e-12)
 
 
 def test_fewer_lags_of_the_same_rows():

@@ -9,7 +9,8 @@ from cases import SETTINGS, linear_case, split
 from tables import mean_and_error, print_table, verdict, with_error
 
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
-from flwr_causal.core.linear.notears import dagma, notears
+from flwr_causal.core.linear.dagma import dagma
+from flwr_causal.core.linear.notears import notears
 from flwr_causal.simulations import simulate
 
 os.environ.setdefault("TQDM_DISABLE", "1")

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.notears import dagma, notears
+from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.core.linear.selection import (
     default_sparsity,

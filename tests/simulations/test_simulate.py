@@ -48,7 +48,8 @@ def test_the_names_that_others_build_on():
     }
     from flwr_causal.clients import FedGESClient, MomentsClient, NotearsADMMClient
     from flwr_causal.core.ges.ges import ges
-    from flwr_causal.core.linear.notears import dagma, notears
+    from flwr_causal.core.linear.dagma import dagma
+    from flwr_causal.core.linear.notears import notears
 
     clients = (FedGESClient, MomentsClient, NotearsADMMClient)
     assert all(map(callable, (*clients, dagma, ges, notears, LocalGrid)))

@@ -5,9 +5,10 @@ import pytest
 from federations import VARSORTABLE, make_federation, spy
 
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments as PooledMoments
-from flwr_causal.core.linear.notears import dagma, notears
+from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.data.partition import split
 from flwr_causal.simulations import simulate

@@ -45,9 +45,7 @@ from flwr_causal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 Noise = Literal["own", "equal"]
 #: Evidence by variable and its parents.
@@ -233,7 +231,7 @@ def _work(problem: EvidenceProblem) -> FloatArray:
 
 
 def _log_evidence(
-    problem: EvidenceProblem, child: int, parents: NDArray[np.intp], work: FloatArray
+    problem: EvidenceProblem, child: int, parents: IntArray, work: FloatArray
 ) -> float:
     n = len(problem.targets)
     if problem.noise == "own" and not problem.varies[child]:

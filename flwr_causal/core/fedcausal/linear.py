@@ -33,8 +33,7 @@ import numpy as np
 
 from flwr_causal.core.consensus.projection import project
 from flwr_causal.core.graphs.acyclicity import h_exponential
-from flwr_causal.core.linear.active_set import check_sparsity
-from flwr_causal.core.linear.solution import check_at_least_zero
+from flwr_causal.core.linear.solution import check_at_least_zero, check_sparsity
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 

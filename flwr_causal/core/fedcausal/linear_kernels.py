@@ -33,9 +33,10 @@ import numpy as np
 from flwr_causal.core.compiled import compiled
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from flwr_causal.core.arrays import FloatArray
 
-    Floats = NDArray[np.float64]
+    pass
+
 
 # Up to this norm the series of degree 9 is relatively exact to 2e-15: 0.125^9 / 10!.
 SERIES_NORM = 0.125
@@ -50,7 +51,7 @@ MODEL_TOLERANCE = 0.1
 
 
 @compiled
-def exponential_less_identity(matrix: Floats) -> Floats:
+def exponential_less_identity(matrix: FloatArray) -> FloatArray:
     """``exp(A) - I`` of a ``(d, d)`` matrix without negative entries, by scaling and squaring.
 
     No two numbers are subtracted, so every entry keeps its relative precision; the trace is h down
@@ -96,14 +97,14 @@ def exponential_less_identity(matrix: Floats) -> Floats:
 
 @compiled
 def objective(
-    weights: Floats,
-    second: Floats,
-    received: Floats,
-    sparsity: Floats,
+    weights: FloatArray,
+    second: FloatArray,
+    received: FloatArray,
+    sparsity: FloatArray,
     proximity: float,
     multiplier: float,
     penalty: float,
-) -> tuple[float, float, Floats, Floats]:
+) -> tuple[float, float, FloatArray, FloatArray]:
     """F, h, the ``(d, d)`` matrix ``2 E^T``, and the gradient of F less ``|W|_1`` and h."""
     d = len(weights)
     paths = exponential_less_identity(weights * weights)
@@ -128,7 +129,7 @@ def objective(
 
 
 @compiled
-def sparse_cost(weights: Floats, sparsity: Floats) -> float:
+def sparse_cost(weights: FloatArray, sparsity: FloatArray) -> float:
     """``sum_ij lambda_ij |W_ij|``; a forbidden edge (infinite lambda) of weight 0 costs nothing."""
     total = 0.0
     for i in range(len(weights)):
@@ -140,15 +141,15 @@ def sparse_cost(weights: Floats, sparsity: Floats) -> float:
 
 @compiled
 def model_step(
-    weights: Floats,
-    gradient: Floats,
-    second: Floats,
-    curvature: Floats,
-    direction: Floats,
+    weights: FloatArray,
+    gradient: FloatArray,
+    second: FloatArray,
+    curvature: FloatArray,
+    direction: FloatArray,
     penalty: float,
-    sparsity: Floats,
+    sparsity: FloatArray,
     tolerance: float,
-) -> Floats:
+) -> FloatArray:
     """Minimise the model over the step D by coordinate descent.
 
     Sweeps over all entries alternate with sweeps over those that are not zero, as in the lasso of
@@ -209,15 +210,15 @@ def model_step(
 
 @compiled
 def minimise(
-    second: Floats,
-    received: Floats,
-    sparsity: Floats,
+    second: FloatArray,
+    received: FloatArray,
+    sparsity: FloatArray,
     proximity: float,
     multiplier: float,
     penalty: float,
     max_steps: int,
     tolerance: float,
-) -> tuple[Floats, float, int]:
+) -> tuple[FloatArray, float, int]:
     """Minimise F from the received weights; F never rises.
 
     Parameters

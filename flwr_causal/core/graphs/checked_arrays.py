@@ -12,7 +12,9 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
 
 
 def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
@@ -34,7 +36,7 @@ def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
 
 def frozen_numbers(
     field: str, given: ArrayLike | None, shape: tuple[int, ...], names: Sequence[str]
-) -> NDArray[np.float64] | None:
+) -> FloatArray | None:
     """Return a read-only float64 copy of shape ``(..., d, d)``, or None for None.
 
     Raises
@@ -60,7 +62,7 @@ def frozen_numbers(
 
 def frozen_booleans(
     field: str, given: ArrayLike | None, shape: tuple[int, ...]
-) -> NDArray[np.bool_] | None:
+) -> BoolArray | None:
     """Return a read-only boolean copy of the given shape, or None for None.
 
     Raises

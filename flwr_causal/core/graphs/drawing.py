@@ -15,6 +15,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 
+from flwr_causal.core.arrays import BoolArray
 from flwr_causal.core.graphs import acyclicity, equivalence
 from flwr_causal.core.graphs.layout import layered_layout, sliced_layout
 
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 
 POINTS_PER_INCH = 72.0
@@ -151,7 +151,7 @@ def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
     return positions, edges
 
 
-def _acyclic_part(graph: Drawable) -> NDArray[np.bool_]:
+def _acyclic_part(graph: Drawable) -> BoolArray:
     """Return a DAG that decides the layers: undirected edges directed, weakest on cycles turned."""
     adjacency = graph.adjacency
     if graph.kind == "cpdag":
@@ -159,7 +159,7 @@ def _acyclic_part(graph: Drawable) -> NDArray[np.bool_]:
         if extension is not None:
             return extension
     strength = np.where(adjacency & (graph.weights == 0), 1.0, graph.weights)
-    kept: NDArray[np.bool_] = acyclicity.break_cycles(strength) != 0
+    kept: BoolArray = acyclicity.break_cycles(strength) != 0
     # An edge that was taken out still pulls its ends together where it can stand reversed.
     for i, j in np.argwhere(adjacency & ~kept & ~kept.T):
         kept[j, i] = i != j
@@ -214,7 +214,7 @@ def _through_gaps(
     widths: FloatArray,
     start: int,
     end: int,
-    between: NDArray[np.intp],
+    between: IntArray,
     lanes: Counter[tuple[int, int]],
 ) -> FloatArray:
     """Return the points at which an edge passes between the boxes of the slices on its way.

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from flwr_causal.core.arrays import BoolArray
 from flwr_causal.core.graphs.acyclicity import topological_order
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 
 SWEEPS = 12
@@ -73,7 +72,7 @@ def layered_layout(adjacency: BoolArray, widths: FloatArray, height: float) -> L
     return Layout(positions, routes)
 
 
-def _levels(adjacency: BoolArray) -> NDArray[np.intp]:
+def _levels(adjacency: BoolArray) -> IntArray:
     """Return each node's layer: the longest path from a root; roots move down to their effects."""
     level = np.zeros(len(adjacency), dtype=np.intp)
     for node in topological_order(adjacency):
@@ -85,7 +84,7 @@ def _levels(adjacency: BoolArray) -> NDArray[np.intp]:
 
 
 def _with_waypoints(
-    adjacency: BoolArray, level: NDArray[np.intp], linked: NDArray[np.bool_], widths: FloatArray
+    adjacency: BoolArray, level: IntArray, linked: BoolArray, widths: FloatArray
 ) -> _Layers:
     """Break the edges that span several layers into segments."""
     depth = int(level.max(initial=0)) + 1
@@ -175,8 +174,8 @@ def _coordinates(layers: _Layers) -> FloatArray:
 
 def _place_isolated(
     positions: FloatArray,
-    isolated: NDArray[np.intp],
-    linked: NDArray[np.intp],
+    isolated: IntArray,
+    linked: IntArray,
     widths: FloatArray,
     step: float,
 ) -> None:
@@ -203,9 +202,7 @@ def _place_isolated(
         positions[row, 1] = bottom - step - 0.75 * step * k
 
 
-def sliced_layout(
-    rank: NDArray[np.intp], num_slices: int, widths: FloatArray, height: float
-) -> FloatArray:
+def sliced_layout(rank: IntArray, num_slices: int, widths: FloatArray, height: float) -> FloatArray:
     """Place the unrolled nodes of a graph with lags: a column per slice, a row per variable.
 
     Parameters

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from flwr_causal.core.arrays import BoolArray
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import ConfigError, DataError
@@ -41,8 +42,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from flwr_causal.core.arrays import FloatArray
+
     GraphLike: TypeAlias = CausalGraph | ArrayLike
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray
 
@@ -106,7 +109,7 @@ def structural_hamming_distance(
     return _distance(true.adjacency, found.adjacency, reversed_counts)
 
 
-def _distance(true: NDArray[np.bool_], found: NDArray[np.bool_], reversed_counts: int) -> int:
+def _distance(true: BoolArray, found: BoolArray, reversed_counts: int) -> int:
     """Return the structural Hamming distance of two boolean matrices."""
     num_reversed = int((equivalence.directed_part(true) & equivalence.directed_part(found).T).sum())
     return _pair_distance(true, found) + (reversed_counts - 1) * num_reversed
@@ -203,7 +206,7 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
     return result
 
 
-def _edge_kinds(graph: CausalGraph) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _edge_kinds(graph: CausalGraph) -> tuple[BoolArray, BoolArray]:
     """Return the directed and the undirected edges; only a CPDAG has undirected ones."""
     adjacency = graph.adjacency
     if graph.kind != "cpdag":
@@ -211,7 +214,7 @@ def _edge_kinds(graph: CausalGraph) -> tuple[NDArray[np.bool_], NDArray[np.bool_
     return equivalence.directed_part(adjacency), equivalence.undirected_part(adjacency)
 
 
-def _compare_lagged(true: NDArray[np.bool_], found: NDArray[np.bool_]) -> dict[str, float | int]:
+def _compare_lagged(true: BoolArray, found: BoolArray) -> dict[str, float | int]:
     """Compare lagged edges, ``(p, d, d)`` each; lags that one graph lacks have no edges in it."""
     num_lags = max(len(true), len(found))
     true, found = (
@@ -379,17 +382,15 @@ def binary_auroc(
     return float((chosen[edges].mean() + (~chosen[~edges]).mean()) / 2)
 
 
-def _ranks(
-    values: NDArray[np.float64], method: Literal["average", "max"] = "average"
-) -> NDArray[np.float64]:
+def _ranks(values: FloatArray, method: Literal["average", "max"] = "average") -> FloatArray:
     """Rank values from 1 up by scipy, whose statistics take a second to import."""
     from scipy import stats
 
-    ranks: NDArray[np.float64] = stats.rankdata(values, method=method)
+    ranks: FloatArray = stats.rankdata(values, method=method)
     return ranks
 
 
-def _ranked(scores: GraphLike, truth: GraphLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _ranked(scores: GraphLike, truth: GraphLike) -> tuple[FloatArray, BoolArray]:
     """Return the off-diagonal scores and edges as vectors of d (d - 1)."""
     if isinstance(scores, CausalGraph):
         true, ranked = aligned(truth, scores)
@@ -407,17 +408,17 @@ def _ranked(scores: GraphLike, truth: GraphLike) -> tuple[NDArray[np.float64], N
     return strengths, _edges(true)[off_diagonal]
 
 
-def _edges(graph: CausalGraph) -> NDArray[np.bool_]:
+def _edges(graph: CausalGraph) -> BoolArray:
     """Return the edges of any lag together."""
     if graph.lagged is None:
         return graph.adjacency
     return np.asarray(graph.adjacency | (graph.lagged != 0).any(axis=0))
 
 
-def _strengths(graph: CausalGraph) -> NDArray[np.float64]:
+def _strengths(graph: CausalGraph) -> FloatArray:
     """Return the absolute weights before the threshold, summed over lags."""
     raw = graph.weights if graph.raw_weights is None else graph.raw_weights
-    strengths: NDArray[np.float64] = np.abs(raw)
+    strengths: FloatArray = np.abs(raw)
     lagged = graph.lagged if graph.raw_lagged is None else graph.raw_lagged
     if lagged is not None:
         strengths = strengths + np.abs(lagged).sum(axis=0)

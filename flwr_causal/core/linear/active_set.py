@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.linear.edge_problem import Barrier, BlockMeasure, EdgeProblem
-from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.moments import Moments
 
 # Up to this many variables all allowed edges are candidates from the start.
 ALL_EDGES_LIMIT = 40
@@ -31,19 +32,6 @@ VIOLATION_TOLERANCE = 1e-2
 # sixteenth digit (parties summed in another order, other units) into one in the third; problems
 # that are rounded first are the same problem.
 RESOLUTION = 2.0**-34
-
-
-def check_sparsity(sparsity: float | FloatArray, num_variables: int) -> None:
-    """Raise a ConfigError unless all penalties are finite, at least 0, and one or one per edge."""
-    penalties = np.asarray(sparsity, dtype=np.float64)
-    square = (num_variables, num_variables)
-    if penalties.shape not in ((), square):
-        raise ConfigError(
-            f"sparsity must be a number or have shape {square}, got {penalties.shape}"
-        )
-    bad = ~(np.isfinite(penalties) & (penalties >= 0))
-    if bad.any():
-        raise ConfigError(f"sparsity must be at least 0 and finite, got {penalties[bad].flat[0]}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +63,28 @@ class SparseProblem:
         for name in ("second", "sparsity"):
             rounded = np.round(getattr(self, name) / RESOLUTION) * RESOLUTION
             object.__setattr__(self, name, rounded)
+
+    @classmethod
+    def of_unit_variance(
+        cls,
+        moments: Moments,
+        masks: EdgeMasks,
+        sparsity: float | FloatArray,
+        all_edges: bool | None = None,
+    ) -> SparseProblem:
+        """Return the problem in units of the mean variance: penalties start from there.
+
+        ``sparsity`` is in the units of the moments. By default all edges are candidates up to
+        ``ALL_EDGES_LIMIT`` variables.
+        """
+        scale = moments.mean_variance or 1.0
+        return cls(
+            moments.second / scale,
+            masks.allowed,
+            masks.required,
+            sparsity / scale,
+            moments.d <= ALL_EDGES_LIMIT if all_edges is None else all_edges,
+        )
 
     def violations(self, weights: FloatArray) -> FloatArray:
         """By how much each edge of zero weight breaks its optimality condition, ``(d, d)``.

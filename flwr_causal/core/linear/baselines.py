@@ -12,8 +12,9 @@ import numpy as np
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
+from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.moments import Moments, merge
-from flwr_causal.core.linear.notears import dagma, notears
+from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.selection import default_sparsity, typical_variance
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.linear.active_set import ALL_EDGES_LIMIT, SparseProblem, check_sparsity
+from flwr_causal.core.linear.active_set import SparseProblem
 from flwr_causal.core.linear.edge_problem import logdet_measure
-from flwr_causal.core.linear.moments import as_moments
-from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks, finish
+from flwr_causal.core.linear.solution import finish, prepared
 from flwr_causal.core.threads import single_threaded
 
 if TYPE_CHECKING:
@@ -96,11 +95,9 @@ def dagma(
     ConfigError
         If an option is out of range or the knowledge contradicts itself or the names.
     """
-    check_at_least_zero(threshold=threshold, tolerance=tolerance)
-    moments = as_moments(moments_or_data)
-    check_sparsity(sparsity, moments.d)
-    moments.require_complete()
-    masks = edge_masks(knowledge, moments.names)
+    moments, masks = prepared(
+        moments_or_data, sparsity, knowledge, threshold=threshold, tolerance=tolerance
+    )
     weights = follow_central_path(moments, masks, sparsity, tolerance, all_edges)
     return finish(moments, weights, threshold=threshold, masks=masks, refit=refit)
 
@@ -113,15 +110,7 @@ def follow_central_path(
     all_edges: bool | None = None,
 ) -> FloatArray:
     """``(d, d)`` solution at the end of the path; the parameters are those of :func:`dagma`."""
-    # the path in mu is one for variables of unit variance, whatever their units
-    scale = moments.mean_variance or 1.0
-    problem = SparseProblem(
-        moments.second / scale,
-        masks.allowed,
-        masks.required,
-        sparsity / scale,
-        moments.d <= ALL_EDGES_LIMIT if all_edges is None else all_edges,
-    )
+    problem = SparseProblem.of_unit_variance(moments, masks, sparsity, all_edges)
     iterations = ITERATIONS_TIMES_VARIABLES // max(moments.d, 1)
     iterations = min(max(iterations, LEAST_ITERATIONS), MOST_ITERATIONS)
     last_passes = LAST_PASSES if iterations == MOST_ITERATIONS else LAST_PASSES_LARGE

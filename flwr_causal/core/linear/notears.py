@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import h_exponential
-from flwr_causal.core.linear.active_set import ALL_EDGES_LIMIT, SparseProblem, check_sparsity
-from flwr_causal.core.linear.dagma import dagma
+from flwr_causal.core.linear.active_set import SparseProblem
 from flwr_causal.core.linear.edge_problem import exponential_block
-from flwr_causal.core.linear.moments import as_moments
-from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks, finish
+from flwr_causal.core.linear.solution import finish, prepared
 from flwr_causal.core.threads import single_threaded
 
 if TYPE_CHECKING:
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.edge_problem import Barrier
     from flwr_causal.core.linear.moments import Moments
 
-
-__all__ = ["dagma", "notears"]
 
 # Zheng 2018, algorithm 1: the penalty grows tenfold until h shrinks to a quarter.
 PENALTY_GROWTH = 10.0
@@ -86,11 +82,9 @@ def notears(
     ConfigError
         If an option is out of range or the knowledge contradicts itself or the names.
     """
-    check_at_least_zero(threshold=threshold, tolerance=tolerance)
-    moments = as_moments(moments_or_data)
-    check_sparsity(sparsity, moments.d)
-    moments.require_complete()
-    masks = edge_masks(knowledge, moments.names)
+    moments, masks = prepared(
+        moments_or_data, sparsity, knowledge, threshold=threshold, tolerance=tolerance
+    )
     weights = solve_augmented(moments, masks, sparsity, tolerance, all_edges)
     return finish(moments, weights, threshold=threshold, masks=masks, refit=refit)
 
@@ -103,15 +97,7 @@ def solve_augmented(
     all_edges: bool | None = None,
 ) -> FloatArray:
     """``(d, d)`` solution of the Lagrangian; the parameters are those of :func:`notears`."""
-    # the penalties' growth starts from variables of unit variance, whatever their units
-    scale = moments.mean_variance or 1.0
-    problem = SparseProblem(
-        moments.second / scale,
-        masks.allowed,
-        masks.required,
-        sparsity / scale,
-        moments.d <= ALL_EDGES_LIMIT if all_edges is None else all_edges,
-    )
+    problem = SparseProblem.of_unit_variance(moments, masks, sparsity, all_edges)
 
     def minimize(weights: FloatArray, multiplier: float, penalty: float) -> FloatArray:
         barrier = augmented_lagrangian(multiplier, penalty)

@@ -16,8 +16,9 @@ from flwr_causal.core.linear.model import regress
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.linear.moments import Moments
 
@@ -167,7 +168,7 @@ def _select(
     moments: Moments,
     sparsities: Iterable[float] | None,
     solver: Solver,
-    score: Callable[[NDArray[np.bool_]], float],
+    score: Callable[[BoolArray], float],
 ) -> Selection:
     grid = default_grid(moments) if sparsities is None else tuple(sparsities)
     if not grid:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.model import refit as least_squares_weights
 from flwr_causal.core.linear.model import regress
+from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,6 +37,41 @@ def check_at_least_zero(**options: float) -> None:
     for name, value in options.items():
         if not (np.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be a number of at least 0, got {value}")
+
+
+def check_sparsity(sparsity: float | FloatArray, num_variables: int) -> None:
+    """Raise a ConfigError unless all penalties are finite, at least 0, and one or one per edge."""
+    penalties = np.asarray(sparsity, dtype=np.float64)
+    square = (num_variables, num_variables)
+    if penalties.shape not in ((), square):
+        raise ConfigError(
+            f"sparsity must be a number or have shape {square}, got {penalties.shape}"
+        )
+    bad = ~(np.isfinite(penalties) & (penalties >= 0))
+    if bad.any():
+        raise ConfigError(f"sparsity must be at least 0 and finite, got {penalties[bad].flat[0]}")
+
+
+def prepared(
+    moments_or_data: Any,
+    sparsity: float | FloatArray,
+    knowledge: Knowledge | EdgeMasks | None,
+    **at_least_zero: float,
+) -> tuple[Moments, EdgeMasks]:
+    """Return complete moments and the masks of a linear solver, its options checked.
+
+    Raises
+    ------
+    DataError
+        If the data are no table of finite numbers.
+    ConfigError
+        If an option is out of range or the knowledge contradicts itself or the names.
+    """
+    check_at_least_zero(**at_least_zero)
+    moments = as_moments(moments_or_data)
+    check_sparsity(sparsity, moments.d)
+    moments.require_complete()
+    return moments, edge_masks(knowledge, moments.names)
 
 
 def refit_required(

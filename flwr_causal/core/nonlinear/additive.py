@@ -34,11 +34,16 @@ from scipy.optimize import minimize
 
 from flwr_causal.core.graphs.acyclicity import logdet_block
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.linear.active_set import RESOLUTION, check_sparsity
+from flwr_causal.core.linear.active_set import RESOLUTION
 from flwr_causal.core.linear.dagma import CENTRAL_PATH
 from flwr_causal.core.linear.edge_problem import INFEASIBLE
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks, standing_edges
+from flwr_causal.core.linear.solution import (
+    check_at_least_zero,
+    check_sparsity,
+    edge_masks,
+    standing_edges,
+)
 from flwr_causal.core.nonlinear.basis import RANK_TOLERANCE, SIZE, raw_basis
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError

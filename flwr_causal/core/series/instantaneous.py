@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.linear.active_set import check_sparsity
 from flwr_causal.core.linear.dagma import follow_central_path
 from flwr_causal.core.linear.notears import solve_augmented
+from flwr_causal.core.linear.solution import check_sparsity
 from flwr_causal.core.series.regression import order_of
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError

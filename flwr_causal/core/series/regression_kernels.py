@@ -16,18 +16,18 @@ import numpy as np
 from flwr_causal.core.compiled import compiled
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from flwr_causal.core.arrays import FloatArray
 
-    Floats = NDArray[np.float64]
+    pass
 
 
 @compiled
 def descend(
-    gram: Floats,
-    products: Floats,
-    penalties: Floats,
-    weights: Floats,
-    tolerances: Floats,
+    gram: FloatArray,
+    products: FloatArray,
+    penalties: FloatArray,
+    weights: FloatArray,
+    tolerances: FloatArray,
     max_sweeps: int,
 ) -> int:
     """Minimise ``1/2 a^T G a - g^T a + sum_i penalty_i |a_i|`` for every target, in place.

@@ -21,9 +21,9 @@ from flwr_causal.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.linear.moments import Moments
 
 
@@ -225,8 +225,8 @@ def default_penalties(moments: Moments, num_variables: int) -> dict[MethodName, 
 class _Masks(NamedTuple):
     """Masks of the largest order, ``(m, d)`` or None, and the lagged share of the sparsity."""
 
-    allowed: NDArray[np.bool_] | None
-    required: NDArray[np.bool_] | None
+    allowed: BoolArray | None
+    required: BoolArray | None
     lagged_sparsity: float = 1.0
 
     def of(self, size: int) -> _Masks:

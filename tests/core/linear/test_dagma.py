@@ -6,8 +6,9 @@ import pytest
 from flwr_causal.core.graphs.acyclicity import h_logdet, is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.active_set import SparseProblem
+from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.notears import dagma, notears
+from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.polish import polish
 from flwr_causal.core.linear.selection import default_sparsity, typical_variance
 from flwr_causal.errors import ConfigError

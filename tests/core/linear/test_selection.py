@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.folds import num_held_out, split_rows
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.notears import dagma
 from flwr_causal.core.linear.selection import (
     default_grid,
     default_sparsity,

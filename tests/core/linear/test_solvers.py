@@ -6,9 +6,10 @@ import scipy.optimize as so
 
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.model import LinearModel, refit
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.notears import dagma, notears
+from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.solution import standing_edges
 from flwr_causal.errors import ConfigError, DataError
 

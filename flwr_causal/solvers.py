@@ -1,0 +1,40 @@
+"""The centralised solvers, for data that may be pooled and for comparisons.
+
+>>> from flwr_causal.solvers import notears
+>>> graph = notears(frame)  # doctest: +SKIP
+
+Each takes an array of shape ``(n, d)`` or anything with ``.columns``, such as a DataFrame:
+
+- `notears`, `dagma`: a linear DAG; they also take ``Moments``.
+- `notears_mlp`: a nonlinear DAG by perceptrons; needs the extra ``torch``.
+- `ges`: the equivalence class of a Bayesian network, or of a linear Gaussian model.
+- `fuse`: the union of several DAGs along a common order.
+- `learn_spn`: a probabilistic circuit; its ``log_likelihood(frame)`` has the shape ``(n,)``.
+
+A solver is imported when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from flwr_causal.lazy import lazily
+
+if TYPE_CHECKING:
+    from flwr_causal.core.circuits.spn.learn_spn import learn_spn
+    from flwr_causal.core.ges.fusion import fuse
+    from flwr_causal.core.ges.ges import ges
+    from flwr_causal.core.linear.dagma import dagma
+    from flwr_causal.core.linear.notears import notears
+    from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
+
+__all__ = ["dagma", "fuse", "ges", "learn_spn", "notears", "notears_mlp"]
+
+_HOMES = {
+    "dagma": "flwr_causal.core.linear.dagma",
+    "fuse": "flwr_causal.core.ges.fusion",
+    "ges": "flwr_causal.core.ges.ges",
+    "learn_spn": "flwr_causal.core.circuits.spn.learn_spn",
+    "notears": "flwr_causal.core.linear.notears",
+    "notears_mlp": "flwr_causal.core.nonlinear.notears_mlp",
+}
+
+__getattr__ = lazily(__name__, _HOMES)

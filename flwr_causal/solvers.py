@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
-    from flwr_causal.core.circuits.spn.learn_spn import learn_spn
+    from flwr_causal.core.circuits.learners.spn.learn_spn import learn_spn
     from flwr_causal.core.ges.fusion import fuse
     from flwr_causal.core.ges.ges import ges
     from flwr_causal.core.linear.dagma import dagma
@@ -32,7 +32,7 @@ _HOMES = {
     "dagma": "flwr_causal.core.linear.dagma",
     "fuse": "flwr_causal.core.ges.fusion",
     "ges": "flwr_causal.core.ges.ges",
-    "learn_spn": "flwr_causal.core.circuits.spn.learn_spn",
+    "learn_spn": "flwr_causal.core.circuits.learners.spn.learn_spn",
     "notears": "flwr_causal.core.linear.notears",
     "notears_mlp": "flwr_causal.core.nonlinear.notears_mlp",
 }

@@ -25,7 +25,6 @@ class SeriesClient(LinearClient):
     With order 0 there is no time, and the rows are those of any table.
     """
 
-
     @property
     def layout(self) -> Layout:
         """How the party's table holds its series."""

@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 
 Partition = Literal["even", "uneven", "dirichlet", "sorted", "column"]
+Setting = Literal["horizontal", "vertical", "hybrid"]
 
 #: Fewest rows a party gets from a random split: what the linear methods need.
 MIN_ROWS = 2
+#: Of the hybrid split: columns that all parties hold, and rows that all of them have.
+SHARED_COLUMNS, SHARED_ROWS = 0.3, 0.5
 
 
 def split_even(frame: pd.DataFrame, num: int, seed: int | None = None) -> list[pd.DataFrame]:
@@ -397,12 +400,6 @@ def round_shares(shares: FloatArray, total: int) -> IndexArray:
     largest_first = np.argsort(sizes - exact, kind="stable")
     sizes[largest_first[: total - int(sizes.sum())]] += 1
     return sizes
-
-
-Setting = Literal["horizontal", "vertical", "hybrid"]
-
-#: Of the hybrid split: columns that all parties hold, and rows that all of them have.
-SHARED_COLUMNS, SHARED_ROWS = 0.3, 0.5
 
 
 def split_columns(

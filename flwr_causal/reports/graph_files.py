@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 
 POSITIVE, NEGATIVE, NEUTRAL = "#2b6cb0", "#c2571a", "#4a5568"
+# What other tools call the ends of an edge.
+_ENDS = (("source", "target"), ("cause", "effect"), ("from", "to"))
+_MATRICES = ("weights", "adjacency", "W", "B")
+_LAGGED = ("lagged", "A")
 
 
 def write_all(graph: CausalGraph, directory: str | Path) -> list[Path]:
@@ -144,12 +148,6 @@ def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
     table = pd.DataFrame(rows + lagged_rows, columns=columns)
     table["required"] = table["required"].eq(True)
     table.to_csv(path, index=False)
-
-
-# What other tools call the ends of an edge.
-_ENDS = (("source", "target"), ("cause", "effect"), ("from", "to"))
-_MATRICES = ("weights", "adjacency", "W", "B")
-_LAGGED = ("lagged", "A")
 
 
 def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:

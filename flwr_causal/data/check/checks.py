@@ -27,7 +27,10 @@ WORDS = {
     "category": "text or categories",
     "other": "neither numbers nor text",
 }
-NAMED_PARTIES = 3
+#: How many parties, and columns, a message names.
+NAMED_PARTIES, NAMED_COLUMNS = 3, 5
+#: Intervals that a remedy proposes.
+SUGGESTED_BINS = 5
 
 
 @dataclass
@@ -57,6 +60,11 @@ class Findings:
     continuous: dict[str, bool] = field(default_factory=dict)
     names: tuple[str, ...] = ()
 
+    def add(self, party: str | None, name: str, problem: str, remedy: str) -> None:
+        """Add a problem of a column at one party, or at all of them together (None)."""
+        where = "all parties" if party is None else f"party {party!r}"
+        self.problems.append(f"{where}, column {name!r}: {problem}; {remedy}")
+
 
 def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     """Run every check.
@@ -73,13 +81,13 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     Findings
     """
     found = Findings()
-    columns = columns_of(reports)
+    columns = _columns_of(reports)
     has_states = have_states(reports)
-    check_rows(reports, policy, found)
-    pass_notes_on(reports, found)
-    check_levels(reports, found)
-    check_duplicate_names(reports, found)
-    check_shared(reports, columns, policy, found)
+    _check_rows(reports, policy, found)
+    _pass_notes_on(reports, found)
+    _check_levels(reports, found)
+    _check_duplicate_names(reports, found)
+    _check_shared(reports, columns, policy, found)
     shared = {
         name: holders
         for name, holders in columns.items()
@@ -93,18 +101,18 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
                 for party, column in holders.items()
                 if not reports[party].is_empty(column)
             }
-            check_kinds(name, filled, policy, found)
+            _check_kinds(name, filled, policy, found)
         if name not in found.dropped:
-            check_values(name, holders, policy, found)
+            _check_values(name, holders, policy, found)
         if has_states and name not in found.dropped:
-            check_states(name, holders, reports, policy, found)
+            _check_states(name, holders, reports, policy, found)
         elif name in shared and name not in found.dropped:
-            check_constant(name, holders, reports, policy, found)
-    check_copies(reports, shared, policy, found)
+            _check_constant(name, holders, reports, policy, found)
+    _check_copies(reports, shared, policy, found)
     found.names = tuple(name for name in shared if name not in found.dropped)
     if has_states:
         used = {name: found.states[name] for name in found.names if name in found.states}
-        warn_of_single_states(columns, used, found)
+        _warn_of_single_states(columns, used, found)
     if not found.names and not found.problems:
         found.problems.append(
             "no column is left to train on: "
@@ -119,7 +127,7 @@ def have_states(reports: Mapping[str, TableReport]) -> bool:
     return all(report.has_states for report in reports.values())
 
 
-def columns_of(reports: Mapping[str, TableReport]) -> dict[str, Holders]:
+def _columns_of(reports: Mapping[str, TableReport]) -> dict[str, Holders]:
     """Return all columns, the first party's order first; of doubled ones the first counts."""
     columns: dict[str, Holders] = {}
     for party, report in reports.items():
@@ -128,12 +136,7 @@ def columns_of(reports: Mapping[str, TableReport]) -> dict[str, Holders]:
     return columns
 
 
-def problem_line(party: str, name: str, problem: str, remedy: str) -> str:
-    """Return a problem of one column at one party, in the words of all of them."""
-    return f"party {party!r}, column {name!r}: {problem}; {remedy}"
-
-
-def some_parties(parties: Iterable[str]) -> str:
+def _some_parties(parties: Iterable[str]) -> str:
     """Name a few parties."""
     listed = list(parties)
     text = ", ".join(repr(party) for party in listed[:NAMED_PARTIES])
@@ -142,7 +145,7 @@ def some_parties(parties: Iterable[str]) -> str:
     return f"{word} {text}" + (f" and {rest} more" if rest > 0 else "")
 
 
-def check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findings) -> None:
+def _check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findings) -> None:
     """Find the parties with too few rows."""
     for party, report in reports.items():
         count = f"{report.rows} row{'s' * (report.rows != 1)}"
@@ -155,14 +158,12 @@ def check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findin
             continue
         if report.dropped_rows:
             worst = max(report.columns, key=lambda column: column.missing + column.infinite)
-            found.problems.append(
-                problem_line(
-                    party,
-                    worst.name,
-                    f"{count} left after dropping {incomplete} with missing or infinite values, "
-                    f"{worst.missing + worst.infinite} of them in this column",
-                    f"at least {policy.min_rows} are needed: fill values in, or remove the column",
-                )
+            found.add(
+                party,
+                worst.name,
+                f"{count} left after dropping {incomplete} with missing or infinite values, "
+                f"{worst.missing + worst.infinite} of them in this column",
+                f"at least {policy.min_rows} are needed: fill values in, or remove the column",
             )
         else:
             found.problems.append(
@@ -171,7 +172,7 @@ def check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findin
             )
 
 
-def check_levels(reports: Mapping[str, TableReport], found: Findings) -> None:
+def _check_levels(reports: Mapping[str, TableReport], found: Findings) -> None:
     """Find out whether anybody knows the columns' means, where not all rows count for them."""
     sizes = [report.rows_of_means for report in reports.values() if report.rows > 0]
     if sizes and not any(sizes):
@@ -181,25 +182,23 @@ def check_levels(reports: Mapping[str, TableReport], found: Findings) -> None:
         )
 
 
-def pass_notes_on(reports: Mapping[str, TableReport], found: Findings) -> None:
+def _pass_notes_on(reports: Mapping[str, TableReport], found: Findings) -> None:
     """Warn of what the parties' own code has to say of their tables."""
     for party, report in reports.items():
         found.warnings += [f"party {party!r}: {note}" for note in report.notes]
 
 
-def check_duplicate_names(reports: Mapping[str, TableReport], found: Findings) -> None:
+def _check_duplicate_names(reports: Mapping[str, TableReport], found: Findings) -> None:
     """Find names that a party's table has twice."""
     for party, report in reports.items():
         for name in report.duplicate_names:
             count = report.names.count(name)
-            found.problems.append(
-                problem_line(
-                    party, name, f"{count} columns have this name", "rename or remove all but one"
-                )
+            found.add(
+                party, name, f"{count} columns have this name", "rename or remove all but one"
             )
 
 
-def check_shared(
+def _check_shared(
     reports: Mapping[str, TableReport],
     columns: Mapping[str, Holders],
     policy: Policy,
@@ -211,21 +210,21 @@ def check_shared(
         if not lacking or policy.unshared_columns == "keep":
             continue
         if policy.unshared_columns == "drop":
-            found.dropped[name] = f"not in the table of {some_parties(lacking)}"
+            found.dropped[name] = f"not in the table of {_some_parties(lacking)}"
             continue
         remedy = f"or use only the columns that all share with {option('unshared_columns', 'drop')}"
         if len(holders) > len(lacking):
             for party in lacking:
                 similar = _similar(name, reports[party], columns, len(reports))
                 hint = f"rename its column {similar!r}" if similar else "add it"
-                problem = f"missing, but there at {some_parties(holders)}"
-                found.problems.append(problem_line(party, name, problem, f"{hint}, {remedy}"))
+                problem = f"missing, but there at {_some_parties(holders)}"
+                found.add(party, name, problem, f"{hint}, {remedy}")
         else:
             for party in holders:
                 similar = _similar(name, reports[lacking[0]], columns, len(reports))
                 hint = f"rename it to {similar!r}" if similar else "remove it here or add it there"
-                problem = f"not in the table of {some_parties(lacking)}"
-                found.problems.append(problem_line(party, name, problem, f"{hint}, {remedy}"))
+                problem = f"not in the table of {_some_parties(lacking)}"
+                found.add(party, name, problem, f"{hint}, {remedy}")
 
 
 def _similar(
@@ -242,25 +241,25 @@ def _similar(
     return None
 
 
-def check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) -> None:
+def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) -> None:
     """Find columns that are no numbers, or numbers here and text there."""
     texts = [party for party, column in filled.items() if not column.is_number]
     numbers = [party for party in filled if party not in texts]
     if texts and numbers:
         for party in texts:
-            problem = f"holds {WORDS[filled[party].kind]}, but numbers at {some_parties(numbers)}"
+            problem = f"holds {WORDS[filled[party].kind]}, but numbers at {_some_parties(numbers)}"
             remedy = "make it the same everywhere (a stray word makes text of a column of numbers)"
-            found.problems.append(problem_line(party, name, problem, remedy))
+            found.add(party, name, problem, remedy)
     elif not texts:
         return
     elif policy.text_columns == "drop":
-        found.dropped[name] = f"not numeric at {some_parties(texts)}"
+        found.dropped[name] = f"not numeric at {_some_parties(texts)}"
     elif policy.text_columns == "fail":
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
             way_out = option("text_columns", "drop")
             remedy = f"convert it to numbers, or leave such columns out with {way_out}"
-            found.problems.append(problem_line(party, name, problem, remedy))
+            found.add(party, name, problem, remedy)
     else:
         first = filled[texts[0]].kind
         for party in texts:
@@ -268,12 +267,10 @@ def check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) -> 
                 problem = (
                     f"holds {WORDS[filled[party].kind]}, but {WORDS[first]} at party {texts[0]!r}"
                 )
-                found.problems.append(
-                    problem_line(party, name, problem, "make it the same everywhere")
-                )
+                found.add(party, name, problem, "make it the same everywhere")
 
 
-def check_values(name: str, holders: Holders, policy: Policy, found: Findings) -> None:
+def _check_values(name: str, holders: Holders, policy: Policy, found: Findings) -> None:
     """Find missing, infinite and overflowing values."""
     for party, column in holders.items():
         for count, word in ((column.missing, "missing"), (column.infinite, "infinite")):
@@ -282,18 +279,13 @@ def check_values(name: str, holders: Holders, policy: Policy, found: Findings) -
                 problem = f"{count} {word} value{'s' * (count > 1)}"
                 way_out = option("missing_values", "drop")
                 remedy = f"fill in or correct, or leave those rows out with {way_out}"
-                found.problems.append(problem_line(party, name, problem, remedy))
+                found.add(party, name, problem, remedy)
         if np.isinf(column.squares):
             problem = "values so large that their squares overflow"
-            found.problems.append(
-                problem_line(party, name, problem, "give the column a larger unit")
-            )
+            found.add(party, name, problem, "give the column a larger unit")
 
 
-SUGGESTED_BINS = 5
-
-
-def check_states(
+def _check_states(
     name: str,
     holders: Holders,
     reports: Mapping[str, TableReport],
@@ -317,9 +309,7 @@ def check_states(
     if not _is_one_kind(name, filled, found):
         return
     if not filled and policy.missing_values == "keep":
-        found.problems.append(
-            f"all parties, column {name!r}: no value at all, every one is missing; remove it"
-        )
+        found.add(None, name, "no value at all, every one is missing", "remove it")
         return
     states = sorted_states(state for column in filled.values() for state in column.states)
     hidden = {party: c.distinct for party, c in filled.items() if c.hides_states}
@@ -333,7 +323,7 @@ def check_states(
             found.continuous[name] = whole
             if policy.number_states:
                 # Numbers whose values are not named may be one number at all parties.
-                check_constant(name, holders, reports, policy, found)
+                _check_constant(name, holders, reports, policy, found)
             return
     if hidden:
         party = max(hidden, key=lambda party: hidden[party])
@@ -343,25 +333,22 @@ def check_states(
         if fractions:
             limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
         problem = f"{hidden[party]} different values, {limit}"
-        problem += f" (too many at {some_parties(others)} too)" if others else ""
+        problem += f" (too many at {_some_parties(others)} too)" if others else ""
         remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions)
-        found.problems.append(problem_line(party, name, problem, remedy))
+        found.add(party, name, problem, remedy)
     elif len(states) > policy.max_states:
         numeric = any(column.kind == "numeric" for column in filled.values())
-        found.problems.append(
-            f"all parties, column {name!r}: {len(states)} different values in all, more than "
-            f"{option('max_states', policy.max_states)}; {_remedy(numeric, len(states), False)}"
-        )
+        limit = option("max_states", policy.max_states)
+        problem = f"{len(states)} different values in all, more than {limit}"
+        found.add(None, name, problem, _remedy(numeric, len(states), False))
     else:
         found.states[name] = states
         rows = sum(report.rows for report in reports.values())
         if len(states) >= rows > 2:
             # Two rows may well differ; where no two of more rows agree there is nothing to count.
             numeric = all(column.kind == "numeric" for column in filled.values())
-            found.problems.append(
-                f"all parties, column {name!r}: {len(states)} states for {rows} rows in all, so "
-                f"that no value occurs twice; {_repetition_remedy(numeric, len(states), policy)}"
-            )
+            problem = f"{len(states)} states for {rows} rows in all, so that no value occurs twice"
+            found.add(None, name, problem, _repetition_remedy(numeric, len(states), policy))
         _check_single(name, states, policy, found)
 
 
@@ -373,16 +360,14 @@ def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
     odd = [party for party, column in filled.items() if column.kind == "other"]
     for party in odd:
         problem = f"holds {WORDS['other']} (dates, or a mixture), so that it has no states"
-        found.problems.append(
-            problem_line(party, name, problem, "make it text or numbers, or remove it")
-        )
+        found.add(party, name, problem, "make it text or numbers, or remove it")
     booleans = [party for party, column in filled.items() if column.kind == "boolean"]
     numbers = [party for party, column in filled.items() if column.kind == "numeric"]
     if booleans and numbers:
         for party in booleans:
-            problem = f"holds booleans, but numbers at {some_parties(numbers)}"
+            problem = f"holds booleans, but numbers at {_some_parties(numbers)}"
             remedy = "make it the same everywhere: True and 1 are different states"
-            found.problems.append(problem_line(party, name, problem, remedy))
+            found.add(party, name, problem, remedy)
     texts = any(column.kind == "category" for column in filled.values())
     return not odd and not (booleans and numbers) and not (texts and (booleans or numbers))
 
@@ -417,17 +402,15 @@ def _check_single(name: str, states: tuple[str, ...], policy: Policy, found: Fin
     if policy.constant_columns == "drop":
         found.dropped[name] = "constant over all parties"
     else:
-        found.problems.append(
-            f"all parties, column {name!r}: constant, one state in all rows; remove it, leave such "
-            f"columns out with {option('constant_columns', 'drop')}, or keep them as isolated "
-            "nodes with 'keep'"
+        way_out = option("constant_columns", "drop")
+        remedy = (
+            f"remove it, leave such columns out with {way_out}, or keep them as isolated nodes "
+            "with 'keep'"
         )
+        found.add(None, name, "constant, one state in all rows", remedy)
 
 
-NAMED_COLUMNS = 5
-
-
-def check_constant(
+def _check_constant(
     name: str,
     holders: Holders,
     reports: Mapping[str, TableReport],
@@ -448,7 +431,7 @@ def check_constant(
         striking = [party for party in constant if reports[party].rows > 1]
         if striking:
             found.warnings.append(
-                f"column {name!r} varies, but has one value only at {some_parties(striking)}"
+                f"column {name!r} varies, but has one value only at {_some_parties(striking)}"
             )
         return
     comparable = all(reports[party].has_sums and holders[party].is_number for party in filled)
@@ -468,13 +451,11 @@ def check_constant(
     if policy.constant_columns == "drop":
         found.dropped[name] = "constant over all parties"
     else:
-        found.problems.append(
-            f"all parties, column {name!r}: constant, one value in all rows; remove it, or leave "
-            f"such columns out with {option('constant_columns', 'drop')}"
-        )
+        remedy = f"remove it, or leave such columns out with {option('constant_columns', 'drop')}"
+        found.add(None, name, "constant, one value in all rows", remedy)
 
 
-def warn_of_single_states(
+def _warn_of_single_states(
     holders_of: Mapping[str, Holders], states: Mapping[str, tuple[str, ...]], found: Findings
 ) -> None:
     """Say in a line each which columns have one state at all parties, at each, and at some.
@@ -522,7 +503,7 @@ def _these(names: list[str], one: str, many: str) -> str:
     return f"{len(names)} columns ({listed}{f' and {rest} more' if rest > 0 else ''}) {many}"
 
 
-def check_copies(
+def _check_copies(
     reports: Mapping[str, TableReport],
     shared: Mapping[str, Holders],
     policy: Policy,
@@ -554,8 +535,6 @@ def check_copies(
         if policy.duplicate_columns == "drop":
             found.dropped[name] = f"a copy of {first!r} at every party"
         else:
-            found.problems.append(
-                f"all parties, column {name!r}: the same values as column {first!r} in all rows; "
-                "remove one of them, or leave copies out with "
-                f"{option('duplicate_columns', 'drop')}"
-            )
+            way_out = option("duplicate_columns", "drop")
+            remedy = f"remove one of them, or leave copies out with {way_out}"
+            found.add(None, name, f"the same values as column {first!r} in all rows", remedy)

@@ -40,6 +40,17 @@ if TYPE_CHECKING:
 ROUNDING = 1e-3
 #: Sums as close as this are left as they are, so that what was written is read without a change.
 EXACT = 1e-12
+# Commas separate as blanks do. A bar is a sign of its own, whatever stands around it.
+_TOKEN = re.compile(r'"[^"]*"|[{}()\[\]|;]|[^\s,{}()\[\]|;"]+')
+_QUOTED_OR_COMMENT = re.compile(r'"[^"]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+PROPERTY = "flwr_causal_names"
+# Readers look for these wherever they stand.
+KEYWORDS = frozenset(
+    ("network", "variable", "probability", "property", "type", "discrete", "table", "default")
+)
+_NO_WORD = re.compile(r"[^A-Za-z0-9_]")
+# pyAgrum takes 12 and 1_2 for states, but 1e5 and 1e_05 for numbers.
+_NUMBER = re.compile(r"[0-9]+[eE]")
 
 
 class _Variable:
@@ -292,11 +303,6 @@ def _normalized(variable: _Variable) -> FloatArray:
     return np.where(np.abs(sums - 1) > EXACT, table / sums, table)
 
 
-# Commas separate as blanks do. A bar is a sign of its own, whatever stands around it.
-_TOKEN = re.compile(r'"[^"]*"|[{}()\[\]|;]|[^\s,{}()\[\]|;"]+')
-_QUOTED_OR_COMMENT = re.compile(r'"[^"]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-
-
 class Tokens:
     """A reader's place in a file.
 
@@ -358,16 +364,6 @@ class Tokens:
 
 def _unquoted(token: str) -> str:
     return token[1:-1] if token.startswith('"') else token
-
-
-PROPERTY = "flwr_causal_names"
-# Readers look for these wherever they stand.
-KEYWORDS = frozenset(
-    ("network", "variable", "probability", "property", "type", "discrete", "table", "default")
-)
-_NO_WORD = re.compile(r"[^A-Za-z0-9_]")
-# pyAgrum takes 12 and 1_2 for states, but 1e5 and 1e_05 for numbers.
-_NUMBER = re.compile(r"[0-9]+[eE]")
 
 
 def plain_names(names: Sequence[str], *, variables: bool) -> tuple[str, ...]:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 #: The file names that :func:`read_table` understands.
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".npz")
 
-#: The column that tells apart the series of a party that gave several, 0, 1, ... in their order.
-
 TableKey = tuple[str, int, int]
 
 Source: TypeAlias = "str | Path | npt.NDArray[Any] | pd.DataFrame"
@@ -45,6 +43,13 @@ Source: TypeAlias = "str | Path | npt.NDArray[Any] | pd.DataFrame"
 CACHED_TABLES = 8
 _cache: OrderedDict[tuple[TableKey, tuple[str, ...] | None], pd.DataFrame] = OrderedDict()
 _cache_lock = threading.Lock()
+
+#: Parse decimals to the nearest float64: the default from pandas 3.1 on, which warns of the option.
+EXACT: dict[str, Any] = (
+    {}
+    if tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 1)
+    else {"float_precision": "round_trip"}
+)
 
 
 def read_table(
@@ -300,14 +305,6 @@ def _select(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
                 "correct the selection or the table"
             )
     return frame.loc[:, list(columns)]
-
-
-#: Parse decimals to the nearest float64: the default from pandas 3.1 on, which warns of the option.
-EXACT: dict[str, Any] = (
-    {}
-    if tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 1)
-    else {"float_precision": "round_trip"}
-)
 
 
 def read_delimited(path: Path, separator: str) -> pd.DataFrame:

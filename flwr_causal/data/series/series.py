@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray
 
+#: The fields behind :attr:`Layout.columns`.
+OPTIONS = ("series_column", "time_column", "phase_column")
+#: Steps that differ by less than this share of the smallest one are equal.
+STEP_TOLERANCE = 1e-6
+_DATES = "write times as numbers, or as dates like 2020-01-31 or 2020-01-31 12:00"
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -96,10 +102,6 @@ class Layout:
     def columns(self) -> tuple[str, str, str]:
         """The columns that are no variables: of series, times and phases; empty if not named."""
         return self.series_column, self.time_column, self.phase_column
-
-
-#: The fields behind :attr:`Layout.columns`.
-OPTIONS = ("series_column", "time_column", "phase_column")
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,12 +340,6 @@ def _check_roles(frame: pd.DataFrame, layout: Layout) -> None:
             f"{option(field, name)}: column {name!r} is missing in the table, which has "
             f"{', '.join(frame.columns)}{meant}: add or rename the column, or correct the option"
         )
-
-
-#: Steps that differ by less than this share of the smallest one are equal.
-STEP_TOLERANCE = 1e-6
-
-_DATES = "write times as numbers, or as dates like 2020-01-31 or 2020-01-31 12:00"
 
 
 @dataclass(frozen=True, eq=False)

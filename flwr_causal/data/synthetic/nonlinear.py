@@ -42,6 +42,8 @@ GP_REMAINDER = 1e-10
 #: Rows of a package: 40 packages of 50 rows among ten parties (Yang et al. 2024, supplement).
 PACKAGE_ROWS = 50
 LEAST_ROWS = 2
+#: From which the parties of the paper's non-iid data draw theirs.
+PAPER_MECHANISMS = ("lg", "anm-mlp", "add-gp", "mim")
 
 
 def linear_gaussian(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -107,8 +109,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "threshold": step_functions,
     "multiplicative": scaled_noise,
 }
-#: From which the parties of the paper's non-iid data draw theirs.
-PAPER_MECHANISMS = ("lg", "anm-mlp", "add-gp", "mim")
 
 
 def simulate_nonlinear(

@@ -45,7 +45,7 @@ class Agreement:
     dropped : mapping of str to str
         Column to the reason why it is not used.
     warnings : tuple of str
-        What a user should hear although nothing failed.
+        What is unusual but allowed.
     states : tuple of tuple of str
         For methods on categories: the states of each column, over all parties, in the order in
         which they are coded; empty for a column that is yet to be discretised. ``()`` where the
@@ -124,17 +124,17 @@ def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[Floa
     Deviations are taken from one party's mean and carry every mean's rounding error along, so that
     a large offset common to all rows (1e8 and a spread of 1) costs no digits.
 
-    Where a party's means are those of some of its rows only (``level_rows``), the others have lost
-    a level of their own already and stay as they are: the mean is that of the rows behind the
-    means, and a party's difference from it moves the squares of those rows alone. So the variance
-    is the mean square of all rows as each party centres them by that mean.
+    Where a party's means are those of some of its rows only (``level_rows``), a level of their own
+    was subtracted from the other rows, which stay as they are: the pooled mean is that of the rows
+    behind the means, and a party's difference from it changes the squares of those rows alone. So
+    the variance is the mean square of all rows as each party centres them by that mean.
 
     Parameters
     ----------
     reports : mapping of str to TableReport
         Reports with sums; names must be unique in each.
     names : sequence of str
-        d columns; a party that lacks one has no say in it.
+        d columns; a party that lacks one does not count for it.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[Floa
             column = by_name.get(name)
             if column is None or not report.has_sums or not column.is_number:
                 continue
-            # Missing values in rows that are kept have no say.
+            # Missing values in rows that are kept do not count.
             lacking = 0 if report.dropped_rows else column.missing
             rows[party, position] = report.rows - lacking
             levels[party, position] = max(report.rows_of_means - lacking, 0)

@@ -173,7 +173,7 @@ def _check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findi
 
 
 def _check_levels(reports: Mapping[str, TableReport], found: Findings) -> None:
-    """Find out whether anybody knows the columns' means, where not all rows count for them."""
+    """Check that at least one party has rows from which to report the columns' means."""
     sizes = [report.rows_of_means for report in reports.values() if report.rows > 0]
     if sizes and not any(sizes):
         found.problems.append(
@@ -183,7 +183,7 @@ def _check_levels(reports: Mapping[str, TableReport], found: Findings) -> None:
 
 
 def _pass_notes_on(reports: Mapping[str, TableReport], found: Findings) -> None:
-    """Warn of what the parties' own code has to say of their tables."""
+    """Add the notes of the parties' reports to the warnings."""
     for party, report in reports.items():
         found.warnings += [f"party {party!r}: {note}" for note in report.notes]
 
@@ -204,7 +204,7 @@ def _check_shared(
     policy: Policy,
     found: Findings,
 ) -> None:
-    """Find columns that some parties lack, and say at whom the fault lies: at the fewer."""
+    """Find columns that some parties lack; the problem is put down to the smaller group."""
     for name, holders in columns.items():
         lacking = [party for party in reports if party not in holders]
         if not lacking or policy.unshared_columns == "keep":
@@ -458,7 +458,7 @@ def _check_constant(
 def _warn_of_single_states(
     holders_of: Mapping[str, Holders], states: Mapping[str, tuple[str, ...]], found: Findings
 ) -> None:
-    """Say in a line each which columns have one state at all parties, at each, and at some.
+    """Warn of columns with one state: at all parties together, at each party, at some parties.
 
     Parameters
     ----------

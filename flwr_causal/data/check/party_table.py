@@ -1,4 +1,4 @@
-"""Look at a party's own table: report on it, and return the rows that the report counted."""
+"""A party's own table: the report on it, and the rows that the report counted."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str,
     if kind == "numeric" and policy.number_states:
         few = policy.number_states if whole else 0
     elif kind == "numeric" and not whole:
-        # Measurements are no categories: what they are need not be told.
+        # Measurements are not categories: their values need not leave the party.
         few = min(few, policy.discretize or MOST_FRACTIONS)
     if len(values) > few:
         return {"distinct": len(values), "whole": whole}

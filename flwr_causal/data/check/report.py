@@ -1,4 +1,4 @@
-"""What one party says about its table before training.
+"""A party's report on its table, sent before training.
 
 A report holds names, types, counts and flags, and where the method centres or scales, three sums
 a column. Only where the method asks for states (those on categories do, the others never) it also
@@ -29,7 +29,7 @@ NUMBERS: tuple[Kind, ...] = ("numeric", "boolean")
 
 @dataclass(frozen=True)
 class ColumnReport:
-    """What a party says about one column.
+    """A party's report on one column.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class ColumnReport:
 
 @dataclass(frozen=True)
 class TableReport:
-    """What a party says about its table.
+    """A party's report on its table.
 
     Parameters
     ----------
@@ -99,11 +99,11 @@ class TableReport:
     level_rows : int or None
         The rows behind ``mean`` and ``remainder``, where these are not all that are kept (of time
         series, the rows that are not under a perturbation); None if they are. With 0 the party has
-        no mean to tell, and its means are 0.
+        no mean to report, and its means are 0.
     has_ids : bool
         Whether the table has ids by which rows of several parties can be aligned.
     notes : tuple of str
-        What the user should hear of this party's table, one sentence each, free of its values.
+        Remarks on the table for the user, one sentence each; they hold no values of it.
     """
 
     rows: int

@@ -46,10 +46,10 @@ def centered_rows(
     mean : float64 array of shape (d,), optional
         The level that all parties agreed on; needed for all but "series".
     by : {"global", "series", "phase"}, default "global"
-        "global" subtracts the given mean. "series" subtracts each series' own mean. "phase" takes a
-        known perturbation for an unknown constant input to that series: the rows whose step t is
-        perturbed lose their own mean, lags and all, as an intercept of their own would have it; the
-        other rows lose the given mean, which is to be that of unperturbed steps.
+        "global" subtracts the given mean. "series" subtracts each series' own mean. "phase" treats
+        a known perturbation as an unknown constant input to that series: from the rows whose step t
+        is perturbed it subtracts their own mean, lags included, as an intercept for these rows
+        does; from the other rows the given mean, which must be that of unperturbed steps.
 
     Returns
     -------

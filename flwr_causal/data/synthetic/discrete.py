@@ -1,4 +1,4 @@
-"""Random discrete Bayesian networks, and federations of tables that are drawn from one."""
+"""Random discrete Bayesian networks, and federations of tables that are sampled from one."""
 
 from __future__ import annotations
 

@@ -64,7 +64,9 @@ def read_netsim(path: str | Path, subjects: Sequence[int] | None = None) -> NetS
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise DataError(f"no NetSim file {path}: check the path; the data are not part of this package")
+        raise DataError(
+            f"no NetSim file {path}: check the path; the data are not part of this package"
+        )
     values, nets = _from_mat(path) if path.suffix.lower() == ".mat" else _from_npz(path)
     if values.ndim != 3 or nets.shape != (len(values), *[values.shape[-1]] * 2):
         raise DataError(

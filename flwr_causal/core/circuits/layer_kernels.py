@@ -9,13 +9,15 @@ A layer's nodes stand in ``values`` from the row ``first`` on; the children of i
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from flwr_causal.core.compiled import compiled
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import FloatArray, IntArray
 
 
 @compiled

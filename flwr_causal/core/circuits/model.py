@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flwr_causal.core.circuits.columns import without_unseen
+from flwr_causal.core.circuits.domain import without_unseen
 from flwr_causal.core.circuits.joined_tables import joined_tables
 from flwr_causal.errors import ConfigError, DataError
 
@@ -21,12 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pandas as pd
+    from numpy.typing import NDArray
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.circuits.distribution import Distribution
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.head_posterior import Posterior
 
-FloatArray = NDArray[np.float64]
 
 FORMAT = "flwr-causal circuit model 1"
 

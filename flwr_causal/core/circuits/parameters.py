@@ -6,14 +6,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-FloatArray = NDArray[np.float64]
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import FloatArray
+
 
 #: Given probabilities may miss the sum 1 by this much; they are then divided by their sum.
 TOLERANCE = 1e-9

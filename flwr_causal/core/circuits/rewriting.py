@@ -11,7 +11,8 @@ from flwr_causal.core.circuits.nodes import Leaf, Product, Sum, ascending
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from flwr_causal.core.circuits.nodes import FloatArray, Node
+    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.circuits.nodes import Node
 
 
 def restricted(root: Node, scope: Collection[int]) -> Node:

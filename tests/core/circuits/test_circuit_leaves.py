@@ -18,7 +18,7 @@ from flwr_causal.core.circuits import (
     Histogram,
     bernoulli,
 )
-from flwr_causal.core.circuits.leaves import elliptical_batch, yeo_johnson
+from flwr_causal.core.circuits.leaves import elliptical, yeo_johnson
 from flwr_causal.errors import ConfigError
 
 HISTOGRAM = Histogram(0, [-1.0, 0.5, 0.8, 3.0], [0.1, 0.3, 0.2, 0.35, 0.05], 0.8)
@@ -276,7 +276,7 @@ def test_leaves_of_many_patterns_and_rows_are_evaluated_in_parts(monkeypatch):
     rows[100:][rng.random((200, 5)) < 0.3] = np.nan
     expected = np.array([leaf.log_density(rows) for leaf in leaves])
     for cached in (1, 200, 2**14):
-        monkeypatch.setattr(elliptical_batch, "CACHED", cached)
+        monkeypatch.setattr(elliptical, "CACHED", cached)
         together = Elliptical.batch(leaves).log_density(rows)
         np.testing.assert_allclose(together, expected, atol=1e-11)
 

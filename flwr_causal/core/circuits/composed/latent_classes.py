@@ -21,15 +21,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+    from flwr_causal.core.arrays import FloatArray
+
 
 #: Rows of a group's clusters that each class is given beforehand.
 SMOOTHING = 0.5

@@ -24,7 +24,6 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.composed.composition import (
     Composition,
@@ -41,11 +40,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from flwr_causal.core.arrays import IntArray
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.nodes import Node
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 class Task(NamedTuple):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.composed.composition import joined, mixture
@@ -25,11 +24,10 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.composed.one_pass import Task
     from flwr_causal.core.circuits.nodes import Node
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Clusters of a group of columns, of which 4 did well on breast cancer (450 rows, 15 columns).
 NUM_CLUSTERS = 4

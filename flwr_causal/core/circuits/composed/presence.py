@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.errors import DataError
@@ -25,10 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.circuits.domain import Variable
 
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
 
 Setting = Literal["horizontal", "vertical", "hybrid"]
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.composed.composition import Composition, joined, mixture
 from flwr_causal.core.circuits.composed.latent_classes import (
@@ -42,10 +41,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.circuits.composed.one_pass import Factors
     from flwr_causal.core.circuits.domain import Domain
-
-FloatArray = NDArray[np.float64]
 
 
 def label_evidence(labels: ArrayLike, sizes: Sequence[int]) -> FloatArray:

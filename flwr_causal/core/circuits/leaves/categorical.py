@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from flwr_causal.core.circuits.leaves.univariate import Univariate
-from flwr_causal.core.circuits.nodes import Array, FloatArray, Leaf, LeafBatch
+from flwr_causal.core.circuits.nodes import Array, Leaf, LeafBatch
 from flwr_causal.core.circuits.parameters import probabilities, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,17 +1,21 @@
-"""Normal and t distributions of several numbers together, perhaps of transformed numbers."""
+"""Normal and t distributions of several numbers together, perhaps of transformed numbers.
+
+The law of the transformed numbers is in `elliptical_law`, the transform in `yeo_johnson`. The
+density of a number is that of its transform times the transform's slope, so its peak is not where
+the transform has its own (`densest`), and its moments are integrals (`transformed_moments`).
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import gammaln, ndtr, stdtr
 
 from flwr_causal.core.circuits.leaves import yeo_johnson
-from flwr_causal.core.circuits.leaves.elliptical_batch import EllipticalBatch
 from flwr_causal.core.circuits.leaves.elliptical_law import (
     Law,
     by_pattern,
@@ -21,16 +25,27 @@ from flwr_causal.core.circuits.leaves.elliptical_law import (
     standard_log_density,
     whitened,
 )
-from flwr_causal.core.circuits.leaves.elliptical_mode import densest
-from flwr_causal.core.circuits.leaves.transformed_moments import transformed_moments
-from flwr_causal.core.circuits.nodes import Array, FloatArray, Leaf, LeafBatch
+from flwr_causal.core.circuits.nodes import Leaf, LeafBatch
 from flwr_causal.core.circuits.parameters import numbers, positive, scope_of
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-BoolArray = NDArray[np.bool_]
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.circuits.leaves.elliptical_law import Conditional
+    from flwr_causal.core.circuits.nodes import Array
+
+#: Numbers that a batch computes at once, so that they fit a cache.
+CACHED = 2**14
+#: Steps of the ascent to a mode at most, and the change (in standard deviations) below which a row
+#: rests.
+MAX_STEPS = 200
+TOLERANCE = 1e-9
+#: Points of a piece of the integral of a moment.
+NUM_POINTS = 96
+#: A normal density beyond this many standard deviations is below rounding.
+FAR = 12.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +169,7 @@ class Elliptical(Leaf):
         """Fill missing values by the most probable ones given the others, shape (n, k).
 
         Without a transform that is their conditional mean. With one it is a local maximum of the
-        density of the numbers themselves, which `elliptical_mode` ascends to from there.
+        density of the numbers themselves, which `densest` ascends to from there.
         """
         filled, transformed = values.copy(), self.transformed(values)[0]
         for rows, known in by_pattern(np.isnan(values)):
@@ -301,3 +316,208 @@ def _symmetric(covariance: FloatArray) -> FloatArray:
     result = 0.5 * (covariance + covariance.T)
     result.setflags(write=False)
     return np.asarray(result)
+
+
+class EllipticalBatch(LeafBatch):
+    """Elliptical leaves; what depends on the rows alone is found once for those that share it."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        super().__init__(leaves)
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for position, leaf in enumerate(leaves):
+            arrays = leaf.arrays()
+            same = tuple(arrays[name].tobytes() for name in ("dof", "powers", "scales", "reach"))
+            groups.setdefault((leaf.scope, same), []).append(position)
+        self._groups = [_Group([leaves[k] for k in own], own) for own in groups.values()]
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log density of each leaf and row, shape (number of leaves, n)."""
+        result = np.empty((len(self.leaves), len(values)))
+        for group in self._groups:
+            result[group.positions] = group.log_density(values)
+        return result
+
+
+class _Group:
+    """Leaves of one scope, one transform and one number of degrees of freedom."""
+
+    def __init__(self, leaves: Sequence[Any], positions: list[int]) -> None:
+        self.positions = positions
+        self._first = leaves[0]
+        self._columns = list(leaves[0].scope)
+        self._means = np.stack([leaf.mean for leaf in leaves])
+        self._covariances = np.stack([leaf.covariance for leaf in leaves])
+        self._whitened = whitened(self._covariances)
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log density of each leaf and row, shape (number of leaves, n)."""
+        transformed, slopes = self._first.transformed(values[:, self._columns])
+        result = np.zeros((len(self._means), len(values)))
+        for rows, known in by_pattern(np.isnan(transformed)):
+            if known.any():
+                density = self._of_pattern(transformed[rows][:, known], known)
+                result[:, rows] = density + slopes[rows][:, known].sum(axis=1)
+        return result
+
+    def _of_pattern(self, rows: FloatArray, known: BoolArray) -> FloatArray:
+        """Log density of what is known, transformed, of rows that miss the same."""
+        whitening, log_det = self._whitened
+        if not known.all():
+            whitening, log_det = whitened(self._covariances[:, known][:, :, known])
+        means = self._means[:, None, known]
+        squares = np.empty((len(means), len(rows)))
+        size = max(1, CACHED // means.size)
+        for start in range(0, len(rows), size):
+            part = slice(start, start + size)
+            standard = (rows[part] - means) @ whitening.transpose(0, 2, 1)
+            np.einsum("lij,lij->li", standard, standard, out=squares[:, part])
+        return standard_log_density(squares, log_det[:, None], rows.shape[1], self._first.dof)
+
+
+def densest(given: Conditional, powers: FloatArray, reach: FloatArray) -> FloatArray:
+    """Return the transforms of numbers at a local maximum of their density.
+
+    Parameters
+    ----------
+    given : Conditional
+        Of the m transformed numbers, in n rows.
+    powers, reach : ndarray of float64, shape (m,)
+
+    Returns
+    -------
+    ndarray of float64, shape (n, m)
+        Reached from the conditional means by steps that only go up: never less probable than they.
+    """
+    m = len(powers)
+    precision = np.linalg.inv(given.matrix)
+    spreads = given.spreads
+    sds = np.sqrt(np.diag(given.matrix))
+
+    def height(point: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return log density without constants, the squared distance, and the slope's gradient."""
+        away = point - given.means[rows]
+        squares = np.einsum("ij,jk,ik->i", away, precision, away) / spreads[rows]
+        original = yeo_johnson.inverse(point, powers, reach)
+        log_slopes = yeo_johnson.transform(original, powers, reach)[1]
+        logs = yeo_johnson.signed_log(original)
+        side = np.where(logs < 0, 2.0 - powers, powers)
+        gradient = (powers - 1.0) * np.exp(-side * np.abs(logs))
+        gradient[np.abs(original) >= reach] = 0.0  # the slope of a line is constant
+        if math.isinf(given.dof):
+            return log_slopes.sum(axis=1) - 0.5 * squares, squares, gradient
+        fall = 0.5 * (given.dof + m) * np.log1p(squares / (given.dof - 2))
+        return log_slopes.sum(axis=1) - fall, squares, gradient
+
+    point = np.array(given.means)
+    rows: IntArray = np.arange(len(point), dtype=np.int64)
+    sizes = np.ones(len(point))
+    for _ in range(MAX_STEPS):
+        if len(rows) == 0:
+            break
+        here, squares, gradient = height(point[rows], rows)
+        # The gradient in the metric of the covariance: of a normal distribution with a constant
+        # slope a full step goes straight to the peak.
+        factor = np.ones(len(rows))
+        if not math.isinf(given.dof):
+            factor = (given.dof - 2 + squares) / (given.dof + m)
+        pull = (factor * spreads[rows])[:, None] * (gradient @ given.matrix)
+        step = sizes[rows, None] * (given.means[rows] - point[rows] + pull)
+        there = height(point[rows] + step, rows)[0]
+        better = there > here
+        point[rows[better]] += step[better]
+        sizes[rows] *= np.where(better, 1.5, 0.4)
+        np.minimum(sizes, 1.0, out=sizes)
+        moving = (np.abs(step) > TOLERANCE * sds * np.sqrt(spreads[rows])[:, None]).any(axis=1)
+        rows = rows[moving]
+    return point
+
+
+def transformed_moments(
+    means: FloatArray, sds: FloatArray, dof: float, powers: FloatArray, reach: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return E[u] and E[u^2] of numbers with transforms of given means and standard deviations.
+
+    Beyond its reach the transform is a line, where the partial moments have closed forms. Within,
+    the integral runs over the signed logarithm of the number, in which the transform is an
+    exponential, in two pieces that meet at 0, where the transform's second derivative jumps.
+    Gauss-Legendre points are spread by a hyperbolic sine around the peak, so that narrow and
+    heavy-tailed densities are met by enough of them.
+
+    Parameters
+    ----------
+    means, sds : ndarray of float64, shape (n, m)
+        Of the transforms.
+    dof : float
+        Degrees of freedom, above 2; inf for normal transforms.
+    powers, reach : ndarray of float64, shape (m,)
+
+    Returns
+    -------
+    first, second : ndarray of float64, shape (n, m)
+    """
+    scale = sds if math.isinf(dof) else sds * math.sqrt((dof - 2) / dof)
+    limit = np.log1p(reach)
+    first, second = np.zeros(means.shape), np.zeros(means.shape)
+    for side in (-1.0, 1.0):
+        # Mirrored, the lower line is an upper one, and the transform's power p becomes 2 - p.
+        own = powers if side > 0 else 2.0 - powers
+        bound = yeo_johnson.of_signed_log(limit, own)
+        stretch = scale * np.exp(-(own - 1.0) * limit)
+        cut = (bound - side * means) / scale
+        mass, once, twice = _upper_parts(cut, dof)
+        start = reach - stretch * cut  # the number is start + stretch z on the line
+        first += side * (start * mass + stretch * once)
+        second += start**2 * mass + 2 * start * stretch * once + stretch**2 * twice
+        piece = _piece(side * means, scale, dof, own, limit)
+        first += side * piece[0]
+        second += piece[1]
+    return first, second
+
+
+def _piece(
+    means: FloatArray, scale: FloatArray, dof: float, powers: FloatArray, limit: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the parts of E[u] and E[u^2] from the numbers between 0 and the reach."""
+    reach = np.expm1(limit)
+    centre = yeo_johnson.signed_log(yeo_johnson.inverse(means, powers, reach))
+    centre = np.clip(centre, 0.0, limit)
+    width = np.clip(scale * np.exp(-powers * centre), 1e-12, 1.0)
+    low, high = np.zeros(means.shape), np.broadcast_to(limit, means.shape)
+    if math.isinf(dof):
+        far = [yeo_johnson.inverse(means + k * FAR * scale, powers, reach) for k in (-1, 1)]
+        low, high = (np.clip(yeo_johnson.signed_log(one), 0.0, limit) for one in far)
+    start, end = np.arcsinh((low - centre) / width), np.arcsinh((high - centre) / width)
+    points, weights = np.polynomial.legendre.leggauss(NUM_POINTS)
+    first, second = np.zeros(means.shape), np.zeros(means.shape)
+    for point, weight in zip(points.tolist(), weights.tolist(), strict=True):
+        place = 0.5 * (start + end) + 0.5 * (end - start) * point
+        logs = np.maximum(centre + width * np.sinh(place), 0.0)
+        standard = (yeo_johnson.of_signed_log(logs, powers) - means) / scale
+        slope = np.exp(powers * logs) / scale
+        step = weight * 0.5 * (end - start) * width * np.cosh(place)
+        mass = _density(standard, dof) * slope * step
+        number = np.expm1(logs)
+        first += number * mass
+        second += number**2 * mass
+    return first, second
+
+
+def _density(standard: FloatArray, dof: float) -> FloatArray:
+    """Density of the standard normal or t distribution."""
+    if math.isinf(dof):
+        return np.asarray(np.exp(-0.5 * standard**2) / math.sqrt(2 * math.pi))
+    constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * math.log(dof * math.pi)
+    return np.asarray(np.exp(constant - 0.5 * (dof + 1) * np.log1p(standard**2 / dof)))
+
+
+def _upper_parts(cut: FloatArray, dof: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the integrals of 1, z and z^2 times the standard density from a cut to infinity."""
+    density = _density(cut, dof)
+    if math.isinf(dof):
+        mass = np.asarray(ndtr(-cut), dtype=np.float64)
+        return mass, density, mass + cut * density
+    mass = np.asarray(stdtr(dof, -cut), dtype=np.float64)
+    # z^2 f(z) is the density of a t distribution with two degrees of freedom less, less f itself.
+    fewer = np.asarray(stdtr(dof - 2, -cut * math.sqrt((dof - 2) / dof)), dtype=np.float64)
+    twice = dof * ((dof - 1) / (dof - 2) * fewer - mass)
+    return mass, density * (dof + cut**2) / (dof - 1), twice

@@ -10,14 +10,14 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
 
 
 class Law(NamedTuple):

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from flwr_causal.core.circuits.leaves.univariate import Univariate
-from flwr_causal.core.circuits.nodes import Array, FloatArray, Leaf, LeafBatch
+from flwr_causal.core.circuits.nodes import Array, Leaf, LeafBatch
 from flwr_causal.core.circuits.parameters import numbers, positive, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from flwr_causal.core.arrays import FloatArray
 
 #: log sqrt(2 pi)
 NORMALISER = 0.5 * math.log(2 * math.pi)

@@ -9,12 +9,14 @@ import numpy as np
 
 from flwr_causal.core.circuits.leaves.categorical import draws_of
 from flwr_causal.core.circuits.leaves.univariate import Univariate
-from flwr_causal.core.circuits.nodes import Array, FloatArray, Leaf, LeafBatch
+from flwr_causal.core.circuits.nodes import Array, Leaf, LeafBatch
 from flwr_causal.core.circuits.parameters import numbers, positive, probabilities, scope_of
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from flwr_causal.core.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

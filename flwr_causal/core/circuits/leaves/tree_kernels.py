@@ -8,13 +8,16 @@ parents before children. Codes are states, -1 where they are missing. Rows are i
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.compiled import compiled
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import FloatArray, IntArray
+
 Codes = NDArray[np.int32]
 
 #: Below it a probability goes into the logarithm, lest the next factors take it to 0.

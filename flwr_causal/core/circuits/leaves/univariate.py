@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.circuits.nodes import FloatArray, Leaf
+from flwr_causal.core.circuits.nodes import Leaf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from flwr_causal.core.arrays import FloatArray
 
 
 class Univariate(Leaf):

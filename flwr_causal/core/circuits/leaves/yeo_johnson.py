@@ -11,10 +11,14 @@ Arrays broadcast: numbers of shape (n, k) with powers and reaches of shape (k,).
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import TYPE_CHECKING
 
-FloatArray = NDArray[np.float64]
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import FloatArray
 
 #: |u| up to which the transform holds, where nothing else is said: beyond nearly all data that are
 #: counted in their own scale.

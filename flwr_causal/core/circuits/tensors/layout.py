@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.nonlinear.perceptrons import PRECISIONS, checked_device, import_torch
 from flwr_causal.errors import ConfigError
@@ -23,8 +22,8 @@ from flwr_causal.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+    from flwr_causal.core.arrays import FloatArray, IntArray
+
 Tensor = Any
 
 

@@ -13,7 +13,7 @@ from flwr_causal.clients import party_circuits
 from flwr_causal.clients.base import CausalClient
 from flwr_causal.clients.fedpc_disclosures import DISCLOSURES
 from flwr_causal.core.circuits.composed import party_answers
-from flwr_causal.core.circuits.composed.one_pass import Task
+from flwr_causal.core.circuits.composed.composition import Task
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.by_name import training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain

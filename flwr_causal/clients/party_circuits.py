@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.circuits.circuit import Circuit
-    from flwr_causal.core.circuits.composed.one_pass import Task
+    from flwr_causal.core.circuits.composed.composition import Task
     from flwr_causal.core.circuits.composed.party_clusters import Learner, PartyCircuits
     from flwr_causal.core.circuits.learners.options import LearnerOptions
     from flwr_causal.core.circuits.learners.trees.vertical import PartyRows

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from flwr_causal.core.circuits.composed.composition import factors_of, one_pass, tasks_of
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
-from flwr_causal.core.circuits.composed.one_pass import factors_of, one_pass, tasks_of
 from flwr_causal.core.circuits.composed.presence import common_rows
 from flwr_causal.core.circuits.composed.tied_clusters import (
     by_aligned_rows,

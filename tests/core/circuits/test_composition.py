@@ -15,16 +15,14 @@ from flwr_causal.core.circuits import Categorical, Circuit, Gaussian, Product, S
 from flwr_causal.core.circuits.composed.composition import (
     Composition,
     Output,
-    from_plain,
-    num_weights,
-    to_plain,
-    trained_rows,
-)
-from flwr_causal.core.circuits.composed.one_pass import (
     cluster_products,
     factors_of,
+    from_plain,
+    num_weights,
     one_pass,
     tasks_of,
+    to_plain,
+    trained_rows,
 )
 from flwr_causal.core.circuits.composed.party_answers import log_densities
 from flwr_causal.core.circuits.composed.tied_clusters import by_aligned_rows, by_known_classes

@@ -7,7 +7,7 @@ from federated_circuits import federated
 from sklearn.datasets import load_breast_cancer
 
 from flwr_causal.core.circuits import Domain, Gaussian, Product, Variable
-from flwr_causal.core.circuits.composed.one_pass import Task, factors_of, one_pass, tasks_of
+from flwr_causal.core.circuits.composed.composition import Task, factors_of, one_pass, tasks_of
 from flwr_causal.core.circuits.composed.party_answers import log_densities
 from flwr_causal.core.circuits.composed.party_clusters import cluster_labels, train_party
 from flwr_causal.core.circuits.composed.tied_clusters import (

@@ -5,12 +5,10 @@ import pytest
 from circuit_cases import presences
 from hypothesis import given
 
-from flwr_causal.core.circuits import Domain, Variable
 from flwr_causal.core.circuits.composed.presence import (
     ColumnGroup,
     column_groups,
     common_rows,
-    joint_domain,
     setting_of,
 )
 from flwr_causal.errors import DataError
@@ -81,22 +79,3 @@ def test_parties_without_a_common_row_are_told_the_remedy():
 def test_a_repeated_id_names_the_party():
     with pytest.raises(DataError, match="party 1 has ids that repeat"):
         common_rows([[1, 2], [2, 2]])
-
-
-def test_the_joint_domain_has_columns_as_they_first_occur():
-    x10, x2, y = Variable("x10"), Variable("x2"), Variable("y", ("no", "yes"))
-    domain, presence = joint_domain([Domain((x10, y)), Domain((y, x2))])
-    assert domain.variables == (x10, y, x2)
-    np.testing.assert_array_equal(presence, [[True, True, False], [False, True, True]])
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (Variable("x", ("a", "b")), "'x' is a category of 'a', 'b' at party 1, but a number at"),
-        (Variable("x", edges=(0.5,)), "'x' is a number seen by"),
-    ],
-)
-def test_a_column_of_two_types_names_parties_and_column(other, message):
-    with pytest.raises(DataError, match=message):
-        joint_domain([Domain((Variable("x"),)), Domain((other,))])

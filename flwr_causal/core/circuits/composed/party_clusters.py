@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.circuits.composed.one_pass import Task
+    from flwr_causal.core.circuits.composed.composition import Task
     from flwr_causal.core.circuits.nodes import Node
 
 
@@ -67,7 +67,7 @@ class PartyCircuits(NamedTuple):
 
     @property
     def rows(self) -> list[list[int]]:
-        """Rows that each circuit of each task was trained on, what `one_pass.factors_of` takes."""
+        """Rows that each circuit of each task was trained on, as `composition.factors_of` asks."""
         return [
             np.bincount(own, minlength=size).tolist()
             for own, size in zip(self.labels.T, self.sizes, strict=True)
@@ -103,7 +103,7 @@ def train_party(
     values : ndarray of float64, shape (n, d)
         The party's rows as ``domain.encode`` makes them: columns that it does not hold are missing.
     tasks : sequence of Task
-        Of this party, from `one_pass.tasks_of`.
+        Of this party, from `composition.tasks_of`.
     num_clusters : int, default 4
         Of a clustered task, before they are split by class.
     learner : Learner, optional

@@ -1,4 +1,4 @@
-"""Which party holds which column, and the setting that follows from it.
+"""Which columns and rows the parties have in common, and the setting that follows from it.
 
 Columns that the same parties hold make a group: the distinct columns of the presence matrix. The
 groups decide what is composed how; whether a federation is horizontal, vertical or hybrid is found
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, IntArray
-    from flwr_causal.core.circuits.domain import Variable
 
 
 Setting = Literal["horizontal", "vertical", "hybrid"]
@@ -44,40 +42,6 @@ class ColumnGroup(NamedTuple):
 
     columns: tuple[int, ...]
     parties: tuple[int, ...]
-
-
-def joint_domain(domains: Sequence[Domain]) -> tuple[Domain, BoolArray]:
-    """Return all columns of the parties, and who holds which.
-
-    Parameters
-    ----------
-    domains : sequence of Domain
-        Of each party, its own columns.
-
-    Returns
-    -------
-    domain : Domain
-        Columns in the order in which they first occur.
-    presence : ndarray of bool, shape (parties, columns)
-
-    Raises
-    ------
-    DataError
-        If a column is not the same variable at all parties that hold it.
-    """
-    first: dict[str, tuple[int, Variable]] = {}
-    for party, domain in enumerate(domains):
-        for variable in domain.variables:
-            holder, known = first.setdefault(variable.name, (party, variable))
-            if variable != known:
-                raise DataError(
-                    f"column {variable.name!r} is {_described(variable)} at party {party}, but "
-                    f"{_described(known)} at party {holder}: give it the same type and states, or "
-                    "another name"
-                )
-    joint = Domain(tuple(variable for _, variable in first.values()))
-    held = [[name in domain.names for name in first] for domain in domains]
-    return joint, np.array(held, dtype=bool)
 
 
 def column_groups(presence: ArrayLike) -> tuple[ColumnGroup, ...]:
@@ -145,12 +109,6 @@ def common_rows(ids: Sequence[Sequence[Hashable]]) -> list[IntArray]:
             'row-secret the same (node config), or take weights="counts", which needs no ids'
         )
     return [np.array([place[one] for one in shared], dtype=np.int64) for place in places]
-
-
-def _described(variable: Variable) -> str:
-    if variable.states is not None:
-        return f"a category of {', '.join(map(repr, variable.states))}"
-    return "a number" if variable.edges is None else f"a number seen by {variable.edges}"
 
 
 def _checked(presence: ArrayLike) -> BoolArray:

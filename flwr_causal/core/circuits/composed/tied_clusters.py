@@ -1,6 +1,6 @@
 """Compositions whose parties depend on each other: clusters of all groups of columns are tied.
 
-Weights by counts combine clusters at random (`one_pass`). What follows ties them, either way with
+Weights by counts combine clusters at random (`composition.one_pass`). What follows ties them, either way with
 a class in which the groups are independent, each a mixture of its clusters:
 
 - `by_aligned_rows`: the classes are latent, fitted to rows that the parties have in common
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.circuits.composed.one_pass import Factors
+    from flwr_causal.core.circuits.composed.composition import Factors
     from flwr_causal.core.circuits.domain import Domain
 
 

@@ -1,7 +1,7 @@
 """Compositions whose parties depend on each other: clusters of all groups of columns are tied.
 
-Weights by counts combine clusters at random (`composition.one_pass`). What follows ties them, either way with
-a class in which the groups are independent, each a mixture of its clusters:
+Weights by counts combine clusters at random (`composition.one_pass`). The functions below tie them,
+either way with a class in which the groups are independent, each a mixture of its clusters:
 
 - `by_aligned_rows`: the classes are latent, fitted to rows that the parties have in common
   (`latent_classes`). Of such a row each party sends the number of its cluster in each of its groups

@@ -9,6 +9,7 @@ import numpy as np
 
 from flwr_causal.core.circuits import storage
 from flwr_causal.core.circuits.distribution import Distribution
+from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.layers import Layers
 from flwr_causal.core.circuits.nodes import Sum
 from flwr_causal.core.circuits.parameters import numbers
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.circuits.nodes import Node
+
+FORMAT = "flwr-causal circuit 1"
 
 
 class Circuit(Distribution):
@@ -139,23 +142,25 @@ class Circuit(Distribution):
                 raise ConfigError(f"variable {variable.name!r} has other states in the new domain")
         return moved(self.root, columns)
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> Arrays:
         """Return structure and parameters as few arrays, without the domain."""
         return storage.to_arrays(self.layers)
 
     @classmethod
-    def from_arrays(cls, domain: Domain, arrays: Mapping[str, NDArray[Any]]) -> Circuit:
+    def from_arrays(cls, domain: Domain, arrays: Arrays) -> Circuit:
         """Return the circuit that `to_arrays` wrote; a DataError if it is damaged."""
         return cls(domain, storage.from_arrays(arrays))
 
     def save(self, directory: str | Path) -> None:
         """Write ``circuit.json`` and ``circuit.npz`` into a directory; numbers survive exactly."""
-        storage.save(directory, self.domain, self.layers)
+        plain = {"format": FORMAT, "domain": self.domain.to_plain()}
+        storage.write_pair(directory, "circuit", plain, self.to_arrays())
 
     @classmethod
     def load(cls, directory: str | Path) -> Circuit:
         """Read what `save` wrote; a DataError if it is something else."""
-        return cls(*storage.load(directory))
+        plain, arrays = storage.read_pair(directory, "circuit", FORMAT)
+        return cls.from_arrays(Domain.from_plain(plain["domain"]), arrays)
 
 
 def mixture(circuits: Sequence[Circuit], weights: ArrayLike) -> Circuit:

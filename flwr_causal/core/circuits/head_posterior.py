@@ -11,8 +11,7 @@ from scipy.special import logsumexp
 
 from flwr_causal.core.circuits.decision_threshold import chosen_classes
 from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.files import read_pair, write_pair
-from flwr_causal.core.circuits.storage import KINDS
+from flwr_causal.core.circuits.storage import KINDS, read_pair, write_pair
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -11,19 +11,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from flwr_causal.core.circuits.parameters import probabilities
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-FloatArray = NDArray[np.float64]
-Array = NDArray[Any]
+    from numpy.typing import ArrayLike
+
+    from flwr_causal.core.arrays import Arrays, FloatArray
 
 
 class Node:
@@ -108,12 +108,12 @@ class Leaf(Node, ABC):
         """Number of free parameters."""
 
     @abstractmethod
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> Arrays:
         """Return the parameters, what `from_arrays` takes."""
 
     @classmethod
     @abstractmethod
-    def from_arrays(cls, scope: Sequence[int], arrays: Mapping[str, Array]) -> Leaf:
+    def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Leaf:
         """Return the leaf of given parameters."""
 
     @classmethod

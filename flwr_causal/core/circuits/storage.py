@@ -1,4 +1,4 @@
-"""Circuits as arrays, for files and for the wire: structure and parameters, every digit kept.
+"""Circuits as arrays and files: structure and parameters, every digit kept.
 
 Nodes are numbered as in `layers`, so that children come before their parents and the root is last.
 For each kind of leaf the scopes and each parameter stand one after the other, with their sizes or
@@ -8,13 +8,13 @@ children, the children and the weights.
 
 from __future__ import annotations
 
+import json
+import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.files import read_pair, write_pair
 from flwr_causal.core.circuits.leaves import (
     Categorical,
     ChowLiuTree,
@@ -28,14 +28,13 @@ from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.circuits.layers import Layers
     from flwr_causal.core.circuits.nodes import Leaf, Node
 
-Array = NDArray[Any]
-
-FORMAT = "flwr-causal circuit 1"
 
 #: Kind to class of leaves, in the order of the kinds: what a file may hold.
 KINDS: dict[str, type[Leaf]] = {
@@ -44,7 +43,7 @@ KINDS: dict[str, type[Leaf]] = {
 }
 
 
-def to_arrays(layers: Layers) -> dict[str, Array]:
+def to_arrays(layers: Layers) -> Arrays:
     """Return structure and parameters of a circuit, what `from_arrays` takes.
 
     Raises
@@ -52,7 +51,7 @@ def to_arrays(layers: Layers) -> dict[str, Array]:
     ConfigError
         For leaves of a kind that is none of `KINDS`.
     """
-    arrays: dict[str, Array] = {}
+    arrays: Arrays = {}
     for leaf in layers.leaves:
         if type(leaf) is not KINDS.get(leaf.kind):
             raise ConfigError(f"a leaf of kind {leaf.kind!r} cannot be written: none of {[*KINDS]}")
@@ -78,18 +77,18 @@ def to_arrays(layers: Layers) -> dict[str, Array]:
     return arrays
 
 
-def _indices(numbers: Sequence[int]) -> Array:
+def _indices(numbers: Sequence[int]) -> NDArray[Any]:
     """Return whole numbers from 0 on in the smallest type that holds them."""
     return np.array(numbers, dtype=np.min_scalar_type(max(numbers, default=0)))
 
 
-def _once(rows: Sequence[Any]) -> Array:
+def _once(rows: Sequence[Any]) -> NDArray[Any]:
     """Return sizes or shapes, the first alone where all are the same."""
     every = np.array(rows, dtype=np.int32)
     return every[:1] if (every == every[0]).all() else every
 
 
-def from_arrays(arrays: Mapping[str, Array]) -> Node:
+def from_arrays(arrays: Arrays) -> Node:
     """Return the root of the circuit that `to_arrays` wrote.
 
     Raises
@@ -117,11 +116,11 @@ def from_arrays(arrays: Mapping[str, Array]) -> Node:
         raise DataError(f"this is no circuit ({error}): write it again") from error
 
 
-def _leaves(kind: str, count: int, arrays: Mapping[str, Array]) -> Iterator[Leaf]:
+def _leaves(kind: str, count: int, arrays: Arrays) -> Iterator[Leaf]:
     """Return the leaves of one kind."""
     sizes = np.broadcast_to(arrays[f"{kind}.scope_sizes"], count)
     scopes = _parts(arrays[f"{kind}.scope"], sizes.tolist())
-    parameters: dict[str, Iterator[Array]] = {}
+    parameters: dict[str, Iterator[NDArray[Any]]] = {}
     for key in arrays:
         if key.startswith(f"{kind}.") and key.endswith(".shapes"):
             name = key.removeprefix(f"{kind}.").removesuffix(".shapes")
@@ -132,7 +131,7 @@ def _leaves(kind: str, count: int, arrays: Mapping[str, Array]) -> Iterator[Leaf
         yield KINDS[kind].from_arrays(scope.tolist(), own)
 
 
-def _parts(flat: Array, sizes: Sequence[int]) -> Iterator[Array]:
+def _parts(flat: NDArray[Any], sizes: Sequence[int]) -> Iterator[NDArray[Any]]:
     """Return the parts of a flat array."""
     if len(flat) != sum(sizes) or any(size < 0 for size in sizes):
         raise DataError(f"{len(flat)} entries cannot be {sum(sizes)}")
@@ -142,19 +141,43 @@ def _parts(flat: Array, sizes: Sequence[int]) -> Iterator[Array]:
         start += size
 
 
-def _shaped(flat: Array, shapes: Sequence[Sequence[int]]) -> Iterator[Array]:
+def _shaped(flat: NDArray[Any], shapes: Sequence[Sequence[int]]) -> Iterator[NDArray[Any]]:
     sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
     for part, shape in zip(_parts(flat, sizes), shapes, strict=True):
         yield part.reshape(shape)
 
 
-def save(directory: str | Path, domain: Domain, layers: Layers) -> None:
-    """Write ``circuit.json`` (the domain) and ``circuit.npz`` (the arrays) into a directory."""
-    plain = {"format": FORMAT, "domain": domain.to_plain()}
-    write_pair(directory, "circuit", plain, to_arrays(layers))
+def write_pair(
+    directory: str | Path, name: str, plain: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> None:
+    """Write ``name.json`` (plain values) and ``name.npz`` (arrays); numbers survive exactly."""
+    place = Path(directory)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / f"{name}.json").write_text(json.dumps(plain), encoding="utf-8")
+    np.savez_compressed(place / f"{name}.npz", **arrays)
 
 
-def load(directory: str | Path) -> tuple[Domain, Node]:
-    """Return domain and root of what `save` wrote; a DataError if it is something else."""
-    plain, arrays = read_pair(directory, "circuit", FORMAT)
-    return Domain.from_plain(plain["domain"]), from_arrays(arrays)
+def read_pair(directory: str | Path, name: str, form: str) -> tuple[dict[str, Any], Arrays]:
+    """Return the plain values and the arrays that :func:`write_pair` wrote.
+
+    Parameters
+    ----------
+    directory : str or Path
+    name : str
+    form : str
+        What the values must have as their ``format``.
+
+    Raises
+    ------
+    DataError
+        If it is something else.
+    """
+    place = Path(directory)
+    try:
+        plain = json.loads((place / f"{name}.json").read_text(encoding="utf-8"))
+        if not isinstance(plain, dict) or plain.get("format") != form:
+            raise DataError(f"{place} does not hold a {name} of this version ({form})")
+        with np.load(place / f"{name}.npz") as file:
+            return plain, dict(file)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise DataError(f"{place} does not hold a {name} ({error})") from error

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from flwr_causal.core.circuits.leaves.univariate import Univariate
-from flwr_causal.core.circuits.nodes import Array, Leaf, LeafBatch
+from flwr_causal.core.circuits.nodes import Leaf, LeafBatch
 from flwr_causal.core.circuits.parameters import probabilities, scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import Arrays, FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +64,12 @@ class Categorical(Univariate):
         """Number of states less 1."""
         return len(self.probabilities) - 1
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> Arrays:
         """Return the probabilities."""
         return {"probabilities": self.probabilities}
 
     @classmethod
-    def from_arrays(cls, scope: Sequence[int], arrays: Mapping[str, Array]) -> Categorical:
+    def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Categorical:
         """Return the leaf of given parameters."""
         return cls(scope[0], arrays["probabilities"])
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flwr_causal.core.circuits.nodes import Array, Leaf, LeafBatch
+from flwr_causal.core.circuits.nodes import Leaf, LeafBatch
 from flwr_causal.core.circuits.parameters import probabilities, scope_of
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
 
 Codes = NDArray[np.int32]
 
@@ -220,7 +220,7 @@ class ChowLiuTree(Leaf):
         """A row of a table with r states has r - 1 of them."""
         return sum(table.size - len(table) for table in self.tables)
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> Arrays:
         """Return parents, numbers of states, and the tables one after the other."""
         return {
             "parents": self.flat.parents.astype(np.int32),
@@ -230,7 +230,7 @@ class ChowLiuTree(Leaf):
         }
 
     @classmethod
-    def from_arrays(cls, scope: Sequence[int], arrays: Mapping[str, Array]) -> ChowLiuTree:
+    def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> ChowLiuTree:
         """Return the tree of given parameters."""
         parents = arrays["parents"].astype(np.int64).tolist()
         states = arrays["states"].astype(np.int64).tolist()

@@ -30,11 +30,10 @@ from flwr_causal.core.circuits.parameters import numbers, positive, scope_of
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.leaves.elliptical_law import Conditional
-    from flwr_causal.core.circuits.nodes import Array
 
 #: Numbers that a batch computes at once, so that they fit a cache.
 CACHED = 2**14
@@ -262,7 +261,7 @@ class Elliptical(Leaf):
         powers = 0 if self.powers is None else k
         return k + k * (k + 1) // 2 + powers + (not math.isinf(self.dof))
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> Arrays:
         """Return mean, lower triangle of the covariance, dof, and what the transform has.
 
         All are finite, as the wire demands: a normal distribution has the dof 0 here.
@@ -276,7 +275,7 @@ class Elliptical(Leaf):
         }
 
     @classmethod
-    def from_arrays(cls, scope: Sequence[int], arrays: Mapping[str, Array]) -> Elliptical:
+    def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Elliptical:
         """Return the leaf of given parameters; an empty array stands for none."""
         covariance = np.empty((len(scope), len(scope)))
         lower, upper = np.tril_indices(len(scope))

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from flwr_causal.core.circuits.leaves.univariate import Univariate
-from flwr_causal.core.circuits.nodes import Array, Leaf, LeafBatch
+from flwr_causal.core.circuits.nodes import Leaf, LeafBatch
 from flwr_causal.core.circuits.parameters import numbers, positive, scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import Arrays, FloatArray
 
 #: log sqrt(2 pi)
 NORMALISER = 0.5 * math.log(2 * math.pi)
@@ -64,12 +64,12 @@ class Gaussian(Univariate):
         """Mean and standard deviation."""
         return 2
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> Arrays:
         """Return mean and standard deviation."""
         return {"mean": np.array(self.mean), "sd": np.array(self.sd)}
 
     @classmethod
-    def from_arrays(cls, scope: Sequence[int], arrays: Mapping[str, Array]) -> Gaussian:
+    def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Gaussian:
         """Return the leaf of given parameters."""
         return cls(scope[0], float(arrays["mean"]), float(arrays["sd"]))
 

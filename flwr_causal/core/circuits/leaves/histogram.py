@@ -9,14 +9,14 @@ import numpy as np
 
 from flwr_causal.core.circuits.leaves.categorical import draws_of
 from flwr_causal.core.circuits.leaves.univariate import Univariate
-from flwr_causal.core.circuits.nodes import Array, Leaf, LeafBatch
+from flwr_causal.core.circuits.nodes import Leaf, LeafBatch
 from flwr_causal.core.circuits.parameters import numbers, positive, probabilities, scope_of
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import Arrays, FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +107,12 @@ class Histogram(Univariate):
         """The masses less 1, and the scale of the tails; the edges are a grid."""
         return len(self.masses)
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> Arrays:
         """Return edges, masses and the scale of the tails."""
         return {"edges": self.edges, "masses": self.masses, "tail": np.array(self.tail)}
 
     @classmethod
-    def from_arrays(cls, scope: Sequence[int], arrays: Mapping[str, Array]) -> Histogram:
+    def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Histogram:
         """Return the leaf of given parameters."""
         return cls(scope[0], arrays["edges"], arrays["masses"], float(arrays["tail"]))
 

@@ -22,10 +22,9 @@ from flwr_causal.core.circuits.tensors.storage import from_arrays, to_arrays
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.circuits.nodes import Array
+    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.circuits.tensors.layout import TensorLayout
 
 Tensor = Any
@@ -216,12 +215,12 @@ class TensorLeaf(Leaf):
         sums = [weights.numel() - int(np.prod(weights.shape[:3])) for weights in layers]
         return int(units - fixed + sum(sums) + root.numel() - 1)
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> Arrays:
         """Return structure and parameters, all float64."""
         return to_arrays(self.layout, self.parameters)
 
     @classmethod
-    def from_arrays(cls, scope: Sequence[int], arrays: Mapping[str, Array]) -> TensorLeaf:
+    def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> TensorLeaf:
         """Return the leaf of given structure and parameters, computed on the CPU."""
         return cls(scope, *from_arrays(arrays))
 

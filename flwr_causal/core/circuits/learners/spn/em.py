@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.circuits.layers import Layers
-    from flwr_causal.core.circuits.nodes import FloatArray, Leaf
+    from flwr_causal.core.circuits.nodes import Leaf
 
     IntArray = NDArray[np.int64]
 

@@ -1,15 +1,8 @@
-"""The errors that public calls raise for a problem of the user's, and how they spell options."""
+"""The errors that every public call of flwr_causal raises for a problem of the user's.
 
-from __future__ import annotations
-
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_in_run_config: ContextVar[bool] = ContextVar("in_run_config", default=False)
+Messages name options as Python does (``missing_values='drop'``); where they come from a run config,
+``flwr_causal.app.config.in_keys`` turns the names into keys.
+"""
 
 
 class CausalError(Exception):
@@ -35,23 +28,3 @@ class ConfigError(CausalError):
 
 class FederationError(CausalError):
     """The federation could not finish: too few parties, failing clients, a lost connection."""
-
-
-def option(name: str, value: object = None) -> str:
-    """Return an option as messages spell it, with its value where one is given.
-
-    ``missing_values='drop'`` in Python; ``missing-values='drop'`` within
-    :func:`run_config_spelling`.
-    """
-    spelt = name.replace("_", "-") if _in_run_config.get() else name
-    return spelt if value is None else f"{spelt}={value!r}"
-
-
-@contextmanager
-def run_config_spelling() -> Iterator[None]:
-    """Let messages name options as the keys of a run config do, with hyphens."""
-    token = _in_run_config.set(True)
-    try:
-        yield
-    finally:
-        _in_run_config.reset(token)

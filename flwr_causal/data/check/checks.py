@@ -9,7 +9,6 @@ import numpy as np
 
 from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
 from flwr_causal.data.check.policy import MOST_FRACTIONS
-from flwr_causal.errors import option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -212,7 +211,7 @@ def _check_shared(
         if policy.unshared_columns == "drop":
             found.dropped[name] = f"not in the table of {_some_parties(lacking)}"
             continue
-        remedy = f"or use only the columns that all share with {option('unshared_columns', 'drop')}"
+        remedy = "or use only the columns that all share with unshared_columns='drop'"
         if len(holders) > len(lacking):
             for party in lacking:
                 similar = _similar(name, reports[party], columns, len(reports))
@@ -257,8 +256,7 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
     elif policy.text_columns == "fail":
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
-            way_out = option("text_columns", "drop")
-            remedy = f"convert it to numbers, or leave such columns out with {way_out}"
+            remedy = "convert it to numbers, or leave such columns out with text_columns='drop'"
             found.add(party, name, problem, remedy)
     else:
         first = filled[texts[0]].kind
@@ -277,8 +275,7 @@ def _check_values(name: str, holders: Holders, policy: Policy, found: Findings) 
             allowed = policy.missing_values == "keep" and word == "missing"
             if count and policy.missing_values != "drop" and not allowed:
                 problem = f"{count} {word} value{'s' * (count > 1)}"
-                way_out = option("missing_values", "drop")
-                remedy = f"fill in or correct, or leave those rows out with {way_out}"
+                remedy = "fill in or correct, or leave those rows out with missing_values='drop'"
                 found.add(party, name, problem, remedy)
         if np.isinf(column.squares):
             problem = "values so large that their squares overflow"
@@ -329,7 +326,7 @@ def _check_states(
         party = max(hidden, key=lambda party: hidden[party])
         others = [other for other in hidden if other != party]
         fractions = filled[party].kind == "numeric" and hidden[party] <= policy.max_states
-        limit = f"more than {option('max_states', policy.max_states)}"
+        limit = f"more than max_states={policy.max_states}"
         if fractions:
             limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
         problem = f"{hidden[party]} different values, {limit}"
@@ -338,8 +335,7 @@ def _check_states(
         found.add(party, name, problem, remedy)
     elif len(states) > policy.max_states:
         numeric = any(column.kind == "numeric" for column in filled.values())
-        limit = option("max_states", policy.max_states)
-        problem = f"{len(states)} different values in all, more than {limit}"
+        problem = f"{len(states)} different values in all, more than max_states={policy.max_states}"
         found.add(None, name, problem, _remedy(numeric, len(states), False))
     else:
         found.states[name] = states
@@ -382,7 +378,7 @@ def _remedy(numeric: bool, count: int, fractions: bool) -> str:
     else:
         ways.append("join values that belong together")
     if count <= MAX_STATES and not fractions:
-        ways.append(f"raise {option('max_states')}")
+        ways.append("raise max_states")
     return f"{', '.join(ways)}, or drop it"
 
 
@@ -392,7 +388,7 @@ def _repetition_remedy(numeric: bool, count: int, policy: Policy) -> str:
         return "drop it if it only names the rows, else join values that belong together"
     return (
         f"drop it if it only numbers the rows, else set discretize={bins} and "
-        f"{option('max_states')} below {count}"
+        f"max_states below {count}"
     )
 
 
@@ -402,10 +398,9 @@ def _check_single(name: str, states: tuple[str, ...], policy: Policy, found: Fin
     if policy.constant_columns == "drop":
         found.dropped[name] = "constant over all parties"
     else:
-        way_out = option("constant_columns", "drop")
         remedy = (
-            f"remove it, leave such columns out with {way_out}, or keep them as isolated nodes "
-            "with 'keep'"
+            "remove it, leave such columns out with constant_columns='drop', or keep them as "
+            "isolated nodes with 'keep'"
         )
         found.add(None, name, "constant, one state in all rows", remedy)
 
@@ -451,7 +446,7 @@ def _check_constant(
     if policy.constant_columns == "drop":
         found.dropped[name] = "constant over all parties"
     else:
-        remedy = f"remove it, or leave such columns out with {option('constant_columns', 'drop')}"
+        remedy = "remove it, or leave such columns out with constant_columns='drop'"
         found.add(None, name, "constant, one value in all rows", remedy)
 
 
@@ -482,7 +477,7 @@ def _warn_of_single_states(
         found.warnings.append(
             f"{_these(lone, 'has', 'have')} one state only at all parties: "
             f"{'it stays as an isolated node' if len(lone) == 1 else 'they stay as isolated nodes'}"
-            f"; {option('constant_columns', 'fail')} makes this an error"
+            "; constant_columns='fail' makes this an error"
         )
     if told_apart:
         found.warnings.append(
@@ -535,6 +530,5 @@ def _check_copies(
         if policy.duplicate_columns == "drop":
             found.dropped[name] = f"a copy of {first!r} at every party"
         else:
-            way_out = option("duplicate_columns", "drop")
-            remedy = f"remove one of them, or leave copies out with {way_out}"
+            remedy = "remove one of them, or leave copies out with duplicate_columns='drop'"
             found.add(None, name, f"the same values as column {first!r} in all rows", remedy)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from flwr_causal.core.discrete.discrete import sorted_states, state_name
 from flwr_causal.data.check.report import NUMBERS, Kind
-from flwr_causal.errors import DataError, option
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +90,7 @@ def find_numbers(column: pd.Series) -> FloatArray:
     if kind_of(column) not in NUMBERS:
         raise DataError(
             f"column {column.name!r} is not numeric ({column.dtype}): convert it to numbers, or "
-            f"leave such columns out with {option('text_columns', 'drop')}"
+            f"leave such columns out with text_columns='drop'"
         )
     return as_numbers(column)
 

@@ -22,7 +22,7 @@ from flwr_causal.data.check.columns import (
 from flwr_causal.data.check.intervals import apply_cuts, interval_names
 from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
 from flwr_causal.data.check.report import NUMBERS, ColumnReport, Kind, TableReport
-from flwr_causal.errors import DataError, option
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,7 +140,7 @@ def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = N
         bad = [name for name, values in columns if not np.isfinite(values).all()]
         raise DataError(
             f"columns {', '.join(bad)} have missing or infinite values: fill them in, or leave "
-            f"those rows out with {option('missing_values', 'drop')}"
+            f"those rows out with missing_values='drop'"
         )
     return rows
 
@@ -349,5 +349,5 @@ def _check_complete(name: str, complete: Any) -> None:
         raise DataError(
             f"column {name!r} has missing or infinite values: fill them in (with a state of their "
             "own, if that they are missing means something), or leave those rows out with "
-            f"{option('missing_values', 'drop')}"
+            f"missing_values='drop'"
         )

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from flwr_causal.core.discrete.discrete import MAX_STATES
-from flwr_causal.errors import ConfigError, option
+from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,20 +73,20 @@ class Policy:
         for name, value in self.to_dict().items():
             if name in ("min_rows", "max_states", "discretize", "number_states"):
                 if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                    what = f"{option(name)} is {value!r}"
+                    what = f"{name} is {value!r}"
                     raise ConfigError(f"{what}: give a whole number, 0 or more")
                 continue
             if value not in (known := get_args(FailDropKeep)):
-                raise ConfigError(f"{option(name)} is {value!r}: choose one of {', '.join(known)}")
+                raise ConfigError(f"{name} is {value!r}: choose one of {', '.join(known)}")
         if not 2 <= self.max_states <= MAX_STATES:
             raise ConfigError(
-                f"{option('max_states')} is {self.max_states}: give 2 to {MAX_STATES} (a column "
+                f"max_states is {self.max_states}: give 2 to {MAX_STATES} (a column "
                 "with more different values is no category; numbers can be discretised)"
             )
         if self.discretize == 1 or self.discretize > self.max_states:
             raise ConfigError(
                 f"discretize is {self.discretize}: give 2 to {self.max_states} intervals "
-                f"({option('max_states')}), or 0 to leave columns as they are"
+                f"(max_states), or 0 to leave columns as they are"
             )
 
     def to_dict(self) -> dict[str, str | int]:

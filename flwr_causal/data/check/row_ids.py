@@ -10,7 +10,7 @@ import numpy as np
 
 from flwr_causal.data.check.columns import distinct_values, kind_of, named_states
 from flwr_causal.data.roles import ROW_ID
-from flwr_causal.errors import DataError, option
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ def id_column(frame: pd.DataFrame, row_id: str = "") -> pd.Series | None:
     if name not in frame.columns:
         if row_id:
             raise DataError(
-                f"the table has no column {row_id!r}, which the option {option('row_id')!r} names: "
+                f"the table has no column {row_id!r}, which the option 'row_id' names: "
                 "add the ids by which rows of different parties are aligned"
             )
         return None
@@ -47,7 +47,7 @@ def id_column(frame: pd.DataFrame, row_id: str = "") -> pd.Series | None:
     if doubled:
         raise DataError(
             f"column {name!r} of ids has {doubled} that repeat: rows are aligned by ids, one row "
-            f"each; remove the copies, or name another column with {option('row_id')}"
+            f"each; remove the copies, or name another column with row_id"
         )
     return column
 

@@ -12,7 +12,7 @@ from flwr_causal.data.check.columns import all_columns, kind_of
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.data.series.series import find_series, long_enough, value_columns
-from flwr_causal.errors import ConfigError, option
+from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,8 +90,8 @@ def perturbed_rows(one: Series, order: int) -> BoolArray:
     """
     if one.phase is None:
         raise ConfigError(
-            f"center='phase' needs to know the perturbed steps: give {option('phase_column')}, or "
-            f"{option('time_column')} and perturbed"
+            "center='phase' needs to know the perturbed steps: give phase_column, or "
+            "time_column and perturbed"
         )
     return one.phase[order:]
 

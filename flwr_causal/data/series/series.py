@@ -20,7 +20,7 @@ from flwr_causal.data.check.party_table import complete_rows
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.data.roles import SERIES
-from flwr_causal.errors import ConfigError, DataError, option
+from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,8 +82,7 @@ class Layout:
         twice = [name for name in used if used.count(name) > 1]
         if twice:
             raise ConfigError(
-                f"column {twice[0]!r} has two roles: {', '.join(map(option, OPTIONS))} must be "
-                "different ones"
+                f"column {twice[0]!r} has two roles: {', '.join(OPTIONS)} must be different ones"
             )
         if self.perturbed is None:
             return
@@ -94,8 +93,7 @@ class Layout:
             )
         if self.phase_column or not self.time_column:
             raise ConfigError(
-                f"perturbed is a range of times: it needs {option('time_column')}, and no "
-                f"{option('phase_column')}"
+                "perturbed is a range of times: it needs time_column, and no phase_column"
             )
 
     @property
@@ -174,7 +172,7 @@ def find_series(
                 raise DataError(
                     f"column {layout.time_column!r} of times holds dates, and 'perturbed' is a "
                     "range of numbers: mark the perturbed rows in a column, "
-                    f"{option('phase_column')}"
+                    f"phase_column"
                 )
             first, last = layout.perturbed
             phase = (times.values >= first) & (times.values <= last)
@@ -330,14 +328,14 @@ def _check_roles(frame: pd.DataFrame, layout: Layout) -> None:
             continue
         if count:
             raise DataError(
-                f"{option(field, name)}: column {name!r} is there {count} times in the table: "
+                f"{field}={name!r}: column {name!r} is there {count} times in the table: "
                 "rename all but one"
             )
         folded = {str(column).casefold(): column for column in frame.columns}
         close = get_close_matches(name.casefold(), folded, n=1)
         meant = f" (did you mean {folded[close[0]]!r}?)" if close else ""
         raise DataError(
-            f"{option(field, name)}: column {name!r} is missing in the table, which has "
+            f"{field}={name!r}: column {name!r} is missing in the table, which has "
             f"{', '.join(frame.columns)}{meant}: add or rename the column, or correct the option"
         )
 
@@ -449,7 +447,7 @@ def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: b
             (
                 own == 0,
                 "the same as",
-                f"remove the repetition, or tell series apart with {option('series_column')}",
+                "remove the repetition, or tell series apart with series_column",
             ),
         ):
             if bad.any():
@@ -472,7 +470,7 @@ def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: b
                 f"column {name!r}: {place(groups, number, step + 1)} comes "
                 f"{times.span(own[step])} after the row before, where the smallest step of the "
                 f"table is {times.span(smallest)}: add the missing rows, start a new series at "
-                f"each gap with gaps='split', or leave {option('time_column')} out if each row is "
+                f"each gap with gaps='split', or leave time_column out if each row is "
                 "one step after the last"
             )
         gaps[groups[number][1:][late]] = True

@@ -10,7 +10,7 @@ from flwr_causal.data.check.columns import kind_of
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
-from flwr_causal.errors import ConfigError, DataError, run_config_spelling
+from flwr_causal.errors import ConfigError, DataError
 
 DROP = Policy(missing_values="drop")
 
@@ -241,13 +241,3 @@ def test_policy_round_trips_and_refuses_unknown_values():
         Policy(min_rows=True)
     with pytest.raises(ConfigError, match="unknown data policy outliers: known are missing_values"):
         Policy.from_dict({"outliers": "drop"})
-
-
-def test_messages_spell_options_as_a_run_config_does_where_they_come_from_one():
-    frame = pd.DataFrame({"n": [1.0, np.nan]})
-    with pytest.raises(DataError, match="missing_values='drop'"):
-        prepare(frame, ["n"])
-    with run_config_spelling(), pytest.raises(DataError, match="missing-values='drop'"):
-        prepare(frame, ["n"])
-    with pytest.raises(DataError, match="missing_values='drop'"):
-        prepare(frame, ["n"])

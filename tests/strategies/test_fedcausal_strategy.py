@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from federations import VARSORTABLE, spy
+from federations import VARSORTABLE, once, spy
 
 from flwr_causal.core.fedcausal import evidence, evidence_search, group
 from flwr_causal.core.fedcausal import linear as fedcausal
@@ -21,6 +21,7 @@ NAMES = TRUTH.names
 EDGE = tuple(NAMES[k] for k in np.argwhere(TRUTH.adjacency)[0])
 
 
+@once
 def found(parties=MIXED, **options):
     return run(FedCausal(min_available_nodes=len(parties), **options), spy(parties))
 

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import paper_admm
 import pytest
-from federations import VARSORTABLE, make_federation, spy
+from federations import VARSORTABLE, make_federation, once, spy
 
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
@@ -24,6 +24,7 @@ def admm(**options):
     return NotearsADMM(**{"max_rounds": 20, **options})
 
 
+@once
 def graph_of(tables=None, **options):
     return run(admm(**options), spy(TABLES if tables is None else tables)).graph
 

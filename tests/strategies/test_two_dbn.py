@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import paper_admm
 import pytest
-from federations import VARSORTABLE, spy
+from federations import VARSORTABLE, once, spy
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
@@ -23,6 +23,7 @@ NAMES = TRUTH.names
 NOW = TRUTH.weights != 0
 
 
+@once
 def dbn(parties=PARTIES, **options):
     method = TwoDBN(min_available_nodes=len(parties), **options)
     return run(method, spy([read_table(party) for party in parties]))

@@ -20,7 +20,6 @@ from flwr_causal.app import methods
 from flwr_causal.app.job import execute
 from flwr_causal.clients import Source, client_app
 from flwr_causal.compat import quiet, run_on_ray
-from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.data.read.tables import read_table
@@ -201,8 +200,8 @@ class _Job:
         if errors:
             raise errors[0]
         run = results[0]
-        if isinstance(run.model, CircuitModel):
-            # Ray's nodes have ended, and their Grid would wait for them.
+        if hasattr(run.model, "out_of_reach"):
+            # A model that asks the parties: Ray's nodes have ended, and their Grid would wait.
             run.model = run.model.out_of_reach()
         return run
 

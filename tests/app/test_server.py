@@ -117,6 +117,13 @@ def test_a_table_with_a_known_truth(job, study, tmp_path, standardize):
     assert run.config["standardize"] is standardize
 
 
+def test_errors_of_the_data_name_the_keys_of_the_run_config(job, study):
+    del study["missing-values"]
+    with pytest.raises(DataError, match=r"missing value.* missing-values='drop'"):
+        job(study)
+    assert "missing_values" not in job.result()["error"]
+
+
 def test_a_truth_that_is_not_there_is_found_before_training(job, study):
     with pytest.raises(ConfigError, match=r"no file '/nowhere\.csv'.*'truth'"):
         job({**study, "truth": "/nowhere.csv"})

@@ -240,7 +240,7 @@ def test_what_cannot_be_learned_is_said():
         learned(domain, values[:0], "d")
     gaps = values.copy()
     gaps[3, 1] = np.nan
-    with pytest.raises(DataError, match=r"'b' has missing values.*missing-values='drop'"):
+    with pytest.raises(DataError, match=r"'b' has missing values.*missing_values='drop'"):
         learned(domain, gaps, "d")
     with pytest.raises(DataError, match=r"'a' holds 1e\+39, too large"):
         learned(domain, np.where(np.arange(4) == 0, 1e39, values), "d")

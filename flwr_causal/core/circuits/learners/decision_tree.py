@@ -191,7 +191,7 @@ class DecisionTree:
             if np.isnan(column).any():
                 raise DataError(
                     f"column {name!r} has missing values, with which decision trees do not learn: "
-                    "leave out these rows (missing-values='drop'), or choose the learner 'trees' "
+                    "leave out these rows (missing_values='drop'), or choose the learner 'trees' "
                     "or 'spn'"
                 )
             if np.abs(column).max() > LARGEST:

@@ -68,15 +68,9 @@ def find(method: str) -> Method:
     """
     declared = _declared().get(method, ())
     if method in _OWN:
-        if declared:
-            raise ConfigError(
-                f"{_packages(declared)} declares a method '{method}', which is the id of a method "
-                "of flwr-causal: uninstall the package, or have its id changed."
-            )
-        module, name, home = _OWN[method]
-        strategies = import_module(f"flwr_causal.strategies.{module}")
-        clients = import_module(f"flwr_causal.clients.{home}")
-        return Method(getattr(strategies, name), getattr(clients, f"{name}Client"))
+        module, name, _ = _OWN[method]
+        client = client_of(method)
+        return Method(getattr(import_module(f"flwr_causal.strategies.{module}"), name), client)
     if not declared:
         raise ConfigError(
             f"There is no method '{method}'. The methods are: {', '.join(sorted(METHODS))}."
@@ -86,6 +80,28 @@ def find(method: str) -> Method:
             f"{_packages(declared)} all declare a method '{method}': uninstall all but one of them."
         )
     return _loaded(declared[0])
+
+
+def client_of(method: str) -> type[CausalClient]:
+    """Return the client of a method; a node needs no strategy, and saves the time to import it.
+
+    Raises
+    ------
+    ConfigError
+        As :func:`find`.
+    """
+    if method not in _OWN:
+        return find(method).client
+    if method in _declared():
+        raise ConfigError(
+            f"{_packages(_declared()[method])} declares a method '{method}', which is the id of a "
+            "method of flwr-causal: uninstall the package, or have its id changed."
+        )
+    _, name, home = _OWN[method]
+    client: type[CausalClient] = getattr(
+        import_module(f"flwr_causal.clients.{home}"), f"{name}Client"
+    )
+    return client
 
 
 @cache
@@ -132,15 +148,15 @@ def _loaded(point: EntryPoint) -> Method:
 
 
 class _Table(Mapping[str, T]):
-    """All methods by id, or a part of each; a method is imported when it is asked for."""
+    """All methods by id, or their clients; imported when they are asked for."""
 
-    def __init__(self, part: Callable[[Method], T]) -> None:
-        self._part = part
+    def __init__(self, get: Callable[[str], T]) -> None:
+        self._get = get
 
     def __getitem__(self, method: str) -> T:
         if method not in self:
             raise KeyError(method)
-        return self._part(find(method))
+        return self._get(method)
 
     def __contains__(self, method: object) -> bool:
         return method in _OWN or method in _declared()
@@ -152,8 +168,8 @@ class _Table(Mapping[str, T]):
         return len(list(iter(self)))
 
 
-METHODS: Mapping[str, Method] = _Table(lambda method: method)
-CLIENTS: Mapping[str, type[CausalClient]] = _Table(lambda method: method.client)
+METHODS: Mapping[str, Method] = _Table(find)
+CLIENTS: Mapping[str, type[CausalClient]] = _Table(client_of)
 
 
 def build(method: str, options: Mapping[str, Any]) -> CausalStrategy[Any]:

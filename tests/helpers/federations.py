@@ -50,7 +50,7 @@ def app_of(tables, clients=CLIENTS):
 
 
 def once(run):
-    """Decorate ``run(parties, **options)``: a call that was made before gives its run, read only."""
+    """Decorate ``run(parties, **options)``: the run of a repeated call is kept, to be read only."""
     finished = {}
 
     @wraps(run)

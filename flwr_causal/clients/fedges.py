@@ -17,8 +17,8 @@ from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
-from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of, parents_of, precedence
-from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of, parents_of
+from flwr_causal.core.graphs.knowledge import Knowledge, precedence
 from flwr_causal.data.check.party_table import describe, prepare, prepare_states
 from flwr_causal.protocol.wire import Disclosure, Scalar
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from basis_moments import summed
 from federations import spy
 
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.core.linear.moments import Moments as CoreMoments
-from flwr_causal.core.nonlinear.additive import additive, basis_moments, knots
+from flwr_causal.core.nonlinear.additive import additive
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies import run
@@ -29,7 +29,7 @@ def found(parties=PARTIES, **options):
 def test_it_is_the_solution_on_the_pooled_rows(options):
     outcome = found(**options)
     centred = POOLED - POOLED.mean(axis=0)
-    moments = basis_moments(centred, *knots(CoreMoments.from_rows(centred)), NAMES)
+    moments = summed([centred], NAMES)
     expected = additive(moments, 8, names=NAMES, **options)
     assert outcome.rounds == 1
     np.testing.assert_allclose(outcome.graph.weights, expected.weights, atol=1e-7)

@@ -33,8 +33,8 @@ from flwr_causal.core.consensus.projection import factors, project
 from flwr_causal.core.consensus.schedules import Schedule, Tuning, reason_to_end
 from flwr_causal.core.consensus.schedules import fast_schedule as interpolated_schedule
 from flwr_causal.core.consensus.schedules import paper_schedule as growing_schedule
+from flwr_causal.core.devices import one_thread
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters, minimise
-from flwr_causal.core.nonlinear.perceptrons import one_thread
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray

@@ -57,6 +57,11 @@ MAX_STEPS = 5
 # Ends early: the same errors and exchanges as with 1e-4 (d = 20, 40, ten seeds each), in three
 # quarters of the time.
 TOLERANCE = 1e-3
+# The second derivative of ||W - M||^2: eq. (4) has no factor 1/2.
+CURVATURE = 2.0
+# The mean is rounded to this, so that parties summed in another order are the same problem; an
+# optimisation that ends early turns differences in the sixteenth digit into ones in the third.
+RESOLUTION = 2.0**-34
 
 
 class PartyProblem(NamedTuple):
@@ -200,13 +205,6 @@ def party_step(
     result = np.empty_like(weights)
     result[sorting] = weights
     return Step(result, h, steps)
-
-
-# The second derivative of ||W - M||^2: eq. (4) has no factor 1/2.
-CURVATURE = 2.0
-# The mean is rounded to this, so that parties summed in another order are the same problem; an
-# optimisation that ends early turns differences in the sixteenth digit into ones in the third.
-RESOLUTION = 2.0**-34
 
 
 @dataclass(frozen=True)

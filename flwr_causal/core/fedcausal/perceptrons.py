@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.consensus.projection import factors, project
+from flwr_causal.core.devices import one_thread
 from flwr_causal.core.graphs.acyclicity import h_exponential
 from flwr_causal.core.nonlinear.notears_mlp import (
     first_layer_sparsity,
@@ -40,7 +41,6 @@ from flwr_causal.core.nonlinear.notears_mlp import (
     local_objective,
     minimise,
 )
-from flwr_causal.core.nonlinear.perceptrons import one_thread
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -31,6 +31,10 @@ POINTS_PER_INCH = 72.0
 MARGIN = 0.2
 BOW = 0.14
 LANE = 0.05
+POSITIVE, NEGATIVE, NEUTRAL = "#2b6cb0", "#c2571a", "#4a5568"
+BOX_FACE, BOX_EDGE, TEXT = "#f3f6fa", "#8795a8", "#1a202c"
+THINNEST, WIDEST = 0.8, 2.8  # points
+SMALLEST_LETTERS = 2.0  # points
 
 
 class Drawable(Protocol):
@@ -245,12 +249,6 @@ def _bowed(start: FloatArray, end: FloatArray, by: float) -> FloatArray:
     normal = np.array([-along[1], along[0]]) / max(float(np.hypot(*along)), 1e-9)
     middle: FloatArray = ((start + end) / 2 + by * normal)[None, :]
     return middle
-
-
-POSITIVE, NEGATIVE, NEUTRAL = "#2b6cb0", "#c2571a", "#4a5568"
-BOX_FACE, BOX_EDGE, TEXT = "#f3f6fa", "#8795a8", "#1a202c"
-THINNEST, WIDEST = 0.8, 2.8  # points
-SMALLEST_LETTERS = 2.0  # points
 
 
 def _box_widths(texts: Sequence[str], font_size: float) -> FloatArray:

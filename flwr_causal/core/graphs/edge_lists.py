@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import BoolArray
-    from flwr_causal.core.graphs.knowledge import Knowledge
 
     EdgeList = NDArray[np.integer]
 
@@ -41,18 +40,3 @@ def parents_of(edges: EdgeList, num_variables: int) -> list[tuple[int, ...]]:
     for cause, effect in edges.tolist():
         parents[effect].append(cause)
     return [tuple(own) for own in parents]
-
-
-def precedence(knowledge: Knowledge | None, names: Sequence[str]) -> BoolArray | None:
-    """Return which variable has to come before which in every order, shape (d, d).
-
-    By required edges and by tiers; None without knowledge.
-    """
-    if not knowledge:
-        return None
-    index = {name: k for k, name in enumerate(names)}
-    before = knowledge.masks(names).required.copy()
-    for position, later in enumerate(knowledge.tiers):
-        earlier = [index[name] for tier in knowledge.tiers[:position] for name in tier]
-        before[np.ix_(earlier, [index[name] for name in later])] = True
-    return before

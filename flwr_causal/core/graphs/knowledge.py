@@ -28,107 +28,6 @@ Pair = tuple[str, str]
 LaggedEdge = tuple[str, str, int]
 
 
-def pairs(part: str, entries: Iterable[Sequence[str]]) -> tuple[Pair, ...]:
-    """Return edges between different variables as pairs.
-
-    Raises
-    ------
-    ConfigError
-        For anything else, naming the entry.
-    """
-    result = []
-    for entry in _tuples(part, entries):
-        _check_names(part, entry)
-        if len(entry) != 2:
-            raise ConfigError(f"'{part}' holds {list(entry)}: expected pairs [cause, effect]")
-        if entry[0] == entry[1]:
-            raise ConfigError(f"'{part}' holds the edge {arrow(entry)} of a variable to itself")
-        result.append((entry[0], entry[1]))
-    return tuple(result)
-
-
-def lagged_edges(
-    part: str, entries: Iterable[Sequence[str | int]], *, every_lag: bool
-) -> tuple[Pair | LaggedEdge, ...]:
-    """Return edges with their lags; a variable's effect on itself is one too.
-
-    Parameters
-    ----------
-    part : str
-        What errors call the list.
-    entries : iterable of (cause, effect, lag)
-    every_lag : bool
-        Whether a pair may stand for the edge at every lag.
-
-    Raises
-    ------
-    ConfigError
-        For anything else, naming the entry.
-    """
-    pair = " or, for every lag, [cause, effect]" if every_lag else ""
-    result: list[Pair | LaggedEdge] = []
-    for entry in _tuples(part, entries):
-        _check_names(part, entry[:2])
-        if len(entry) == 2 and every_lag:
-            result.append((entry[0], entry[1]))
-            continue
-        if len(entry) != 3:
-            raise ConfigError(f"'{part}' holds {list(entry)}: expected [cause, effect, lag]{pair}")
-        cause, effect, lag = entry
-        if isinstance(lag, bool) or not isinstance(lag, int | np.integer) or lag < 1:
-            raise ConfigError(
-                f"'{part}' holds {list(entry)}: the lag must be a whole number from 1 up, "
-                f"got {lag!r}"
-            )
-        result.append((cause, effect, int(lag)))
-    return tuple(result)
-
-
-def tiers(entries: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return tiers as tuples of names, each name once.
-
-    Raises
-    ------
-    ConfigError
-        For anything else, naming the entry.
-    """
-    result = _tuples("tiers", entries)
-    seen: set[str] = set()
-    for tier in result:
-        _check_names("tiers", tier)
-        for name in tier:
-            if name in seen:
-                raise ConfigError(f"'tiers' lists {name!r} twice: a variable has one tier")
-            seen.add(name)
-    return result
-
-
-def arrow(edge: Sequence[Any]) -> str:
-    """Return an edge as people read it, with its lag if it has one."""
-    lag = f" at lag {edge[2]}" if len(edge) > 2 else ""
-    return f"{edge[0]} -> {edge[1]}{lag}"
-
-
-def _tuples(part: str, entries: Iterable[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
-    """Return a list of lists as tuples; a string is not a list."""
-    if isinstance(entries, str | bytes | dict) or not hasattr(entries, "__iter__"):
-        raise ConfigError(f"'{part}' must be a list of lists of names, got {entries!r}")
-    result = []
-    for entry in entries:
-        if isinstance(entry, str | bytes | dict) or not hasattr(entry, "__iter__"):
-            raise ConfigError(f"'{part}' must be a list of lists of names, got {entry!r} in it")
-        result.append(tuple(entry))
-    return tuple(result)
-
-
-def _check_names(part: str, names: Sequence[Any]) -> None:
-    wrong = [name for name in names if not isinstance(name, str)]
-    if wrong:
-        raise ConfigError(
-            f"'{part}' must be a list of lists of names, got {wrong[0]!r} as a name: quote it"
-        )
-
-
 class EdgeMasks(NamedTuple):
     """Knowledge over the columns of one data set, as optimisers want it.
 
@@ -217,11 +116,11 @@ class Knowledge:
     forbidden_lagged: tuple[LaggedEdge | Pair, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "required", pairs("required", self.required))
-        object.__setattr__(self, "forbidden", pairs("forbidden", self.forbidden))
-        object.__setattr__(self, "tiers", tiers(self.tiers))
+        object.__setattr__(self, "required", _checked_pairs("required", self.required))
+        object.__setattr__(self, "forbidden", _checked_pairs("forbidden", self.forbidden))
+        object.__setattr__(self, "tiers", _checked_tiers(self.tiers))
         for part, every_lag in (("required_lagged", False), ("forbidden_lagged", True)):
-            entries = lagged_edges(part, getattr(self, part), every_lag=every_lag)
+            entries = _checked_lagged_edges(part, getattr(self, part), every_lag=every_lag)
             object.__setattr__(self, part, entries)
         self._check_contradictions()
 
@@ -231,7 +130,7 @@ class Knowledge:
         both: list[Pair | LaggedEdge] = [pair for pair in self.required if pair in now]
         both += [edge for edge in self.required_lagged if {edge, edge[:2]} & lagged]
         if both:
-            raise ConfigError(f"{arrow(both[0])} is both required and forbidden: drop one of them")
+            raise ConfigError(f"{_arrow(both[0])} is both required and forbidden: drop one of them")
         tier_of = self._tier_of()
         for cause, effect in self.required:
             if tier_of.get(cause, -1) > tier_of.get(effect, len(self.tiers)):
@@ -278,7 +177,7 @@ class Knowledge:
         lagged = [*self.required_lagged, *self.forbidden_lagged]
         if lagged:
             raise ConfigError(
-                f"the background knowledge states lagged edges ({arrow(lagged[0])}"
+                f"the background knowledge states lagged edges ({_arrow(lagged[0])}"
                 f"{', ...' if len(lagged) > 1 else ''}), but this method has no lags: leave them "
                 "out, or use '2dbn', or 'moments' with an order"
             )
@@ -312,7 +211,7 @@ class Knowledge:
                 for lag in lags:
                     if lag > order:
                         raise ConfigError(
-                            f"'{part}' states {arrow((cause, effect, lag))}, but the order is "
+                            f"'{part}' states {_arrow((cause, effect, lag))}, but the order is "
                             f"{order}: set the order to {lag} or more, or leave the statement out"
                         )
                 at = lags[0] - 1 if lags else slice(None)
@@ -417,6 +316,21 @@ class Knowledge:
         path.write_text(text, encoding="utf-8")
 
 
+def precedence(knowledge: Knowledge | None, names: Sequence[str]) -> BoolArray | None:
+    """Return which variable has to come before which in every order, shape (d, d).
+
+    By required edges and by tiers; None without knowledge.
+    """
+    if not knowledge:
+        return None
+    index = {name: k for k, name in enumerate(names)}
+    before = knowledge.masks(names).required.copy()
+    for position, later in enumerate(knowledge.tiers):
+        earlier = [index[name] for tier in knowledge.tiers[:position] for name in tier]
+        before[np.ix_(earlier, [index[name] for name in later])] = True
+    return before
+
+
 def _suggestion(name: str, known: Sequence[str]) -> str:
     """Return what the user may have meant, or what there is to choose from."""
     close = get_close_matches(name, known, n=1)
@@ -429,3 +343,104 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
 def _toml(value: list[list[str | int]]) -> str:
     """Return a TOML array of arrays; a JSON string is a TOML one but for the delete character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _checked_pairs(part: str, entries: Iterable[Sequence[str]]) -> tuple[Pair, ...]:
+    """Return edges between different variables as pairs.
+
+    Raises
+    ------
+    ConfigError
+        For anything else, naming the entry.
+    """
+    result = []
+    for entry in _tuples(part, entries):
+        _check_names(part, entry)
+        if len(entry) != 2:
+            raise ConfigError(f"'{part}' holds {list(entry)}: expected pairs [cause, effect]")
+        if entry[0] == entry[1]:
+            raise ConfigError(f"'{part}' holds the edge {_arrow(entry)} of a variable to itself")
+        result.append((entry[0], entry[1]))
+    return tuple(result)
+
+
+def _checked_lagged_edges(
+    part: str, entries: Iterable[Sequence[str | int]], *, every_lag: bool
+) -> tuple[Pair | LaggedEdge, ...]:
+    """Return edges with their lags; a variable's effect on itself is one too.
+
+    Parameters
+    ----------
+    part : str
+        What errors call the list.
+    entries : iterable of (cause, effect, lag)
+    every_lag : bool
+        Whether a pair may stand for the edge at every lag.
+
+    Raises
+    ------
+    ConfigError
+        For anything else, naming the entry.
+    """
+    pair = " or, for every lag, [cause, effect]" if every_lag else ""
+    result: list[Pair | LaggedEdge] = []
+    for entry in _tuples(part, entries):
+        _check_names(part, entry[:2])
+        if len(entry) == 2 and every_lag:
+            result.append((entry[0], entry[1]))
+            continue
+        if len(entry) != 3:
+            raise ConfigError(f"'{part}' holds {list(entry)}: expected [cause, effect, lag]{pair}")
+        cause, effect, lag = entry
+        if isinstance(lag, bool) or not isinstance(lag, int | np.integer) or lag < 1:
+            raise ConfigError(
+                f"'{part}' holds {list(entry)}: the lag must be a whole number from 1 up, "
+                f"got {lag!r}"
+            )
+        result.append((cause, effect, int(lag)))
+    return tuple(result)
+
+
+def _checked_tiers(entries: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """Return tiers as tuples of names, each name once.
+
+    Raises
+    ------
+    ConfigError
+        For anything else, naming the entry.
+    """
+    result = _tuples("tiers", entries)
+    seen: set[str] = set()
+    for tier in result:
+        _check_names("tiers", tier)
+        for name in tier:
+            if name in seen:
+                raise ConfigError(f"'tiers' lists {name!r} twice: a variable has one tier")
+            seen.add(name)
+    return result
+
+
+def _arrow(edge: Sequence[Any]) -> str:
+    """Return an edge as people read it, with its lag if it has one."""
+    lag = f" at lag {edge[2]}" if len(edge) > 2 else ""
+    return f"{edge[0]} -> {edge[1]}{lag}"
+
+
+def _tuples(part: str, entries: Iterable[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
+    """Return a list of lists as tuples; a string is not a list."""
+    if isinstance(entries, str | bytes | dict) or not hasattr(entries, "__iter__"):
+        raise ConfigError(f"'{part}' must be a list of lists of names, got {entries!r}")
+    result = []
+    for entry in entries:
+        if isinstance(entry, str | bytes | dict) or not hasattr(entry, "__iter__"):
+            raise ConfigError(f"'{part}' must be a list of lists of names, got {entry!r} in it")
+        result.append(tuple(entry))
+    return tuple(result)
+
+
+def _check_names(part: str, names: Sequence[Any]) -> None:
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        raise ConfigError(
+            f"'{part}' must be a list of lists of names, got {wrong[0]!r} as a name: quote it"
+        )

@@ -13,6 +13,9 @@ Conventions, since papers disagree among themselves:
 - Adjacency and arrowhead rates compare skeletons, and the directed edges of CPDAGs: two DAGs of one
   equivalence class are not told apart by them.
 - The moral distance (SMHD) counts the pairs in which the two moral graphs differ.
+- A ranking (AUROC, AUPRC) is of ordered pairs of **different** variables: the diagonal of scores
+  and truth is left out, also where a variable depends on its own past. The truth may have cycles,
+  as the gold standards of regulatory networks have.
 
 Every function takes a `CausalGraph` or a ``(d, d)`` matrix (row causes column, non-zero is an
 edge) and matches two named graphs by name.
@@ -24,6 +27,10 @@ Tsamardinos, Brown & Aliferis (2006). The max-min hill-climbing Bayesian network
 learning algorithm. Machine Learning 65.
 Ramsey, Glymour, Sanchez-Romero & Glymour (2017). A million variables and more. International
 Journal of Data Science and Analytics 3.
+Chen, Ma & Yue (2024). Temporal causal discovery in dynamic Bayesian networks using federated
+learning.
+Davis & Goadrich (2006). The relationship between precision-recall and ROC curves. ICML.
+Reisach, Seiler & Weichwald (2021). Beware of the simulated DAG! NeurIPS.
 """
 
 from __future__ import annotations
@@ -111,8 +118,14 @@ def structural_hamming_distance(
 
 def _distance(true: BoolArray, found: BoolArray, reversed_counts: int) -> int:
     """Return the structural Hamming distance of two boolean matrices."""
-    num_reversed = int((equivalence.directed_part(true) & equivalence.directed_part(found).T).sum())
-    return _pair_distance(true, found) + (reversed_counts - 1) * num_reversed
+    differs = true != found
+    num_pairs = int(np.triu(differs | differs.T).sum())
+    return num_pairs + (reversed_counts - 1) * _num_reversed(true, found)
+
+
+def _num_reversed(true: BoolArray, found: BoolArray) -> int:
+    """Count the directed edges that are directed the other way."""
+    return int((equivalence.directed_part(true) & equivalence.directed_part(found).T).sum())
 
 
 def moral_hamming_distance(truth: GraphLike, estimate: GraphLike) -> int:
@@ -182,12 +195,7 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
     pairs_without_edge = len(true.names) * (len(true.names) - 1) // 2 - num_true
     result: dict[str, float | int | bool] = {
         "shd": _distance(true.adjacency, found.adjacency, 1),
-        "reversed": int(
-            (
-                equivalence.directed_part(true.adjacency)
-                & equivalence.directed_part(found.adjacency).T
-            ).sum()
-        ),
+        "reversed": _num_reversed(true.adjacency, found.adjacency),
         "missing": int(np.triu(joined[0] & ~joined[1]).sum()),
         "extra": int(np.triu(joined[1] & ~joined[0]).sum()),
         "tpr": recall,
@@ -220,11 +228,11 @@ def _compare_lagged(true: BoolArray, found: BoolArray) -> dict[str, float | int]
     true, found = (
         np.pad(array, ((0, num_lags - len(array)), (0, 0), (0, 0))) for array in (true, found)
     )
-    right = int((true & found).sum())
+    precision, recall = _rates(true, found)
     return {
         "lagged_shd": int((true != found).sum()),
-        "lagged_tpr": _ratio(right, int(true.sum()), 1.0),
-        "lagged_fdr": 1.0 - _ratio(right, int(found.sum()), 1.0),
+        "lagged_tpr": recall,
+        "lagged_fdr": 1.0 - precision,
     }
 
 
@@ -246,23 +254,17 @@ def _compare_classes(true: CausalGraph, found: CausalGraph) -> dict[str, float |
     found_joined = np.triu(equivalence.skeleton(found.adjacency), 1)
     precision, recall = _rates(joined, found_joined)
     result: dict[str, float | int] = {
-        "smhd": int(np.triu(true.moral() != found.moral()).sum()),
+        "smhd": moral_hamming_distance(true, found),
         "adjacency_precision": precision,
         "adjacency_recall": recall,
     }
     true_class, found_class = _class_of(true), _class_of(found)
     if true_class is not None and found_class is not None:
-        result["cpdag_shd"] = _pair_distance(true_class, found_class)
+        result["cpdag_shd"] = _distance(true_class, found_class, 1)
         result["arrowhead_precision"], result["arrowhead_recall"] = _rates(
             equivalence.directed_part(true_class), equivalence.directed_part(found_class)
         )
     return result
-
-
-def _pair_distance(true: BoolArray, found: BoolArray) -> int:
-    """Count the pairs of variables (and the variables) whose edges differ in any way."""
-    differs = true != found
-    return int(np.triu(differs | differs.T).sum())
 
 
 def _class_of(graph: CausalGraph) -> BoolArray | None:
@@ -275,8 +277,7 @@ def _class_of(graph: CausalGraph) -> BoolArray | None:
 def _rates(true: BoolArray, found: BoolArray) -> tuple[float, float]:
     """Return precision and recall; 1 where there is nothing to be right about."""
     right = int((true & found).sum())
-    num_found, num_true = int(found.sum()), int(true.sum())
-    return right / num_found if num_found else 1.0, right / num_true if num_true else 1.0
+    return _ratio(right, int(found.sum()), 1.0), _ratio(right, int(true.sum()), 1.0)
 
 
 def auroc(scores: GraphLike, truth: GraphLike) -> float:

@@ -15,11 +15,12 @@ import scipy.linalg
 import scipy.optimize
 
 from flwr_causal.core.arrays import BoolArray, FloatArray
+from flwr_causal.core.devices import one_thread
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.core.linear.notears import ascend
 from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks, standing_edges
-from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss, one_thread
+from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.core.threads import single_threaded
 
 if TYPE_CHECKING:

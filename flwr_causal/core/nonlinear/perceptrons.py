@@ -15,24 +15,21 @@ then the *rest*, that is its biases and, layer after layer, weights and biases. 
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.devices import PRECISIONS, checked_device, import_torch
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
 
 
-PRECISIONS = ("float64", "float32")
 # Hidden units, all variables together, that are held at once: bounds the memory (128 MB a copy).
 MOST_ACTIVATIONS = 2**24
 
@@ -133,40 +130,6 @@ class Network:
         own = np.arange(self.num_variables)
         parts[0][own, :, own] = 0.0
         return np.concatenate([part.ravel() for part in parts])
-
-
-def import_torch(what: str = "the neural methods") -> Any:
-    """Import torch, which few methods need.
-
-    Parameters
-    ----------
-    what
-        Those that ask for it, for the message.
-
-    Raises
-    ------
-    ConfigError
-        If it is not installed.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise ConfigError(
-            f'{what} need PyTorch, which is not installed: run pip install "flwr-causal[torch]"'
-        ) from error
-    return torch
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run the block with one torch thread on the CPU, see :func:`threads.single_threaded`."""
-    torch = import_torch()
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class SquaredLoss:
@@ -305,21 +268,3 @@ class SquaredLoss:
         else:
             passed = self._torch.bmm(signal.transpose(0, 1), weights).transpose(0, 1)
         return passed * self._torch.addcmul(inputs, inputs, inputs, value=-1)
-
-
-def checked_device(torch: Any, device: str) -> Any:
-    """Return the torch device, if this machine has it."""
-    try:
-        found = torch.device(device)
-    except RuntimeError:
-        found = None
-    if found is None or found.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device must be 'cpu', 'cuda' or 'cuda:<index>', got {device!r}")
-    if found.type == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (found.index or 0) >= count:
-            raise ConfigError(
-                f"device {device!r} was asked for, but torch sees {count} GPUs here: use 'cpu', or "
-                "install a torch build for your GPU"
-            )
-    return found

@@ -11,8 +11,9 @@ import numpy as np
 from flwr_causal.core.ges.class_kernels import class_of
 from flwr_causal.core.ges.fusion import Fusion, fuse
 from flwr_causal.core.ges.greedy_search import orient
-from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of, precedence
+from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import meek
+from flwr_causal.core.graphs.knowledge import precedence
 from flwr_causal.strategies.fedges.stages import Found
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_graphs import dags, matrix
 
-from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of, precedence
-from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of
+from flwr_causal.core.graphs.knowledge import Knowledge, precedence
 
 
 @given(st.integers(1, 6).flatmap(dags))

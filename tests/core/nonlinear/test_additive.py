@@ -3,6 +3,7 @@
 import importlib
 import itertools
 
+import basis_moments
 import numpy as np
 import pytest
 
@@ -14,11 +15,9 @@ from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.nonlinear.additive import (
     additive,
     additive_problem,
-    basis_moments,
     basis_rows,
     default_sparsity,
     follow_central_path,
-    knots,
     least_squares,
     objective,
     strengths,
@@ -33,11 +32,8 @@ NAMES = tuple("abcdefghij")
 
 
 def summed(parties, names=None, size=5):
-    """Return what the two exchanges of a federation leave: merged moments of the basis."""
-    parties = [np.asarray(rows, dtype=float) for rows in parties]
-    names = NAMES[: parties[0].shape[1]] if names is None else names
-    mean, scale = knots(merge(Moments.from_rows(rows) for rows in parties))
-    return merge(basis_moments(rows, mean, scale, names, size) for rows in parties)
+    """Return the merged moments of the basis, of variables with one-letter names."""
+    return basis_moments.summed(parties, names or NAMES[: np.shape(parties[0])[1]], size)
 
 
 def chain_rows(n, seed=0):
@@ -66,15 +62,6 @@ def test_basis_rows_are_the_agreed_functions_with_the_variable_first():
         np.testing.assert_allclose(found[:, :2, 1:], raw_basis(z)[:, :, 1:size])
         assert not found[:, 2, 0].any()
         assert np.ptp(found[:, 2], axis=0).max() == 0
-
-
-def test_knots_are_the_pooled_mean_and_deviation():
-    rng = np.random.default_rng(0)
-    rows = np.column_stack([rng.standard_normal((30, 2)) * [1, 50] + 7, np.full(30, 0.1)])
-    mean, scale = knots(merge([Moments.from_rows(rows[:11]), Moments.from_rows(rows[11:])]))
-    np.testing.assert_allclose(mean, rows.mean(axis=0))
-    np.testing.assert_allclose(scale[:2], rows[:, :2].std(axis=0))
-    assert scale[2] == 0
 
 
 @pytest.mark.parametrize(

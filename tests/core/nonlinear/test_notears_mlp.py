@@ -8,11 +8,12 @@ import pytest
 import scipy.optimize
 from neural_rows import NONLINEAR_TRUTH, nonlinear_rows
 
+from flwr_causal.core.devices import one_thread
 from flwr_causal.core.graphs.acyclicity import h_exponential, is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.nonlinear import notears_mlp as neural
-from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss, one_thread
+from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.errors import ConfigError
 
 NO_KNOWLEDGE = Knowledge()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flwr_causal.core.nonlinear.perceptrons import import_torch
+from flwr_causal.core.devices import import_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

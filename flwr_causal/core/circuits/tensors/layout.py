@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.nonlinear.perceptrons import PRECISIONS, checked_device, import_torch
+from flwr_causal.core.devices import PRECISIONS, checked_device, import_torch
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -42,8 +42,8 @@ from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.tensors.layout import TensorLayout
 from flwr_causal.core.circuits.tensors.leaf import TensorLeaf
 from flwr_causal.core.circuits.tensors.storage import parameter_arrays, parameters_from
+from flwr_causal.core.devices import PRECISIONS
 from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
-from flwr_causal.core.nonlinear.perceptrons import PRECISIONS
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -1,0 +1,16 @@
+"""What the two exchanges of the additive method leave: merged moments of its basis."""
+
+import numpy as np
+
+from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.nonlinear.additive import basis_rows, function_names
+
+
+def summed(parties, names, size=5):
+    """Return the moments of the basis functions, those of the pooled rows."""
+    parties = [np.asarray(rows, dtype=float) for rows in parties]
+    pooled = merge(Moments.from_rows(rows) for rows in parties)
+    scale = np.sqrt(pooled.variances)
+    scale[pooled.constant_columns()] = 0.0
+    functions = [basis_rows(rows, pooled.mean, scale, size) for rows in parties]
+    return merge(Moments.from_rows(rows, function_names(names, size)) for rows in functions)

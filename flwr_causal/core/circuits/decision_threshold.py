@@ -7,12 +7,17 @@ every edge between the bins follows.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.errors import ConfigError
 
-FloatArray = NDArray[np.float64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import FloatArray
+
 
 # Log odds between bins: .02 nats are at most half a percent of probability.
 EDGES = np.linspace(-12.0, 12.0, 1201)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from flwr_causal.core.circuits.decision_threshold import chosen_classes
@@ -17,9 +16,11 @@ from flwr_causal.errors import CausalError, ConfigError, DataError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.circuits.nodes import Leaf
 
-FloatArray = NDArray[np.float64]
 
 FORMAT = "flwr-causal head 1"
 

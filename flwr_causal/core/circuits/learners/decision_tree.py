@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.composed.composition import joined, mixture
@@ -25,11 +24,10 @@ from flwr_causal.core.circuits.leaves.histogram import Histogram
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.nodes import Node
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Of a leaf: so many rows, or this share of the table's.
 LEAST_ROWS, LEAST_SHARE = 5, 1 / 200

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.special import logsumexp
 
@@ -23,10 +22,11 @@ from flwr_causal.core.circuits.leaves.elliptical_law import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import ArrayLike, NDArray
+
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.learners.class_conditional.shrinkage import ClassMoments
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # Rows judged at once.
 CHUNK = 8192

@@ -24,16 +24,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+
 
 #: Largest change of an entry, of columns whose variance is about 1, at which EM has converged.
 TOLERANCE = 1e-7

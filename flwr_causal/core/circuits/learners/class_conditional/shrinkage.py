@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FloatArray = NDArray[np.float64]
+    from flwr_causal.core.arrays import FloatArray
+
 
 # Added to variances, in units of the columns' variance: a column may be constant in one class.
 FLOOR = 1e-6

@@ -1,4 +1,4 @@
-"""Categories in class-conditional circuits: independent of the numbers and each other given the class.
+"""Categories: independent of the numbers and of each other given the class.
 
 The tables of all categories lie side by side in one array, so that a party sends one array of
 counts whatever categories there are.
@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+    from flwr_causal.core.arrays import FloatArray, IntArray
+
 
 #: Rows of all classes' shares that a class is given beforehand, and rows of equal shares that all
 #: classes together are: no state has the probability 0 because a class was not seen with it.

@@ -11,14 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-IntArray = NDArray[np.int64]
+    from flwr_causal.core.arrays import IntArray
 
 
 def random_regions(

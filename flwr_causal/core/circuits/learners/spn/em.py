@@ -37,13 +37,12 @@ from flwr_causal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.layers import Layers
     from flwr_causal.core.circuits.nodes import Leaf
 
-    IntArray = NDArray[np.int64]
 
 #: Values of nodes that are kept at once, in numbers: each chunk of rows visits every sum.
 CHUNK = 2**20

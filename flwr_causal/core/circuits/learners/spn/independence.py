@@ -20,15 +20,15 @@ Lopez-Paz, Hennig & Schoelkopf: The randomized dependence coefficient, NIPS 2013
 from __future__ import annotations
 
 from itertools import combinations
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtri, xlogy
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 
 class Indicators(NamedTuple):

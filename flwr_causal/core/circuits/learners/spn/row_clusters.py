@@ -13,17 +13,15 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from threadpoolctl import ThreadpoolController
 
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.learners.spn.independence import Indicators
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Steps of k-means: clusters hardly change after it.
 STEPS = 12

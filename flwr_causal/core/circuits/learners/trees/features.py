@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.learners.training_by_sums import symmetric, upper_triangles
 from flwr_causal.core.circuits.learners.trees.pair_sums import Layout
@@ -24,13 +23,11 @@ from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays
+    from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
     from flwr_causal.core.circuits.learners.trees.rows import Plan
     from flwr_causal.core.circuits.nodes import Leaf
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-Codes = NDArray[np.int32]
-Arrays = dict[str, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)

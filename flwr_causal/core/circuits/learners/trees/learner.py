@@ -95,7 +95,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import Arrays, State
-    from flwr_causal.core.circuits.learners.trees.rows import Codes, Plan
+    from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
+    from flwr_causal.core.circuits.learners.trees.rows import Plan
     from flwr_causal.core.circuits.learners.trees.tables import Trees
     from flwr_causal.core.circuits.nodes import Node
 

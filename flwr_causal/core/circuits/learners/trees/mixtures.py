@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from flwr_causal.core.circuits.learners.trees.pair_sums import round_weights
@@ -19,9 +18,10 @@ from flwr_causal.core.circuits.learners.trees.tables import Trees
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FloatArray = NDArray[np.float64]
-Codes = NDArray[np.int32]
-Arrays = dict[str, FloatArray]
+    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays
+    from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
+
 
 #: Rows that a component is given beforehand, so that none has a weight of 0.
 PRIOR_ROWS = 0.1

@@ -27,7 +27,9 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FloatArray = NDArray[np.float64]
+    from flwr_causal.core.arrays import FloatArray, IntArray
+
+Codes = NDArray[np.int32]
 
 # A float32 holds multiples of 2**-12 up to 2**12 exactly. Responsibilities rounded to 1/4096 give
 # the same held-out log-likelihood as unrounded ones, to three decimals, on all four sets measured.
@@ -53,12 +55,12 @@ class Layout:
     complete: bool = True
 
     @cached_property
-    def states(self) -> NDArray[np.int64]:
+    def states(self) -> IntArray:
         """States of each variable as an array, ``(d,)``."""
         return np.array(self.num_states, dtype=np.int64)
 
     @cached_property
-    def first(self) -> NDArray[np.int64]:
+    def first(self) -> IntArray:
         """``(d,)`` first of each variable's states among all states."""
         return np.concatenate([[0], np.cumsum(self.states)[:-1]]).astype(np.int64)
 
@@ -68,7 +70,7 @@ class Layout:
         return int(self.states.sum())
 
     @cached_property
-    def columns(self) -> NDArray[np.int64]:
+    def columns(self) -> IntArray:
         """The states that have a column of the design, after the constant one."""
         kept = np.ones(self.total, dtype=bool)
         if self.complete:
@@ -86,11 +88,11 @@ class Layout:
         return self.width * (self.width + 1) // 2
 
     @cached_property
-    def owner(self) -> NDArray[np.int64]:
+    def owner(self) -> IntArray:
         """The variable of each state, ``(total,)``."""
         return np.repeat(np.arange(len(self.states)), self.states)
 
-    def design(self, codes: NDArray[np.int32]) -> NDArray[np.float32]:
+    def design(self, codes: Codes) -> NDArray[np.float32]:
         """Return the constant column and the indicators of the states, ``(n, width)``.
 
         Parameters
@@ -143,7 +145,7 @@ class Layout:
         return self.state_counts(self.state_counts(products).T)
 
 
-def encode(values: FloatArray, num_states: Sequence[int]) -> NDArray[np.int32]:
+def encode(values: FloatArray, num_states: Sequence[int]) -> Codes:
     """Return the codes of categorical values by variable, ``(d, n)``; -1 is missing.
 
     Raises

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from flwr_causal.core.circuits.learners.trees.tables import (
@@ -18,9 +17,9 @@ from flwr_causal.core.circuits.learners.trees.tables import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.circuits.learners.trees.pair_sums import Layout
 
-FloatArray = NDArray[np.float64]
 
 #: Share of the pooled table that is uniform over the states, and what may be chosen in its place:
 #: what is rare in the whole may be common in a component, but not where a column tells the class.

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.learners.trees.pair_sums import encode
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-Codes = NDArray[np.int32]
+    from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
 
 
 class Plan(NamedTuple):

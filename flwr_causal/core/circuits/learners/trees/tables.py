@@ -13,18 +13,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from flwr_causal.core.circuits.leaves.tree_kernels import complete_rows, upward
 from flwr_causal.core.compiled import compiled
 
 if TYPE_CHECKING:
-    from flwr_causal.core.circuits.learners.trees.pair_sums import Layout
+    from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-Codes = NDArray[np.int32]
+    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.circuits.learners.trees.pair_sums import Codes, Layout
+
 
 # Rows evaluated together: their codes and densities stay in a fast cache.
 ROWS = 1024

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from flwr_causal.core.circuits.circuit import Circuit
@@ -43,13 +42,12 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
     from flwr_causal.core.circuits.learners.trees.tables import Trees
     from flwr_causal.core.circuits.nodes import Node
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-Codes = NDArray[np.int32]
 
 #: Share of an anchor's own states in the component that starts from it.
 OWN_SHARE = 0.5

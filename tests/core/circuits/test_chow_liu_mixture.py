@@ -150,7 +150,7 @@ def test_sums_of_few_rows_are_withheld():
     reply = learner.answer(few, plan, asked)["counts"]
     assert reply[0, 0] == 20
     assert not reply[1].any()
-    kept = learner.answer(few, plan._replace(min_rows=2), asked)["counts"]
+    kept = learner.answer(few, replace(plan, min_rows=2), asked)["counts"]
     assert kept[1, 0] == 2
 
 

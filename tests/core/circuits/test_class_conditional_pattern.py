@@ -71,7 +71,7 @@ def test_all_columns_everywhere_are_nearly_the_same_as_without_patterns():
     values, test = values_of(), values_of(seed=8)
     parties = np.array_split(values, 4)
     plan = QUICK.plan(domain_of())
-    state = started(plan, presence(*[ALL] * 4), QUICK)
+    state = started(plan, presence(*[ALL] * 4))
     while (asked := QUICK.request(state)) is not None:
         state = QUICK.after(state, add(QUICK.answer(own, plan, asked) for own in parties))
     model = QUICK.fitted(state, domain_of())

@@ -11,8 +11,7 @@ from flwr_causal.core.circuits.learners.trees.learner import (
     FoldPairs,
     pair_sums_of,
 )
-from flwr_causal.core.circuits.learners.trees.pair_sums import Layout
-from flwr_causal.core.circuits.learners.trees.rows import codes_of
+from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, encode
 from flwr_causal.errors import ConfigError, DataError
 
 STATES = (2, 3, 2, 2)
@@ -25,6 +24,10 @@ def rows_of_a_pair(rng, n):
     values = np.stack([rng.integers(k, size=n) for k in STATES], axis=1).astype(float)
     values[:, 3] = (values[:, 0] == values[:, 2]) ^ (rng.random(n) < 0.1)
     return values
+
+
+def codes_of(rows, plan):
+    return encode(rows[:, plan.columns], plan.sizes)
 
 
 def trained(rows, learner=LEARNER):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
 
 # Rows summed at once.
 CHUNK = 4096
@@ -270,7 +270,7 @@ class Features(ABC):
 
     @classmethod
     @abstractmethod
-    def of_rows(cls, values: FloatArray, plan: Any, asked: Arrays) -> tuple[FloatArray, IntArray]:
+    def of_rows(cls, values: FloatArray, plan: Plan, asked: Arrays) -> tuple[FloatArray, IntArray]:
         """Return the features (n, C, m) of a party's rows, made without each, and classes (n,)."""
 
 
@@ -323,7 +323,7 @@ class ThresholdStep(Step):
         return self.features.arrays() | head_arrays(self.head)
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Any, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
         """Count a party's rows by class and log odds."""
         features, classes = cls.kind.of_rows(values, plan, asked)
         return {"log_odds": log_odds_counts(head_of(asked).log_posterior(features), classes)}
@@ -370,7 +370,7 @@ class HeadStep(Step):
         return self.features.arrays() | head_arrays(self.training.head)
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Any, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
         """Return loss, gradient and Hessian over a party's rows; see :func:`head_sums`."""
         features, classes = cls.threshold.kind.of_rows(values, plan, asked)
         return head_sums(features, classes, head_of(asked))

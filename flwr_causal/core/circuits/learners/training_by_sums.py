@@ -23,13 +23,13 @@ import numpy as np
 
 from flwr_causal.core.arrays import FloatArray
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.errors import ConfigError, DataError, FederationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from enum import StrEnum
 
-    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.model import CircuitModel
 
@@ -72,6 +72,75 @@ class SummedArray:
     dtype: Literal["float64", "int64"] = "float64"
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What server and parties agree on before the first exchange.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the domain's variables.
+    num_states : tuple of int
+        Of these; 0 of a number.
+    target : int or None
+        Column of the class; None: there is none, all rows are of one class.
+    columns : tuple of int
+        The other columns, ascending.
+    learner : TrainingBySums
+        Its options are known to both sides.
+    seed : int
+    min_rows : int
+        A party leaves out what it has of a class where it has fewer than so many rows of it, of the
+        fold or component that is asked about: a sum over one row is the row. 1 leaves out none, and
+        then sums are those of the pooled rows.
+    """
+
+    names: tuple[str, ...]
+    num_states: tuple[int, ...]
+    target: int | None
+    columns: tuple[int, ...]
+    learner: Any
+    seed: int = 0
+    min_rows: int = 1
+
+    @property
+    def num_classes(self) -> int:
+        """States of the target."""
+        return 1 if self.target is None else self.num_states[self.target]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The columns that are numbers."""
+        return tuple(j for j in self.columns if not self.num_states[j])
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """The columns that have states."""
+        return tuple(j for j in self.columns if self.num_states[j])
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of states of the categories."""
+        return tuple(self.num_states[j] for j in self.categories)
+
+    def classes_of(self, values: FloatArray) -> IntArray:
+        """Return the class of each row of values, shape (n,).
+
+        Raises
+        ------
+        DataError
+            If it is missing somewhere.
+        """
+        if self.target is None:
+            return np.zeros(len(values), dtype=np.int64)
+        labels = values[:, self.target]
+        if not np.isin(labels, np.arange(self.num_classes)).all():
+            raise DataError(
+                "the target is missing in some rows, or none of its states: drop those rows"
+            )
+        return labels.astype(np.int64)
+
+
 class Request(NamedTuple):
     """What the server asks of every party alike.
 
@@ -109,15 +178,14 @@ class Step(ABC):
 
     @classmethod
     @abstractmethod
-    def sums(cls, values: FloatArray, plan: Any, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
         """Return the sums over a party's rows.
 
         Parameters
         ----------
         values : ndarray of float64, shape (n, number of variables)
             As ``Domain.encode`` makes them.
-        plan : object
-            See `TrainingBySums.plan`.
+        plan : Plan
         asked : dict of arrays
             What was sent.
         """
@@ -156,8 +224,7 @@ class TrainingBySums(ABC):
 
     target: str | None
 
-    @abstractmethod
-    def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> Any:
+    def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> Plan:
         """Return what server and parties agree on before the first exchange.
 
         Parameters
@@ -166,22 +233,31 @@ class TrainingBySums(ABC):
             Of all parties' columns.
         seed : int, default 0
         min_rows : int, default 1
-            No sum over fewer rows leaves a party. 1 leaves out none, and then the circuit is that
-            of the pooled rows.
+            See `Plan`.
 
         Raises
         ------
         ConfigError
             If the domain or an option does not fit.
         """
+        if min_rows < 1:
+            raise ConfigError(f"at least 1 row is needed, got min_rows = {min_rows}")
+        states = tuple(domain.num_states.tolist())
+        target = None if self.target is None else domain.index(self.target)
+        if target is not None and not states[target]:
+            raise ConfigError(f"the target {self.target!r} holds numbers: make it a category")
+        columns = tuple(j for j in range(len(states)) if j != target)
+        if not columns:
+            raise ConfigError("there is no column beside the target: nothing to learn")
+        return Plan(domain.names, states, target, columns, self, seed, min_rows)
 
     @abstractmethod
-    def start(self, plan: Any, presence: BoolArray | None = None) -> State:
+    def start(self, plan: Plan, presence: BoolArray | None = None) -> State:
         """Return the state before the first exchange.
 
         Parameters
         ----------
-        plan : object
+        plan : Plan
         presence : ndarray of bool, shape (parties, variables), optional
             Who holds which columns. Default: every party all of them.
 
@@ -195,7 +271,7 @@ class TrainingBySums(ABC):
         """Return what to ask of the parties next; None when all is known."""
         return Request(state.name, state.arrays()) if isinstance(state, Step) else None
 
-    def answer(self, values: FloatArray, plan: Any, request: Request) -> Arrays:
+    def answer(self, values: FloatArray, plan: Plan, request: Request) -> Arrays:
         """Return a party's answer to a request; see `Step.sums`.
 
         Raises
@@ -230,7 +306,7 @@ class TrainingBySums(ABC):
         return state.model(domain)
 
     def train(
-        self, parties: Sequence[FloatArray], plan: Any, presence: BoolArray | None = None
+        self, parties: Sequence[FloatArray], plan: Plan, presence: BoolArray | None = None
     ) -> Trained:
         """Return the state after all exchanges, with parties in one process.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.head_posterior import Posterior
     from flwr_causal.core.circuits.learners.class_conditional.blocks import Choice
     from flwr_causal.core.circuits.learners.class_conditional.powers import Coordinates
-    from flwr_causal.core.circuits.learners.class_conditional.rows import Plan
+    from flwr_causal.core.circuits.learners.training_by_sums import Plan
     from flwr_causal.core.circuits.nodes import Leaf, Node
 
 
@@ -62,7 +62,7 @@ class ClassConditionalTrained(TrainedWithHead):
         Classes of which no party has a row are in neither: their likelihood is 0.
         """
         plan, choice = self.plan, self.choice
-        everything = np.zeros(len(plan.columns), dtype=np.int64)
+        everything = np.zeros(len(plan.numbers), dtype=np.int64)
         density = Circuit(domain, self._root(everything, choice.dof))
         if plan.target is None:
             return CircuitModel(density)
@@ -121,7 +121,7 @@ class ClassConditionalTrained(TrainedWithHead):
     def _leaf(self, moments: ClassMoments, which: int, part: IntArray, dof: float) -> Elliptical:
         """Return the leaf of some numbers in one class, from `_transformed_moments`."""
         known = self.coordinates
-        scope = tuple(np.array(self.plan.columns)[part].tolist())
+        scope = tuple(np.array(self.plan.numbers)[part].tolist())
         mean = moments.means[which, part]
         covariance = moments.covariances[which][np.ix_(part, part)]
         scale = known.scale[part]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from flwr_causal.core.circuits.learners.class_conditional import pattern
-from flwr_causal.core.circuits.learners.class_conditional.rows import plan_for
 from flwr_causal.core.circuits.learners.class_conditional.steps import (
     ClassConditionalOptions,
     Head,
@@ -20,11 +19,12 @@ from flwr_causal.core.circuits.learners.class_conditional.steps import (
 )
 from flwr_causal.core.circuits.learners.head import TrainingWithHead
 from flwr_causal.core.circuits.learners.training_by_sums import by_name
+from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.class_conditional.rows import Plan
+    from flwr_causal.core.circuits.learners.training_by_sums import Plan
 
 
 @dataclass(kw_only=True, eq=False)
@@ -59,10 +59,16 @@ class ClassConditional(ClassConditionalOptions, TrainingWithHead):
 
     def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> Plan:
         """Return the plan of a domain; its columns beside the target must hold a number."""
-        return plan_for(domain, self.target, seed=seed, min_rows=min_rows)
+        plan = super().plan(domain, seed=seed, min_rows=min_rows)
+        if not plan.numbers:
+            raise ConfigError(
+                "a class-conditional circuit needs a number beside its target, but all columns "
+                "have states: learn a circuit of categories, as learn_spn does"
+            )
+        return plan
 
     def start(self, plan: Plan, presence: BoolArray | None = None) -> Scale | pattern.PatternScale:
         """Return the state before the first exchange."""
         if presence is not None and not np.all(presence):
-            return pattern.started(plan, presence, self)
-        return Scale(plan, self, np.zeros(len(plan.columns)))
+            return pattern.started(plan, presence)
+        return Scale(plan, np.zeros(len(plan.numbers)))

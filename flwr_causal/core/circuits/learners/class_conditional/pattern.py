@@ -17,7 +17,7 @@ class, put together to one with no covariance between parties.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,10 +59,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.circuits.learners.class_conditional.rows import Plan
     from flwr_causal.core.circuits.learners.class_conditional.shrinkage import Shrinkage
     from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalOptions
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
 
 
 class PatternSteps(StrEnum):
@@ -74,7 +73,7 @@ class PatternSteps(StrEnum):
     HELD_OUT = "pattern-held-out"
 
 
-def started(plan: Plan, presence: ArrayLike, options: ClassConditionalOptions) -> PatternScale:
+def started(plan: Plan, presence: ArrayLike) -> PatternScale:
     """Return the state before the first exchange.
 
     Parameters
@@ -82,7 +81,6 @@ def started(plan: Plan, presence: ArrayLike, options: ClassConditionalOptions) -
     plan : Plan
         Of the joint domain.
     presence : array_like of bool, shape (parties, variables of the joint domain)
-    options : ClassConditionalOptions
 
     Raises
     ------
@@ -99,19 +97,20 @@ def started(plan: Plan, presence: ArrayLike, options: ClassConditionalOptions) -
             f"party {party} does not know the class of its rows: let the party that does share it, "
             "or compose clusters instead"
         )
+    options: ClassConditionalOptions = plan.learner
     threshold = options.decision == "macro-f1" and plan.num_classes == 2
     if plan.target is not None and (options.head or threshold):
         raise ConfigError(
             "a head and a threshold are trained on rows with all columns: leave them out where "
             "parties hold different columns"
         )
-    numbers = held[:, list(plan.columns)]
+    numbers = held[:, list(plan.numbers)]
     numbers = numbers[numbers.any(axis=1)]
     groups = [
-        steps.Scale(part_of(plan, group.columns), options, np.zeros(len(group.columns)))
+        steps.Scale(part_of(plan, group.columns), np.zeros(len(group.columns)))
         for group in column_groups(numbers)
     ]
-    return PatternScale(plan, options, np.unique(numbers, axis=0)[::-1], tuple(groups))
+    return PatternScale(plan, np.unique(numbers, axis=0)[::-1], tuple(groups))
 
 
 # -- scales and powers, of each group of columns that the same parties hold -----------------------
@@ -127,7 +126,6 @@ class Grouped:
     ----------
     plan : Plan
         Of all columns.
-    options : ClassConditionalOptions
     patterns : ndarray of bool, shape (G, d)
         The different sets of numbers that parties hold.
     groups : tuple of Scale, Powers or Moments
@@ -136,18 +134,17 @@ class Grouped:
     """
 
     plan: Plan
-    options: ClassConditionalOptions
     patterns: BoolArray
     groups: tuple[steps.Scale | steps.Powers | steps.Moments, ...]
 
     def places(self, group: Step) -> IntArray:
         """Return where the columns of a group are among all."""
-        own = group.plan.columns  # type: ignore[attr-defined]
-        return np.searchsorted(np.array(self.plan.columns), np.array(own))
+        own = group.plan.numbers  # type: ignore[attr-defined]
+        return np.searchsorted(np.array(self.plan.numbers), np.array(own))
 
     def spread(self, arrays: Sequence[FloatArray]) -> FloatArray:
         """Put arrays (..., columns of the group) of all groups in their places, (..., d)."""
-        result = np.zeros((*arrays[0].shape[:-1], len(self.plan.columns)))
+        result = np.zeros((*arrays[0].shape[:-1], len(self.plan.numbers)))
         for group, array in zip(self.groups, arrays, strict=True):
             result[..., self.places(group)] = array
         return result
@@ -162,7 +159,7 @@ class Grouped:
             following = PatternPowers
         if any(isinstance(group, steps.Scale) for group in known):
             following = PatternScale
-        return following(self.plan, self.options, self.patterns, known)
+        return following(self.plan, self.patterns, known)
 
     def coordinates(self) -> tuple[Coordinates, FloatArray]:
         """Return the coordinates of all columns, and the offsets (C, d) of the classes in them."""
@@ -187,7 +184,7 @@ class PatternScale(Grouped, Step):
     def arrays(self) -> Arrays:
         """Return the patterns and the origin."""
         origins = [
-            group.origin if isinstance(group, steps.Scale) else np.zeros(len(group.plan.columns))
+            group.origin if isinstance(group, steps.Scale) else np.zeros(len(group.plan.numbers))
             for group in self.groups
         ]
         return {"patterns": self.patterns.astype(np.float64), "origin": self.spread(origins)}
@@ -195,7 +192,7 @@ class PatternScale(Grouped, Step):
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
         """Sum a party's rows."""
-        shape = (plan.num_classes, len(plan.columns))
+        shape = (plan.num_classes, len(plan.numbers))
         reply = {name: np.zeros(shape) for name in ("counts", "first", "second")}
         party = Party.of(values, plan, asked["patterns"])
         if len(party.own):
@@ -234,13 +231,13 @@ class PatternPowers(Grouped, Step):
             "scale": coordinates.scale,
             "middle": coordinates.middle,
             "reach": coordinates.reach,
-            "grid": np.array(self.options.powers),
+            "grid": np.array(self.plan.learner.powers),
         }
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
         """Sum a party's transformed rows."""
-        classes, d = plan.num_classes, len(plan.columns)
+        classes, d = plan.num_classes, len(plan.numbers)
         reply = {
             "logs": np.zeros((classes, d)),
             "powers": np.zeros((classes, 2, d, len(asked["grid"]))),
@@ -303,13 +300,16 @@ class PatternMoments(Grouped, Step):
     def arrays(self) -> Arrays:
         """Return the patterns, coordinates and offsets."""
         coordinates, offsets = self.coordinates()
-        patterns = {"patterns": self.patterns.astype(np.float64)}
-        return patterns | dict(coordinates._asdict()) | {"offsets": offsets}
+        return {
+            "patterns": self.patterns.astype(np.float64),
+            **coordinates._asdict(),
+            "offsets": offsets,
+        }
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
         """Sum a party's transformed rows."""
-        classes, d, patterns = plan.num_classes, len(plan.columns), asked["patterns"] > 0
+        classes, d, patterns = plan.num_classes, len(plan.numbers), asked["patterns"] > 0
         reply = {
             "counts": np.zeros((len(patterns), NUM_FOLDS, classes)),
             "first": np.zeros((len(patterns), NUM_FOLDS, classes, d)),
@@ -328,7 +328,8 @@ class PatternMoments(Grouped, Step):
     def after(self, summed: Mapping[str, FloatArray]) -> PatternHeldOut:
         """Return the exchange of held-out rows: the joint moments of each class are known."""
         coordinates, offsets = self.coordinates()
-        plan, options = self.plan, self.options
+        plan = self.plan
+        options: ClassConditionalOptions = plan.learner
         columns, triangles = columns_of(self.patterns), triangles_of(self.patterns)
         folds = [
             ClassSums(
@@ -347,7 +348,7 @@ class PatternMoments(Grouped, Step):
         totals = [one.total() for one in folds]
         shrunk = [shrunk_moments(*one) for one in zip(totals, shrinkages, strict=True)]
         counts = np.sum([one.counts for one in totals], axis=0)
-        d = len(plan.columns)
+        d, names = len(plan.numbers), [plan.names[j] for j in plan.numbers]
         means = np.zeros((plan.num_classes, d))
         covariances = np.broadcast_to(np.eye(d), (plan.num_classes, d, d)).copy()
         for c in np.flatnonzero(counts):
@@ -355,10 +356,9 @@ class PatternMoments(Grouped, Step):
                 PartMoments(own, one.counts[c], of.means[c], of.covariances[c])
                 for own, one, of in zip(columns, totals, shrunk, strict=True)
             ]
-            means[c], covariances[c] = joint_moments(parts, plan.names, f"class {c} of the target")
+            means[c], covariances[c] = joint_moments(parts, names, f"class {c} of the target")
         return PatternHeldOut(
             plan,
-            options,
             self.patterns,
             coordinates,
             tuple(folds),
@@ -377,7 +377,6 @@ class PatternHeldOut(Step):
     ----------
     plan : Plan
         Of all columns.
-    options : ClassConditionalOptions
     patterns : ndarray of bool, shape (G, d)
     coordinates : Coordinates
     folds : tuple of ClassSums
@@ -392,7 +391,6 @@ class PatternHeldOut(Step):
     """
 
     plan: Plan
-    options: ClassConditionalOptions
     patterns: BoolArray
     coordinates: Coordinates
     folds: tuple[ClassSums, ...]
@@ -431,28 +429,26 @@ class PatternHeldOut(Step):
             for one, shrinkage in zip(self.folds, self.shrinkages, strict=True)
         ]
         others = self.tables.sum(axis=0) - self.tables
-        means = np.zeros((len(moments), *others.shape[:2], len(self.plan.columns)))
+        means = np.zeros((len(moments), *others.shape[:2], len(self.plan.numbers)))
         for g, (one, own) in enumerate(zip(moments, columns_of(self.patterns), strict=True)):
             means[g][..., own] = one.means
         triangles = [upper_triangles(one.covariances) for one in moments]
-        return (
-            {"patterns": self.patterns.astype(np.float64)}
-            | dict(self.coordinates._asdict())
-            | {
-                "means": means,
-                "covariances": np.concatenate(triangles, axis=-1),
-                "tables": probabilities(others, np.array(self.plan.sizes, dtype=np.int64)),
-                "weights": self.counts / self.counts.sum(),
-                "blocks": self._blocks().astype(np.float64),
-                "tails": tails_of(self.options.dof),
-            }
-        )
+        return {
+            "patterns": self.patterns.astype(np.float64),
+            **self.coordinates._asdict(),
+            "means": means,
+            "covariances": np.concatenate(triangles, axis=-1),
+            "tables": probabilities(others, np.array(self.plan.sizes, dtype=np.int64)),
+            "weights": self.counts / self.counts.sum(),
+            "blocks": self._blocks().astype(np.float64),
+            "tails": tails_of(self.plan.learner.dof),
+        }
 
     def _blocks(self) -> IntArray:
         """Return the blocks (cuts, d) by the correlations within classes."""
         shares = self.counts / self.counts.sum()
         within = np.einsum("c,cij->ij", shares, self.moments.covariances)
-        return correlation_blocks(within, self.options.cuts)
+        return correlation_blocks(within, self.plan.learner.cuts)
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
@@ -477,7 +473,7 @@ class PatternHeldOut(Step):
     def after(self, summed: Mapping[str, FloatArray]) -> ClassConditionalTrained:
         """Return what the circuits are made of."""
         likelihoods, losses = summed["likelihoods"], summed["log_losses"]
-        choice = chosen_of(likelihoods, losses, self._blocks(), self.options.dof)
+        choice = chosen_of(likelihoods, losses, self._blocks(), self.plan.learner.dof)
         return ClassConditionalTrained(
             self.plan,
             self.counts,
@@ -536,7 +532,7 @@ class Party(NamedTuple):
             If the columns are no pattern of the federation.
         """
         there = np.asarray(~np.isnan(values).all(axis=0))
-        held, categories = there[list(plan.columns)], there[list(plan.categories)]
+        held, categories = there[list(plan.numbers)], there[list(plan.categories)]
         part = part_of(plan, np.flatnonzero(held), np.flatnonzero(categories))
         states = np.repeat(categories, plan.sizes)
         own = np.flatnonzero(held).astype(np.int64)
@@ -544,7 +540,7 @@ class Party(NamedTuple):
             return cls(part, own, states, 0, slice(0, 0))
         found = np.flatnonzero(((patterns > 0) == held).all(axis=1))
         if not len(found):
-            listed = ", ".join(plan.names[j] for j in own)
+            listed = ", ".join(plan.names[plan.numbers[j]] for j in own)
             raise DataError(
                 f"no party was announced that holds the numbers {listed} and no others: does a "
                 "column have no value at all? Leave it out"
@@ -562,13 +558,8 @@ class Party(NamedTuple):
 
 def part_of(plan: Plan, columns: Iterable[int], categories: Iterable[int] = ()) -> Plan:
     """Return the plan of some of the numbers and categories, given by their places in the plan."""
-    places, others = list(columns), list(categories)
-    return plan._replace(
-        names=tuple(plan.names[k] for k in places),
-        columns=tuple(plan.columns[k] for k in places),
-        categories=tuple(plan.categories[k] for k in others),
-        sizes=tuple(plan.sizes[k] for k in others),
-    )
+    own = [plan.numbers[k] for k in columns] + [plan.categories[k] for k in categories]
+    return replace(plan, columns=tuple(sorted(own)))
 
 
 def columns_of(patterns: BoolArray) -> list[IntArray]:

@@ -87,9 +87,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.circuits.learners.class_conditional.rows import Plan
     from flwr_causal.core.circuits.learners.class_conditional.shrinkage import Shrinkage
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
 
 #: Squares about an origin that lies so many deviations from the mean have lost four digits.
 FAR = 100.0
@@ -159,13 +158,11 @@ class Scale(Step):
     Parameters
     ----------
     plan : Plan
-    options : ClassConditionalOptions
     origin : ndarray of float, shape (d,)
         About which sums are taken.
     """
 
     plan: Plan
-    options: ClassConditionalOptions
     origin: FloatArray
 
     name = Steps.SCALE
@@ -208,7 +205,9 @@ class Scale(Step):
             return replace(self, origin=mean)
         constant = variance <= (CONSTANT_TOLERANCE * np.abs(mean)) ** 2
         if constant.any():
-            listed = ", ".join(self.plan.names[j] for j in np.flatnonzero(constant))
+            listed = ", ".join(
+                self.plan.names[self.plan.numbers[j]] for j in np.flatnonzero(constant)
+            )
             raise DataError(f"these columns are constant: {listed}; leave them out")
         scale = np.sqrt(variance)
         middle = mean / scale
@@ -216,8 +215,8 @@ class Scale(Step):
         coordinates = Coordinates(scale, middle, np.abs(middle) + REACH, ones, zeros, ones)
         present = np.where(counts > 0, 1.0, 0.0)[:, None]
         offsets = _class_means(counts, first) / scale - present * (shift / scale)
-        following = Moments if self.options.powers == (1.0,) else Powers
-        return following(self.plan, self.options, counts, coordinates, offsets)
+        following = Moments if self.plan.learner.powers == (1.0,) else Powers
+        return following(self.plan, counts, coordinates, offsets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +226,6 @@ class Scaled:
     Parameters
     ----------
     plan : Plan
-    options : ClassConditionalOptions
     counts : ndarray of float, shape (C,)
         Rows of each class.
     coordinates : Coordinates
@@ -237,7 +235,6 @@ class Scaled:
     """
 
     plan: Plan
-    options: ClassConditionalOptions
     counts: FloatArray
     coordinates: Coordinates
     offsets: FloatArray
@@ -267,7 +264,7 @@ class Powers(Scaled, Step):
         """Return scales and powers."""
         wanted = ("scale", "middle", "reach")
         arrays = {name: getattr(self.coordinates, name) for name in wanted}
-        return arrays | {"grid": np.array(self.options.powers)}
+        return arrays | {"grid": np.array(self.plan.learner.powers)}
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
@@ -284,7 +281,7 @@ class Powers(Scaled, Step):
     def after(self, summed: Mapping[str, FloatArray]) -> Moments:
         """Return the exchange of moments: the powers, and the classes' means under them."""
         counts, known = self.counts, self.coordinates
-        grid = np.array(self.options.powers)
+        grid = np.array(self.plan.learner.powers)
         chosen = choose_powers(counts, summed["logs"], summed["powers"], known.middle, grid)
         first, second = np.moveaxis(
             np.take_along_axis(summed["powers"], chosen[None, None, :, None], axis=-1)[..., 0], 1, 0
@@ -294,7 +291,7 @@ class Powers(Scaled, Step):
         present = np.where(counts > 0, 1.0, 0.0)[:, None]
         coordinates = known._replace(powers=grid[chosen], center=center, unit=unit)
         offsets = (_class_means(counts, first) - present * center) / unit
-        return Moments(self.plan, self.options, counts, coordinates, offsets)
+        return Moments(self.plan, counts, coordinates, offsets)
 
 
 def _class_means(counts: FloatArray, first: FloatArray) -> FloatArray:
@@ -354,7 +351,7 @@ class Moments(Scaled, Step):
 
     def arrays(self) -> Arrays:
         """Return coordinates and offsets."""
-        return dict(self.coordinates._asdict()) | {"offsets": self.offsets}
+        return {**self.coordinates._asdict(), "offsets": self.offsets}
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
@@ -384,7 +381,7 @@ class Moments(Scaled, Step):
 
     def after(self, summed: Mapping[str, FloatArray]) -> State:
         """Return the exchange of held-out rows, or what follows where nothing is to be chosen."""
-        second = symmetric(summed["second"], len(self.plan.columns))
+        second = symmetric(summed["second"], len(self.plan.numbers))
         folds = ClassSums(summed["counts"], summed["first"], second, self.offsets)
         counts = folds.counts.sum(axis=0)
         if counts.sum() <= (counts > 0).sum():
@@ -392,10 +389,10 @@ class Moments(Scaled, Step):
                 "no class has two rows: nothing is known of how rows of a class differ; "
                 "name another target or none"
             )
-        options = self.options
+        options: ClassConditionalOptions = self.plan.learner
         shrinkage = choose_shrinkage(folds, options.diagonals, options.pooled)
         known = HeldOut(
-            self.plan, options, self.counts, self.coordinates, folds, summed["tables"], shrinkage
+            self.plan, self.counts, self.coordinates, folds, summed["tables"], shrinkage
         )
         one_class = (counts > 0).sum() == 1
         if len(options.dof) > 1 or (len(options.cuts) > 1 and not one_class):
@@ -421,7 +418,6 @@ class HeldOut(Step):
     Parameters
     ----------
     plan : Plan
-    options : ClassConditionalOptions
     counts : ndarray of float, shape (C,)
         Rows of each class.
     coordinates : Coordinates
@@ -433,7 +429,6 @@ class HeldOut(Step):
     """
 
     plan: Plan
-    options: ClassConditionalOptions
     counts: FloatArray
     coordinates: Coordinates
     folds: ClassSums
@@ -462,8 +457,10 @@ class HeldOut(Step):
             | self.without_each()
             | {
                 "weights": self.counts / self.counts.sum(),
-                "blocks": _cut_blocks(self.folds.without_each(), self.options.cuts).astype(float),
-                "tails": tails_of(self.options.dof),
+                "blocks": _cut_blocks(self.folds.without_each(), self.plan.learner.cuts).astype(
+                    float
+                ),
+                "tails": tails_of(self.plan.learner.dof),
             }
         )
 
@@ -507,7 +504,8 @@ class HeldOut(Step):
 
     def after(self, summed: Mapping[str, FloatArray]) -> State:
         """Return what follows the choice of tails and blocks: a head, a threshold, or nothing."""
-        plan, options = self.plan, self.options
+        plan = self.plan
+        options: ClassConditionalOptions = plan.learner
         total = self.folds.total()
         blocks = _cut_blocks(total, options.cuts)
         choice = chosen_of(summed["likelihoods"], summed["log_losses"], blocks, options.dof)
@@ -564,14 +562,12 @@ class LeafFeatures(Features):
 
     def arrays(self) -> Arrays:
         """Return moments without each fold, and the blocks."""
-        return (
-            dict(self.known.coordinates._asdict())
-            | self.known.without_each()
-            | {
-                "blocks": self.choice.blocks.astype(np.float64),
-                "tails": tails_of([self.choice.block_dof]),
-            }
-        )
+        return {
+            **self.known.coordinates._asdict(),
+            **self.known.without_each(),
+            "blocks": self.choice.blocks.astype(np.float64),
+            "tails": tails_of([self.choice.block_dof]),
+        }
 
     @classmethod
     def of_rows(cls, values: FloatArray, plan: Plan, asked: Arrays) -> tuple[FloatArray, IntArray]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
 
 #: Squares about an origin that lies so many deviations from the mean have lost four digits.
 FAR = 100.0
@@ -68,33 +68,6 @@ class Steps(StrEnum):
 
     SCALE = "scale"
     COUNTS = "counts"
-
-
-class Plan(NamedTuple):
-    """What all parties agree on before the first sum.
-
-    Parameters
-    ----------
-    names : tuple of str
-    num_states : tuple of int
-        Of each column of the domain, 0 of a number.
-    target : int or None
-        The column that has a root for each state.
-    options : EinsumNetwork
-        Its ``batches`` are the parts of the rows, of which each exchange takes the next.
-    seed : int
-        Of regions and first parameters; only the server draws them, and the folds' hash.
-    min_rows : int
-        A party leaves out what it has of a class where it has fewer than so many rows of it, of the
-        part that is asked about. 1 leaves out none, and then sums are those of the pooled rows.
-    """
-
-    names: tuple[str, ...]
-    num_states: tuple[int, ...]
-    target: int | None
-    options: EinsumNetwork
-    seed: int = 0
-    min_rows: int = 1
 
 
 # -- the exchanges --------------------------------------------------------------------------------
@@ -148,7 +121,8 @@ class Scale(Step):
 
     def after(self, summed: Mapping[str, FloatArray]) -> Scale | EStep:
         """Return the first E-step, or this exchange about a better origin."""
-        plan, options, counts = self.plan, self.plan.options, summed["counts"]
+        plan, counts = self.plan, summed["counts"]
+        options: EinsumNetwork = plan.learner
         numbers = np.array(plan.num_states) == 0
         unseen = np.flatnonzero(numbers & (counts == 0))
         if len(unseen) or not counts.any():
@@ -168,9 +142,10 @@ class Scale(Step):
             common = np.sqrt(variance[numbers].mean())
             shift[numbers] = shift[numbers].mean()
             scale[numbers] = common if common > 0 else 1.0
-        columns = [j for j in range(len(plan.names)) if j != plan.target]
         rng = np.random.default_rng([plan.seed, 0])
-        regions = random_regions(columns, options.depth, options.replicas, rng, options.image_shape)
+        regions = random_regions(
+            plan.columns, options.depth, options.replicas, rng, options.image_shape
+        )
         layout = layout_of(plan, regions, shift, scale)
         parameters = first_parameters(layout, options, plan.seed, summed["states"])
         return EStep(plan, regions, shift, scale, parameters, float(summed["rows"][0]), 0, ())
@@ -263,7 +238,7 @@ class EStep(Known, Step):
     def arrays(self) -> Arrays:
         """Return the circuit."""
         return {
-            "fold": np.array([float(self.done % self.plan.options.batches)]),
+            "fold": np.array([float(self.done % self.plan.learner.batches)]),
             "regions": self.regions.astype(np.float64),
             "shift": self.shift,
             "scale": self.scale,
@@ -275,9 +250,9 @@ class EStep(Known, Step):
         regions = asked["regions"].astype(np.int64)
         layout = layout_of(plan, regions, asked["shift"], asked["scale"])
         parameters = _by_level(layout, asked)
-        if plan.options.batches > 1:
+        if plan.learner.batches > 1:
             hashed = np.where(np.isnan(values), np.inf, values)
-            own = row_folds(hashed, plan.options.batches, plan.seed) == int(asked["fold"][0])
+            own = row_folds(hashed, plan.learner.batches, plan.seed) == int(asked["fold"][0])
             values = values[own]
         values = _enough(values, plan)
         if not len(values):
@@ -296,7 +271,7 @@ class EStep(Known, Step):
 
     def after(self, summed: Mapping[str, FloatArray]) -> EStep | EinsumTrained:
         """Return the next E-step, or the trained circuit."""
-        options, layout = self.plan.options, self.layout
+        options, layout = self.plan.learner, self.layout
         parameters, likelihoods = self.parameters, self.log_likelihoods
         rows = float(summed["rows"][0])
         if rows > 0.0:  # else no row falls into the part
@@ -326,7 +301,7 @@ class EStep(Known, Step):
     @property
     def step_size(self) -> float:
         """Step of the M-step that follows; with one batch it is EM itself."""
-        options = self.plan.options
+        options = self.plan.learner
         if options.batches == 1:
             return 1.0
         return cooled(options.step, self.done / (options.epochs * options.batches))
@@ -350,12 +325,12 @@ class EinsumTrained(Known, Trained):
         """Return the circuit, which also tells the class."""
         layout = self.layout
         leaf = TensorLeaf.of(layout, parameters_from(layout, self.parameters))
-        return CircuitModel(Circuit(domain, leaf), self.plan.options.target)
+        return CircuitModel(Circuit(domain, leaf), self.plan.learner.target)
 
 
 def layout_of(plan: Plan, regions: IntArray, shift: FloatArray, scale: FloatArray) -> TensorLayout:
     """Return the layout of a circuit with these regions."""
-    options = plan.options
+    options = plan.learner
     states = np.array(plan.num_states, dtype=np.int64)
     return TensorLayout(
         states, regions, shift, scale, plan.target, options.device, options.precision
@@ -514,24 +489,6 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
             raise ConfigError(f"precision must be one of {PRECISIONS}, got {self.precision!r}")
 
     steps: ClassVar = by_name(Scale, EStep)
-
-    def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> Plan:
-        """Return the plan of a domain.
-
-        Raises
-        ------
-        ConfigError
-            If the target has no states or is the only column.
-        """
-        states = domain.num_states
-        target = None if self.target is None else domain.index(self.target)
-        if target is not None and states[target] == 0:
-            raise ConfigError(f"the target {self.target!r} holds numbers: make it a category")
-        if len(states) - (target is not None) < 1:
-            raise ConfigError("there is no column beside the target")
-        if min_rows < 1:
-            raise ConfigError(f"min_rows must be at least 1, got {min_rows}")
-        return Plan(domain.names, tuple(states.tolist()), target, self, seed, min_rows)
 
     def start(self, plan: Plan, presence: BoolArray | None = None) -> Scale:
         """Return the state before the first exchange."""

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.circuits.learners.training_by_sums import symmetric, upper_triangles
-from flwr_causal.core.circuits.learners.trees.pair_sums import Layout
+from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, encode
 from flwr_causal.core.circuits.learners.trees.priors import prior_cells, shares, softened
-from flwr_causal.core.circuits.learners.trees.rows import classes_of, codes_of
 from flwr_causal.core.circuits.learners.trees.tables import mutual_information
 from flwr_causal.core.circuits.leaves.categorical import Categorical
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
     from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
-    from flwr_causal.core.circuits.learners.trees.rows import Plan
     from flwr_causal.core.circuits.nodes import Leaf
 
 
@@ -50,7 +48,7 @@ class PairFeatures:
     def of(self, codes: Codes) -> FloatArray:
         """Features ``(n, C, m)`` of states ``(d, n)``, states before pairs; 0 where one is -1."""
         d, n = codes.shape
-        first = Layout(self.plan.num_states, complete=False).first
+        first = Layout(self.plan.sizes, complete=False).first
         known = codes >= 0
         places = np.where(known, codes, 0) + first[:, None]
         result = np.empty((n, len(self.logs), d + len(self.pairs)))
@@ -65,10 +63,9 @@ class PairFeatures:
 
     def leaves(self) -> tuple[tuple[Leaf, ...], ...]:
         """Distributions of states, then of pairs, for each class."""
-        first = Layout(self.plan.num_states, complete=False).first
+        first = Layout(self.plan.sizes, complete=False).first
         own = [
-            slice(start, start + size)
-            for start, size in zip(first, self.plan.num_states, strict=True)
+            slice(start, start + size) for start, size in zip(first, self.plan.sizes, strict=True)
         ]
         columns, result = self.plan.columns, []
         for logs in self.logs:
@@ -109,7 +106,7 @@ class FoldedRows:
         Not by a hash of their values: few columns of few states have many equal rows, and what such
         a row is would be unknown outside its fold.
         """
-        codes, classes = codes_of(values, plan), classes_of(values, plan)
+        codes, classes = encode(values[:, plan.columns], plan.sizes), plan.classes_of(values)
         folds = np.arange(len(values)) % num_folds
         return cls(codes, classes, np.random.default_rng(plan.seed).permutation(folds))
 
@@ -192,6 +189,4 @@ def to_arrays(by_fold: Sequence[PairFeatures]) -> Arrays:
 def from_arrays(plan: Plan, arrays: Mapping[str, FloatArray]) -> list[PairFeatures]:
     """Opposite of :func:`to_arrays`."""
     pairs = arrays["pairs"].astype(np.int64).reshape(-1, 2)
-    return [
-        PairFeatures(plan, logs, pairs) for logs in symmetric(arrays["logs"], sum(plan.num_states))
-    ]
+    return [PairFeatures(plan, logs, pairs) for logs in symmetric(arrays["logs"], sum(plan.sizes))]

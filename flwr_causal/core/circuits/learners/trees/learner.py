@@ -67,6 +67,7 @@ from flwr_causal.core.circuits.learners.trees.mixtures import (
 from flwr_causal.core.circuits.learners.trees.pair_sums import (
     CHUNK,
     Layout,
+    encode,
     weighted_products,
     weighted_sums,
 )
@@ -75,12 +76,6 @@ from flwr_causal.core.circuits.learners.trees.priors import (
     prior_cells,
     products,
     shrunk_trees,
-)
-from flwr_causal.core.circuits.learners.trees.rows import (
-    classes_of,
-    codes_of,
-    plan_for,
-    rows_by_class,
 )
 from flwr_causal.core.circuits.learners.trees.tables import chow_liu_tree
 from flwr_causal.core.circuits.leaves.categorical import Categorical
@@ -94,9 +89,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, State
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan, State
     from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
-    from flwr_causal.core.circuits.learners.trees.rows import Plan
     from flwr_causal.core.circuits.learners.trees.tables import Trees
     from flwr_causal.core.circuits.nodes import Node
 
@@ -184,11 +178,9 @@ class Pairs(Step):
     Parameters
     ----------
     plan : Plan
-    options : MixtureOptions
     """
 
     plan: Plan
-    options: MixtureOptions
 
     name = Steps.PAIRS
     sent = (SentArray("num_states", "states of each column", ("columns",)),)
@@ -200,7 +192,7 @@ class Pairs(Step):
 
     def arrays(self) -> Arrays:
         """Return the numbers of states."""
-        return {"num_states": np.array(self.plan.num_states, dtype=np.float64)}
+        return {"num_states": np.array(self.plan.sizes, dtype=np.float64)}
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
@@ -209,17 +201,18 @@ class Pairs(Step):
 
     def after(self, summed: Mapping[str, FloatArray]) -> Products:
         """Return the first step of EM, from components that are drawn."""
-        plan, options, counts = self.plan, self.options, summed["counts"]
+        plan, counts = self.plan, summed["counts"]
+        options: MixtureOptions = plan.learner
         rows = counts[:, 0]
         if rows.sum() < 1:
             raise DataError(
                 f"the parties have no {plan.min_rows} rows that count: nothing to learn"
             )
-        everything = Layout(plan.num_states, complete=False)
+        everything = Layout(plan.sizes, complete=False)
         pairs = [everything.pair_counts(one) for one in counts]
         pooled = np.sum(pairs, axis=0)
         present = np.add.reduceat(np.diagonal(pooled), everything.first)
-        layout = Layout(plan.num_states, bool((present == rows.sum()).all()))
+        layout = Layout(plan.sizes, bool((present == rows.sum()).all()))
         cells = tuple(prior_cells(layout, own, pooled) for own in pairs)
         mixtures = []
         for c, (own, count) in enumerate(zip(cells, rows, strict=True)):
@@ -227,7 +220,7 @@ class Pairs(Step):
             rng = np.random.default_rng([plan.seed, c])
             trees = drawn_products(layout, own, options.ensembles * size, rng)
             mixtures.append(Mixtures(trees, log_weights(np.ones((options.ensembles, size)))))
-        return Products(plan, options, layout, rows, cells, tuple(mixtures), 0)
+        return Products(plan, layout, rows, cells, tuple(mixtures), 0)
 
 
 def automatic_components(rows: float, parameters: int) -> int:
@@ -270,7 +263,6 @@ class Products(Step):
     Parameters
     ----------
     plan : Plan
-    options : MixtureOptions
     layout : Layout
     rows : ndarray of float, shape (C,)
         Rows of each class.
@@ -283,7 +275,6 @@ class Products(Step):
     """
 
     plan: Plan
-    options: MixtureOptions
     layout: Layout
     rows: FloatArray
     cells: tuple[FloatArray, ...]
@@ -308,8 +299,8 @@ class Products(Step):
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
         """Count a party's rows, each weighted by its responsibilities."""
-        layout = Layout(plan.num_states, bool(asked["complete"]))
-        mixtures = from_arrays(plan.num_states, asked)
+        layout = Layout(plan.sizes, bool(asked["complete"]))
+        mixtures = from_arrays(plan.sizes, asked)
         parts = [
             cls.component_sums(codes, mixture, layout)
             for codes, mixture in zip(rows_by_class(values, plan), mixtures, strict=True)
@@ -342,14 +333,15 @@ class Products(Step):
 
     def next_step(self) -> State:
         """Return this step again, the step with trees, or what follows."""
-        options, known = self.options, (self.plan, self.options, self.layout, self.rows)
+        options: MixtureOptions = self.plan.learner
         if self.done < options.product_steps:
             return self
         if self.done < options.product_steps + options.tree_steps:
-            return TreeCounts(*known, self.cells, self.mixtures, self.done)
+            known = (self.plan, self.layout, self.rows, self.cells, self.mixtures)
+            return TreeCounts(*known, self.done)
         trained = TreesTrained(self.plan, self.rows, self.mixtures)
         if self.plan.target is not None and options.head:
-            return FoldPairs(trained, options)
+            return FoldPairs(trained)
         two = self.plan.num_classes == 2 and bool((self.rows > 0).all())
         return Odds(trained) if options.decision == "macro-f1" and two else trained
 
@@ -378,7 +370,13 @@ class TreeCounts(Products):
 
     def components(self, counts: FloatArray, cells: FloatArray) -> Trees:
         """Return a class's trees from their counts."""
-        return shrunk_trees(self.layout, counts, cells, self.options.strengths)
+        return shrunk_trees(self.layout, counts, cells, self.plan.learner.strengths)
+
+
+def rows_by_class(values: FloatArray, plan: Plan) -> list[Codes]:
+    """Return the states of the rows of each class, ``(d, rows)`` each; -1 is missing."""
+    codes, classes = encode(values[:, plan.columns], plan.sizes), plan.classes_of(values)
+    return [np.ascontiguousarray(codes[:, classes == c]) for c in range(plan.num_classes)]
 
 
 def pair_sums_of(groups: list[Codes], plan: Plan) -> FloatArray:
@@ -386,7 +384,7 @@ def pair_sums_of(groups: list[Codes], plan: Plan) -> FloatArray:
 
     Whether a value is missing at another party is not known yet: all states have a column.
     """
-    layout = Layout(plan.num_states, complete=False)
+    layout = Layout(plan.sizes, complete=False)
     result = np.zeros((len(groups), layout.num_pairs))
     for total, codes in zip(result, groups, strict=True):
         for start in range(0, codes.shape[1], CHUNK):
@@ -497,12 +495,10 @@ class Odds(Step):
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
         """Count a party's rows."""
-        codes = codes_of(values, plan)
-        mixtures = from_arrays(plan.num_states, asked)
+        codes = encode(values[:, plan.columns], plan.sizes)
+        mixtures = from_arrays(plan.sizes, asked)
         joint = np.stack([one.log_likelihood(codes) for one in mixtures], axis=1)
-        return {
-            "log_odds": log_odds_counts(joint + np.log(asked["rows"]), classes_of(values, plan))
-        }
+        return {"log_odds": log_odds_counts(joint + np.log(asked["rows"]), plan.classes_of(values))}
 
     def after(self, summed: Mapping[str, FloatArray]) -> TreesTrained:
         """Return what is known, with the threshold."""
@@ -516,11 +512,9 @@ class FoldPairs(Step):
     Parameters
     ----------
     trained : TreesTrained
-    options : MixtureOptions
     """
 
     trained: TreesTrained
-    options: MixtureOptions
 
     name = Steps.FOLD_PAIRS
     sent = Pairs.sent
@@ -532,7 +526,7 @@ class FoldPairs(Step):
 
     def arrays(self) -> Arrays:
         """Return the numbers of states."""
-        return {"num_states": np.array(self.trained.plan.num_states, dtype=np.float64)}
+        return {"num_states": np.array(self.trained.plan.sizes, dtype=np.float64)}
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
@@ -542,8 +536,9 @@ class FoldPairs(Step):
 
     def after(self, summed: Mapping[str, FloatArray]) -> State:
         """Return the first Newton step of the head."""
-        plan, options, sent = self.trained.plan, self.options, summed["counts"]
-        layout = Layout(plan.num_states, complete=False)
+        plan, sent = self.trained.plan, summed["counts"]
+        options: MixtureOptions = plan.learner
+        layout = Layout(plan.sizes, complete=False)
         shape = (NUM_FOLDS, plan.num_classes, layout.total, layout.total)
         counts = np.stack([layout.pair_counts(one) for one in sent]).reshape(shape)
         total = counts.sum(axis=0)
@@ -630,8 +625,15 @@ class ChowLiuMixture(MixtureOptions, TrainingWithHead):
 
     def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> Plan:
         """Return the plan of a domain in which every variable has states."""
-        return plan_for(domain, self.target, seed=seed, min_rows=min_rows)
+        plan = super().plan(domain, seed=seed, min_rows=min_rows)
+        if plan.numbers:
+            listed = ", ".join(plan.names[j] for j in plan.numbers)
+            raise ConfigError(
+                f"trees are over categories, but {listed} hold numbers: give them edges (bins), or "
+                "learn another circuit"
+            )
+        return plan
 
     def start(self, plan: Plan, presence: BoolArray | None = None) -> Pairs:
         """Return the state before the first exchange."""
-        return Pairs(plan, self)
+        return Pairs(plan)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 APPS = ("pyproject.toml", "examples/three-nodes/app/pyproject.toml")
 DOCS = "docs/options.md"
 TABLE = "[tool.flwr.app.config]"
+# A line of the table with a comment behind its value.
+COMMENTED = re.compile(r"""[^#=]+=\s*("[^"]*"|'[^']*'|[^"'#]*)\s*#""")
 # Between these lines of docs/options.md stands what is written here.
 BEGIN, END = "<!-- options -->\n", "<!-- end -->\n"
 
@@ -101,6 +103,7 @@ def config_table(ids: Iterable[str], own: Sequence[str] = ()) -> str:
     own : sequence of str, optional
         Lines that take the place of those with the same key.
     """
+    ids = list(ids)
     lines = [f"{option.key} = {option.toml}" for option in job_options()]
     lines += [f'{option.key} = ""' for option in common_options()]
     for method in sorted(ids):
@@ -109,6 +112,8 @@ def config_table(ids: Iterable[str], own: Sequence[str] = ()) -> str:
             for option in method_options(method)
             if option.key.startswith(f"{method}.")
         ]
+    if JobConfig.method not in ids:
+        lines[0] = f"method = {json.dumps(ids[0])}"
     chosen = {line.partition("=")[0].strip(): line for line in own}
     return (
         "\n".join([TABLE, *(chosen.get(line.partition(" = ")[0], line) for line in lines)]) + "\n"
@@ -124,7 +129,7 @@ def with_config(text: str, ids: Iterable[str] = methods.OWN_METHODS) -> str:
     if not found:
         return f"{text.rstrip()}\n\n{config_table(ids)}"
     old, following, after = rest.partition("\n[")
-    own = [line for line in old.splitlines() if re.search(r"\s#[^\"']*$", line)]
+    own = [line for line in old.splitlines() if COMMENTED.match(line)]
     return before + config_table(ids, own) + (following + after)
 
 

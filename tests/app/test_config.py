@@ -217,16 +217,18 @@ def test_the_page_of_options_is_that_of_the_code():
 
 
 def test_an_apps_own_choice_stays():
-    text = f'{pages.TABLE}\nmethod = "moments"  # mine\nrows = 3\ngone = 1\n\n[tool.other]\nx = 1\n'
+    line = 'method = "moments"  # this app\'s own choice\n'
+    text = f"{pages.TABLE}\n{line}rows = 3\ngone = 1\n\n[tool.other]\nx = 1\n"
     written = pages.with_config(text, ["moments"])
-    assert 'method = "moments"  # mine\n' in written
+    assert line in written
     assert "rows = 0\n" in written
     assert "gone" not in written
     assert "fedges." not in written
     assert written.endswith("\n[tool.other]\nx = 1\n")
     # A file without the table gets one.
     written = pages.with_config('[project]\nname = "x"\n', ["moments"])
-    assert tomllib.loads(written)["tool"]["flwr"]["app"]["config"]["moments"]["order"] == 0
+    keys = tomllib.loads(written)["tool"]["flwr"]["app"]["config"]
+    assert (keys["method"], keys["moments"]["order"]) == ("moments", 0)
 
 
 @pytest.mark.parametrize("method", OWN_METHODS)

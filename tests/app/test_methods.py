@@ -4,13 +4,16 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
+from flwr.app import Context, RecordDict
 
-from flwr_causal import clients, strategies
-from flwr_causal.app import methods
+from flwr_causal import client_app, clients, strategies
+from flwr_causal.app import methods, pages, server
 from flwr_causal.clients import CausalClient
 from flwr_causal.errors import ConfigError
-from flwr_causal.simulations import simulate
+from flwr_causal.reports.run import Run
+from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.strategies import CausalStrategy, Moments
 
 
@@ -160,6 +163,45 @@ def test_a_method_of_another_package_is_one_of_the_methods(installed):
         simulate("mine", [rows], dept=2)
     with pytest.raises(ConfigError, match=r"'ges'\. The methods are: .*fedpc, mine, moments"):
         methods.find("ges")
+
+
+def test_a_method_of_another_package_runs_as_an_app(installed, monkeypatch, tmp_path):
+    """As under ``flwr run`` and on real nodes; its options are keys behind its id."""
+    installed("their-package", {"mine": "METHOD"})
+    monkeypatch.setattr(server, "SETTLE_SECONDS", 0.0)
+
+    def run(num_nodes=3, nodes=None, **further):
+        config = {"method": "mine", "variables": 4, "rows": 120, **further}
+        config["output-dir"] = str(tmp_path / "out")
+        grid = LocalGrid(client_app.app, num_nodes, config, nodes)
+        context = Context(grid.run.run_id, 1, {}, RecordDict(), config)
+        server.server_app()(grid, context)
+        return Run.load(tmp_path / "out")
+
+    found = run(**{"mine.depth": 4, "fedges.mode": "auto"})
+    assert (found.config["method"], found.config["depth"]) == ("mine", 4)
+    # Nobody but the method says what it is compared with.
+    assert {"shd", "pooled", "alone"} <= set(found.metrics)
+    assert run(options="mine.depth=5 mine.threshold=0.2").config["depth"] == 5
+    for wrong, words in (
+        ({"mine.dept": 4}, r"'mine\.dept'\. Did you mean 'mine\.depth'"),
+        ({"mine.depth": "four"}, r"The option 'mine\.depth' is 'four'"),
+        (
+            {"method": "moments", "mine.depth": 4},
+            r"mine\.depth=4 is an option of .* 'mine'",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            run(**wrong)
+    rows = np.random.default_rng(0).normal(size=(90, 3))
+    paths = [tmp_path / "north.csv", tmp_path / "south.csv"]
+    for path, part in zip(paths, (rows[:40], rows[40:]), strict=True):
+        pd.DataFrame(part, columns=["a", "b", "c"]).to_csv(path, index=False)
+    found = run(2, [{"data-path": str(path), "name": path.stem} for path in paths])
+    assert list(found.parties) == ["north", "south"]
+    # Its keys can be written into the pyproject.toml of an app.
+    written = pages.with_config('[project]\nname = "app"\n', ["mine"])
+    assert "mine.depth = 3\n" in written
 
 
 @pytest.mark.parametrize(

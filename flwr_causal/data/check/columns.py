@@ -90,7 +90,7 @@ def find_numbers(column: pd.Series) -> FloatArray:
     if kind_of(column) not in NUMBERS:
         raise DataError(
             f"column {column.name!r} is not numeric ({column.dtype}): convert it to numbers, or "
-            f"leave such columns out with text_columns='drop'"
+            "leave such columns out with text_columns='drop'"
         )
     return as_numbers(column)
 

@@ -140,7 +140,7 @@ def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = N
         bad = [name for name, values in columns if not np.isfinite(values).all()]
         raise DataError(
             f"columns {', '.join(bad)} have missing or infinite values: fill them in, or leave "
-            f"those rows out with missing_values='drop'"
+            "those rows out with missing_values='drop'"
         )
     return rows
 
@@ -225,7 +225,7 @@ def _check_complete(name: str, complete: Any) -> None:
         raise DataError(
             f"column {name!r} has missing or infinite values: fill them in (with a state of their "
             "own, if that they are missing means something), or leave those rows out with "
-            f"missing_values='drop'"
+            "missing_values='drop'"
         )
 
 

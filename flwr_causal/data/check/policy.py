@@ -86,7 +86,7 @@ class Policy:
         if self.discretize == 1 or self.discretize > self.max_states:
             raise ConfigError(
                 f"discretize is {self.discretize}: give 2 to {self.max_states} intervals "
-                f"(max_states), or 0 to leave columns as they are"
+                "(max_states), or 0 to leave columns as they are"
             )
 
     def to_dict(self) -> dict[str, str | int]:

@@ -47,7 +47,7 @@ def id_column(frame: pd.DataFrame, row_id: str = "") -> pd.Series | None:
     if doubled:
         raise DataError(
             f"column {name!r} of ids has {doubled} that repeat: rows are aligned by ids, one row "
-            f"each; remove the copies, or name another column with row_id"
+            "each; remove the copies, or name another column with row_id"
         )
     return column
 

@@ -171,8 +171,7 @@ def find_series(
             if times.unit:
                 raise DataError(
                     f"column {layout.time_column!r} of times holds dates, and 'perturbed' is a "
-                    "range of numbers: mark the perturbed rows in a column, "
-                    f"phase_column"
+                    "range of numbers: mark the perturbed rows in a column, phase_column"
                 )
             first, last = layout.perturbed
             phase = (times.values >= first) & (times.values <= last)
@@ -470,7 +469,7 @@ def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: b
                 f"column {name!r}: {place(groups, number, step + 1)} comes "
                 f"{times.span(own[step])} after the row before, where the smallest step of the "
                 f"table is {times.span(smallest)}: add the missing rows, start a new series at "
-                f"each gap with gaps='split', or leave time_column out if each row is "
+                "each gap with gaps='split', or leave time_column out if each row is "
                 "one step after the last"
             )
         gaps[groups[number][1:][late]] = True

@@ -117,7 +117,7 @@ class Circuit(Distribution):
             If it leaves no variable.
         """
         row = self._row(evidence)
-        root, density = conditioned(self.root, row)
+        root, density = conditioned(self.layers, row)
         if np.isneginf(density):
             raise DataError(f"the evidence {dict(evidence)} is impossible under the circuit")
         if root is None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.circuits.layers import Layers
     from flwr_causal.core.circuits.nodes import Node
 
 
@@ -36,13 +37,13 @@ def restricted(root: Node, scope: Collection[int]) -> Node:
             made[id(node)] = node.restrict(own)
         else:
             children = [made[id(child)] for child in node.children]
-            made[id(node)] = _combined(node, children, getattr(node, "weights", None))
+            made[id(node)] = _combined(children, getattr(node, "weights", None))
     result = made[id(root)]
     assert result is not None  # the caller keeps a column
     return result
 
 
-def conditioned(root: Node, values: FloatArray) -> tuple[Node | None, float]:
+def conditioned(layers: Layers, values: FloatArray) -> tuple[Node | None, float]:
     """Return a circuit given evidence, over the columns without any.
 
     The children of a sum get the weights that they have after the evidence; what it excludes is
@@ -50,7 +51,8 @@ def conditioned(root: Node, values: FloatArray) -> tuple[Node | None, float]:
 
     Parameters
     ----------
-    root : Node
+    layers : Layers
+        Of the circuit.
     values : ndarray of float64, shape (d,)
         NaN where there is no evidence.
 
@@ -62,41 +64,29 @@ def conditioned(root: Node, values: FloatArray) -> tuple[Node | None, float]:
         Of the evidence.
     """
     known = ~np.isnan(values)
-    made: dict[int, tuple[Node | None, float]] = {}
-    for node in ascending(root):
-        scope = list(node.scope)
-        if not known[scope].any():
-            made[id(node)] = node, 0.0
-        elif isinstance(node, Leaf):
-            made[id(node)] = node.condition(values[scope])
+    parts: list[tuple[Node | None, float]] = [
+        leaf.condition(values[list(leaf.scope)]) if known[list(leaf.scope)].any() else (leaf, 0.0)
+        for leaf in layers.leaves
+    ]
+    densities = layers.upward(np.array([[density] for _, density in parts]))[:, 0]
+    made = [leaf for leaf, _ in parts]
+    for number, node in enumerate(layers.nodes[len(parts) :], start=len(parts)):
+        places = [layers.number[id(child)] for child in node.children]
+        if not known[list(node.scope)].any():
+            made.append(node)
         elif isinstance(node, Sum):
-            made[id(node)] = _conditioned_sum(node, made)
+            own = densities[places]
+            possible = np.flatnonzero((node.weights > 0) & (own > -np.inf))
+            weights = node.weights[possible] * np.exp(own[possible] - densities[number])
+            children = [made[places[k]] for k in possible]
+            made.append(_combined(children, weights / weights.sum()))
         else:
-            parts = [made[id(child)] for child in node.children]
-            density = sum(part[1] for part in parts)
-            made[id(node)] = _combined(node, [part[0] for part in parts], None), density
-    result, density = made[id(root)]
-    return (None if np.isneginf(density) else result), density
+            made.append(_combined([made[place] for place in places], None))
+    density = float(densities[-1])
+    return (None if np.isneginf(density) else made[-1]), density
 
 
-def _conditioned_sum(
-    node: Sum, made: Mapping[int, tuple[Node | None, float]]
-) -> tuple[Node | None, float]:
-    """Return a sum given evidence from its children given it."""
-    parts = [made[id(child)] for child in node.children]
-    with np.errstate(divide="ignore"):
-        terms = np.log(node.weights) + np.array([part[1] for part in parts])
-    possible = np.flatnonzero(terms > -np.inf)
-    if len(possible) == 0:
-        return parts[0][0], -np.inf
-    peak = terms.max()
-    weights = np.exp(terms[possible] - peak)
-    density = float(peak + np.log(weights.sum()))
-    children = [parts[k][0] for k in possible]
-    return _combined(node, children, weights / weights.sum()), density
-
-
-def _combined(node: Node, children: list[Node | None], weights: FloatArray | None) -> Node | None:
+def _combined(children: list[Node | None], weights: FloatArray | None) -> Node | None:
     """Return a sum or product of what is left of its children; the child itself if it is one."""
     left = [child for child in children if child is not None]
     if len(left) < 2:

@@ -114,7 +114,7 @@ class FedPCClient(CausalClient):
             moments = np.zeros((2, len(values)))
             if held:
                 column = domain.index(str(config["column"]))
-                moments = party_answers.weighed_moments(circuits, values, asked["flows"], column)
+                moments = party_answers.weighted_moments(circuits, values, asked["flows"], column)
             return [moments], 1, {}
         if phase == "classes" and held:
             column = domain.index(str(config["column"]))

@@ -42,7 +42,7 @@ def _answer(phase, config, request, circuits, holds, names):
         if not held:
             return {"moments": np.zeros((2, len(values)))}
         flows = request["flows"]
-        return {"moments": party_answers.weighed_moments(circuits, values, flows, column)}
+        return {"moments": party_answers.weighted_moments(circuits, values, flows, column)}
     if phase == "classes" and held:
         return {"densities": party_answers.class_densities(circuits, values, column)}
     if phase == "peaks":

@@ -283,7 +283,7 @@ def one_pass(
 
 
 def from_products(domain: Domain, factors: Factors, products: IntArray) -> Composition:
-    """Compose given combinations of clusters, weighed by rows.
+    """Compose given combinations of clusters, weighted by rows.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
 """What a party answers from its own circuits, which stay with it.
 
 A query of a composed circuit takes one or two exchanges. In the first every party sends, for rows
-that all align by their ids, one log density a circuit (`log_densities`; `class_densities` for each
-state of a class; `peak_densities` for the most probable explanation). The server makes a density of
-them, or finds how probable, or whether, each circuit has made the row. In the second exchange the
-parties send what their circuits say of a number, weighed so (`weighed_moments`), or fill rows in
-(`filled`). No circuit and no evidence goes to another party.
+that all parties align by ids, one log density of each circuit: `log_densities`; `class_densities`
+for each state of a class; `peak_densities` for the most probable explanation. From these the server
+computes the density, or the probability that each circuit made its part of the row, or which
+circuits fill the row. In the second exchange the parties send moments of a number, weighted by
+these probabilities (`weighted_moments`), or the filled rows (`filled`). No circuit and no evidence
+goes to another party.
 
 In all functions ``circuits`` are the party's outputs in their order, over the party's own domain,
 and ``values`` has the shape (n, d) of it with NaN for what is missing, or not known at this party.
@@ -84,7 +85,7 @@ def filled(
     return result
 
 
-def weighed_moments(
+def weighted_moments(
     circuits: Sequence[Circuit], values: FloatArray, flows: FloatArray, column: int
 ) -> FloatArray:
     """Return this party's part of the mean of a number and of its square, shape (2, n).

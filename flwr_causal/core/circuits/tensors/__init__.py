@@ -1,1 +1,1 @@
-"""Random and Einsum networks in torch, trained by expectation maximisation."""
+"""Einsum networks in torch: layout, layers, evaluation, and the leaf that the engine sees."""

@@ -28,7 +28,7 @@ MOST_VALUES = 2**25
 
 
 class TensorParameters(NamedTuple):
-    """The parameters of a tensorised circuit; tensors, of which none is ever changed.
+    """The parameters of an Einsum network; tensors, of which none is ever changed.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class TensorParameters(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What is known of some rows after the way up.
+    """The values of some rows after the way up.
 
     Attributes
     ----------
@@ -166,10 +166,10 @@ def other_classes(layout: TensorLayout, rows: Tensor) -> Tensor:
 def flows(
     parameters: TensorParameters, evaluation: Evaluation
 ) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Return the expected use of the root's weights (C, R), of each layer's, and flows to leaves.
+    """Return expected uses of the root's weights (C, R), of each layer's, and flows to leaves.
 
-    The flows have the shape (G * R, K, n), see `einsum_layers.downward`. A row that the circuit
-    holds impossible has none.
+    The flows have the shape (G * R, K, n), see `einsum_layers.downward`. A row that is
+    impossible under the network has none.
     """
     top = evaluation.traces[-1].values
     whole = evaluation.joint.logsumexp(dim=0)
@@ -193,7 +193,7 @@ def chunks(layout: TensorLayout, parameters: TensorParameters, n: int) -> Iterat
 
 
 class Path(NamedTuple):
-    """What rows have chosen.
+    """The choices of rows on the way down.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Where everything stands in the tensors of a circuit: statistics of rows, units, regions.
+"""The places of statistics, units and regions in the tensors of an Einsum network.
 
 A *unit* is a distribution of one column: a normal one of a number, probabilities of the states of a
 category. Each column has K units in each replica. All are exponential families, so the log density
@@ -29,14 +29,14 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class TensorLayout:
-    """The shape of a tensorised circuit, all but its parameters.
+    """The shape of an Einsum network, all but its parameters.
 
     Attributes
     ----------
     num_states : ndarray of int64, shape (d,)
         Of each column of the domain, 0 of a number.
     regions : ndarray of int64, shape (G, R, V)
-        Columns of the leaf regions, see `regions`; -1 pads.
+        Columns of the leaf regions, see `learners.einsum.regions`; -1 pads.
     shift, scale : ndarray of float64, shape (d,)
         A number is computed with as ``(x - shift) / scale``.
     target : int, optional
@@ -62,7 +62,7 @@ class TensorLayout:
     @property
     def torch(self) -> Any:
         """The library."""
-        return import_torch("the tensorised circuits")
+        return import_torch("Einsum networks")
 
     def tensor(self, values: Any) -> Tensor:
         """Return a copy as floating point numbers on the device."""

@@ -33,7 +33,7 @@ Tensor = Any
 class TensorLeaf(Leaf):
     """An Einsum network over the columns of a scope.
 
-    Its structure is a number of random region graphs (`regions`), its units are normal
+    Its structure is a number of random region graphs, its units are normal
     distributions of numbers and probabilities of states. Where it has a target, each state of the
     target has a root of its own.
 

@@ -65,7 +65,7 @@ def test_simulation_and_failed_runs(flower, tmp_path):
         "method='nonsense'": "There is no method 'nonsense'",
         "method='fedges' fedges.fusion=1.5": "(0, 1]",
         "method='fedges' options='fedges.max-egdes=3'": "Did you mean 'fedges.max-edges'?",
-        "method='moments' fedges.mode='exact'": "is an option of the method 'fedges', but the run's",
+        "method='moments' fedges.mode='exact'": "is an option of the method 'fedges', but",
         f"data='{missing}'": str(missing),
         "method='fedpc' query='rows.csv'": "'rows.csv' is a relative path",
     }

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from circuit_cases import domain_of
+from joint_trees import trained_together
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.trees.learner import tree_leaves
@@ -8,10 +9,7 @@ from flwr_causal.core.circuits.learners.trees.vertical import (
     Table,
     anchor_rows,
     composed,
-    party_log_densities,
-    party_start,
     responsibilities,
-    train,
 )
 from flwr_causal.errors import DataError
 
@@ -46,17 +44,15 @@ def test_parties_that_exchange_responsibilities_learn_how_their_columns_depend()
     rng = np.random.default_rng(0)
     rows = rows_of_kinds(rng, 3000)[0]
     held_out, truth = rows_of_kinds(rng, 3000)
-    parts, shared = train(tables_of(rows), 6, seed=1)
+    parts, shared = trained_together(tables_of(rows), 6, seed=1)
     given = [
-        party_log_densities(part, table.codes)
+        part.log_densities(table.codes)
         for part, table in zip(parts, tables_of(held_out), strict=True)
     ]
     joint = responsibilities(given, shared.log_weights).log_likelihood
-    alone = [train([table], 6, seed=1) for table in tables_of(rows)]
+    alone = [trained_together([table], 6, seed=1) for table in tables_of(rows)]
     apart = sum(
-        responsibilities(
-            [party_log_densities(own[0], table.codes)], known.log_weights
-        ).log_likelihood
+        responsibilities([own[0].log_densities(table.codes)], known.log_weights).log_likelihood
         for (own, known), table in zip(alone, tables_of(held_out), strict=True)
     )
     assert truth.mean() - joint.mean() < 0.03
@@ -65,7 +61,7 @@ def test_parties_that_exchange_responsibilities_learn_how_their_columns_depend()
 
 def test_the_circuit_of_the_trees_has_the_densities_that_parties_add_up():
     values = rows_of_kinds(np.random.default_rng(1), 200)[0]
-    parts, shared = train(tables_of(values), 4)
+    parts, shared = trained_together(tables_of(values), 4)
     domain = domain_of(STATES)
     circuits = [
         [Circuit(domain, leaf) for leaf in tree_leaves(part, own)]
@@ -75,8 +71,7 @@ def test_the_circuit_of_the_trees_has_the_densities_that_parties_add_up():
     asked = values[:20].copy()
     asked[np.random.default_rng(2).random(asked.shape) < 0.3] = np.nan
     given = [
-        party_log_densities(part, table.codes)
-        for part, table in zip(parts, tables_of(asked), strict=True)
+        part.log_densities(table.codes) for part, table in zip(parts, tables_of(asked), strict=True)
     ]
     expected = responsibilities(given, shared.log_weights).log_likelihood
     np.testing.assert_allclose(circuit.log_likelihood(asked), expected, atol=1e-12)
@@ -99,7 +94,7 @@ def test_a_component_starts_from_its_row():
     anchors = anchor_rows(50, 5, seed=0)
     assert [len(set(own)) for own in anchors.tolist()] == [5, 5, 5]
     for table in tables_of(values):
-        densities = party_log_densities(party_start(table, anchors), table.codes)
+        densities = table.start(anchors).log_densities(table.codes)
         own = densities[anchors.ravel(), np.arange(15)]
         assert (own >= densities.max(axis=0) - 1e-12).all()
 

@@ -1,10 +1,10 @@
 """Expectation maximisation: better weights of the sums and better leaves for a given structure.
 
 The expectation step is one evaluation upwards and one of flows downwards: the posterior
-probability that a row came by a node. The maximisation step then has a closed form for each sum and
-each leaf alone. Each is the most probable given its sums and
-the priors of `leaves`, and and as many pseudo rows spread evenly over the
-children of each sum, no step lowers the log-likelihood plus the log prior.
+probability that a node took part in a row. The maximisation step then has a closed form for each
+sum and each leaf alone: the most probable one given its sums over rows and its prior. Leaves have
+the priors of `leaves`; each sum has as many pseudo rows, spread evenly over its children. No step
+lowers the log-likelihood plus the log prior.
 
 References
 ----------
@@ -74,7 +74,6 @@ def expectation_maximisation(
     row_weights: ArrayLike | None = None,
     smoothing: float = 2.0,
     tolerance: float = 1e-4,
-    leaves: bool = True,
 ) -> Improved:
     """Improve the parameters of a circuit.
 
@@ -93,8 +92,6 @@ def expectation_maximisation(
         to a point.
     tolerance : float, default 1e-4
         Nats a row: a step that gains less is the last.
-    leaves : bool, default True
-        False: the weights of sums alone are improved.
 
     Returns
     -------
@@ -117,7 +114,7 @@ def expectation_maximisation(
     total = weights.sum()
     objective: list[float] = []
     likelihood: list[float] = []
-    updates = leaf_updates(circuit.layers.leaves, values, weights, smoothing) if leaves else []
+    updates = leaf_updates(circuit.layers.leaves, values, weights, smoothing)
     while True:
         layers = circuit.layers
         reached, taken, sums = _expectation(layers, values, weights, updates)

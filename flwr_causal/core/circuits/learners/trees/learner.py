@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -65,11 +66,9 @@ from flwr_causal.core.circuits.learners.trees.mixtures import (
     to_arrays,
 )
 from flwr_causal.core.circuits.learners.trees.pair_sums import (
-    CHUNK,
     Layout,
     encode,
-    weighted_products,
-    weighted_sums,
+    row_sums,
 )
 from flwr_causal.core.circuits.learners.trees.priors import (
     drawn_products,
@@ -281,6 +280,8 @@ class Products(Step):
     mixtures: tuple[Mixtures, ...]
     done: int
 
+    pairs: ClassVar[bool] = False
+
     name = Steps.PRODUCTS
     sent = (SentArray("complete", "1 if no value is missing, else 0", ()), *MIXTURES_SENT)
     summed = (
@@ -302,19 +303,16 @@ class Products(Step):
         layout = Layout(plan.sizes, bool(asked["complete"]))
         mixtures = from_arrays(plan.sizes, asked)
         parts = [
-            cls.component_sums(codes, mixture, layout)
+            row_sums(
+                layout,
+                codes,
+                mixture.size,
+                partial(mixture.of_rows, codes),
+                pairs=cls.pairs,
+            )
             for codes, mixture in zip(rows_by_class(values, plan), mixtures, strict=True)
         ]
         return {"counts": withheld(np.concatenate(parts), plan.min_rows)}
-
-    @classmethod
-    def component_sums(cls, codes: Codes, mixture: Mixtures, layout: Layout) -> FloatArray:
-        """Sum over the rows of a class, ``(E K, width)``."""
-        total = np.zeros((mixture.size, layout.width))
-        for start in range(0, codes.shape[1], CHUNK):
-            part = codes[:, start : start + CHUNK]
-            total += weighted_sums(layout.design(part), mixture.responsibilities(part))
-        return total
 
     def components(self, counts: FloatArray, cells: FloatArray) -> Trees:
         """Return a class's components from their counts."""
@@ -349,6 +347,8 @@ class Products(Step):
 class TreeCounts(Products):
     """A step of EM of trees: counts of pairs of states for each component."""
 
+    pairs = True
+
     name = Steps.TREES
     summed = (
         SummedArray(
@@ -358,15 +358,6 @@ class TreeCounts(Products):
             "non-negative",
         ),
     )
-
-    @classmethod
-    def component_sums(cls, codes: Codes, mixture: Mixtures, layout: Layout) -> FloatArray:
-        """Sum over the rows of a class, ``(E K, num_pairs)``."""
-        total = np.zeros((mixture.size, layout.num_pairs))
-        for start in range(0, codes.shape[1], CHUNK):
-            part = codes[:, start : start + CHUNK]
-            total += weighted_products(layout.design(part), mixture.responsibilities(part))
-        return total
 
     def components(self, counts: FloatArray, cells: FloatArray) -> Trees:
         """Return a class's trees from their counts."""
@@ -385,12 +376,12 @@ def pair_sums_of(groups: list[Codes], plan: Plan) -> FloatArray:
     Whether a value is missing at another party is not known yet: all states have a column.
     """
     layout = Layout(plan.sizes, complete=False)
-    result = np.zeros((len(groups), layout.num_pairs))
-    for total, codes in zip(result, groups, strict=True):
-        for start in range(0, codes.shape[1], CHUNK):
-            design = layout.design(codes[:, start : start + CHUNK])
-            total += weighted_products(design, np.ones((len(design), 1)))[0]
-    return withheld(result, plan.min_rows)
+    counts = [row_sums(layout, codes, 1, partial(_ones, codes), pairs=True) for codes in groups]
+    return withheld(np.concatenate(counts), plan.min_rows)
+
+
+def _ones(codes: Codes, rows: slice) -> FloatArray:
+    return np.ones((codes[:, rows].shape[1], 1))
 
 
 def withheld(counts: FloatArray, min_rows: int) -> FloatArray:

@@ -55,6 +55,10 @@ class Mixtures:
         """Probability of each component given the row and the mixture, rounded, ``(n, E K)``."""
         return responsibilities(self.log_joint(codes)).reshape(-1, self.size)
 
+    def of_rows(self, codes: Codes, rows: slice) -> FloatArray:
+        """Return the responsibilities of a slice of rows ``(d, n)``."""
+        return self.responsibilities(codes[:, rows])
+
     def log_likelihood(self, codes: Codes) -> FloatArray:
         """Log of the mean density of the mixtures, ``(n,)``."""
         joint = self.log_joint(codes)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
 
@@ -206,4 +206,37 @@ def weighted_sums(design: NDArray[np.float32], weights: FloatArray) -> FloatArra
     for start in range(0, len(design), BLOCK):
         block = slice(start, start + BLOCK)
         total += weights[block].T.astype(np.float32) @ design[block]
+    return total
+
+
+def row_sums(
+    layout: Layout,
+    codes: Codes,
+    size: int,
+    weights_of: Callable[[slice], FloatArray],
+    *,
+    pairs: bool,
+) -> FloatArray:
+    """Sum states, or pairs of them, over weighted rows.
+
+    Parameters
+    ----------
+    layout : Layout
+    codes : ndarray of int32, shape (d, n)
+        -1 is missing.
+    size : int
+        Number of weights of a row, K.
+    weights_of : function of a slice of the rows
+        Returns their weights, (rows, K), between 0 and 1 and rounded.
+    pairs : bool
+
+    Returns
+    -------
+    ndarray, shape (K, num_pairs) or (K, width)
+    """
+    count, width = (weighted_products, layout.num_pairs) if pairs else (weighted_sums, layout.width)
+    total = np.zeros((size, width))
+    for start in range(0, codes.shape[1], CHUNK):
+        rows = slice(start, start + CHUNK)
+        total += count(layout.design(codes[:, rows]), weights_of(rows))
     return total

@@ -4,7 +4,7 @@ A component is a product of one tree for each party, over the party's own column
 the parties; what a party sends is K numbers a row, in an order of rows that all agree on: the log
 densities of its columns in the K components. The server adds them up and returns the K
 responsibilities of each row, of which every party makes its part of new components. That is EM on
-the joint density; `train` is all of it, with the parties in one process. On new rows,
+the joint density. On new rows,
 `responsibilities` of the log densities tells the log-likelihood. E mixtures, which start from
 other rows, share the exchanges, and their mean is the result.
 
@@ -28,11 +28,9 @@ from flwr_causal.core.circuits.composed.composition import Composition, Output, 
 from flwr_causal.core.circuits.learners.trees import mixtures as tree_mixtures
 from flwr_causal.core.circuits.learners.trees.learner import STRENGTHS, tree_leaves
 from flwr_causal.core.circuits.learners.trees.pair_sums import (
-    CHUNK,
     Layout,
     encode,
-    weighted_products,
-    weighted_sums,
+    row_sums,
 )
 from flwr_causal.core.circuits.learners.trees.priors import prior_cells, products, shrunk_trees
 from flwr_causal.core.circuits.learners.trees.tables import independent
@@ -40,7 +38,7 @@ from flwr_causal.core.circuits.leaves.categorical import Categorical
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
@@ -83,8 +81,37 @@ class Table:
         """Read values ``(n, d)`` of columns with so many states each; NaN is a missing value."""
         codes = encode(values, num_states)
         layout = Layout(tuple(int(count) for count in num_states), bool((codes >= 0).all()))
-        counts = layout.pair_counts(_sums(codes, layout, np.ones((len(values), 1)), pairs=True)[0])
+        ones = np.ones((len(values), 1))
+        sums = row_sums(layout, codes, 1, ones.__getitem__, pairs=True)
+        counts = layout.pair_counts(sums[0])
         return cls(codes, layout, prior_cells(layout, counts, counts))
+
+    def start(self, anchors: IntArray) -> Trees:
+        """Return the party's part of the components that start from rows ``(E, K)``."""
+        rows = self.codes[:, anchors.ravel()]
+        own = Layout(self.layout.num_states, complete=False).design(rows)[:, 1:]
+        means = np.diagonal(self.cells)
+        added = np.broadcast_to((1.0 - OWN_SHARE) * means, own.shape)
+        return independent(self.layout, OWN_SHARE * own.astype(np.float64), added)
+
+    def products(self, shared: FloatArray) -> Trees:
+        """Return the party's part of components of independent columns.
+
+        Parameters
+        ----------
+        shared : ndarray of float, shape (n, E K)
+            Responsibilities.
+        """
+        counts = self._sums(shared, pairs=False)
+        return products(self.layout, self.layout.state_counts(counts), self.cells)
+
+    def trees(self, shared: FloatArray) -> Trees:
+        """Return the party's trees; see `priors.shrunk_trees` for how strongly they are drawn."""
+        return shrunk_trees(self.layout, self._sums(shared, pairs=True), self.cells, STRENGTHS)
+
+    def _sums(self, weights: FloatArray, *, pairs: bool) -> FloatArray:
+        size = weights.shape[1]
+        return row_sums(self.layout, self.codes, size, weights.__getitem__, pairs=pairs)
 
 
 class Shared(NamedTuple):
@@ -124,39 +151,6 @@ def anchor_rows(num_rows: int, components: int, seed: int, ensembles: int = ENSE
     return np.stack([rng.choice(num_rows, components, replace=False) for _ in range(ensembles)])
 
 
-def party_start(table: Table, anchors: IntArray) -> Trees:
-    """Return a party's part of the components that start from rows ``(E, K)``."""
-    layout, rows = table.layout, table.codes[:, anchors.ravel()]
-    own = Layout(layout.num_states, complete=False).design(rows)[:, 1:]
-    means = np.diagonal(table.cells)
-    added = np.broadcast_to((1.0 - OWN_SHARE) * means, own.shape)
-    return independent(layout, OWN_SHARE * own.astype(np.float64), added)
-
-
-def party_products(table: Table, shared: FloatArray) -> Trees:
-    """Return a party's part of components of independent columns.
-
-    Parameters
-    ----------
-    table : Table
-    shared : ndarray of float, shape (n, E K)
-        Responsibilities.
-    """
-    counts = _sums(table.codes, table.layout, shared, pairs=False)
-    return products(table.layout, table.layout.state_counts(counts), table.cells)
-
-
-def party_trees(table: Table, shared: FloatArray, strengths: Sequence[float] = STRENGTHS) -> Trees:
-    """Return a party's trees; see `priors.shrunk_trees` for how strongly they are drawn."""
-    counts = _sums(table.codes, table.layout, shared, pairs=True)
-    return shrunk_trees(table.layout, counts, table.cells, strengths)
-
-
-def party_log_densities(trees: Trees, codes: Codes) -> FloatArray:
-    """Return what a party sends: log densities of its columns ``(d, n)``, ``(n, E K)``."""
-    return trees.log_densities(codes)
-
-
 def responsibilities(given: Sequence[FloatArray], log_weights: FloatArray) -> Shared:
     """Join what the parties sent.
 
@@ -171,50 +165,6 @@ def responsibilities(given: Sequence[FloatArray], log_weights: FloatArray) -> Sh
     rows = tree_mixtures.log_weights(result.sum(axis=0))
     densities = logsumexp(joint, axis=(1, 2)) - np.log(len(log_weights))
     return Shared(result.reshape(len(joint), -1), rows, np.asarray(densities))
-
-
-def train(
-    tables: Sequence[Table],
-    components: int,
-    *,
-    ensembles: int = ENSEMBLES,
-    product_steps: int = PRODUCT_STEPS,
-    seed: int = 0,
-) -> tuple[list[Trees], Shared]:
-    """Train with parties in one process.
-
-    Parameters
-    ----------
-    tables : sequence of Table
-        Of each party, rows in the same order.
-    components : int
-        Of each mixture, K.
-    ensembles : int, default 3
-        Mixtures, E.
-    product_steps : int, default 8
-    seed : int
-        Of the rows that components start from.
-
-    Returns
-    -------
-    parts : list of Trees
-        Of each party.
-    shared : Shared
-        What they were made of.
-    """
-    anchors = anchor_rows(tables[0].codes.shape[1], components, seed, ensembles)
-    parts = [party_start(table, anchors) for table in tables]
-    log_weights = equal_weights(components, ensembles)
-    steps: list[Callable[[Table, FloatArray], Trees]] = [party_products] * product_steps
-    for make in [*steps, party_trees]:
-        given = [
-            party_log_densities(part, table.codes)
-            for part, table in zip(parts, tables, strict=True)
-        ]
-        shared = responsibilities(given, log_weights)
-        log_weights = shared.log_weights
-        parts = [make(table, shared.responsibilities) for table in tables]
-    return parts, shared
 
 
 def composed(domain: Domain, columns: Sequence[Sequence[int]], shared: Shared) -> Composition:
@@ -235,16 +185,6 @@ def composed(domain: Domain, columns: Sequence[Sequence[int]], shared: Shared) -
     ]
     root = mixture(children, np.exp(shared.log_weights).ravel())
     return Composition(domain, root, (len(rows),) * len(columns))
-
-
-def _sums(codes: Codes, layout: Layout, weights: FloatArray, *, pairs: bool) -> FloatArray:
-    """Sum states or pairs of them over rows, ``(K, width or num_pairs)``."""
-    count, width = (weighted_products, layout.num_pairs) if pairs else (weighted_sums, layout.width)
-    total = np.zeros((weights.shape[1], width))
-    for start in range(0, len(weights), CHUNK):
-        rows = slice(start, start + CHUNK)
-        total += count(layout.design(codes[:, rows]), weights[rows])
-    return total
 
 
 # -- a party with the class among its columns -----------------------------------------------------
@@ -308,7 +248,7 @@ class Part:
     @classmethod
     def started(cls, rows: PartyRows, anchors: IntArray) -> Part:
         """Return components that start from rows ``(E, K)``."""
-        trees = None if rows.table is None else party_start(rows.table, anchors)
+        trees = None if rows.table is None else rows.table.start(anchors)
         if rows.target is None:
             return cls(rows, trees, None)
         every = np.unique(rows.classes[rows.classes >= 0])
@@ -333,8 +273,7 @@ class Part:
         enough = np.where(shared.sum(axis=0) >= minimum_count, shared, 0.0)
         made = None
         if rows.table is not None:
-            make = party_trees if trees else party_products
-            made = make(rows.table, enough)
+            made = rows.table.trees(enough) if trees else rows.table.products(enough)
         if rows.target is None:
             return cls(rows, made, None)
         states = range(int(rows.domain.num_states[rows.target]))
@@ -346,7 +285,7 @@ class Part:
         classes = self.rows.classes
         result = 0.0 if self.shares is None else _log_class(self.shares, classes)
         if self.trees is not None and self.rows.table is not None:
-            result = result + party_log_densities(self.trees, self.rows.table.codes)
+            result = result + self.trees.log_densities(self.rows.table.codes)
         return np.asarray(result)
 
     def circuits(self) -> list[Circuit]:

@@ -1,9 +1,13 @@
 """Small graphs for tests: by hand, and drawn by hypothesis."""
 
+from itertools import combinations
+
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from flwr_causal.core.graphs.acyclicity import logdet_block
+from flwr_causal.core.graphs.equivalence import directed_part, skeleton
 from flwr_causal.core.graphs.graph import CausalGraph
 
 
@@ -39,3 +43,21 @@ def full_graph(seed=0):
         confidence=rng.random((3, 3)),
         required=matrix(3, (0, 1)),
     )
+
+
+def v_structures(marks):
+    """Return the unshielded colliders i -> k <- j as sorted triples ``(i, k, j)`` with i < j."""
+    joined = skeleton(marks)
+    directed = directed_part(marks)
+    return sorted(
+        (int(i), k, int(j))
+        for k in range(len(marks))
+        for i, j in combinations(np.flatnonzero(directed[:, k]), 2)
+        if not joined[i, j]
+    )
+
+
+def h_logdet(weights, s=1.0):
+    """Return the log-determinant acyclicity and its gradient, from the whole matrix at once."""
+    value, inverse = logdet_block(weights * weights, s)
+    return value, np.zeros_like(weights) if inverse is None else 2.0 * inverse.T * weights

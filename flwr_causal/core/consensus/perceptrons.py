@@ -9,7 +9,7 @@ mechanisms. K clients, n rows in all:
 
 - client: ``theta_k = argmin loss + <beta_k, theta_k - theta> + rho_2/2 ||theta_k - theta||^2``
   (no closed form: a few L-BFGS steps); it sends ``Z_k = theta_k + beta_k / rho_2``;
-- server: theta from ``M = mean_k Z_k``. Only the first layer meets h, and h only sees the norms of
+- server: theta from ``M = mean_k Z_k``. Only the first layer enters h, and only by the norms of
   its blocks. With ``T = soft(M, lambda / (K rho_2))`` and ``R_ij = ||T_j[:, i]||`` the minimiser is
   ``A_j[:, i] = T_j[:, i] r_ij / R_ij``, where r is the ``(d, d)`` projection of R
   (:mod:`core.consensus.projection`): shrinking a block never raises h, and turning it leaves h as
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # n = 512, K = 4: halving or doubling any of these numbers, or a tenth of the last acyclicity
 # penalty, changes little.
 NEURAL_TUNED = {40: Tuning((0.3, 0.3), (1e-2, 1e6), (0.15, 0.15), 1.0, 1.0)}
-# Of what the parties know, the harmonic mean of the variances, about half is noise in such data.
+# Of the harmonic mean of the variances, which the parties know, about half is noise in such data.
 NOISE_SHARE = 0.5
 # Goes with the numbers above; the paper has none.
 NEURAL_DECAY = 1e-3

@@ -14,7 +14,7 @@ It is not solved in W, but reduced without loss first:
    ``0 <= r <= R = (|M| - sparsity/kappa)_+``: a smooth problem in a box, where the sparsity term
    has turned into the bound R, ``min_r alpha h(r) + rho_1/2 h(r)^2 + kappa/2 ||r - R||_F^2``.
 2. An entry between two strongly connected components of the support of R lies on no cycle, so h
-   does not see it and ``r = R`` there. Lagged rows are such entries by definition.
+   does not depend on it and ``r = R`` there. Lagged rows are such entries by definition.
 
 Only entries inside components are left to optimise (L-BFGS-B), and h is the sum of the h of the
 components. Early rounds have one large component; once a graph emerges there are few small ones.

@@ -7,7 +7,7 @@ Two conventions make a schedule independent of the data at hand. All its numbers
 against the loss (both penalties and the sparsity) are multiplied by ``scale``, the variance of the
 data, because the loss is: data in other units then give the same weights. The consensus penalty is
 divided by the number of clients K, because the clients' losses are shares of one total: the
-curvature K rho_2 that the server sees then does not depend on how the rows are spread.
+curvature K rho_2 of the server's problem then does not depend on how the rows are spread.
 """
 
 from __future__ import annotations

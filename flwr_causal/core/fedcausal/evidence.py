@@ -8,7 +8,7 @@ a linear part and one smooth function of all parents together, beside independen
 and noise are in proportion to the noise variance v, so that n values y have the log marginal
 likelihood ``log N(y; 0, v (K + I))``, the *evidence* for P. The function is integrated out: more
 parents fit no better by themselves, there is no penalty to choose, and parties with whatever
-mechanisms can add up what each says about one graph. (a, l) is the best of four pairs, and v is
+mechanisms can add up their evidence for one graph. (a, l) is the best of four pairs, and v is
 
 - each variable's and party's own (``noise="own"``, the default), the maximiser
   ``y^T (K + I)^{-1} y / n``; variables are standardised and all ``s_i = 1``: the evidence's
@@ -69,7 +69,7 @@ class EvidenceProblem(NamedTuple):
     linear, smooth
         ``(n, d)`` the same as causes: times ``sqrt(c)``, and divided by ``s_i``.
     varies
-        ``(d,)`` whether a variable varies at this party. One that does not says nothing.
+        ``(d,)`` whether a variable varies at this party. One that does not has evidence 0.
     num_blocks
         Blocks to which the rows are dealt.
     noise
@@ -94,10 +94,10 @@ class Tables(NamedTuple):
     ----------
     changes
         ``(d, d)`` change of the party's evidence, in nats, when edge i -> j is taken out of the
-        graph or put in; 0 where it was not asked for. To be summed.
+        graph or put in; 0 where the mask is False. To be summed.
     evidence
         ``(d,)`` evidence of each variable given its present parents, in nats; 0 where no change of
-        its parents was asked for. To be summed.
+        its parents is in the mask. To be summed.
     shares
         ``(d, d)`` :func:`core.nonlinear.basis.partial_shares`, to be averaged with the numbers of
         rows as weights.
@@ -132,7 +132,7 @@ def evidence_problem(
     Raises
     ------
     ConfigError
-        If an option is out of its range, or equal noise is asked for without a start.
+        If an option is out of its range, or the noise is "equal" and there is no start.
     """
     if noise not in get_args(Noise):
         raise ConfigError(f"noise must be 'own' or 'equal', not {noise!r}")

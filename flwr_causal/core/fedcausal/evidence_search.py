@@ -12,8 +12,8 @@ does not depend on what happens to the others, and every variable may move in th
    would close a cycle are passed over.
 
 Evidence is costly where shares are cheap: besides the edges that stand and their reversals, only
-the ``candidates`` strongest non-edges into each variable are asked for. Shares are of the graph
-that went out: after its move, a variable's next candidates are those of its former parents, and
+the ``candidates`` strongest non-edges into each variable are requested. Shares are of the graph
+that was sent: after its move, a variable's next candidates are those of its former parents, and
 fresh ones follow with the reply. So a step takes one exchange where asking for the shares of each
 graph first would take two. The search ends when no known change improves and none is left to ask
 for: at a local optimum over these moves. The summed evidence rises with every move, so it ends.
@@ -54,9 +54,9 @@ class SearchProblem:
     masks
         Edges that may stand, and edges that are never taken out.
     candidates
-        Additions into each variable whose evidence is asked for, at least 1. Measured: 5.
+        Additions into each variable whose evidence is requested, at least 1. Measured: 5.
     max_exchanges
-        After so many exchanges the search ends with the graph that it has, and says so.
+        After so many exchanges the search ends with its present graph; `finished` gives the reason.
     """
 
     masks: EdgeMasks

@@ -212,7 +212,7 @@ class State:
         R of the server's solution Z: the root mean square over the parties of an effect's standard
         deviation, in units of their noise scales. Sparse, and acyclic in the limit.
     received
-        R of what the parties sent; where ``norms`` is 0 it says how near an edge came to standing.
+        R of what the parties sent; where ``norms`` is 0 it tells how near an edge is to standing.
     multiplier
         alpha.
     """

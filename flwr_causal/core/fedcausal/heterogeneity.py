@@ -1,8 +1,8 @@
-"""Where a party disagrees with the common graph: its own graph, and what its rows say of each edge.
+"""Where a party disagrees with the common graph: its own graph, and its evidence for each edge.
 
 The search of :mod:`core.fedcausal.evidence_search` needs sums over parties only to find what they
 have in common. Over one party's rows alone it finds the graph of that party, and the evidence of
-these rows tells how much they speak for every single edge. Evidence is a log probability in nats: a
+these rows tells how much they support every single edge. Evidence is a log probability in nats: a
 change of 3 means that the rows are exp(3), about 20 times, as probable with the edge as without.
 """
 
@@ -43,7 +43,7 @@ COLUMNS: dict[str, type] = {
 
 
 class OwnGraph(NamedTuple):
-    """What a party says of itself; row causes column.
+    """A party's own graph; row causes column.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ def own_graph(
 def support(
     problem: EvidenceProblem, common: BoolArray, own: BoolArray, known: Known | None = None
 ) -> FloatArray:
-    """By how much a party's rows speak for the edges of two graphs, ``(d, d)``, in nats.
+    """By how much a party's rows support the edges of two graphs, ``(d, d)``, in nats.
 
     For an edge of the common graph: by how much the evidence falls when it is taken out of that
     graph. For one of the party's own graph alone: by how much it rises when it is put into the
@@ -132,7 +132,7 @@ def edge_table(
     common
         ``(d, d)`` common graph.
     own
-        What each party says, by its name.
+        Each party's own graph, by the party's name.
     names
         Of the d variables.
 

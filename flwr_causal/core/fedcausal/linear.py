@@ -167,7 +167,7 @@ def party_step(
     problem
         The party's.
     received
-        ``(d, d)`` the server's W: the start, and what the proximal term holds on to.
+        ``(d, d)`` the server's W: the start, and the centre of the proximal term.
     multiplier, penalty
         alpha and rho of this exchange.
     max_steps

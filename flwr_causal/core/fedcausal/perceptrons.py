@@ -13,8 +13,8 @@ Yang et al. (AAAI 2024), eqs. (4), (7) and Algorithm 1; theta is the flat vector
 
 Two ways to average:
 
-``layers``, the paper's. First layers are averaged, and the mean replaces the party's. As h sees
-only the norms of the blocks, eq. (4) is solved for these, ``(d, d)``, and each block of the mean
+``layers``, the paper's. First layers are averaged, and the mean replaces the party's. As h depends
+only on the norms of the blocks, eq. (4) is solved for these, ``(d, d)``, and each block of the mean
 scaled to its new norm. Where mechanisms differ, first layers of opposite sign cancel in the mean.
 
 ``norms``, the default. Only ``||A_ij||^2``, ``(d, d)``, is averaged. The server solves eq. (4) for
@@ -64,7 +64,7 @@ class Problem:
         Allowed and required edges. Required ones bear no sparsity penalty, and the server never
         shrinks them.
     averaging
-        ``"norms"`` or ``"layers"`` (the paper's), see the module.
+        ``"norms"`` or ``"layers"`` (the paper's), see the module's docstring.
     max_rounds
         Exchanges after which the run ends.
     sparsity

@@ -2,7 +2,7 @@
 
 ``weights[i, j] != 0`` means that i causes j. A graph is cyclic exactly when one of its strongly
 connected components holds a cycle, and an edge between two different components lies on no cycle.
-Both smooth measures below use that fact: the matrix functions are evaluated on the components
+The smooth measures use that fact: the matrix functions are evaluated on the components
 alone, which is exact and turns a d x d problem into a few small ones once the graph is sparse.
 
 References
@@ -56,38 +56,11 @@ def h_exponential(weights: FloatArray) -> tuple[float, FloatArray]:
     return value, gradient
 
 
-def h_logdet(weights: FloatArray, s: float = 1.0) -> tuple[float, FloatArray]:
-    """Log-determinant acyclicity ``h(W) = d log s - log det(sI - W * W)`` (Bello 2022, theorem 1).
-
-    Parameters
-    ----------
-    weights
-        ``(d, d)`` matrix W.
-    s
-        Bound on the spectral radius of ``W * W``: h is defined where ``sI - W * W`` is a
-        nonsingular M-matrix.
-
-    Returns
-    -------
-    value, gradient
-        ``h(W) >= 0``, zero exactly for a DAG, and ``2 (sI - W * W)^{-T} * W`` of shape ``(d, d)``.
-        Outside the domain the value is ``inf`` and the gradient zero.
-    """
-    value = 0.0
-    gradient = np.zeros_like(weights)
-    for block in cyclic_components(weights):
-        inner = np.ix_(block, block)
-        w = weights[inner]
-        block_value, inverse = logdet_block(w * w, s)
-        if inverse is None:
-            return np.inf, np.zeros_like(weights)
-        value += block_value
-        gradient[inner] = 2.0 * inverse.T * w
-    return value, gradient
-
-
 def logdet_block(squares: FloatArray, s: float) -> tuple[float, FloatArray | None]:
     """``k log s - log det(sI - A)`` and ``(sI - A)^{-1}`` for a nonnegative ``(k, k)`` matrix A.
+
+    With ``A = W * W`` this is the acyclicity of Bello 2022, theorem 1: zero exactly for a DAG, its
+    gradient ``2 (sI - W * W)^{-T} * W``.
 
     The inverse is ``None``, and the value ``inf``, where ``sI - A`` is no nonsingular M-matrix,
     that is where the spectral radius of A reaches s. For such matrices this is the same as the

@@ -1,4 +1,4 @@
-"""DAGs as lists of edges, as they travel, and as matrices, as they are searched."""
+"""DAGs as lists of edges, the form in messages, and as boolean matrices, the form in searches."""
 
 from __future__ import annotations
 

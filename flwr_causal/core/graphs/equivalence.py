@@ -46,7 +46,7 @@ def skeleton(marks: BoolArray) -> BoolArray:
 
 
 def moralize(marks: BoolArray) -> BoolArray:
-    """Join the parents of every common child and forget all directions.
+    """Join the parents of every common child and drop all directions.
 
     In a CPDAG only the directed edges marry: each v-structure is directed there, and the parents
     that any other collider could join are adjacent already, so that a CPDAG has the moral graph
@@ -66,18 +66,6 @@ def moralize(marks: BoolArray) -> BoolArray:
     moral: BoolArray = skeleton(marks) | (directed @ directed.T > 0)
     np.fill_diagonal(moral, False)
     return moral
-
-
-def v_structures(marks: BoolArray) -> list[tuple[int, int, int]]:
-    """Return the unshielded colliders i -> k <- j as sorted triples ``(i, k, j)`` with i < j."""
-    joined = skeleton(marks)
-    directed = directed_part(marks)
-    return sorted(
-        (int(i), k, int(j))
-        for k in range(len(marks))
-        for i, j in combinations(np.flatnonzero(directed[:, k]), 2)
-        if not joined[i, j]
-    )
 
 
 def meek(marks: BoolArray) -> BoolArray:

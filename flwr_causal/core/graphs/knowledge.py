@@ -29,7 +29,7 @@ LaggedEdge = tuple[str, str, int]
 
 
 class EdgeMasks(NamedTuple):
-    """Knowledge over the columns of one data set, as optimisers want it.
+    """Knowledge over the columns of one data set, as boolean matrices.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class EdgeBlocks(NamedTuple):
 class Knowledge:
     """What is known of the graph before the data are seen; honoured exactly by every method.
 
-    Lists are accepted for tuples. A ``Knowledge()`` says nothing and is false in a condition.
+    Lists are accepted for tuples. A ``Knowledge()`` states nothing and is false in a condition.
 
     Parameters
     ----------
@@ -96,9 +96,10 @@ class Knowledge:
 
     Notes
     -----
-    ``required``, ``forbidden`` and ``tiers`` speak of edges without a lag only. What comes late in
-    a day cannot cause what comes early in it, but may well cause it the day after: tiers and cycles
-    do not bind over lags, and an edge may be absent within a step and present between steps.
+    ``required``, ``forbidden`` and ``tiers`` are statements about edges without a lag only. What
+    comes late in a day cannot cause what comes early in it, but may well cause it the day after:
+    tiers and cycles do not bind over lags, and an edge may be absent within a step and present
+    between steps.
 
     Examples
     --------
@@ -172,7 +173,7 @@ class Knowledge:
         Raises
         ------
         ConfigError
-            If the knowledge names a variable that is not among ``names``, or speaks of lags.
+            If the knowledge names a variable that is not among ``names``, or states lagged edges.
         """
         lagged = [*self.required_lagged, *self.forbidden_lagged]
         if lagged:

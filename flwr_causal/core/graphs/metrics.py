@@ -340,7 +340,7 @@ def binary_auroc(
     itself, and a variable's own past is what A finds most easily.
 
     So it must not be compared with figures that leave the diagonal out, as `auroc` and the
-    literature do: the identity matrix, which knows of no edge between two variables, has .75, .738
+    literature do: the identity matrix, which has no edge between two variables, has .75, .738
     and .727 on the networks of 5, 10 and 15 variables, where the paper's own subjects have .738,
     .738 and .736 on average; off the diagonal it has .5.
 
@@ -433,8 +433,9 @@ def varsortability(
 
     The share of pairs (cause, effect), joined by a directed path of k edges and counted for
     k = 1, 2, ..., in which the effect has the larger variance; equal variances count half. Near 1
-    a method that looks at variances (least squares without standardisation) finds the order for
-    free, and its success says nothing about data in other units; 0.5 is no information.
+    a method that looks at variances (least squares without standardisation) finds the order
+    without any other information, and its success tells nothing about data in other units; 0.5
+    is no information.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def exponential_block(weights: FloatArray) -> tuple[float, FloatArray | None]:
 
 
 def logdet_measure(s: float) -> BlockMeasure:
-    """Log-determinant measure of one block for a given s (see ``acyclicity.h_logdet``)."""
+    """Log-determinant measure of one block for a given s (see ``acyclicity.logdet_block``)."""
 
     def measure(weights: FloatArray) -> tuple[float, FloatArray | None]:
         value, inverse = logdet_block(weights * weights, s)

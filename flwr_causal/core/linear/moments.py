@@ -1,7 +1,7 @@
 """First and second moments: all that linear Gaussian structure needs from a party's rows.
 
-Moments of disjoint sets of rows merge exactly, so a federation that sums them knows what the
-pooled rows know (Ng & Zhang 2022, section 4).
+Moments of disjoint sets of rows merge exactly, so the sums of a federation are the moments of
+its pooled rows (Ng & Zhang 2022, section 4).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Moments:
     """Number of rows, means and covariances of d variables.
 
     The arrays are stored as read-only float64 copies. Entries of ``second`` may be NaN where they
-    are unknown; :meth:`require_complete` is how a solver insists on all of them.
+    are unknown; :meth:`require_complete` raises then, for solvers that need all of them.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ coefficients ``c_ij`` (q,), it is to minimise
 
 where ``A_ij = |c_ij|^2 / var(x_j)`` is the share of the variance of x_j that varies with x_i. For
 q = 1 this is NOTEARS' problem with a penalty in units of the cause's deviation: A is then similar
-to W * W, which is all that the acyclicity measures see. It is solved on DAGMA's central path.
+to W * W, on which alone the acyclicity measures depend. It is solved on DAGMA's central path.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""Additive models on a small basis of every variable: what one party can say about all edges.
+"""Additive models on a small basis of every variable, fitted to one party's rows.
 
 A variable enters through five functions of ``z = (x - mean) / sd``: itself, a steep and two shifted
 sigmoids, and a bump. They are centred and made orthonormal over the party's own rows, variable by

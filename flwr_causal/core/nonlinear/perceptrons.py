@@ -7,7 +7,7 @@ act on j only through the block ``A_j[:, i]``, so ``W[i, j] = ||A_j[:, i]||_2`` 
 where x_j does not depend on x_i. Without hidden layers (``hidden=()``) the first layer is the whole
 network: f_j is linear, ``m = 1`` and ``|W|`` that of NOTEARS.
 
-All parameters travel and are optimised as one flat float64 vector theta: first the first layer,
+All parameters are sent and optimised as one flat float64 vector theta: first the first layer,
 then the *rest*, that is its biases and, layer after layer, weights and biases. Only
 :class:`SquaredLoss` computes with torch, which is imported when one is made.
 """
@@ -146,7 +146,7 @@ class SquaredLoss:
     device
         ``"cpu"``, ``"cuda"`` or ``"cuda:<index>"``.
     precision
-        ``"float64"`` or ``"float32"``, of what is computed; what comes in and goes out is float64.
+        ``"float64"`` or ``"float32"``, of the computation; arguments and results are float64.
     most_activations
         Bound on the hidden units held at once; more rows are done in batches, with the same result.
 

@@ -89,7 +89,7 @@ def lagged_names(names: Sequence[str], order: int) -> tuple[str, ...]:
     Raises
     ------
     DataError
-        If names repeat, as when a variable is called what the lag of another one would be.
+        If names repeat: a variable may have the name that the lag of another one would get.
     """
     _check_order(order)
     past = [f"{name}[t-{lag}]" for lag in range(1, order + 1) for name in names]
@@ -103,7 +103,7 @@ def lagged_masks(
     required_now: BoolArray | None = None,
     required_lagged: BoolArray | None = None,
 ) -> EdgeMasks:
-    """Return the knowledge over all m columns, as solvers of problems without time want it.
+    """Return the knowledge over all m columns, the form that solvers without time take.
 
     Parameters
     ----------

@@ -241,7 +241,7 @@ class LaggedModel:
         return np.ascontiguousarray(np.linalg.solve(system.T, rows.T).T, dtype=np.float64)
 
     def _burn_in(self) -> int:
-        """Return the steps after which the start is forgotten."""
+        """Return the steps after which the start has no influence left."""
         # powers of a nilpotent part vanish after as many steps as it has rows
         nilpotent = self.order * len(self.names)
         decay = np.log(max(self.spectral_radius, START_REMAINS))

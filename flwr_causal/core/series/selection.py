@@ -36,7 +36,7 @@ METHODS: tuple[MethodName, ...] = ("ridge", "lasso", "dynotears")
 RIDGE_MULTIPLES = (0.02, 0.06, 0.2, 0.6, 2.0, 6.0, 20.0, 60.0)
 SPARSITY_MULTIPLES = (0.12, 0.18, 0.3, 0.42, 0.6, 0.85, 1.2, 1.7)
 # Sparsities of DYNOTEARS are shares of the mean variance, whatever n. With many rows held-out error
-# always wants less, though a path with next to no penalty ends in worse directions: on NetSim with
+# always favours less, but a path with next to no penalty ends in worse directions: on NetSim with
 # 50 subjects in d = 5, 10, 15 the AUROC of |W| is 1.00, .96, .88 at the least of these, and .63,
 # .27, .35 at the multiples of sqrt(log d / n) of about .0025 that the error prefers to them.
 INSTANTANEOUS_SHARES = (0.02, 0.05, 0.1, 0.15, 0.2)

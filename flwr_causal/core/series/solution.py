@@ -1,8 +1,8 @@
 """A lagged model from sums alone: order, instantaneous part and penalties chosen, then fitted.
 
 The sums are moments of the m = d (1 + p) columns of ``z = [x_t, x_{t-1}, ..., x_{t-p}]`` over
-disjoint folds of rows, which may come from any number of parties: what is found is what their
-pooled rows would give. Choices are by the one-step prediction error on held-out folds, all
+disjoint folds of rows, which may come from any number of parties: the result is that of their
+pooled rows. Choices are by the one-step prediction error on held-out folds, all
 candidates on the same rows (see `selection`).
 """
 
@@ -50,7 +50,7 @@ BIC_FACTORS = (0.25, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0)
 
 
 class LaggedSolution(NamedTuple):
-    """What the sums say.
+    """A lagged model fitted to sums.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class LaggedSolution(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LaggedProblem:
-    """What to fit, and what the data are to choose.
+    """The options of a fit: what is fitted, and what is chosen from the data.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class LaggedProblem:
         Raises
         ------
         DataError
-            If the moments are degenerate for what is asked, see the solvers.
+            If the moments are degenerate, see the solvers.
         """
         d = num_variables
         order, regression = self._choose_from_the_past(folds, d)
@@ -319,7 +319,7 @@ def _strengths(weights: FloatArray) -> FloatArray:
 def _normalized(strengths: FloatArray) -> FloatArray:
     """Strengths in units of their standard deviation off the diagonal, which is zero.
 
-    Strengths that are all equal say nothing, and become zero.
+    Strengths that are all equal rank nothing, and become zero.
     """
     off_diagonal = ~np.eye(len(strengths), dtype=bool)
     among = strengths[off_diagonal]

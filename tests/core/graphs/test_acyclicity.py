@@ -7,13 +7,13 @@ import pytest
 import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
+from small_graphs import h_logdet
 
 from flwr_causal.core.graphs.acyclicity import (
     ancestors,
     break_cycles,
     cyclic_components,
     h_exponential,
-    h_logdet,
     is_acyclic,
     strong_components,
     topological_order,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_graphs import dags, matrix
+from small_graphs import dags, matrix, v_structures
 
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
@@ -69,7 +69,7 @@ def test_v_structures_and_moral_graph_are_those_of_the_class(classes):
     for (_, colliders), members in classes.items():
         expected = None
         for dag in members:
-            assert set(equivalence.v_structures(dag)) == colliders
+            assert set(v_structures(dag)) == colliders
             moral = equivalence.moralize(dag)
             expected = moral if expected is None else expected
             np.testing.assert_array_equal(moral, expected)
@@ -113,7 +113,7 @@ def test_larger_classes_survive_the_way_there_and_back(dag):
 @given(dags(9))
 def test_the_cpdag_is_the_v_structures_closed_under_the_rules(dag):
     marks = equivalence.skeleton(dag)
-    for i, k, j in equivalence.v_structures(dag):
+    for i, k, j in v_structures(dag):
         marks[k, i] = marks[k, j] = False
     np.testing.assert_array_equal(equivalence.cpdag(dag), equivalence.meek(marks))
 

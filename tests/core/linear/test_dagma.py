@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from small_graphs import h_logdet
 
-from flwr_causal.core.graphs.acyclicity import h_logdet, is_acyclic
+from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.active_set import SparseProblem
 from flwr_causal.core.linear.dagma import dagma

@@ -6,8 +6,8 @@ import itertools
 import basis_moments
 import numpy as np
 import pytest
+from small_graphs import h_logdet
 
-from flwr_causal.core.graphs.acyclicity import h_logdet
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear.dagma import dagma

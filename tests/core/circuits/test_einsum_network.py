@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from einsum_nodes import nodes_of
 
-from flwr_causal.core.circuits import Circuit, Domain, Product, Sum, Variable, mixture
+from flwr_causal.core.circuits import Categorical, Circuit, Domain, Product, Sum, Variable, mixture
 from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
 from flwr_causal.core.circuits.learners.training_by_sums import add
 from flwr_causal.errors import ConfigError, DataError
@@ -456,6 +456,41 @@ def test_a_leaf_can_be_computed_with_another_precision():
         single.log_likelihood(values), circuit.log_likelihood(values), rtol=1e-4
     )
     assert circuit.root.to("cpu").layout.precision == "float64"
+
+
+@pytest.mark.parametrize("target", [None, "label"])
+def test_moments_of_all_columns_are_those_of_their_own_questions(target):
+    domain, values = mixed_rows(60)
+    circuit = replace(SMALL, target=target).learn(domain, values)
+    first, second = circuit.root.moments(values)
+    missing = np.isnan(values)
+    np.testing.assert_array_equal(first[~missing], values[~missing])
+    for column, states in enumerate(domain.num_states):
+        rows = missing[:, column]
+        assert rows.any()
+        if states:
+            shares = circuit.state_probabilities(values, column)[rows]
+            mean, square = shares @ np.arange(states), shares @ np.arange(states) ** 2
+        else:
+            mean, variance = (one[rows] for one in circuit.moments(domain.names[column], values))
+            square = variance + mean**2
+        np.testing.assert_allclose(first[rows, column], mean, rtol=1e-9)
+        np.testing.assert_allclose(second[rows, column], square, rtol=1e-9)
+
+
+def test_a_row_that_one_term_excludes_is_filled_by_the_other():
+    domain, values = mixed_rows(120)
+    leaf = replace(SMALL, target="label").learn(domain, values).root
+    low = np.full(5, np.nan)
+    low[2] = 0.0
+    one, _ = leaf.condition(low)
+    certain = [Product([one, Categorical(2, np.eye(3)[0])]), leaf]
+    circuit = Circuit(domain, Sum(certain, [0.9, 0.1]))
+    row = np.full((1, 5), np.nan)
+    row[0, 2] = 1.0
+    alone = Circuit(domain, leaf)
+    pd.testing.assert_frame_equal(circuit.mpe(row), alone.mpe(row))
+    assert (circuit.sample(20, seed=0, given={"label": "middle"})["label"] == "middle").all()
 
 
 def test_a_leaf_moves_to_other_columns():

@@ -96,8 +96,13 @@ def units(layout: TensorLayout, parameters: TensorParameters) -> tuple[Tensor, T
     return torch.cat(factors), constants
 
 
-def evaluated(layout: TensorLayout, parameters: TensorParameters, rows: Tensor) -> Evaluation:
-    """Evaluate a circuit for rows as `TensorLayout.rows` makes them, shape (d, n)."""
+def leaf_values(
+    layout: TensorLayout, parameters: TensorParameters, rows: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Log densities (G * R, K, n) of the leaf regions' sums, and statistics and presence of rows.
+
+    The latter two are those of `Evaluation`; rows are as `TensorLayout.rows` makes them.
+    """
     torch = layout.torch
     factors, constants = units(layout, parameters)
     statistics = layout.gathered(layout.statistics(rows), layout.region_statistics)
@@ -110,6 +115,12 @@ def evaluated(layout: TensorLayout, parameters: TensorParameters, rows: Tensor) 
     else:
         presence = layout.gathered(presence, layout.region_presence)
         leaves += torch.bmm(constants.transpose(1, 2), presence)
+    return leaves, statistics, presence
+
+
+def evaluated(layout: TensorLayout, parameters: TensorParameters, rows: Tensor) -> Evaluation:
+    """Evaluate a network for rows as `TensorLayout.rows` makes them, shape (d, n)."""
+    leaves, statistics, presence = leaf_values(layout, parameters, rows)
     traces = upward(parameters.flat_layers, leaves)
     joint = root_terms(layout, parameters, rows, traces[-1].values).logsumexp(dim=1)
     return Evaluation(statistics, presence, leaves, traces, joint)
@@ -123,8 +134,7 @@ def peak_values(
     A unit of a missing value counts with the density at its mode.
     """
     torch = layout.torch
-    leaves = evaluated(layout, parameters, rows).leaves
-    presence = layout.presence(rows)
+    leaves, _, presence = leaf_values(layout, parameters, rows)
     if presence is not None:
         peaks = leaves.new_empty((len(layout.columns), *parameters.means.shape[1:]))
         spread = torch.log(parameters.variances * (2.0 * torch.pi))
@@ -132,8 +142,8 @@ def peak_values(
         for place, states in zip(layout.category_places, layout.states_of, strict=True):
             peaks[place] = parameters.probabilities[states].amax(dim=0).log()
         by_region = layout.by_region(peaks, layout.region_presence)
-        missing = layout.gathered(1.0 - presence, layout.region_presence)
-        leaves = leaves + torch.bmm(by_region.transpose(1, 2), missing)
+        # What pads a region has no peak and counts 0.
+        leaves = leaves + torch.bmm(by_region.transpose(1, 2), 1.0 - presence)
     return leaves, upward_peaks(parameters.flat_layers, leaves)
 
 

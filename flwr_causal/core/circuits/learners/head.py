@@ -281,7 +281,7 @@ class TrainedWithHead(Trained):
     Parameters
     ----------
     head : Head, optional
-        None: something else tells the class.
+        None: the circuit predicts the class.
     threshold : float, optional
         Probability from which on the second of two classes is predicted.
     """

@@ -21,12 +21,12 @@ OptionsT = TypeVar("OptionsT")
 
 @dataclass(kw_only=True, eq=False)
 class HeadOptions:
-    """How the class is told; of class-conditional circuits and trees.
+    """How the class is predicted; of class-conditional circuits and trees.
 
     Parameters
     ----------
     head : bool, default False
-        Whether a logistic head on log densities tells the class: more accurate, about eight
+        Whether a logistic head on log densities predicts the class: more accurate, about eight
         exchanges more. Without a target there is none.
     decision : {"most-probable", "macro-f1"}, default "most-probable"
         Of two classes, whether the second is predicted where it is the more probable one, or from

@@ -200,7 +200,7 @@ class Trained(ABC):
 
     @abstractmethod
     def model(self, domain: Domain) -> CircuitModel:
-        """Return the circuit, and what tells the class."""
+        """Return the circuit, and what predicts the class."""
 
 
 State = Step | Trained

@@ -1,1 +1,1 @@
-"""Class-first circuits: elliptical leaves for each class, trained by sums over rows."""
+"""Class-conditional circuits: elliptical leaves for each class, trained by sums over rows."""

@@ -1,8 +1,8 @@
-"""Blocks of correlated columns, and what held-out rows say of them and of the tails.
+"""Blocks of correlated columns, and the choice of blocks and tails by held-out rows.
 
-A circuit with one leaf over all columns has the better density. Its posterior of the class is the
-worse for it: a class of a few hundred rows does not know hundreds of weak correlations. Leaves over
-blocks of strongly correlated columns know fewer, from the same sums.
+A circuit with one leaf over all columns has the better density, but the worse posterior of the
+class: a few hundred rows do not determine hundreds of weak correlations. Leaves over blocks of
+strongly correlated columns have fewer, from the same sums.
 """
 
 from __future__ import annotations

@@ -55,11 +55,11 @@ class ClassConditionalTrained(TrainedWithHead):
     choice: Choice
 
     def model(self, domain: Domain) -> CircuitModel:
-        """Return the circuit of the best density, and what tells the class.
+        """Return the circuit of the best density, and what predicts the class.
 
-        The density has one leaf over all numbers for each class. The class is told by a circuit of
-        the same sums whose leaves are over blocks of correlated numbers, or by a logistic head.
-        Classes of which no party has a row are in neither: their likelihood is 0.
+        The density has one leaf over all numbers for each class. The class is predicted by a
+        circuit of the same sums whose leaves are over blocks of correlated numbers, or by a
+        logistic head. Classes of which no party has a row are in neither: their likelihood is 0.
         """
         plan, choice = self.plan, self.choice
         everything = np.zeros(len(plan.numbers), dtype=np.int64)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class ClassConditional(ClassConditionalOptions, TrainingWithHead):
     """Learner of class-conditional circuits; see `steps` for its exchanges.
 
-    The defaults serve a party of a few rows too: held-out rows ask for what shrinkage it needs.
+    The defaults suit a party of a few rows too, since held-out rows choose the shrinkage.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 What `steps` does for parties that hold the same columns, for any pattern of columns over parties:
 scales, powers and tables of a column come from the parties that hold it; moments from the rows of
-each pattern, a set of numbers that some parties hold, shrunk as their own held-out rows ask for;
+each pattern, a set of numbers that some parties hold, shrunk by their own held-out likelihood;
 the joint moments of each class are put together from these (see `incomplete_moments`). No rows are
 aligned and no row leaves a party. Every party must know the class of its rows.
 
@@ -152,7 +152,7 @@ class Grouped:
     def with_groups(
         self, groups: Iterable[steps.Scale | steps.Powers | steps.Moments]
     ) -> PatternScale | PatternPowers | PatternMoments:
-        """Return the exchange that the group needs which is furthest behind."""
+        """Return the next exchange: that of the group which is furthest behind."""
         known = tuple(groups)
         following: type[PatternScale | PatternPowers | PatternMoments] = PatternMoments
         if any(isinstance(group, steps.Powers) for group in known):
@@ -371,7 +371,7 @@ class PatternMoments(Grouped, Step):
 
 @dataclass(frozen=True, eq=False)
 class PatternHeldOut(Step):
-    """What rows of each fold say of leaves that were made without it.
+    """Log-likelihoods and log losses of each fold's rows under leaves made without the fold.
 
     Parameters
     ----------

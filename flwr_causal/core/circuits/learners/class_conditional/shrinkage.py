@@ -1,4 +1,4 @@
-"""Means and covariances of classes from sums over rows, shrunk as held-out rows ask for.
+"""Means and covariances of classes from sums over rows, shrunk by held-out likelihood.
 
 A covariance of d columns has more entries than a class may have rows. Two numbers shrink it:
 ``diagonal`` moves it towards its own diagonal, ``pooled`` towards the covariance within classes

@@ -109,7 +109,7 @@ class Steps(StrEnum):
 
 @dataclass(kw_only=True, eq=False)
 class ClassConditionalOptions(HeadOptions):
-    """What is tried; a grid of one value is not chosen from, and may save an exchange.
+    """Grids of hyperparameters, from which held-out rows choose; one value may save an exchange.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def _class_means(counts: FloatArray, first: FloatArray) -> FloatArray:
     return np.asarray(first / np.maximum(counts, 1.0)[:, None])
 
 
-# -- moments, and what held-out rows say of them --------------------------------------------------
+# -- moments, and their likelihood on held-out rows -----------------------------------------------
 
 COORDINATES = tuple(
     SentArray(name, meaning, ("columns",))
@@ -413,7 +413,7 @@ FOLD_MOMENTS = (
 
 @dataclass(frozen=True, eq=False)
 class HeldOut(Step):
-    """What rows of each fold say of leaves that were made without it.
+    """Log-likelihoods and log losses of each fold's rows under leaves made without the fold.
 
     Parameters
     ----------

@@ -322,7 +322,7 @@ class EinsumTrained(Known, Trained):
     log_likelihoods: tuple[float, ...]
 
     def model(self, domain: Domain) -> CircuitModel:
-        """Return the circuit, which also tells the class."""
+        """Return the circuit, which also predicts the class."""
         layout = self.layout
         leaf = TensorLeaf.of(layout, parameters_from(layout, self.parameters))
         return CircuitModel(Circuit(domain, leaf), self.plan.learner.target)
@@ -340,7 +340,7 @@ def layout_of(plan: Plan, regions: IntArray, shift: FloatArray, scale: FloatArra
 def first_parameters(
     layout: TensorLayout, options: EinsumNetwork, seed: int, states: FloatArray
 ) -> Arrays:
-    """Draw the first parameters about what the first sums say of each column.
+    """Draw the first parameters at random about the columns' distributions.
 
     Parameters
     ----------

@@ -133,7 +133,7 @@ def expectation_maximisation(
 
 
 def checked_weights(given: ArrayLike | None, num_rows: int) -> FloatArray:
-    """Return weights of rows, shape (n,); a DataError if there is nothing to weigh or weigh by."""
+    """Return weights of rows, shape (n,); a DataError without rows or without positive weights."""
     if num_rows == 0:
         raise DataError("there are no rows: a circuit is learned from at least one")
     if given is None:
@@ -189,7 +189,7 @@ def _log_prior(layers: Layers, updates: Sequence[LeafUpdate], smoothing: float) 
 
 
 class LeafUpdate(ABC):
-    """Leaves of one kind over one column in EM: their sums over rows, and what becomes of them.
+    """Leaves of one kind over one column in EM: their sums over rows, and the M-step.
 
     Attributes
     ----------

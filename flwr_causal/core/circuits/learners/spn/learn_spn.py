@@ -6,12 +6,12 @@ Molina et al. 2018), with one test for all pairs of columns, leaves that are smo
 table, and, where numbers are strongly correlated and held-out rows agree, a block of them in one
 leaf.
 
-Blocks: numbers that depend on each other in every part of a table are said by few circuits of
-leaves over one column. A block is one elliptical leaf over all of them, or one for each state of a
+Blocks: circuits of leaves over one column describe numbers badly that are correlated within every
+cluster of rows. A block is one elliptical leaf over all of them, or one for each state of a
 category (see `class_conditional`, which chooses transforms, shrinkage and tails by held-out
 likelihood). The other columns are independent of the block, given the state; they are learned by
-the recursion. What a fifth of the rows, learned without them, finds more likely is learned again
-from all rows.
+the recursion. Of the candidates learned from four fifths of the rows, the one under which the rest
+is the most likely is learned again from all rows.
 
 References
 ----------
@@ -104,7 +104,7 @@ class LearnSPN:
     smoothing : float, default 2
         Pseudo rows of each leaf; see `leaves`.
     leaves : {"auto", "gaussian", "histogram"}, default "auto"
-        Of numbers; ``"auto"``: what foretells left-out rows better.
+        Of numbers; ``"auto"``: the larger leave-one-out log-likelihood.
     blocks : bool, default True
         Try multivariate leaves; see the module.
     target : str, optional

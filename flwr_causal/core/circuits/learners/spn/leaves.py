@@ -5,12 +5,12 @@ whole table, since few rows say little:
 
 - a table, of the states of a category or of the bins of a histogram, is counted with ``smoothing``
   pseudo rows distributed as all rows are;
-- a normal distribution's mean is drawn to that of all rows by `MEAN_PSEUDO_ROWS` rows, and its
+- a normal distribution's mean is shrunk to that of all rows by `MEAN_PSEUDO_ROWS` rows, and its
   variance has ``smoothing / 2`` pseudo rows of `SPREAD_SHARE` times the deviation of all rows: a
   cluster is narrower than the table.
 
-Numbers take the kind of leaf whose parameters, fitted to all rows but one, foretell that one
-better, summed over the rows: a held-out likelihood that has a closed form (`LeafFit`).
+Numbers take the kind of leaf with the larger leave-one-out log-likelihood, which has a closed form
+(`LeafFit`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SPREAD_SHARE = 0.3
 FLAT_ROWS = 0.5
 #: Deviation of a number that is constant, over its size (over 1, of zeros).
 CONSTANT_SPREAD = 1e-3
-#: Nats that a histogram must foretell better: it has many more parameters to store and send.
+#: Nats that a histogram must gain: it has many more parameters to store and send.
 MARGIN = 5.0
 #: Bins of a histogram.
 BINS = 32
@@ -56,7 +56,7 @@ BINS = 32
 #: unbounded density.
 NARROWEST = 1e-3
 #: A number of which so many rows share one value (hours per week) is not normal anywhere: where all
-#: rows of a leaf share it, a normal distribution foretells them all too well, and no other row.
+#: rows of a leaf share it, a normal distribution has too high a density there, and none elsewhere.
 SPIKE = 0.1
 #: Mean distance of values beyond a histogram from its end, in standard deviations.
 TAIL = 0.25
@@ -111,7 +111,7 @@ def smoothed_normals(
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What all rows say of each column: the prior of its leaves.
+    """The distribution of each column in all rows: the prior of its leaves.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ class LeafFit:
         return leaves
 
     def _normals(self, rows: IntArray, numbers: IntArray) -> list[tuple[Gaussian, float]]:
-        """Return the normal distribution of each number, and how well rows foretell left-out ones.
+        """Return the normal distribution of each number, and its leave-one-out log-likelihood.
 
         A score is the sum of the log densities of each row's number given all others.
         """

@@ -1,4 +1,4 @@
-"""What single states and pairs of states say about a class: features of a logistic head.
+"""Features of a logistic head: log probabilities of states and of pairs of states by class.
 
 Under a class a state has a probability, and a pair of states one that is more or less than the
 product. The logarithms of both, from counts of pairs for each class, are what any tree over the
@@ -135,7 +135,7 @@ def _rows(table: FloatArray) -> FloatArray:
 
 
 def log_cells(layout: Layout, counts: FloatArray, strength: float) -> FloatArray:
-    """Log probabilities of pairs of states in each class, drawn to the pooled table.
+    """Log probabilities of pairs of states in each class, shrunk towards the pooled table.
 
     Parameters
     ----------

@@ -8,10 +8,10 @@ rows to the last bit, whoever holds which rows:
 
 - `Pairs`: counts of pairs of states, once. From them the server draws where components start;
 - `Products`: a few steps of EM of components in which variables are independent, which are small;
-- `TreeCounts`: one step (or some more) with counts of pairs for every component. Trees are drawn to
-  the pooled table of pairs, each variable by as many rows as the counts ask for.
+- `TreeCounts`: one step (or some more) with counts of pairs for every component. Trees are shrunk
+  towards the pooled table of pairs, each variable by as many rows as the counts suggest.
 
-With a target each class has mixtures of its own. What follows tells the class:
+With a target each class has mixtures of its own. Further exchanges serve to predict the class:
 
 - `FoldPairs`, `Head`, `Threshold`: a logistic head on log probabilities of states and pairs under
   each class (`features`), from counts of pairs for each fold of a party's rows;
@@ -266,7 +266,7 @@ class Products(Step):
     rows : ndarray of float, shape (C,)
         Rows of each class.
     cells : tuple of arrays (total, total)
-        Of each class what its trees are drawn to.
+        Of each class, the table towards which its trees are shrunk.
     mixtures : tuple of Mixtures
         Of each class.
     done : int

@@ -1,4 +1,4 @@
-"""Mixtures of trees in the making: several side by side, for each class and each start.
+"""Mixtures of trees during EM: several side by side, for each class and each start.
 
 The mixtures of a class are an ensemble: they start from different draws, are trained by the same
 exchanges, and their mean density is better than each of them.

@@ -1,4 +1,4 @@
-"""What trees of a mixture start from and are drawn to: the pooled table of pairs of states."""
+"""Priors of trees: the pooled table of pairs of states, towards which they are shrunk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 #: Share of the pooled table that is uniform over the states, and what may be chosen in its place:
-#: what is rare in the whole may be common in a component, but not where a column tells the class.
+#: what is rare in the whole may be common in a component, but not where a column determines the
+#: class.
 UNIFORM, UNIFORMS = 0.05, (0.0, 0.05, 0.2)
 #: Rows of the product of the states that are added to other classes' counts of pairs.
 PRODUCT_OF_STATES = 10.0
@@ -43,12 +44,12 @@ def shares(layout: Layout, counts: FloatArray) -> FloatArray:
 
 
 def prior_cells(layout: Layout, own: FloatArray, pooled: FloatArray) -> FloatArray:
-    """Return the table that trees of a class are drawn to.
+    """Return the table towards which trees of a class are shrunk.
 
-    A pair of columns is drawn to what it is in the other classes, and to the product of its
-    columns, a column to what it is in the other classes: each as strongly as makes the counts of
-    the class the most probable. A column that tells the class is thus hardly drawn to what other
-    classes have, and a state that the class never had beside others says nothing of these.
+    A pair of columns is shrunk towards its table in the other classes and towards the product of
+    its columns, a column towards its table in the other classes: each as strongly as makes the
+    counts of the class the most probable. A column that predicts the class is thus hardly shrunk
+    towards the other classes.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ def _product(layout: Layout, columns: FloatArray) -> FloatArray:
 
 
 def _drawn_columns(layout: Layout, counts: FloatArray, prior: FloatArray) -> FloatArray:
-    """Return the shares of each column's states, drawn to a prior ``(total,)`` that sums to 1."""
+    """Return the shares of each column's states, shrunk to a prior ``(total,)`` that sums to 1."""
     first, owner = layout.first, layout.owner
     rows = np.add.reduceat(counts, first)
     evidence = [
@@ -104,7 +105,7 @@ def _drawn_columns(layout: Layout, counts: FloatArray, prior: FloatArray) -> Flo
 
 
 def _pair_strengths(layout: Layout, counts: FloatArray, prior: FloatArray) -> FloatArray:
-    """Return by cell how strongly its pair of columns is best drawn to a prior that sums to 1."""
+    """Return by cell the best strength of a prior, which sums to 1, for its pair of columns."""
     d = len(layout.first)
     left, right = np.nonzero(counts)  # what was not counted says nothing
     seen, given = counts[left, right], prior[left, right]
@@ -156,7 +157,7 @@ def products(layout: Layout, counts: FloatArray, cells: FloatArray) -> Trees:
 def shrunk_trees(
     layout: Layout, pairs: FloatArray, cells: FloatArray, strengths: Sequence[float]
 ) -> Trees:
-    """Return the tree of each component, drawn to the pooled table as strongly as counts ask for.
+    """Return the tree of each component, shrunk to the pooled table as strongly as counts suggest.
 
     Each variable's tables have a strength of their own, the same in all components: one that tells
     others exactly would have to share the noise of those that tell little. So they have a share of

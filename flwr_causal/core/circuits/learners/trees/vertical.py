@@ -69,7 +69,7 @@ class Table:
         States; -1 is missing.
     layout : Layout
     cells : ndarray, shape (total, total)
-        The party's table of pairs of states, to which its trees are drawn.
+        The party's table of pairs of states, towards which its trees are shrunk.
     """
 
     codes: Codes
@@ -106,7 +106,7 @@ class Table:
         return products(self.layout, self.layout.state_counts(counts), self.cells)
 
     def trees(self, shared: FloatArray) -> Trees:
-        """Return the party's trees; see `priors.shrunk_trees` for how strongly they are drawn."""
+        """Return the party's trees; see `priors.shrunk_trees`."""
         return shrunk_trees(self.layout, self._sums(shared, pairs=True), self.cells, STRENGTHS)
 
     def _sums(self, weights: FloatArray, *, pairs: bool) -> FloatArray:
@@ -152,7 +152,7 @@ def anchor_rows(num_rows: int, components: int, seed: int, ensembles: int = ENSE
 
 
 def responsibilities(given: Sequence[FloatArray], log_weights: FloatArray) -> Shared:
-    """Join what the parties sent.
+    """Return the responsibilities that follow from the parties' log densities.
 
     Parameters
     ----------

@@ -80,6 +80,10 @@ class Distribution(ABC):
     def save(self, directory: str | Path) -> None:
         """Write into a directory; numbers survive exactly."""
 
+    def out_of_reach(self) -> Distribution:
+        """Return what is left after the run: the distribution itself, if it is in one piece."""
+        return self
+
     @property
     def names(self) -> tuple[str, ...]:
         """The variables in the scope."""

@@ -137,11 +137,7 @@ class CircuitModel:
 
     def out_of_reach(self) -> CircuitModel:
         """Return the model after its run: parties that kept circuits can be asked no more."""
-        from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
-
-        if not isinstance(self.density, FederatedCircuit):
-            return self
-        return replace(self, density=replace(self.density, ask=None))
+        return replace(self, density=self.density.out_of_reach())
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file and, beside it, what it is made of in a directory of the same name."""

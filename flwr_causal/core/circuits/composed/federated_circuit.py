@@ -255,6 +255,10 @@ class FederatedCircuit(Distribution):
         """Log density of rows (n, d) given the evidence, shape (n,)."""
         return self.layers.log_densities(values) - self._log_evidence()
 
+    def out_of_reach(self) -> FederatedCircuit:
+        """Return the circuit without its parties: it can be saved, but not asked."""
+        return replace(self, ask=None)
+
     def marginal(self, names: Iterable[str]) -> FederatedCircuit:
         """Return the distribution of some of the variables."""
         kept = tuple(names)

@@ -5,6 +5,7 @@ A new Flower release that moves one of these names breaks this module and nothin
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,9 @@ __all__ = [
 CLIENT_RAISED: int = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 NODE_UNAVAILABLE: int = ErrorCode.NODE_UNAVAILABLE
 SERVER_NODE_ID = 1
+
+# What the mathematics has to say, which knows nothing of Flower, appears among Flower's messages.
+logging.getLogger("flwr_causal").parent = FLOWER_LOGGER
 
 
 def set_task_identity(run_id: int) -> None:

@@ -6,7 +6,7 @@ import numba
 import pytest
 
 from flwr_causal.core import compiled
-from flwr_causal.core.ges import class_kernels
+from flwr_causal.core.ges import cpdag
 
 
 def twice(x):
@@ -15,8 +15,8 @@ def twice(x):
 
 def test_kernels_keep_their_code():
     """A process of a real node answers one message: it must not compile anew."""
-    assert class_kernels.extend._cache is not None
-    assert type(class_kernels.extend._cache).__name__ != "NullCache"
+    assert cpdag.recomplete._cache is not None
+    assert type(cpdag.recomplete._cache).__name__ != "NullCache"
     assert compiled.compiled(twice)(3) == 6
 
 

@@ -11,8 +11,9 @@ from small_graphs import matrix
 from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.families import empty_families
 from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.ges.cpdag import graph_of
 from flwr_causal.core.ges.greedy_search import Search
-from flwr_causal.core.ges.operators import TOLERANCE, graph_of
+from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.data.synthetic.discrete import random_network

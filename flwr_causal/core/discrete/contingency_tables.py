@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.compiled import compiled
+from flwr_causal.core.compiled import compiled_in_place
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.discrete import DiscreteTable
 
 Indices = NDArray[np.uint16]
@@ -104,15 +104,19 @@ def tabulate(table: DiscreteTable, sets: Sets) -> Counts:
             "cells: limit the families with the option 'max_parents'"
         )
     narrow = size <= DENSE_CELLS
-    weights = np.zeros(0, dtype=np.int64) if table.weights is None else table.weights
     kind = np.min_scalar_type(max(table.num_rows, 1))
+    weights = np.ones(table.codes.shape[1], np.int64) if table.weights is None else table.weights
     dense = np.zeros(int(size[narrow].sum()), dtype=np.int64)
-    _tabulate(table.codes, weights, cards, sets.sizes, sets.members, narrow, dense)
+    cell = np.empty(table.codes.shape[1], dtype=np.int64)
+    if narrow.any():
+        _tabulate(table.codes, weights, cards, sets.sizes, sets.members, narrow, dense, cell)
     cells, values, lengths = [], [], []
     members = sets.lists() if not narrow.all() else []
     for index in np.flatnonzero(~narrow):
-        codes = table.codes[members[index]].T @ strides(cards[members[index]])
-        distinct, inverse = np.unique(codes, return_inverse=True)
+        cell[:] = 0
+        for member in members[index]:
+            cell = cell * cards[member] + table.codes[member]
+        distinct, inverse = np.unique(cell, return_inverse=True)
         cells.append(distinct)
         values.append(np.bincount(inverse, weights=table.weights))
         lengths.append(len(distinct))
@@ -124,44 +128,34 @@ def tabulate(table: DiscreteTable, sets: Sets) -> Counts:
     )
 
 
-def strides(cards: IntArray) -> IntArray:
-    """Return by how much the number of a cell grows with each variable's code, last one fastest."""
-    return np.concatenate([np.cumprod(cards[:0:-1])[::-1], [1]]).astype(np.int64)
-
-
-@compiled
+@compiled_in_place
 def _tabulate(
     codes: NDArray[np.uint8],
     weights: IntArray,
     cards: IntArray,
     sizes: Indices,
     members: Indices,
-    narrow: NDArray[np.bool_],
+    narrow: BoolArray,
     dense: IntArray,
+    cell: IntArray,
 ) -> None:
-    """Count the tables that travel whole, one after the other."""
-    n = codes.shape[1]
-    weighted = len(weights) > 0
-    cell = np.zeros(n, dtype=np.int32)
+    """Count the tables of few cells, one after the other; ``cell``, shape (n,), is room."""
+    n = len(cell)
     first, offset = 0, 0
     for index in range(len(sizes)):
         end = first + sizes[index]
-        if not narrow[index]:
-            first = end
-            continue
-        cells = 1
-        for k in range(first, end):
-            column, card = codes[members[k]], cards[members[k]]
+        if narrow[index]:
             for i in range(n):
-                cell[i] = column[i] if k == first else cell[i] * card + column[i]
-            cells *= card
-        if end == first:
-            # The empty set has one cell, for all rows.
-            cell[:] = 0
-        table = dense[offset : offset + cells]
-        for i in range(n):
-            table[cell[i]] += weights[i] if weighted else 1
-        offset += cells
+                cell[i] = 0
+            num = 1
+            for k in range(first, end):
+                variable = members[k]
+                for i in range(n):
+                    cell[i] = cell[i] * cards[variable] + codes[variable, i]
+                num *= cards[variable]
+            for i in range(n):
+                dense[offset + cell[i]] += weights[i]
+            offset += num
         first = end
 
 

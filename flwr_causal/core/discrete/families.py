@@ -11,16 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flwr_causal.core.compiled import compiled
+from flwr_causal.core.compiled import compiled_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
 
-Members = NDArray[np.int32]
 
 FULL = -2
 
@@ -30,11 +28,11 @@ class Families(NamedTuple):
 
     Attributes
     ----------
-    owners : ndarray of int32, shape (R,)
+    owners : ndarray of int64, shape (R,)
         y of each row.
-    sizes : ndarray of int32, shape (R,)
+    sizes : ndarray of int64, shape (R,)
         Size of S.
-    members : ndarray of int32, shape (R, W)
+    members : ndarray of int64, shape (R, W)
         S in ascending order, then anything.
     gains : ndarray of float64, shape (R, d)
         What adding each variable gains; NaN: not known.
@@ -44,9 +42,9 @@ class Families(NamedTuple):
         Number of rows in use.
     """
 
-    owners: Members
-    sizes: Members
-    members: Members
+    owners: IntArray
+    sizes: IntArray
+    members: IntArray
     gains: FloatArray
     slots: IntArray
     used: IntArray
@@ -55,9 +53,9 @@ class Families(NamedTuple):
 def empty_families(num_variables: int, rows: int = 256, width: int = 8) -> Families:
     """Return a table without families."""
     return Families(
-        np.zeros(rows, dtype=np.int32),
-        np.zeros(rows, dtype=np.int32),
-        np.zeros((rows, width), dtype=np.int32),
+        np.zeros(rows, dtype=np.int64),
+        np.zeros(rows, dtype=np.int64),
+        np.zeros((rows, width), dtype=np.int64),
         np.full((rows, num_variables), np.nan),
         np.zeros(4 * rows, dtype=np.int64),
         np.zeros(1, dtype=np.int64),
@@ -80,10 +78,10 @@ def enlarged(families: Families, width: int = 0) -> Families:
 
 
 def row_of(
-    families: Families, owner: int, members: Sequence[int] | Members
+    families: Families, owner: int, members: Sequence[int] | IntArray
 ) -> tuple[Families, int]:
     """Return the row of a family, entered where it is new, and the table that may have grown."""
-    ordered = np.sort(np.asarray(members, dtype=np.int32))
+    ordered = np.sort(np.asarray(members, dtype=np.int64))
     if len(ordered) > families.members.shape[1]:
         families = enlarged(families, 2 * len(ordered))
     row = enter(families, owner, ordered, len(ordered))
@@ -93,37 +91,37 @@ def row_of(
     return families, int(row)
 
 
-@compiled
-def _hash(owner: int, members: Members, size: int) -> int:
+@compiled_in_place
+def _first_slot(families: Families, owner: int, members: IntArray, size: int) -> int:
     value = np.uint64(owner) * np.uint64(0x9E3779B97F4A7C15)
     for k in range(size):
         value ^= np.uint64(members[k]) + np.uint64(0x7F4A7C15)
         value *= np.uint64(0xBF58476D1CE4E5B9)
         value ^= value >> np.uint64(29)
-    return np.int64(value >> np.uint64(1))  # type: ignore[return-value]
+    return np.int64(value >> np.uint64(1)) % len(families.slots)  # type: ignore[return-value]
 
 
-@compiled
-def find(families: Families, owner: int, members: Members, size: int) -> int:
+@compiled_in_place
+def find(families: Families, owner: int, members: IntArray, size: int) -> int:
     """Return the row of a family (``members`` ascending), -slot - 1 where it would be new."""
-    owners, sizes, rows, _, slots, _ = families
-    slot = _hash(owner, members, size) % len(slots)
+    owners, sizes, rows, slots = families.owners, families.sizes, families.members, families.slots
+    slot = _first_slot(families, owner, members, size)
     while slots[slot] != 0:
         row = slots[slot] - 1
         if owners[row] == owner and sizes[row] == size:
-            same = True
-            for k in range(size):
-                if rows[row, k] != members[k]:
-                    same = False
-                    break
-            if same:
+            k = 0
+            while k < size and rows[row, k] == members[k]:
+                k += 1
+            if k == size:
                 return row
-        slot = (slot + 1) % len(slots)
+        slot += 1
+        if slot == len(slots):
+            slot = 0
     return -slot - 1
 
 
-@compiled
-def enter(families: Families, owner: int, members: Members, size: int) -> int:
+@compiled_in_place
+def enter(families: Families, owner: int, members: IntArray, size: int) -> int:
     """Return the row of a family, new where there was none; FULL where there is no room for it.
 
     ``members`` is ascending; a caller that gets FULL enlarges the table and asks again.
@@ -131,21 +129,25 @@ def enter(families: Families, owner: int, members: Members, size: int) -> int:
     found = find(families, owner, members, size)
     if found >= 0:
         return found
-    owners, sizes, rows, _, slots, used = families
-    row = used[0]
-    if row == len(owners) or size > rows.shape[1]:
+    row = families.used[0]
+    if row == len(families.owners) or size > families.members.shape[1]:
         return FULL
-    owners[row] = owner
-    sizes[row] = size
-    rows[row, :size] = members[:size]
-    slots[-found - 1] = row + 1
-    used[0] += 1
+    families.owners[row] = owner
+    families.sizes[row] = size
+    for k in range(size):
+        families.members[row, k] = members[k]
+    families.slots[-found - 1] = row + 1
+    families.used[0] = row + 1
     return row
 
 
-@compiled
+@compiled_in_place
 def _rehash(families: Families) -> None:
     slots = families.slots
     for row in range(families.used[0]):
-        slot = -find(families, families.owners[row], families.members[row], families.sizes[row]) - 1
+        slot = _first_slot(
+            families, families.owners[row], families.members[row], families.sizes[row]
+        )
+        while slots[slot] != 0:
+            slot = (slot + 1) % len(slots)
         slots[slot] = row + 1

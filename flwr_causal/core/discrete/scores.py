@@ -27,20 +27,25 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from flwr_causal.core.compiled import compiled
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
-from flwr_causal.core.discrete.families import Families, Members, find
+from flwr_causal.core.discrete.families import Families, find
 from flwr_causal.core.graphs.edge_lists import families_of
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.linear.moments import Moments
+
+    Words = NDArray[np.uint64]
+    Codes = NDArray[np.int32]
 
 BDEU, BIC, QNML = 0, 1, 2
 
@@ -93,77 +98,69 @@ def terms_of(kind: int, sample_size: float, num_rows: int) -> Terms:
 
 
 def more_tables(terms: Terms) -> Terms:
-    """Return the terms with room for twice as many tables."""
-    used = int(terms.used[0])
-    larger = terms._replace(
+    """Return the terms with room for twice as many tables, which are made again when needed."""
+    return terms._replace(
         keys=np.zeros(2 * len(terms.keys)),
         numbers=np.zeros(2 * len(terms.numbers), dtype=np.int64),
         tables=np.zeros((2 * len(terms.tables), terms.tables.shape[1])),
+        used=np.zeros(1, dtype=np.int64),
     )
-    larger.tables[:used] = terms.tables[:used]
-    for key, number in zip(terms.keys, terms.numbers, strict=True):
-        if key != 0.0:
-            slot = int(_slot(larger.keys, key))
-            larger.keys[slot], larger.numbers[slot] = key, number
-    return larger
-
-
-@compiled
-def _slot(keys: FloatArray, cells: float) -> int:
-    mantissa, exponent = math.frexp(cells)
-    slot = (int(mantissa * 9007199254740992.0) * 40503 + exponent * 2654435761) % len(keys)
-    while keys[slot] != 0.0 and keys[slot] != cells:
-        slot = (slot + 1) % len(keys)
-    return slot
 
 
 @compiled
 def table_for(terms: Terms, cells: float) -> int:
     """Return the number of the table for so many cells, made where it is new; -1: no room."""
+    keys = terms.keys
     key = cells if terms.kind == BDEU else 1.0
-    slot = _slot(terms.keys, key)
-    if terms.keys[slot] != 0.0:
-        return terms.numbers[slot]
+    mantissa, exponent = math.frexp(key)
+    slot = (int(mantissa * 9007199254740992.0) * 40503 + exponent * 2654435761) % len(keys)
+    while keys[slot] != 0.0:
+        if keys[slot] == key:
+            return terms.numbers[slot]
+        slot = (slot + 1) % len(keys)
     number = terms.used[0]
     if number == len(terms.tables):
         return -1
-    terms.keys[slot] = key
+    keys[slot] = key
     terms.numbers[slot] = number
-    terms.used[0] += 1
-    values = terms.tables[number]
-    if terms.kind == BDEU:
-        # log Gamma(k + a) - log Gamma(a) as a running sum: exact for tiny a too.
-        prior = terms.sample_size / cells
-        total = 0.0
-        for k in range(len(values)):
-            values[k] = total
+    terms.used[0] = number + 1
+    # log Gamma(k + a) - log Gamma(a) as a running sum: exact for tiny a too.
+    prior = terms.sample_size / cells
+    total = 0.0
+    for k in range(terms.tables.shape[1]):
+        if terms.kind == BDEU:
+            terms.tables[number, k] = total
             total += math.log(prior + k)
-    else:
-        for k in range(2, len(values)):
-            values[k] = k * math.log(k)
+        elif k > 1:
+            terms.tables[number, k] = k * math.log(k)
     return number
 
 
 @compiled
-def term(terms: Terms, table: FloatArray, cells: float, count: int) -> float:
-    """Return t(count; cells)."""
-    if count < len(table):
-        return table[count]
+def term(terms: Terms, number: int, cells: float, count: int) -> float:
+    """Return t(count; cells), looked up in the table of this number where it is long enough."""
+    last = terms.tables.shape[1] - 1
+    if count <= last:
+        return terms.tables[number, count]
     if terms.kind != BDEU:
         return count * math.log(count)
+    # Tables that are shorter than the counts are long enough for Stirling's series: from z = 64 on
+    # it is exact to float64.
     prior = terms.sample_size / cells
-    last = len(table) - 1
-    return table[last] + _log_gamma(count + prior) - _log_gamma(last + prior)
+    value = terms.tables[number, last]
+    for z, sign in ((count + prior, 1.0), (last + prior, -1.0)):
+        series = (z - 0.5) * math.log(z) - z + 1.0 / (12.0 * z) - 1.0 / (360.0 * z**3)
+        value += sign * series
+    return value
 
 
-@compiled
-def _log_gamma(z: float) -> float:
-    """Return log Gamma(z) by Stirling's series; for z >= 64 exact to float64."""
-    if z < 64.0:
-        return math.lgamma(z)
-    return (
-        (z - 0.5) * math.log(z) - z + 0.9189385332046727 + 1.0 / (12.0 * z) - 1.0 / (360.0 * z**3)
-    )
+def sum_of_terms(terms: Terms, cells: float, counts: NDArray[Any]) -> float:
+    """Return the sum of t(count; cells) over all counts."""
+    counts = counts[counts > 0]
+    if terms.kind == BDEU:
+        prior = terms.sample_size / cells
+        return float((gammaln(counts + prior) - gammaln(prior)).sum())
+    return float((counts * np.log(counts)).sum())
 
 
 @compiled
@@ -194,37 +191,24 @@ def penalty_gain(terms: Terms, q: float, x: float, y: float) -> float:
     return 0.0
 
 
-@compiled
-def penalty(terms: Terms, q: float) -> float:
-    """Return the penalty of a table with q cells."""
-    if terms.kind == BIC:
-        return 0.5 * math.log(terms.num_rows) * q
-    if terms.kind == QNML:
-        return regret(terms.num_rows, q)
-    return 0.0
-
-
-Words = NDArray[np.uint64]
-
-
 class Rows(NamedTuple):
     """A discrete table in the forms that the kernels read.
 
     Attributes
     ----------
     codes : ndarray of uint8, shape (d, n)
-    weights : ndarray of int64, shape (n,) or (0,)
-        How often each row stands; empty: once each.
+    weights : ndarray of int32, shape (n,)
+        How often each row stands.
     cards : ndarray of int64, shape (d,)
         Number of states.
     bits : ndarray of uint64, shape (sum of cards, n / 64)
-        For each state of each variable one bit a row; empty where rows have weights.
+        For each state of each variable one bit a row; no columns where rows have weights.
     first_bits : ndarray of int64, shape (d,)
         Where a variable's states begin in ``bits``.
     """
 
     codes: NDArray[np.uint8]
-    weights: IntArray
+    weights: NDArray[np.int32]
     cards: IntArray
     bits: Words
     first_bits: IntArray
@@ -236,7 +220,8 @@ def rows_of(table: DiscreteTable) -> Rows:
     cards = table.cardinalities
     first = np.concatenate([[0], np.cumsum(cards)[:-1]]).astype(np.int64)
     if table.weights is not None:
-        return Rows(table.codes, table.weights, cards, np.zeros((0, 0), np.uint64), first)
+        weights = table.weights.astype(np.int32)
+        return Rows(table.codes, weights, cards, np.zeros((0, 0), np.uint64), first)
     num_words = -(-n // 64)
     padded = np.zeros(num_words * 64, dtype=np.uint8)
     bits = np.zeros((int(cards.sum()), num_words), dtype=np.uint64)
@@ -245,7 +230,7 @@ def rows_of(table: DiscreteTable) -> Rows:
             padded[:n] = table.codes[j] == state
             packed = np.packbits(padded, bitorder="little")
             bits[first[j] + state] = packed.view(np.uint64)
-    return Rows(table.codes, np.zeros(0, np.int64), cards, bits, first)
+    return Rows(table.codes, np.ones(n, dtype=np.int32), cards, bits, first)
 
 
 @intrinsic
@@ -261,26 +246,28 @@ def _num_bits(typing_context: Any, word: Any) -> Any:
 
 
 @compiled
-def configurations(rows: Rows, members: Members, size: int, codes: Members) -> int:
-    """Write into ``codes`` for each row which configuration of some variables it has.
+def _configurations(rows: Rows, members: IntArray, size: int, codes: Codes) -> int:
+    """Write into ``codes`` which configuration of some variables each row has.
 
     Returns
     -------
     int
-        How many configurations occur; they are numbered by first occurrence.
+        How many configurations occur.
     """
-    n = rows.codes.shape[1]
-    codes[:] = 0
+    n = len(codes)
+    for i in range(n):
+        codes[i] = 0
     num = 1
     for k in range(size):
-        column = rows.codes[members[k]]
-        card = rows.cards[members[k]]
+        member, card = members[k], rows.cards[members[k]]
         if card == 1:
             continue
-        seen = np.full(num * card, -1, dtype=np.int32)
+        seen = np.empty(num * card, dtype=np.int32)
+        for cell in range(num * card):
+            seen[cell] = -1
         num = 0
         for i in range(n):
-            cell = codes[i] * card + column[i]
+            cell = codes[i] * card + rows.codes[member, i]
             if seen[cell] < 0:
                 seen[cell] = num
                 num += 1
@@ -289,165 +276,10 @@ def configurations(rows: Rows, members: Members, size: int, codes: Members) -> i
 
 
 @compiled
-def fill_row(
-    rows: Rows, terms: Terms, families: Families, row: int, wanted: NDArray[np.bool_]
-) -> bool:
-    """Compute the wanted gains of one family that are not known; False where tables lack room."""
-    y, size = families.owners[row], families.sizes[row]
-    members, gains = families.members[row], families.gains[row]
-    n = rows.codes.shape[1]
-    cards = rows.cards
-    r = cards[y]
-    q = 1.0
-    for k in range(size):
-        q *= cards[members[k]]
-    codes = np.empty(n, dtype=np.int32)
-    num = configurations(rows, members, size, codes)
-    groups = codes * r + rows.codes[y]
-    weighted = len(rows.weights) > 0
-    sizes = np.zeros(num * r, dtype=np.int64)
-    for i in range(n):
-        sizes[groups[i]] += rows.weights[i] if weighted else 1
-    number_s, number_sy = table_for(terms, q), table_for(terms, q * r)
-    if number_s < 0 or number_sy < 0:
-        return False
-    base = 0.0
-    for s in range(num):
-        total = 0
-        for v in range(r):
-            count = sizes[s * r + v]
-            base -= term(terms, terms.tables[number_sy], q * r, count)
-            total += count
-        base += term(terms, terms.tables[number_s], q, total)
-    masks = np.empty((0, 0), dtype=np.uint64)
-    counts = np.zeros(0, dtype=np.int32)
-    for x in range(len(cards)):
-        if not wanted[x] or not math.isnan(gains[x]):
-            continue
-        card = cards[x]
-        if card == 1 or r == 1:
-            gains[x] = 0.0
-            continue
-        number_x, number_xy = table_for(terms, q * card), table_for(terms, q * r * card)
-        if number_x < 0 or number_xy < 0:
-            return False
-        # By bits a cell costs n / 64 words, by rows every row costs one step.
-        if not weighted and num * r * (card - 1) * rows.bits.shape[1] < 8 * n:
-            if masks.shape[0] == 0:
-                masks = np.zeros((num * r, rows.bits.shape[1]), dtype=np.uint64)
-                for i in range(n):
-                    masks[groups[i], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
-            value = _by_bits(rows, terms, masks, sizes, num, x, (number_x, number_xy), q)
-        else:
-            if len(counts) < num * card * (r + 1):
-                counts = np.zeros(num * card * (r + 1), dtype=np.int32)
-            value = _by_rows(rows, terms, codes, num, y, x, (number_x, number_xy), q, counts)
-        gains[x] = base + value - penalty_gain(terms, q, float(card), float(r))
-        # The gain is symmetric: the empty set's rows are halved by this.
-        if size == 0:
-            other = find(families, x, members, 0)
-            if other >= 0:
-                families.gains[other, y] = gains[x]
-    return True
-
-
-@compiled
-def _by_bits(
-    rows: Rows,
-    terms: Terms,
-    masks: Words,
-    sizes: IntArray,
-    num: int,
-    x: int,
-    tables: tuple[int, int],
-    q: float,
-) -> float:
-    """Return sum t(n_sxy) - sum t(n_sx), counting the rows of each cell by ``and`` and popcount."""
-    card, first, r = rows.cards[x], rows.first_bits[x], len(sizes) // num
-    table_x, table_xy = terms.tables[tables[0]], terms.tables[tables[1]]
-    words = masks.shape[1]
-    cells_x, cells_xy = q * card, q * card * r
-    by_state = np.empty(card, dtype=np.int64)
-    value = 0.0
-    for s in range(num):
-        by_state[:] = 0
-        for v in range(r):
-            left = sizes[s * r + v]
-            if left == 0:
-                continue
-            mask = masks[s * r + v]
-            for state in range(card - 1):
-                bits = rows.bits[first + state]
-                count = 0
-                for w in range(words):
-                    count += _num_bits(mask[w] & bits[w])  # type: ignore[call-arg]
-                left -= count
-                by_state[state] += count
-                value += term(terms, table_xy, cells_xy, count)
-            by_state[card - 1] += left
-            value += term(terms, table_xy, cells_xy, left)
-        for state in range(card):
-            value -= term(terms, table_x, cells_x, by_state[state])
-    return value
-
-
-@compiled
-def _by_rows(
-    rows: Rows,
-    terms: Terms,
-    codes: Members,
-    num: int,
-    y: int,
-    x: int,
-    tables: tuple[int, int],
-    q: float,
-    counts: Members,
-) -> float:
-    """Return sum t(n_sxy) - sum t(n_sx), counting row by row.
-
-    ``counts`` is zero before and after.
-    """
-    of_x, of_y, card, r = rows.codes[x], rows.codes[y], rows.cards[x], rows.cards[y]
-    table_x, table_xy = terms.tables[tables[0]], terms.tables[tables[1]]
-    cells_x, cells_xy = q * card, q * card * r
-    n, weighted = len(of_x), len(rows.weights) > 0
-    width = r + 1
-    for i in range(n):
-        # Each cell (s, x) has its total first, then one count for each state of y.
-        cell = (codes[i] * card + of_x[i]) * width
-        weight = rows.weights[i] if weighted else 1
-        counts[cell] += weight
-        counts[cell + 1 + of_y[i]] += weight
-    value = 0.0
-    if num * card * width <= 2 * n:
-        for outer in range(0, num * card * width, width):
-            if counts[outer] == 0:
-                continue
-            value -= term(terms, table_x, cells_x, counts[outer])
-            counts[outer] = 0
-            for cell in range(outer + 1, outer + width):
-                if counts[cell] > 0:
-                    value += term(terms, table_xy, cells_xy, counts[cell])
-                    counts[cell] = 0
-        return value
-    # Most cells are empty: visit those of the rows.
-    for i in range(n):
-        outer = (codes[i] * card + of_x[i]) * width
-        if counts[outer] > 0:
-            value -= term(terms, table_x, cells_x, counts[outer])
-            counts[outer] = 0
-        cell = outer + 1 + of_y[i]
-        if counts[cell] > 0:
-            value += term(terms, table_xy, cells_xy, counts[cell])
-            counts[cell] = 0
-    return value
-
-
-@compiled
 def fill_gains(
-    rows: Rows, terms: Terms, families: Families, which: IntArray, wanted: NDArray[np.bool_]
+    rows: Rows, terms: Terms, families: Families, which: IntArray, wanted: BoolArray
 ) -> int:
-    """Compute the wanted gains of some families.
+    """Compute the wanted gains of some families that are not known.
 
     Parameters
     ----------
@@ -460,36 +292,139 @@ def fill_gains(
     int
         -1: done. Otherwise the first of ``which`` that needs more room in ``terms``.
     """
-    for k in range(len(which)):
-        if not fill_row(rows, terms, families, which[k], wanted[k]):
-            return k
+    d, n = rows.codes.shape
+    words = rows.bits.shape[1]
+    gains = families.gains
+    codes = np.empty(n, dtype=np.int32)
+    groups = np.empty(n, dtype=np.int32)
+    for index in range(len(which)):
+        row = which[index]
+        y, size, members = families.owners[row], families.sizes[row], families.members[row]
+        r = rows.cards[y]
+        q = 1.0
+        for k in range(size):
+            q *= rows.cards[members[k]]
+        num = _configurations(rows, members, size, codes)
+        sizes = np.empty(num * r, dtype=np.int32)
+        for group in range(num * r):
+            sizes[group] = 0
+        for i in range(n):
+            groups[i] = codes[i] * r + rows.codes[y, i]
+            sizes[groups[i]] += rows.weights[i]
+        table, table_y = table_for(terms, q), table_for(terms, q * r)
+        if table < 0 or table_y < 0:
+            return index
+        base = 0.0
+        for s in range(num):
+            total = np.int64(0)
+            for group in range(s * r, (s + 1) * r):
+                base -= term(terms, table_y, q * r, np.int64(sizes[group]))
+                total += sizes[group]
+            base += term(terms, table, q, total)
+        masks = np.empty(0, dtype=np.uint64)
+        counts = np.empty(0, dtype=np.int32)
+        for x in range(d):
+            if not wanted[index, x] or not math.isnan(gains[row, x]):
+                continue
+            card = rows.cards[x]
+            if card == 1 or r == 1:
+                gains[row, x] = 0.0
+                continue
+            table_x, table_xy = table_for(terms, q * card), table_for(terms, q * r * card)
+            if table_x < 0 or table_xy < 0:
+                return index
+            # By bits a cell costs n / 64 words, by rows every row costs one step.
+            if words > 0 and num * r * (card - 1) * words < 8 * n:
+                if len(masks) == 0:
+                    masks = np.empty(num * r * words, dtype=np.uint64)
+                    for word in range(len(masks)):
+                        masks[word] = 0
+                    for i in range(n):
+                        masks[groups[i] * words + (i >> 6)] |= np.uint64(1) << np.uint64(i & 63)
+                value = _by_bits(rows, terms, masks, sizes, r, x, table_x, table_xy, q)
+            else:
+                if len(counts) < num * card * (r + 1):
+                    counts = np.empty(num * card * (r + 1), dtype=np.int32)
+                    for cell in range(len(counts)):
+                        counts[cell] = 0
+                value = _by_rows(rows, terms, codes, num, y, x, table_x, table_xy, q, counts)
+            gains[row, x] = base + value - penalty_gain(terms, q, float(card), float(r))
+            # The gain is symmetric: the empty set's rows are halved by this.
+            if size == 0:
+                other = find(families, x, members, size)
+                if other >= 0:
+                    gains[other, y] = gains[row, x]
     return -1
 
 
 @compiled
-def family_score(rows: Rows, terms: Terms, y: int, parents: Members) -> float:
-    """Return s(y | parents); NaN where tables lack room."""
-    n, r = rows.codes.shape[1], rows.cards[y]
-    q = 1.0
-    for parent in parents:
-        q *= rows.cards[parent]
-    codes = np.empty(n, dtype=np.int32)
-    size: int = len(parents)
-    num = configurations(rows, parents, size, codes)
-    number_s, number_sy = table_for(terms, q), table_for(terms, q * r)
-    if number_s < 0 or number_sy < 0:
-        return math.nan
-    totals, counts = np.zeros(num, dtype=np.int64), np.zeros(num * r, dtype=np.int64)
+def _by_bits(
+    rows: Rows,
+    terms: Terms,
+    masks: Words,
+    sizes: Codes,
+    r: int,
+    x: int,
+    table_x: int,
+    table_xy: int,
+    q: float,
+) -> float:
+    """Return sum t(n_sxy) - sum t(n_sx), counting the rows of each cell by ``and`` and popcount."""
+    card, first, words = rows.cards[x], rows.first_bits[x], rows.bits.shape[1]
+    value = 0.0
+    for s in range(0, len(sizes), r):
+        for state in range(card):
+            by_state = np.int64(0)
+            for group in range(s, s + r):
+                count = np.int64(0)
+                if sizes[group] > 0:
+                    for w in range(words):
+                        count += _num_bits(masks[group * words + w] & rows.bits[first + state, w])  # type: ignore[call-arg]
+                    value += term(terms, table_xy, q * card * r, count)
+                by_state += count
+            value -= term(terms, table_x, q * card, by_state)
+    return value
+
+
+@compiled
+def _by_rows(
+    rows: Rows,
+    terms: Terms,
+    codes: Codes,
+    num: int,
+    y: int,
+    x: int,
+    table_x: int,
+    table_xy: int,
+    q: float,
+    counts: Codes,
+) -> float:
+    """Return sum t(n_sxy) - sum t(n_sx), counting row by row.
+
+    ``counts`` is zero before and after.
+    """
+    card, width, n = rows.cards[x], rows.cards[y] + 1, len(codes)
     for i in range(n):
-        weight = rows.weights[i] if len(rows.weights) > 0 else 1
-        totals[codes[i]] += weight
-        counts[codes[i] * r + rows.codes[y, i]] += weight
-    score = penalty(terms, q) - penalty(terms, q * r)
-    for count in counts:
-        score += term(terms, terms.tables[number_sy], q * r, count)
-    for total in totals:
-        score -= term(terms, terms.tables[number_s], q, int(total))
-    return score
+        # Each cell (s, x) has its total first, then one count for each state of y.
+        cell = (codes[i] * card + rows.codes[x, i]) * width
+        counts[cell] += rows.weights[i]
+        counts[cell + 1 + rows.codes[y, i]] += rows.weights[i]
+    value = 0.0
+    # Where most cells are empty, those of the rows are visited.
+    sparse = num * card * width > 2 * n
+    for step in range(n if sparse else num * card):
+        first = step * width
+        if sparse:
+            first = (codes[step] * card + rows.codes[x, step]) * width
+        if counts[first] == 0:
+            continue
+        value -= term(terms, table_x, q * card, np.int64(counts[first]))
+        counts[first] = 0
+        for cell in range(first + 1, first + width):
+            if counts[cell] > 0:
+                value += term(terms, table_xy, q * card * (width - 1), np.int64(counts[cell]))
+                counts[cell] = 0
+    return value
 
 
 DiscreteScore = Literal["bdeu", "bic", "qnml"]
@@ -562,10 +497,30 @@ class TableGains:
 
     def family_score(self, y: int, parents: Sequence[int]) -> float:
         """Return the local score s(y | parents) in nats."""
-        members = np.asarray(parents, dtype=np.int32)
-        while np.isnan(score := family_score(self.rows, self.terms, y, members)):
-            self.terms = more_tables(self.terms)
-        return float(score)
+        rows, cards = self.rows, self.rows.cards.tolist()
+        weights = None if rows.bits.shape[1] else rows.weights
+        cell = np.zeros(rows.codes.shape[1], dtype=np.int64)
+        num, cells, score = 1, 1.0, 0.0
+        for place, member in enumerate([*parents, y]):
+            if place == len(parents):
+                score -= self._of_cells(np.bincount(cell, weights), cells)
+            cell = cell * cards[member] + rows.codes[member]
+            num *= cards[member]
+            cells *= cards[member]
+            if num > 4 * len(cell):
+                # Only the cells that occur.
+                distinct, cell = np.unique(cell, return_inverse=True)
+                num = len(distinct)
+        return score + self._of_cells(np.bincount(cell, weights), cells)
+
+    def _of_cells(self, counts: NDArray[Any], cells: float) -> float:
+        """Return F(A) from the counts of the cells of A."""
+        value = sum_of_terms(self.terms, cells, counts)
+        if self.terms.kind == BIC:
+            value -= 0.5 * math.log(self.terms.num_rows) * cells
+        elif self.terms.kind == QNML:
+            value -= float(regret.py_func(self.terms.num_rows, cells))
+        return value
 
     def graph_score(self, adjacency: BoolArray) -> float:
         """Return the score of a DAG, shape (d, d), in nats."""
@@ -602,7 +557,7 @@ class MomentGains:
             gains = self._gains(y, families.members[row, :size])
             families.gains[row, mask] = gains[mask]
 
-    def _gains(self, y: int, given: NDArray[np.int32]) -> NDArray[np.float64]:
+    def _gains(self, y: int, given: IntArray) -> NDArray[np.float64]:
         """Return the gain of every variable as a further parent of y, shape (d,)."""
         C = self.correlation
         if len(given):

@@ -8,28 +8,38 @@ kept of it are the sums over the cells of A and of A without one or two of its m
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled
+from flwr_causal.core.compiled import compiled_in_place
 from flwr_causal.core.discrete.contingency_tables import DENSE_CELLS, Counts, Sets, num_cells
 from flwr_causal.core.discrete.families import (
     FULL,
     Families,
-    Members,
     empty_families,
     enlarged,
     enter,
     find,
+    row_of,
 )
-from flwr_causal.core.discrete.scores import Terms, more_tables, penalty_gain, table_for, term
+from flwr_causal.core.discrete.scores import (
+    Terms,
+    more_tables,
+    penalty_gain,
+    sum_of_terms,
+    table_for,
+    term,
+)
 from flwr_causal.core.ges.speculative_search import SpeculativeGains
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from numpy.typing import NDArray
 
-DONE, NO_TABLE = 0, 1
+    from flwr_causal.core.arrays import BoolArray, IntArray
+
+DONE, NO_TABLE, WIDE = 0, 1, 2
 
 
 class CountedGains(SpeculativeGains):
@@ -54,92 +64,168 @@ class CountedGains(SpeculativeGains):
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Compute the gains whose tables are known; estimate and ask for the others."""
-        _compute(families, rows, wanted, self.sums, self.terms, self.cardinalities)
+        work = np.empty((2, families.members.shape[1] + 2), dtype=np.int64)
+        _compute(families, rows, wanted, self.sums, self.terms, self.cardinalities, work)
         super().fill(families, rows, wanted)
 
     def sets(self) -> Sets:
         """Return the sets whose tables the last run lacked, each once."""
         asked = self.asked
-        width = int(self.families.sizes[asked[:, 0]].max(initial=0)) + 2
-        distinct = empty_families(1, rows=max(len(asked), 1), width=width)
-        _distinct_sets(self.families, asked, distinct)
-        count = int(distinct.used[0])
-        sizes, members = distinct.sizes[:count], distinct.members[:count]
-        inside = np.arange(width) < sizes[:, None]
-        return Sets(sizes.astype(np.uint16), members[inside].astype(np.uint16))
+        sizes = self.families.sizes[asked[:, 0]] + 2
+        width = int(sizes.max(initial=2))
+        # Each set as an ascending row, filled up with a number that no variable has.
+        rows = np.full((len(asked), width), len(self.cardinalities))
+        members = self.families.members[asked[:, 0], : width - 2]
+        rows[:, : width - 2] = np.where(
+            np.arange(width - 2) < sizes[:, None] - 2, members, rows[:, : width - 2]
+        )
+        rows[:, -2], rows[:, -1] = self.families.owners[asked[:, 0]], asked[:, 1]
+        distinct = np.unique(np.sort(rows, axis=1), axis=0)
+        inside = distinct < len(self.cardinalities)
+        return Sets(inside.sum(axis=1).astype(np.uint16), distinct[inside].astype(np.uint16))
 
     def learn_counts(self, sets: Sets, counts: Counts) -> None:
         """Take the summed tables of :meth:`sets`."""
-        size = num_cells(sets, self.cardinalities)
-        narrow = size <= DENSE_CELLS
-        lengths = np.empty(len(size), dtype=np.int64)
-        lengths[narrow] = size[narrow]
-        lengths[~narrow] = counts.lengths
-        cells = np.empty(int(lengths.sum()), dtype=np.int64)
-        values = np.empty(len(cells), dtype=np.int64)
-        begins = np.cumsum(lengths) - lengths
-        whole = np.repeat(narrow, lengths)
-        values[whole], values[~whole] = counts.dense, counts.values
-        cells[whole] = (np.arange(len(cells)) - np.repeat(begins, lengths))[whole]
-        cells[~whole] = counts.cells
-        first_members = np.cumsum(sets.sizes, dtype=np.int64) - sets.sizes
-        members = sets.members.astype(np.int32)
-        index = 0
-        while index < len(size):
-            index, problem = _take_tables(
+        narrow = num_cells(sets, self.cardinalities) <= DENSE_CELLS
+        members = sets.lists()
+        work = np.zeros((5, DENSE_CELLS), dtype=np.int64)
+        dense = np.asarray(counts.dense).astype(np.int64)
+        flat = np.concatenate([np.zeros(0, dtype=np.int64), *members])
+        index, begin, first = 0, 0, 0
+        ends = np.cumsum(counts.lengths)
+        wide = iter(zip(ends - counts.lengths, ends, strict=True))
+        which = narrow.astype(np.int64)
+        while index < len(members):
+            index, first, begin, problem = _take_tables(
                 self.sums,
                 self.terms,
                 self.cardinalities,
-                (sets.sizes.astype(np.int64), first_members, members),
-                (lengths, begins, cells, values),
-                index,
+                (sets.sizes.astype(np.int64), flat, which),
+                dense,
+                (index, first, begin),
+                work,
             )
             if problem == FULL:
-                wide = int(sets.sizes[index]) > self.sums.members.shape[1]
-                self.sums = enlarged(self.sums, 2 * int(sets.sizes[index]) if wide else 0)
+                broad = len(members[index]) > self.sums.members.shape[1]
+                self.sums = enlarged(self.sums, 2 * len(members[index]) if broad else 0)
             elif problem == NO_TABLE:
                 self.terms = more_tables(self.terms)
+            elif problem == WIDE:
+                part = slice(*next(wide))
+                self._take_wide(members[index], counts.cells[part], counts.values[part])
+                first += len(members[index])
+                index += 1
+
+    def _take_wide(self, members: IntArray, cells: IntArray, values: NDArray[Any]) -> None:
+        """Enter the sums of a table of many cells and of its margins."""
+        cards = self.cardinalities[members]
+        codes = np.stack(np.unravel_index(cells, cards))
+        places = range(len(members))
+        for left_out in ((), *((i,) for i in places), *combinations(places, 2)):
+            kept = [k for k in places if k not in left_out]
+            self.sums, row = row_of(self.sums, 0, members[kept])
+            if not math.isnan(self.sums.gains[row, 0]):
+                continue
+            shape = cards[kept]
+            cell = np.ravel_multi_index(codes[kept], shape) if kept else np.zeros_like(cells)
+            _, inverse = np.unique(cell, return_inverse=True)
+            margin = np.bincount(inverse, weights=values)
+            total = float(np.prod(shape, dtype=np.float64))
+            self.sums.gains[row, 0] = sum_of_terms(self.terms, total, margin)
 
 
-@compiled
-def _distinct_sets(families: Families, asked: IntArray, distinct: Families) -> None:
-    """Enter the set of each question (row, x) into a table, each set once."""
-    for k in range(len(asked)):
-        row = asked[k, 0]
-        members = families.members[row, : families.sizes[row]]
-        joined = _with(_with(members, families.owners[row]), asked[k, 1])
-        enter(distinct, 0, joined, len(joined))
-
-
-@compiled
+@compiled_in_place
 def _take_tables(
     sums: Families,
     terms: Terms,
     cards: IntArray,
-    sets: tuple[IntArray, IntArray, Members],
-    tables: tuple[IntArray, IntArray, IntArray, IntArray],
-    start: int,
-) -> tuple[int, int]:
-    """Take tables one after the other; return how far it went, and why it stopped."""
-    sizes, first_members, members = sets
-    lengths, begins, cells, values = tables
-    for index in range(start, len(sizes)):
-        chosen = members[first_members[index] : first_members[index] + sizes[index]]
-        begin, length = begins[index], lengths[index]
-        filled = np.empty(length, dtype=np.int64)
-        counts = np.empty(length, dtype=np.int64)
-        count = 0
-        for k in range(begin, begin + length):
-            if values[k] > 0:
-                filled[count], counts[count] = cells[k], values[k]
-                count += 1
-        problem = _take_table(sums, terms, cards, chosen, filled[:count], counts[:count])
-        if problem != DONE:
-            return index, problem
-    return len(sizes), DONE
+    sets: tuple[IntArray, IntArray, IntArray],
+    dense: IntArray,
+    start: tuple[int, int, int],
+    work: IntArray,
+) -> tuple[int, int, int, int]:
+    """Enter the sums of tables, and of their margins without one or two of their variables.
+
+    Parameters
+    ----------
+    sets : tuple of ndarray of int64
+        Size of each set, all members, and whether the table is among the dense ones.
+    dense : ndarray of int64
+        The cells of the dense tables.
+    start : tuple of int
+        The set to begin with, its first member, the first cell of its table.
+    work : ndarray of int64, shape (5, DENSE_CELLS)
+        Room; row 2 is zero before and after.
+
+    Returns
+    -------
+    index, first, begin : int
+        How far it went, as ``start``.
+    problem : int
+        DONE; FULL if ``sums`` has no room; NO_TABLE if ``terms`` has none; WIDE if the table is not
+        a dense one.
+    """
+    sizes, members, narrow = sets
+    index, first, begin = start
+    cells, values, counts, left, steps = 0, 1, 2, work[3], 4
+    # A literal 0 is a type of its own: what takes it would be compiled again.
+    nobody = np.int64(0)
+    while index < len(sizes):
+        if not narrow[index]:
+            return index, first, begin, WIDE
+        size = sizes[index]
+        length = 1
+        for k in range(size - 1, -1, -1):
+            work[steps, k] = length
+            length *= cards[members[first + k]]
+        filled = 0
+        for cell in range(length):
+            if dense[begin + cell] > 0:
+                work[cells, filled] = cell
+                work[values, filled] = dense[begin + cell]
+                filled += 1
+        for i in range(-1, size):
+            # Without none (-1, -1), without i alone (j = i), without i and j.
+            for j in range(i, size if i >= 0 else 0):
+                count = 0
+                total = 1.0
+                for k in range(size):
+                    if k not in (i, j):
+                        left[count] = members[first + k]
+                        total *= cards[left[count]]
+                        count += 1
+                row = find(sums, nobody, left, count)
+                if row >= 0 and not math.isnan(sums.gains[row, 0]):
+                    continue
+                number = table_for(terms, total)
+                if number < 0:
+                    return index, first, begin, NO_TABLE
+                row = enter(sums, nobody, left, count)
+                if row == FULL:
+                    return index, first, begin, FULL
+                for k in range(filled):
+                    cell = work[cells, k]
+                    reduced = cell
+                    if i >= 0:
+                        step = work[steps, i]
+                        reduced -= cell // step % cards[members[first + i]] * step
+                        if j != i:
+                            step = work[steps, j]
+                            reduced -= cell // step % cards[members[first + j]] * step
+                    work[counts, reduced] += work[values, k]
+                result = 0.0
+                for cell in range(length):
+                    if work[counts, cell] > 0:
+                        result += term(terms, number, total, work[counts, cell])
+                        work[counts, cell] = 0
+                sums.gains[row, 0] = result
+        first += size
+        begin += length
+        index += 1
+    return index, first, begin, DONE
 
 
-@compiled
+@compiled_in_place
 def _compute(
     families: Families,
     rows: IntArray,
@@ -147,137 +233,45 @@ def _compute(
     sums: Families,
     terms: Terms,
     cards: IntArray,
+    work: IntArray,
 ) -> None:
-    """Write the wanted gains whose four sums are known."""
+    """Write the wanted gains whose four sums are known; ``work``, shape (2, W + 2), is room."""
+    values = sums.gains
+    with_y, further, nobody = work[0], work[1], np.int64(0)
     for k in range(len(rows)):
         row = rows[k]
-        y, size = families.owners[row], families.sizes[row]
-        members = families.members[row, :size]
-        with_y = _with(members, y)
-        known_s, known_y = find(sums, 0, members, size), find(sums, 0, with_y, size + 1)
+        y, size, members = families.owners[row], families.sizes[row], families.members[row]
+        _with(members, size, y, with_y)
+        known_s, known_y = find(sums, nobody, members, size), find(sums, nobody, with_y, size + 1)
         if known_s < 0 or known_y < 0:
             continue
         cells = 1.0
-        for m in members:
-            cells *= cards[m]
+        for m in range(size):
+            cells *= cards[members[m]]
         for x in range(len(cards)):
             if not wanted[k, x] or not math.isnan(families.gains[row, x]):
                 continue
-            both = find(sums, 0, _with(with_y, x), size + 2)
+            _with(with_y, size + 1, x, further)
+            both = find(sums, nobody, further, size + 2)
             if both < 0:
                 continue
-            known_x = find(sums, 0, _with(members, x), size + 1)
+            _with(members, size, x, further)
+            known_x = find(sums, nobody, further, size + 1)
             if known_x < 0:
                 continue
-            values = sums.gains
             gain = values[both, 0] - values[known_x, 0] - values[known_y, 0] + values[known_s, 0]
             families.gains[row, x] = gain - penalty_gain(
                 terms, cells, float(cards[x]), float(cards[y])
             )
 
 
-@compiled
-def _with(members: Members, node: int) -> Members:
-    """Return an ascending set with one more member."""
-    result = np.empty(len(members) + 1, dtype=np.int32)
-    k = 0
-    while k < len(members) and members[k] < node:
+@compiled_in_place
+def _with(members: IntArray, size: int, node: int, result: IntArray) -> None:
+    """Write an ascending set with one more member."""
+    place = size
+    while place > 0 and members[place - 1] > node:
+        result[place] = members[place - 1]
+        place -= 1
+    result[place] = node
+    for k in range(place):
         result[k] = members[k]
-        k += 1
-    result[k] = node
-    result[k + 1 :] = members[k:]
-    return result
-
-
-@compiled
-def _take_table(
-    sums: Families,
-    terms: Terms,
-    cards: IntArray,
-    members: Members,
-    cells: IntArray,
-    values: IntArray,
-) -> int:
-    """Enter the sums of a table and of its margins without one or two of the variables.
-
-    Parameters
-    ----------
-    cells, values : ndarray of int64
-        The cells that are not empty, the last variable fastest, and their counts.
-
-    Returns
-    -------
-    int
-        DONE; FULL if ``sums`` has no room; NO_TABLE if ``terms`` has none.
-    """
-    size = len(members)
-    steps = np.empty(size, dtype=np.int64)
-    step = 1
-    for k in range(size - 1, -1, -1):
-        steps[k] = step
-        step *= cards[members[k]]
-    left = np.empty(size, dtype=np.int32)
-    for i in range(-1, size):
-        for j in range(i, size):
-            if i == -1 and j >= 0:
-                break
-            count = 0
-            total = 1.0
-            for k in range(size):
-                if k not in (i, j):
-                    left[count] = members[k]
-                    total *= cards[members[k]]
-                    count += 1
-            row = find(sums, 0, left, count)
-            if row >= 0 and not math.isnan(sums.gains[row, 0]):
-                continue
-            number = table_for(terms, total)
-            if number < 0:
-                return NO_TABLE
-            row = enter(sums, 0, left, count)
-            if row == FULL:
-                return FULL
-            sums.gains[row, 0] = _sum_of_margin(
-                terms, terms.tables[number], total, cells, values, steps, cards, members, i, j
-            )
-    return DONE
-
-
-@compiled
-def _sum_of_margin(
-    terms: Terms,
-    table: FloatArray,
-    total: float,
-    cells: IntArray,
-    values: IntArray,
-    steps: IntArray,
-    cards: IntArray,
-    members: Members,
-    i: int,
-    j: int,
-) -> float:
-    """Return the sum of the terms over a table without its variables i and j (-1: with all)."""
-    reduced = cells.copy()
-    for k in range(len(cells)):
-        if i >= 0:
-            reduced[k] -= cells[k] // steps[i] % cards[members[i]] * steps[i]
-        if j >= 0 and j != i:
-            reduced[k] -= cells[k] // steps[j] % cards[members[j]] * steps[j]
-    result = 0.0
-    largest = steps[0] * cards[members[0]] if len(members) > 0 else 1
-    if largest <= DENSE_CELLS:
-        counts = np.zeros(largest, dtype=np.int64)
-        for k in range(len(cells)):
-            counts[reduced[k]] += values[k]
-        for k in range(len(cells)):
-            result += term(terms, table, total, counts[reduced[k]])
-            counts[reduced[k]] = 0
-        return result
-    order = np.argsort(reduced)
-    count = 0
-    for k in range(len(order)):
-        if k > 0 and reduced[order[k]] != reduced[order[k - 1]]:
-            result += term(terms, table, total, count)
-            count = 0
-        count += values[order[k]]
-    return result + term(terms, table, total, count)

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled
+from flwr_causal.core.compiled import compiled_in_place
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -264,11 +264,16 @@ def _greedy_order(stack: StackedDags, variables: IntArray, before: BoolArray | N
     positions = np.empty_like(stack.topological)
     np.put_along_axis(positions, stack.topological, np.arange(size)[None], axis=1)
     parent_offsets, parents, child_offsets, children = stack.neighbours
-    order: IntArray = _order_by_sinks(
-        pack(parent_offsets, parents, positions),
+    packed = pack(parent_offsets, parents, positions)
+    order = np.empty(size, np.int64)
+    _order_by_sinks(
+        packed,
         pack(child_offsets, children, positions),
         stack.topological,
         precedence,
+        np.empty((2 * len(positions) + 3, size), np.int64),
+        np.empty((2, packed.shape[2]), np.uint64),
+        order,
     )
     return order
 
@@ -295,7 +300,15 @@ def _imap_edges(
     stack: StackedDags, order: IntArray, variables: IntArray
 ) -> tuple[NDArray[np.int32], IntArray]:
     """Return the union of the I-maps' edges in the callers' numbering, sorted, and the counts."""
-    rows = count_imap_edges(stack.neighbours, len(stack.topological), order)
+    size = len(order)
+    found, work, start = [], np.zeros((3, 2 * size), np.int64), 0
+    while start < size:
+        part = np.empty((4 * size, 3), np.int64)
+        start, used = count_imap_edges(
+            stack.neighbours, len(stack.topological), order, np.argsort(order), start, part, work
+        )
+        found.append(part[:used])
+    rows = np.concatenate(found)
     edges = variables[rows[:, :2]]
     by_edge = np.lexsort((edges[:, 1], edges[:, 0]))
     return edges[by_edge].astype(np.int32), rows[by_edge, 2]
@@ -402,38 +415,27 @@ def find_cycle(pairs: IntArray, ordered: IntArray, count: int) -> IntArray:
     return np.array([path[start], *path[:start:-1], path[start]])
 
 
-@compiled
 def topological_order(offsets: IntArray, children: IntArray) -> IntArray:
     """Return the nodes, causes first; fewer than all of them where there is a cycle.
 
     Nodes become free first in, first out, so that the result depends on the edges alone.
     """
     count = len(offsets) - 1
-    waiting = np.zeros(count, np.int64)
-    for child in children:
-        waiting[child] += 1
-    order = np.empty(count, np.int64)
-    end = 0
-    for node in range(count):
-        if waiting[node] == 0:
-            order[end] = node
-            end += 1
-    start = 0
-    while start < end:
-        for edge in range(offsets[order[start]], offsets[order[start] + 1]):
-            child = children[edge]
+    waiting = np.bincount(children, minlength=count).tolist()
+    begins, targets = offsets.tolist(), children.tolist()
+    order = [node for node in range(count) if waiting[node] == 0]
+    for node in order:
+        for child in targets[begins[node] : begins[node + 1]]:
             waiting[child] -= 1
             if waiting[child] == 0:
-                order[end] = child
-                end += 1
-        start += 1
-    return order[:end]
+                order.append(child)
+    return np.array(order, dtype=np.int64)
 
 
 WORD = 64
 
 
-@compiled
+@compiled_in_place
 def _popcount(word: np.uint64) -> int:
     """Return the number of ones in a word (the compiler knows this idiom: one instruction)."""
     pairs = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -443,13 +445,13 @@ def _popcount(word: np.uint64) -> int:
     return int(np.int64((bytewise * np.uint64(0x0101010101010101)) >> np.uint64(56)))
 
 
-@compiled
+@compiled_in_place
 def _lowest(word: np.uint64) -> int:
     """Return the position of the lowest one in a word that is not zero."""
     return _popcount(~word & (word - np.uint64(1)))
 
 
-@compiled
+@compiled_in_place
 def _sink_cost(parents: Bits, children: Bits, v: int, met: Bits) -> int:
     """Count the edges to reverse and to add for position ``v`` to become a sink.
 
@@ -458,7 +460,8 @@ def _sink_cost(parents: Bits, children: Bits, v: int, met: Bits) -> int:
     """
     own = v // WORD + 1
     cost = 0
-    met[:] = 0
+    for k in range(len(met)):
+        met[k] = 0
     for word in range(v // WORD, len(met)):
         left = children[v, word]
         while left:
@@ -476,7 +479,7 @@ def _sink_cost(parents: Bits, children: Bits, v: int, met: Bits) -> int:
     return cost - 1  # v itself is among the parents of its children
 
 
-@compiled
+@compiled_in_place
 def remove_as_sink(parents: Bits, children: Bits, v: int, cover: Bits) -> None:
     """Make position ``v`` a sink by covered-edge reversals and remove it from the graph.
 
@@ -484,7 +487,8 @@ def remove_as_sink(parents: Bits, children: Bits, v: int, cover: Bits) -> None:
     either), then reversed. ``cover`` returns the parents that ``v`` had at its removal: the only
     positions whose cost can have changed.
     """
-    cover[:] = parents[v]
+    for k in range(len(cover)):
+        cover[k] = parents[v, k]
     removed = np.uint64(1) << np.uint64(v % WORD)
     for word in range(v // WORD, len(cover)):
         left = children[v, word]
@@ -506,74 +510,85 @@ def remove_as_sink(parents: Bits, children: Bits, v: int, cover: Bits) -> None:
         while left:
             children[WORD * k + _lowest(left), v // WORD] &= ~removed
             left &= left - np.uint64(1)
-    parents[v] = 0
-    children[v] = 0
+    for k in range(len(cover)):
+        parents[v, k] = 0
+        children[v, k] = 0
 
 
-@compiled
+@compiled_in_place
 def _order_by_sinks(
-    parents: Bits, children: Bits, variables: IntArray, before: NDArray[np.bool_]
-) -> IntArray:
-    """Return an order, causes first, by choosing the cheapest sink of all graphs again and again.
+    parents: Bits,
+    children: Bits,
+    variables: IntArray,
+    before: BoolArray,
+    work: IntArray,
+    sets: Bits,
+    order: IntArray,
+) -> None:
+    """Write an order, causes first, by choosing the cheapest sink of all graphs again and again.
 
     ``variables[g, p]`` is the variable at position ``p`` of graph ``g``. Equal costs go to the
     variable with the smaller number. The bits are used up. ``before`` must be acyclic, shape
-    ``(d, d)`` or ``(0, 0)`` for none.
+    ``(d, d)`` or ``(0, 0)`` for none. ``work``, shape ``(2 K + 3, d)``, and ``sets``, shape
+    ``(2, words)``, are room.
     """
-    num_graphs, size, words = parents.shape
-    positions = np.empty((num_graphs, size), np.int64)
-    costs = np.zeros((num_graphs, size), np.int64)
-    total = np.zeros(size, np.int64)
-    met, cover = np.empty(words, np.uint64), np.empty(words, np.uint64)
-    for g in range(num_graphs):
-        for p in range(size):
-            positions[g, variables[g, p]] = p
-            costs[g, p] = _sink_cost(parents[g], children[g], p, met)
-            total[variables[g, p]] += costs[g, p]
-    followers = np.zeros(size, np.int64)
+    num_graphs, size = variables.shape
+    # Positions and costs of each graph; costs of all, how many must follow, what is left.
+    positions, costs = 0, num_graphs
+    total, followers, left = 2 * num_graphs, 2 * num_graphs + 1, 2 * num_graphs + 2
+    met, cover = sets[0], sets[1]
+    for v in range(size):
+        work[total, v] = 0
+        work[followers, v] = 0
+        work[left, v] = 1
     for i in range(len(before)):
-        followers[i] = before[i].sum()
-    left = np.ones(size, np.bool_)
-    order = np.empty(size, np.int64)
-    for step in range(size):
-        sink = -1
         for v in range(size):
-            if left[v] and followers[v] == 0 and (sink < 0 or total[v] < total[sink]):
-                sink = v
-        order[size - 1 - step] = sink
-        left[sink] = False
-        for i in range(len(before)):
-            followers[i] -= before[i, sink]
+            work[followers, i] += before[i, v]
+    # Step -1 finds the costs of all positions, the others those that have changed.
+    for step in range(-1, size):
+        sink = -1
+        if step >= 0:
+            for v in range(size):
+                free = work[left, v] > 0 and work[followers, v] == 0
+                if free and (sink < 0 or work[total, v] < work[total, sink]):
+                    sink = v
+            order[size - 1 - step] = sink
+            work[left, sink] = 0
+            for i in range(len(before)):
+                work[followers, i] -= before[i, sink]
         for g in range(num_graphs):
-            remove_as_sink(parents[g], children[g], positions[g, sink], cover)
-            for word in range(words):
-                changed = cover[word]
-                while changed:
-                    p = WORD * word + _lowest(changed)
-                    changed &= changed - np.uint64(1)
-                    cost = _sink_cost(parents[g], children[g], p, met)
-                    total[variables[g, p]] += cost - costs[g, p]
-                    costs[g, p] = cost
-    return order
+            if step >= 0:
+                remove_as_sink(parents[g], children[g], work[positions + g, sink], cover)
+            for p in range(size):
+                if step < 0:
+                    work[positions + g, variables[g, p]] = p
+                    work[costs + g, p] = 0
+                elif not cover[p // WORD] >> np.uint64(p % WORD) & np.uint64(1):
+                    continue
+                cost = _sink_cost(parents[g], children[g], p, met)
+                work[total, variables[g, p]] += cost - work[costs + g, p]
+                work[costs + g, p] = cost
 
 
-@compiled
 def pack(offsets: IntArray, targets: IntArray, positions: IntArray) -> Bits:
     """Return the neighbours of stacked graphs as bits, shape ``(K, d, words)``.
 
     ``positions[g, v]`` is the place of variable ``v`` of graph ``g``, for rows and for bits.
     """
     num_graphs, size = positions.shape
-    bits = np.zeros((num_graphs, size, (size + WORD - 1) // WORD), np.uint64)
+    words = (size + WORD - 1) // WORD
+    places = positions.ravel()
+    nodes = np.repeat(np.arange(num_graphs * size), np.diff(offsets))
+    bits = np.zeros((num_graphs, size, words), np.uint64)
     for g in range(num_graphs):
-        for v in range(size):
-            for edge in range(offsets[g * size + v], offsets[g * size + v + 1]):
-                target = positions[g, targets[edge] - g * size]
-                bits[g, positions[g, v], target // WORD] |= np.uint64(1) << np.uint64(target % WORD)
+        edges = slice(offsets[g * size], offsets[(g + 1) * size])
+        joined = np.zeros((size, words * WORD), dtype=np.uint8)
+        joined[places[nodes[edges]], places[targets[edges]]] = 1
+        bits[g] = np.packbits(joined, axis=1, bitorder="little").view("<u8")
     return bits
 
 
-@compiled
+@compiled_in_place
 def _bayes_ball(
     v: int,
     first: int,
@@ -626,11 +641,19 @@ def _bayes_ball(
     return end
 
 
-@compiled
+@compiled_in_place
 def count_imap_edges(
-    graph: tuple[IntArray, IntArray, IntArray, IntArray], num_graphs: int, order: IntArray
-) -> IntArray:
-    """Return the edges of the graphs' minimal I-maps for ``order`` as rows cause, effect, count.
+    graph: tuple[IntArray, IntArray, IntArray, IntArray],
+    num_graphs: int,
+    order: IntArray,
+    rank: IntArray,
+    start: int,
+    rows: IntArray,
+    work: IntArray,
+) -> tuple[int, int]:
+    """Write the edges of the graphs' minimal I-maps for ``order`` as rows cause, effect, count.
+
+    Each edge of the union stands once, by effect along the order, then by cause.
 
     Parameters
     ----------
@@ -638,24 +661,29 @@ def count_imap_edges(
         Offsets and targets of the stacked parents, then of the stacked children.
     num_graphs : int
         K, at least 1.
-    order : ndarray of int, shape (d,)
-        A permutation of the variables, causes first.
+    order, rank : ndarray of int64, shape (d,)
+        A permutation of the variables, causes first, and the place of each.
+    start : int
+        The place in the order of the first effect.
+    rows : ndarray of int64, shape (m, 3)
+        At least d rows.
+    work : ndarray of int64, shape (3, 2 d)
+        Room; the first and the last row are zero before and after.
 
     Returns
     -------
-    ndarray of int, shape (m, 3)
-        Each edge of the union once, by effect along the order, then by cause.
+    next : int
+        The first place whose effects had no room, d if all had.
+    used : int
+        The number of rows written.
     """
     size = len(order)
-    rank = np.empty(size, np.int64)
-    for position in range(size):
-        rank[order[position]] = position
-    reached = np.zeros(2 * size, np.int64)
-    stack = np.empty(2 * size, np.int64)
-    counts = np.zeros(size, np.int64)
-    rows = np.empty((4 * size, 3), np.int64)
+    reached, stack, counts = work[0], work[1], work[2]
     used = 0
-    for v in order:
+    for place in range(start, size):
+        if used + size > len(rows):
+            return place, used
+        v = order[place]
         for g in range(num_graphs):
             end = _bayes_ball(v, g * size, rank, graph, reached, stack)
             for k in range(end):
@@ -665,13 +693,11 @@ def count_imap_edges(
                     counts[u] += 1
                 reached[2 * u] = 0
                 reached[2 * u + 1] = 0
-        if used + size > len(rows):
-            more = np.empty((2 * len(rows) + size, 3), np.int64)
-            more[:used] = rows[:used]
-            rows = more
         for u in range(size):
             if counts[u]:
-                rows[used, 0], rows[used, 1], rows[used, 2] = u, v, counts[u]
+                rows[used, 0] = u
+                rows[used, 1] = v
+                rows[used, 2] = counts[u]
                 counts[u] = 0
                 used += 1
-    return rows[:used].copy()
+    return size, used

@@ -18,9 +18,8 @@ import numpy as np
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
 from flwr_causal.core.discrete.families import empty_families
 from flwr_causal.core.discrete.scores import MomentGains, TableGains
-from flwr_causal.core.ges.class_kernels import member_of
+from flwr_causal.core.ges.cpdag import graph_of, member_of
 from flwr_causal.core.ges.greedy_search import GainSource, Search, knowing_member
-from flwr_causal.core.ges.operators import graph_of
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge

@@ -13,25 +13,20 @@ equivalence classes of directed acyclic graphs. JMLR 13. (The turning phase.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from flwr_causal.core.discrete.families import FULL, Families, enlarged
 from flwr_causal.core.ges import operators
-from flwr_causal.core.ges.class_kernels import class_of, member_of
+from flwr_causal.core.ges.cpdag import Graph, affected, class_of, member_of
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-
-    Choose = Callable[[IntArray, IntArray, operators.Best], tuple[int, operators.Best]]
-    Apply = Callable[[operators.Graph, Families, int, int, int], bool]
 
 
 class GainSource(Protocol):
@@ -61,14 +56,13 @@ class Search:
         Background knowledge: every class on the way has a member that respects it.
     """
 
-    graph: operators.Graph
+    graph: Graph
     source: GainSource
     families: Families
     max_parents: int | None = None
     masks: EdgeMasks | None = None
     num_operators: int = 0
     gain: float = 0.0
-    _rows: IntArray = field(default_factory=lambda: np.zeros(64, dtype=np.int64), repr=False)
 
     def __post_init__(self) -> None:
         d = len(self.graph.degrees)
@@ -77,7 +71,7 @@ class Search:
         self._insertable = allowed | allowed.T
         self._removable = ~(required | required.T)
         self._limit = d if self.max_parents is None else self.max_parents
-        self._wanted = np.zeros((len(self._rows), d), dtype=np.bool_)
+        self._room = operators.room_for(d)
 
     def run(self, max_edges: int | None = None, *, turn: bool = False) -> None:
         """Insert at most ``max_edges`` edges while that improves the score, then delete edges.
@@ -135,25 +129,27 @@ class Search:
 
     def forward(self, max_edges: int | None = None) -> int:
         """Apply the best Insert until none improves the score; return how many were applied."""
-        return self._climb("Insert", self._choose_insert, operators.apply_insert, max_edges)
+        return self._climb(True, max_edges)
 
     def backward(self) -> int:
         """Apply the best Delete until none improves the score; return how many were applied."""
-        return self._climb("Delete", self._choose_delete, operators.apply_delete, None)
+        return self._climb(False, None)
 
-    def _climb(self, name: str, choose: Choose, apply: Apply, limit: int | None) -> int:
+    def _climb(self, insert: bool, limit: int | None) -> int:
         """Apply the best operator of one kind until none improves the score, or to the limit."""
         d = len(self.graph.degrees)
+        apply = operators.apply_insert if insert else operators.apply_delete
         best, nodes, banned = operators.nothing_best(d), np.arange(d), _nothing_banned()
         count = 0
         while limit is None or count < limit:
-            y, best = choose(nodes, banned, best)
+            y, best = self._choose(insert, nodes, banned, best)
             if y < 0:
                 break
             x, row = int(best.others[y]), int(best.rows[y])
-            trial = None if self.masks is None else _copied(self.graph)
+            trial = None if self.masks is None else self.graph.copy()
             if not apply(self.graph, self.families, x, y, row):
                 # Theorems 15 and 17 exclude it for valid operators.
+                name = "Insert" if insert else "Delete"
                 raise AssertionError(f"{name} of {x} and {y} left a graph without an extension")
             if trial is not None and not self._respects():
                 self.graph, nodes = trial, np.array([y])
@@ -185,7 +181,7 @@ class Search:
             count += 1
         return count
 
-    def _best_turn(self, found: list[operators.Turn]) -> tuple[operators.Graph | None, float]:
+    def _best_turn(self, found: list[operators.Turn]) -> tuple[Graph | None, float]:
         """Return the class after the best operator, None if none improves, and what it gains."""
         best, largest = None, 0.0
         for turn, gain in zip(found, operators.turn_gains(self.families, found), strict=True):
@@ -200,74 +196,48 @@ class Search:
         """Count an operator; return the nodes to look at again."""
         self.num_operators += 1
         self.gain += float(best.gains[y])
-        nodes: IntArray = operators.affected(self.graph, x, y)
+        nodes: IntArray = affected(self.graph)
         if len(banned):
             # What knowledge forbade in the last graph it may allow in this one.
             nodes = np.union1d(nodes, self.families.owners[banned[:, 0]].astype(np.int64))
         return nodes
 
-    def _choose_insert(
-        self, nodes: IntArray, banned: IntArray, best: operators.Best
+    def _choose(
+        self, insert: bool, nodes: IntArray, banned: IntArray, best: operators.Best
     ) -> tuple[int, operators.Best]:
-        """Return the node with the best valid Insert, -1 if none improves or it is enough."""
-        self._know_inserts(nodes)
-        if self.source.enough(self.num_operators):
-            return -1, best
+        """Return the node with the best operator, -1 if none improves or it is enough."""
+        allowed = self._insertable if insert else self._removable
         while True:
-            y, status = operators.choose_insert(
-                self.graph, self.families, nodes, self._insertable, self._limit, banned, best
-            )
-            if status == operators.VALID:
-                return int(y), best
-            best, nodes = operators.with_room(best), nodes[:0]
-
-    def _choose_delete(
-        self, nodes: IntArray, banned: IntArray, best: operators.Best
-    ) -> tuple[int, operators.Best]:
-        """Return the node with the best Delete, -1 if none improves or it is enough."""
-        self._know_deletes(nodes)
-        if self.source.enough(self.num_operators):
-            return -1, best
-        operators.best_deletes(self.graph, self.families, nodes, self._removable, banned, best)
-        return int(operators.next_delete(best)), best
-
-    def _know_inserts(self, nodes: IntArray) -> None:
-        while (
-            count := operators.missing_inserts(
+            status, number = operators.choose(
+                insert,
                 self.graph,
                 self.families,
                 nodes,
-                self._insertable,
+                allowed,
                 self._limit,
-                self._rows,
-                self._wanted,
+                banned,
+                best,
+                self._room,
             )
-        ) < 0:
-            self._make_room(count)
-        self._ask(count)
-
-    def _know_deletes(self, nodes: IntArray) -> None:
-        while (
-            count := operators.missing_deletes(
-                self.graph, self.families, nodes, self._removable, self._rows, self._wanted
-            )
-        ) < 0:
-            self._make_room(count)
-        self._ask(count)
-
-    def _make_room(self, problem: int) -> None:
-        if problem == FULL:
-            # Which of the two ran out is not said: a wider table is needed for larger sets only.
-            full = self.families.used[0] == len(self.families.owners)
-            width = 0 if full else 2 * self.families.members.shape[1]
-            self.families = enlarged(self.families, width)
-        else:
-            self._rows = np.zeros(2 * len(self._rows), dtype=np.int64)
-            self._wanted = np.zeros((len(self._rows), self._wanted.shape[1]), dtype=np.bool_)
-
-    def _ask(self, count: int) -> None:
-        if count:
-            self.source.fill(self.families, self._rows[:count], self._wanted[:count])
+            if status == operators.MISSING:
+                self.source.fill(
+                    self.families, self._room.rows[:number], self._room.wanted[:number]
+                )
+            if status in (operators.CHOSEN, operators.MISSING) and self.source.enough(
+                self.num_operators
+            ):
+                return -1, best
+            if status == operators.CHOSEN:
+                return int(number), best
+            if status == operators.NO_BLOCKED:
+                best, nodes = operators.with_room(best), nodes[:0]
+            elif status == FULL:
+                # Which of the two ran out is not said: larger sets alone need a wider table.
+                full = self.families.used[0] == len(self.families.owners)
+                width = 0 if full else 2 * self.families.members.shape[1]
+                self.families = enlarged(self.families, width)
+            elif status != operators.MISSING:
+                self._room = operators.more_room(self._room, status)
 
     def _respects(self) -> bool:
         """Whether the present class has a member that background knowledge allows."""
@@ -298,16 +268,6 @@ def orient(marks: BoolArray, masks: EdgeMasks) -> BoolArray | None:
     if (one_way & one_way.T).any() or (one_way & ~masks.allowed).any():
         return None
     return marks & ~one_way.T
-
-
-def _copied(graph: operators.Graph) -> operators.Graph:
-    return operators.Graph(
-        graph.marks.copy(),
-        graph.before.copy(),
-        graph.dag.copy(),
-        graph.lists.copy(),
-        graph.degrees.copy(),
-    )
 
 
 def _nothing_banned() -> IntArray:

@@ -41,52 +41,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled
-from flwr_causal.core.discrete.families import FULL, Families, enter, find, row_of
-from flwr_causal.core.ges.class_kernels import (
-    adjacency_lists,
-    complete,
-    extend,
-    join,
-    open_path,
-    part,
-)
+from flwr_causal.core.compiled import compiled_in_place
+from flwr_causal.core.discrete.families import FULL, Families, enter, row_of
+from flwr_causal.core.ges.cpdag import Graph, graph_of, join, open_path, part, recomplete
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.discrete.families import Members
 
 TOLERANCE = 1e-7
-
 # A node with more operators of one kind than this cannot be searched: their number doubles with
 # each further neighbour.
 MOST_CLIQUES = 1 << 20
 
-#: What a kernel returns that has found too little room for its answer.
-OVERFLOW = -3
-
-
-class Graph(NamedTuple):
-    """A CPDAG with one of its members.
-
-    Attributes
-    ----------
-    marks : ndarray of bool, shape (d, d)
-    before : ndarray of bool, shape (d, d)
-        ``marks`` before the last operator.
-    dag : ndarray of bool, shape (d, d)
-        A consistent extension.
-    lists : ndarray of int32, shape (d, d)
-    degrees : ndarray of int64, shape (d,)
-    """
-
-    marks: BoolArray
-    before: BoolArray
-    dag: BoolArray
-    lists: Members
-    degrees: IntArray
+#: What :func:`choose` returns beside FULL: an operator, gains that it lacks, or what has no room.
+CHOSEN, MISSING, NO_ROWS, NO_CLIQUES, NO_BLOCKED = 0, -1, -3, -4, -5
 
 
 class Best(NamedTuple):
@@ -100,11 +70,11 @@ class Best(NamedTuple):
         x.
     rows : ndarray of int64, shape (d,)
         The family (y, Pa + K), or (y, Pa + C).
-    blocked : ndarray of int64, shape (d, B, 2)
-        Inserts (row, x) that are not valid because a semi-directed path is open. They never become
-        valid by further Inserts: the path says that x and y depend on each other given S in the
-        present class, Inserts take no dependence away, and a valid one would need x and y to be
-        independent given S.
+    blocked : ndarray of int64, shape (d, 2 B)
+        Inserts, row and x in turn, that are not valid because a semi-directed path is open. They
+        never become valid by further Inserts: the path says that x and y depend on each other given
+        S in the present class, Inserts take no dependence away, and a valid one would need x and y
+        to be independent given S.
     num_blocked : ndarray of int64, shape (d,)
     """
 
@@ -115,17 +85,23 @@ class Best(NamedTuple):
     num_blocked: IntArray
 
 
-def graph_of(marks: BoolArray) -> Graph | None:
-    """Return the search's graph for the class of a DAG or CPDAG; None if there is no such class."""
-    marks = np.ascontiguousarray(marks, dtype=np.bool_)
-    lists, degrees = adjacency_lists(marks)
-    dag = np.zeros_like(marks)
-    found, order = extend(marks, lists, degrees, dag)
-    if not found:
-        return None
-    completed = marks.copy()
-    complete(dag, lists, degrees, order, completed)
-    return Graph(completed, completed.copy(), dag, lists, degrees)
+class Room(NamedTuple):
+    """Room for what :func:`choose` finds.
+
+    Attributes
+    ----------
+    rows : ndarray of int64, shape (m,)
+        Families of which gains are missing.
+    wanted : ndarray of bool, shape (m, d)
+        Which gains.
+    cliques : ndarray of int64, shape (c, 3)
+        Each clique among the undirected neighbours of a node: the clique without its last member,
+        the position of that member, and the size. The empty one is first; sizes ascend, then nodes.
+    """
+
+    rows: IntArray
+    wanted: BoolArray
+    cliques: IntArray
 
 
 def nothing_best(num_variables: int, room: int = 16) -> Best:
@@ -134,7 +110,7 @@ def nothing_best(num_variables: int, room: int = 16) -> Best:
         np.zeros(num_variables),
         np.zeros(num_variables, dtype=np.int64),
         np.zeros(num_variables, dtype=np.int64),
-        np.zeros((num_variables, room, 2), dtype=np.int64),
+        np.zeros((num_variables, 2 * room), dtype=np.int64),
         np.zeros(num_variables, dtype=np.int64),
     )
 
@@ -144,427 +120,269 @@ def with_room(best: Best) -> Best:
     return best._replace(blocked=np.concatenate([best.blocked, best.blocked], axis=1))
 
 
-@compiled
-def cliques(marks: BoolArray, nodes: IntArray, largest: int) -> tuple[Members, IntArray]:
-    """Return all cliques among some nodes, the empty one first; sizes ascend, then nodes do.
+def room_for(num_variables: int, rows: int = 64, cliques: int = 64) -> Room:
+    """Return room for some families and some cliques."""
+    return Room(
+        np.zeros(rows, dtype=np.int64),
+        np.zeros((rows, num_variables), dtype=np.bool_),
+        np.zeros((cliques, 3), dtype=np.int64),
+    )
 
-    Raises OverflowError for more than MOST_CLIQUES.
+
+def more_room(room: Room, status: int) -> Room:
+    """Return twice the room of what had none.
+
+    Raises
+    ------
+    OverflowError
+        For more than MOST_CLIQUES cliques.
     """
-    k = len(nodes)
-    sets = np.empty((max(8, 2 * k), k), dtype=np.int32)
-    sizes = np.zeros(max(8, 2 * k), dtype=np.int64)
-    count, head = 1, 0
-    while head < count:
-        size = sizes[head]
-        first = 0
-        if size > 0:
-            while nodes[first] <= sets[head, size - 1]:
-                first += 1
-        for j in range(first, k if size < largest else 0):
-            node = nodes[j]
-            joined = True
-            for m in range(size):
-                other = sets[head, m]
-                if not (marks[node, other] or marks[other, node]):
-                    joined = False
-                    break
-            if not joined:
-                continue
-            if count == MOST_CLIQUES:
-                raise OverflowError("too many cliques")
-            if count == len(sizes):
-                more_sets = np.empty((2 * count, k), dtype=np.int32)
-                more_sets[:count] = sets
-                more_sizes = np.zeros(2 * count, dtype=np.int64)
-                more_sizes[:count] = sizes
-                sets, sizes = more_sets, more_sizes
-            sets[count, :size] = sets[head, :size]
-            sets[count, size] = node
-            sizes[count] = size + 1
-            count += 1
-        head += 1
-    return sets[:count], sizes[:count]
+    if status == NO_ROWS:
+        return room_for(room.wanted.shape[1], 2 * len(room.rows), len(room.cliques))
+    if len(room.cliques) >= MOST_CLIQUES:
+        raise OverflowError("too many cliques")
+    return room_for(room.wanted.shape[1], len(room.rows), 2 * len(room.cliques))
 
 
-@compiled
-def around(graph: Graph, y: int) -> tuple[IntArray, IntArray]:
-    """Return the parents and the undirected neighbours of y, each ascending."""
-    marks, lists, degrees = graph.marks, graph.lists, graph.degrees
-    parents, neighbours = np.empty(degrees[y], np.int64), np.empty(degrees[y], np.int64)
+@compiled_in_place
+def choose(
+    insert: bool,
+    graph: Graph,
+    families: Families,
+    nodes: IntArray,
+    allowed: BoolArray,
+    max_parents: int,
+    banned: IntArray,
+    best: Best,
+    room: Room,
+) -> tuple[int, int]:
+    """Look at the operators of some nodes again, and find the best one of all nodes.
+
+    Whether a path blocks an Insert is looked at when it is the best of all: few ever are.
+
+    Parameters
+    ----------
+    insert : bool
+        Look at Inserts, otherwise at Deletes.
+    nodes : ndarray of int64
+        The y whose operators may have changed.
+    allowed : ndarray of bool, shape (d, d)
+        Between which x and y an edge may be inserted (deleted).
+    max_parents : int
+        Most parents that an Insert may give to y.
+    banned : ndarray of int64, shape (m, 2)
+        Operators (row, x) that background knowledge forbids.
+
+    Returns
+    -------
+    status : int
+        CHOSEN; MISSING: the gains in ``room`` are to be filled in first, then the function is to be
+        called again; otherwise what has no room: FULL (families), NO_ROWS, NO_CLIQUES, NO_BLOCKED.
+    number : int
+        CHOSEN: the node with the best operator, -1 if none improves. MISSING: how many families.
+    """
+    # A literal 0 or -1 is a type of its own: what takes it would be compiled twice.
+    nobody = np.int64(-1)
+    count, looked = np.int64(0), 0
+    while True:
+        if looked < len(nodes):
+            y = nodes[looked]
+            looked += 1
+        else:
+            if count > 0:
+                return MISSING, count
+            y, largest = nobody, 0.0
+            for node in range(len(best.gains)):
+                if best.gains[node] > largest + TOLERANCE:
+                    y, largest = node, best.gains[node]
+            if y < 0 or not insert:
+                return CHOSEN, y
+            row, x = best.rows[y], best.others[y]
+            for node in range(len(best.gains)):
+                graph.work[0, node] = 0
+            for k in range(families.sizes[row]):
+                z = families.members[row, k]
+                if graph.marks[y, z] and graph.marks[z, y]:
+                    graph.work[0, z] = 1
+            if not open_path(graph, y, x):
+                return CHOSEN, y
+            k = 2 * best.num_blocked[y]
+            if k == best.blocked.shape[1]:
+                return NO_BLOCKED, y
+            best.blocked[y, k] = row
+            best.blocked[y, k + 1] = x
+            best.num_blocked[y] += 1
+        count = _look_at(
+            insert, graph, families, y, allowed, max_parents, banned, best, room, count
+        )
+        if count < 0:
+            return count, y
+
+
+@compiled_in_place
+def _look_at(
+    insert: bool,
+    graph: Graph,
+    families: Families,
+    y: int,
+    allowed: BoolArray,
+    max_parents: int,
+    banned: IntArray,
+    best: Best,
+    room: Room,
+    count: int,
+) -> int:
+    """Find the best operator at y; return how many families lack gains, or what has no room."""
+    marks, lists, degrees, work = graph.marks, graph.lists, graph.degrees, graph.work
+    rows, wanted, cliques = room.rows, room.wanted, room.cliques
+    d = len(degrees)
+    # |NA_yx| of each x, -1 if it cannot be inserted; how many nodes of a clique x is adjacent to.
+    adjacent, inside, parents, neighbours = 0, 1, 2, 3
+    members = work[4]
+    best.gains[y] = 0.0
     num_parents, num_neighbours = 0, 0
     for k in range(degrees[y]):
         z = lists[y, k]
-        if marks[z, y] and marks[y, z]:
-            neighbours[num_neighbours] = z
-            num_neighbours += 1
-        elif marks[z, y]:
-            parents[num_parents] = z
-            num_parents += 1
-    return parents[:num_parents], neighbours[:num_neighbours]
-
-
-@compiled
-def merged(one: IntArray, two: Members, size: int, left_out: int) -> Members:
-    """Return the union of two ascending disjoint sets without one node, ascending."""
-    result = np.empty(len(one) + size, dtype=np.int32)
-    i, j, count = 0, 0, 0
-    while i < len(one) or j < size:
-        if j == size or (i < len(one) and one[i] < two[j]):
-            node = one[i]
-            i += 1
-        else:
-            node = two[j]
-            j += 1
-        if node != left_out:
-            result[count] = node
-            count += 1
-    return result[:count]
-
-
-@compiled
-def is_among(operators: IntArray, row: int, x: int) -> bool:
-    """Whether an operator (row, x) is among some, shape (m, 2)."""
-    for k in range(len(operators)):  # noqa: SIM110 - compiled code knows no any()
-        if operators[k, 0] == row and operators[k, 1] == x:
-            return True
-    return False
-
-
-@compiled
-def first_largest(gains: FloatArray) -> int:
-    """Return the first of the largest gains above TOLERANCE, -1 if there is none."""
-    chosen, largest = -1, 0.0
-    for k in range(len(gains)):
-        if gains[k] > largest + TOLERANCE:
-            chosen, largest = k, gains[k]
-    return chosen
-
-
-@compiled
-def recomplete(graph: Graph) -> bool:
-    """Turn the marks after an operator into a CPDAG again; False where they have no extension."""
-    found, order = extend(graph.marks, graph.lists, graph.degrees, graph.dag)
-    if found:
-        complete(graph.dag, graph.lists, graph.degrees, order, graph.marks)
-    return found
-
-
-@compiled
-def affected(graph: Graph, x: int, y: int) -> IntArray:
-    """Return the nodes whose operators may have changed with an operator on x and y, ascending.
-
-    These are x and y, what was or is joined to either by an undirected edge, and every node at
-    which a mark has changed. Brings ``before`` up to date.
-    """
-    marks, before = graph.marks, graph.before
-    d = len(graph.degrees)
-    dirty = np.zeros(d, dtype=np.bool_)
-    for node in (x, y):
-        dirty[node] = True
-        for z in range(d):
-            if (marks[node, z] and marks[z, node]) or (before[node, z] and before[z, node]):
-                dirty[z] = True
-    for i in range(d):
-        for k in range(graph.degrees[i]):
-            j = graph.lists[i, k]
-            if marks[i, j] != before[i, j]:
-                dirty[i] = dirty[j] = True
-                before[i, j] = marks[i, j]
-    before[x, y], before[y, x] = marks[x, y], marks[y, x]
-    return np.flatnonzero(dirty)
-
-
-VALID, BLOCKED = 0, 1
-
-
-@compiled
-def _num_adjacent(graph: Graph, y: int, neighbours: IntArray, insertable: BoolArray) -> IntArray:
-    """Return |NA_yx| for each x that an Insert into y may take; -1 for the others."""
-    d = len(graph.degrees)
-    result = np.zeros(d, dtype=np.int64)
-    for z in neighbours:
-        for k in range(graph.degrees[z]):
-            result[graph.lists[z, k]] += 1
-    for x in range(d):
-        if not insertable[x, y]:
-            result[x] = -1
-    result[y] = -1
-    for k in range(graph.degrees[y]):
-        result[graph.lists[y, k]] = -1
-    return result
-
-
-@compiled
-def _clique_adjacent(graph: Graph, clique: Members, size: int) -> IntArray:
-    """Return how many nodes of a clique each node is adjacent to."""
-    result = np.zeros(len(graph.degrees), dtype=np.int64)
-    for m in range(size):
-        for k in range(graph.degrees[clique[m]]):
-            result[graph.lists[clique[m], k]] += 1
-    return result
-
-
-@compiled
-def missing_inserts(
-    graph: Graph,
-    families: Families,
-    nodes: IntArray,
-    insertable: BoolArray,
-    max_parents: int,
-    rows: IntArray,
-    wanted: BoolArray,
-) -> int:
-    """List the gains that the Inserts into some nodes need and that are not known.
-
-    Writes families into ``rows`` (m,) and which x of each into ``wanted`` (m, d); enters them.
-
-    Returns
-    -------
-    int
-        How many; FULL if the table of families has no room, OVERFLOW if ``rows`` has none.
-    """
-    count = 0
-    for y in nodes:
-        parents, neighbours = around(graph, y)
-        adjacent = _num_adjacent(graph, y, neighbours, insertable)
-        sets, sizes = cliques(graph.marks, neighbours, max_parents - 1 - len(parents))
-        if len(parents) >= max_parents:
+        if marks[z, y]:
+            if marks[y, z]:
+                work[neighbours, num_neighbours] = z
+                num_neighbours += 1
+            else:
+                work[parents, num_parents] = z
+                num_parents += 1
+    largest = num_neighbours
+    if insert:
+        largest = max_parents - 1 - num_parents
+        if largest < 0:
+            return count
+        for x in range(d):
+            work[adjacent, x] = 0
+        for j in range(num_neighbours):
+            z = work[neighbours, j]
+            for k in range(degrees[z]):
+                work[adjacent, lists[z, k]] += 1
+        for x in range(d):
+            if not allowed[x, y] or x == y:
+                work[adjacent, x] = -1
+        for k in range(degrees[y]):
+            work[adjacent, lists[y, k]] = -1
+    # All cliques among the neighbours: each one is an earlier one with a further, larger node.
+    cliques[0, 1] = -1
+    cliques[0, 2] = 0
+    total, head = 1, 0
+    while head < total:
+        for j in range(cliques[head, 1] + 1, num_neighbours if cliques[head, 2] < largest else 0):
+            node = work[neighbours, j]
+            c = head
+            while c > 0:
+                z = work[neighbours, cliques[c, 1]]
+                if not (marks[node, z] or marks[z, node]):
+                    break
+                c = cliques[c, 0]
+            if c == 0:
+                if total == len(cliques):
+                    return NO_CLIQUES
+                cliques[total, 0] = head
+                cliques[total, 1] = j
+                cliques[total, 2] = cliques[head, 2] + 1
+                total += 1
+        head += 1
+    # Of Inserts the clique comes first, then x; of Deletes x, then the clique.
+    for k in range(1 if insert else degrees[y]):
+        left_out = -1 if insert else lists[y, k]
+        if not insert and not (marks[left_out, y] and allowed[left_out, y]):
             continue
-        for c in range(len(sizes)):
-            members = merged(parents, sets[c], sizes[c], -1)
-            row = enter(families, y, members, len(members))
+        for clique in range(total):
+            c = clique
+            if insert:
+                for x in range(d):
+                    work[inside, x] = 0
+            while c > 0:
+                z = work[neighbours, cliques[c, 1]]
+                if insert:
+                    for m in range(degrees[z]):
+                        work[inside, lists[z, m]] += 1
+                elif z == left_out or not (marks[z, left_out] or marks[left_out, z]):
+                    break
+                c = cliques[c, 0]
+            if c > 0:
+                continue
+            # The parents without x, and the clique, from the largest node to the smallest.
+            size = num_parents + cliques[clique, 2]
+            if not insert and not marks[y, left_out]:
+                size -= 1
+            c, p, slot = clique, num_parents - 1, size - 1
+            while slot >= 0:
+                if c > 0 and (p < 0 or work[parents, p] < work[neighbours, cliques[c, 1]]):
+                    z = work[neighbours, cliques[c, 1]]
+                    c = cliques[c, 0]
+                else:
+                    z = work[parents, p]
+                    p -= 1
+                if z != left_out:
+                    members[slot] = z
+                    slot -= 1
+            row = enter(families, y, members, size)
             if row == FULL:
                 return FULL
-            if count == len(rows):
-                return OVERFLOW
-            inside = _clique_adjacent(graph, sets[c], sizes[c])
-            any_wanted = False
-            for x in range(len(adjacent)):
-                need = adjacent[x] == inside[x] and math.isnan(families.gains[row, x])
-                wanted[count, x] = need
-                any_wanted = any_wanted or need
-            if any_wanted:
-                rows[count] = row
+            missing = False
+            for x in range(0 if insert else left_out, d if insert else left_out + 1):
+                if insert and work[adjacent, x] != work[inside, x]:
+                    continue
+                gain = families.gains[row, x]
+                if math.isnan(gain):
+                    if not missing:
+                        if count == len(rows):
+                            return NO_ROWS
+                        rows[count] = row
+                        for m in range(d):
+                            wanted[count, m] = False
+                        missing = True
+                    wanted[count, x] = True
+                    continue
+                if not insert:
+                    gain = -gain
+                if not gain > best.gains[y] + TOLERANCE:
+                    continue
+                excluded = False
+                for m in range(len(banned)):
+                    excluded |= banned[m, 0] == row and banned[m, 1] == x
+                for m in range(best.num_blocked[y]):
+                    excluded |= best.blocked[y, 2 * m] == row and best.blocked[y, 2 * m + 1] == x
+                if not excluded:
+                    best.gains[y] = gain
+                    best.others[y] = x
+                    best.rows[y] = row
+            if missing:
                 count += 1
     return count
 
 
-@compiled
-def best_inserts(
-    graph: Graph,
-    families: Families,
-    nodes: IntArray,
-    insertable: BoolArray,
-    max_parents: int,
-    banned: IntArray,
-    best: Best,
-) -> None:
-    """Find the best Insert into each of some nodes, of those that are not known to be blocked.
-
-    The gains are known. Whether a path blocks the operator is looked at when it is the best of all,
-    by `next_insert`: few ever are.
-
-    ``banned`` (m, 2) lists operators (row, x) that background knowledge forbids.
-    """
-    for y in nodes:
-        best.gains[y] = 0.0
-        parents, neighbours = around(graph, y)
-        if len(parents) >= max_parents:
-            continue
-        adjacent = _num_adjacent(graph, y, neighbours, insertable)
-        sets, sizes = cliques(graph.marks, neighbours, max_parents - 1 - len(parents))
-        rows = np.empty(len(sizes), dtype=np.int64)
-        for c in range(len(sizes)):
-            members = merged(parents, sets[c], sizes[c], -1)
-            rows[c] = find(families, y, members, len(members))
-        excluded = np.zeros((len(sizes), len(adjacent)), dtype=np.bool_)
-        _exclude(excluded, rows, best.blocked[y, : best.num_blocked[y]])
-        _exclude(excluded, rows, banned)
-        for c in range(len(sizes)):
-            inside = _clique_adjacent(graph, sets[c], sizes[c])
-            for x in range(len(adjacent)):
-                gain = families.gains[rows[c], x]
-                if not gain > best.gains[y] + TOLERANCE:
-                    continue
-                if adjacent[x] == inside[x] and not excluded[c, x]:
-                    best.gains[y], best.others[y], best.rows[y] = gain, x, rows[c]
-
-
-@compiled
-def _exclude(excluded: BoolArray, rows: IntArray, operators: IntArray) -> None:
-    """Mark operators (row, x) among the candidates (clique, x)."""
-    for k in range(len(operators)):
-        for c in range(len(rows)):
-            if rows[c] == operators[k, 0]:
-                excluded[c, operators[k, 1]] = True
-
-
-@compiled
-def next_insert(graph: Graph, families: Families, best: Best) -> tuple[int, int]:
-    """Return the node with the best Insert (-1: none), and whether it is valid.
-
-    Returns
-    -------
-    y : int
-    status : int
-        VALID; BLOCKED, and now noted as such: another operator of y is to be found; FULL: there is
-        no room for the note.
-    """
-    y = first_largest(best.gains)
-    if y < 0:
-        return y, VALID
-    d = len(graph.degrees)
-    closed = np.zeros(d, dtype=np.bool_)
-    row, x = best.rows[y], best.others[y]
-    for k in range(families.sizes[row]):
-        z = families.members[row, k]
-        closed[z] = graph.marks[y, z] and graph.marks[z, y]
-    if not open_path(graph.marks, graph.lists, graph.degrees, y, x, closed):
-        return y, VALID
-    if best.num_blocked[y] == best.blocked.shape[1]:
-        return y, FULL
-    best.blocked[y, best.num_blocked[y], 0] = row
-    best.blocked[y, best.num_blocked[y], 1] = x
-    best.num_blocked[y] += 1
-    return y, BLOCKED
-
-
-@compiled
-def choose_insert(
-    graph: Graph,
-    families: Families,
-    nodes: IntArray,
-    insertable: BoolArray,
-    max_parents: int,
-    banned: IntArray,
-    best: Best,
-) -> tuple[int, int]:
-    """Return the node with the best valid Insert (-1: none) after some nodes have changed.
-
-    Returns
-    -------
-    y : int
-    status : int
-        VALID, or FULL if there is no room to note a blocked operator.
-    """
-    best_inserts(graph, families, nodes, insertable, max_parents, banned, best)
-    again = np.empty(1, dtype=np.int64)
-    while True:
-        y, status = next_insert(graph, families, best)
-        if status != BLOCKED:
-            return y, status
-        again[0] = y
-        best_inserts(graph, families, again, insertable, max_parents, banned, best)
-
-
-@compiled
 def apply_insert(graph: Graph, families: Families, x: int, y: int, row: int) -> bool:
     """Apply Insert(x, y, T) with the T of a family (y, Pa + K); False where it has no extension."""
     marks = graph.marks
-    for k in range(families.sizes[row]):
-        t = families.members[row, k]
+    for t in families.members[row, : families.sizes[row]].tolist():
         if marks[y, t] and not (marks[x, t] or marks[t, x]):
             marks[y, t] = False
     marks[x, y] = True
-    join(graph.lists, graph.degrees, x, y)
-    return recomplete(graph)
+    join(graph, x, y)
+    return recomplete(graph, x, y)
 
 
-@compiled
-def missing_deletes(
-    graph: Graph,
-    families: Families,
-    nodes: IntArray,
-    removable: BoolArray,
-    rows: IntArray,
-    wanted: BoolArray,
-) -> int:
-    """List the gains that the Deletes of edges into some nodes need; see `missing_inserts`."""
-    count = 0
-    for y in nodes:
-        parents, neighbours = around(graph, y)
-        for k in range(graph.degrees[y]):
-            x = graph.lists[y, k]
-            if not (graph.marks[x, y] and removable[x, y]):
-                continue
-            sets, sizes = cliques(graph.marks, _common(graph, neighbours, x), len(graph.degrees))
-            for c in range(len(sizes)):
-                members = merged(parents, sets[c], sizes[c], x)
-                row = enter(families, y, members, len(members))
-                if row == FULL:
-                    return FULL
-                if not math.isnan(families.gains[row, x]):
-                    continue
-                if count == len(rows):
-                    return OVERFLOW
-                rows[count] = row
-                wanted[count] = False
-                wanted[count, x] = True
-                count += 1
-    return count
-
-
-@compiled
-def _common(graph: Graph, neighbours: IntArray, x: int) -> IntArray:
-    """Return NA_yx from the undirected neighbours of y."""
-    result = np.empty(len(neighbours), dtype=np.int64)
-    count = 0
-    for z in neighbours:
-        if z != x and (graph.marks[x, z] or graph.marks[z, x]):
-            result[count] = z
-            count += 1
-    return result[:count]
-
-
-@compiled
-def best_deletes(
-    graph: Graph,
-    families: Families,
-    nodes: IntArray,
-    removable: BoolArray,
-    banned: IntArray,
-    best: Best,
-) -> None:
-    """Find the best Delete of an edge into each of some nodes; their gains are known."""
-    for y in nodes:
-        best.gains[y] = 0.0
-        parents, neighbours = around(graph, y)
-        for k in range(graph.degrees[y]):
-            x = graph.lists[y, k]
-            if not (graph.marks[x, y] and removable[x, y]):
-                continue
-            sets, sizes = cliques(graph.marks, _common(graph, neighbours, x), len(graph.degrees))
-            for c in range(len(sizes)):
-                members = merged(parents, sets[c], sizes[c], x)
-                row = find(families, y, members, len(members))
-                gain = -families.gains[row, x]
-                if gain > best.gains[y] + TOLERANCE and not is_among(banned, row, x):
-                    best.gains[y], best.others[y], best.rows[y] = gain, x, row
-
-
-@compiled
-def next_delete(best: Best) -> int:
-    """Return the node with the best Delete, -1 if none improves."""
-    return first_largest(best.gains)
-
-
-@compiled
 def apply_delete(graph: Graph, families: Families, x: int, y: int, row: int) -> bool:
     """Apply Delete(x, y, H) with the H of a family (y, Pa + C); False where it has no extension."""
     marks = graph.marks
-    _, neighbours = around(graph, y)
-    for h in _common(graph, neighbours, x):
-        kept = False
-        for k in range(families.sizes[row]):
-            kept = kept or families.members[row, k] == h
-        if not kept:
+    kept = families.members[row, : families.sizes[row]].tolist()
+    for h in graph.lists[y, : graph.degrees[y]].tolist():
+        common = marks[h, y] and marks[y, h] and (marks[x, h] or marks[h, x])
+        if common and h != x and h not in kept:
             marks[h, y] = False
             if marks[x, h] and marks[h, x]:
                 marks[h, x] = False
     marks[x, y] = marks[y, x] = False
     graph.dag[x, y] = graph.dag[y, x] = False
-    part(graph.lists, graph.degrees, x, y)
-    return recomplete(graph)
+    part(graph, x, y)
+    return recomplete(graph, x, y)
 
 
 class Turn(NamedTuple):
@@ -597,7 +415,10 @@ def possible_turns(
     They are ordered by y, then by size and nodes of the clique, then by x.
     """
     found = []
-    parents = [around(graph, node)[0].tolist() for node in range(len(graph.degrees))]
+    parents = [
+        np.flatnonzero(graph.marks[:, node] & ~graph.marks[node]).tolist()
+        for node in range(len(graph.degrees))
+    ]
     for y in range(len(graph.degrees)):
         for clique, x in _cliques_and_causes(graph, y):
             into_y = parents[y] + list(clique)
@@ -637,11 +458,11 @@ def is_valid(graph: Graph, turn: Turn) -> bool:
     """Whether no open path forbids one of the :func:`possible_turns`."""
     if graph.marks[turn.x, turn.y]:
         return _separated(graph, turn)
-    closed = graph.marks[turn.x] & graph.marks[:, turn.x]
-    closed[list(turn.clique)] = True
+    graph.work[0] = graph.marks[turn.x] & graph.marks[:, turn.x]
+    graph.work[0, list(turn.clique)] = 1
     marks = graph.marks.copy()
     marks[turn.y, turn.x] = False
-    return not open_path(marks, graph.lists, graph.degrees, turn.y, turn.x, closed)
+    return not open_path(graph._replace(marks=marks), turn.y, turn.x)
 
 
 def turned(graph: Graph, turn: Turn) -> Graph:
@@ -657,21 +478,37 @@ def turned(graph: Graph, turn: Turn) -> Graph:
 
 def _cliques_and_causes(graph: Graph, y: int) -> Iterator[tuple[tuple[int, ...], int]]:
     """Yield C and x of every operator at y that meets the conditions on cliques."""
-    _, neighbours = around(graph, y)
-    sets, sizes = cliques(graph.marks, neighbours, len(neighbours))
+    neighbours = np.flatnonzero(graph.marks[:, y] & graph.marks[y]).tolist()
     beside = graph.lists[y, : graph.degrees[y]].tolist()
     causes = [x for x in beside if graph.marks[y, x]]
-    common = {x: {z for z in neighbours.tolist() if _adjacent(graph, x, z)} for x in causes}
-    for members, size in zip(sets.tolist(), sizes.tolist(), strict=True):
-        clique = tuple(members[:size])
+    common = {x: {z for z in neighbours if _adjacent(graph, x, z)} for x in causes}
+    for clique in _cliques(graph, neighbours):
         for x in causes:
             shared = common[x].intersection(clique)
             if graph.marks[x, y]:
-                possible = x not in clique and len(shared) < size
+                possible = x not in clique and len(shared) < len(clique)
             else:
                 possible = len(shared) == len(common[x])
             if possible:
                 yield clique, x
+
+
+def _cliques(graph: Graph, nodes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield all cliques among some ascending nodes: sizes ascend, then nodes do."""
+    level: list[tuple[int, ...]] = [()]
+    count = 0
+    while level:
+        count += len(level)
+        if count > MOST_CLIQUES:
+            raise OverflowError("too many cliques")
+        yield from level
+        level = [
+            (*clique, node)
+            for clique in level
+            for node in nodes
+            if (not clique or node > clique[-1])
+            and all(_adjacent(graph, node, member) for member in clique)
+        ]
 
 
 def _separated(graph: Graph, turn: Turn) -> bool:

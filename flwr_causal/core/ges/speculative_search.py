@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.compiled import compiled
+from flwr_causal.core.compiled import compiled_in_place
 from flwr_causal.core.discrete.families import (
     Families,
     empty_families,
-    enter,
     find,
 )
 
@@ -107,12 +106,15 @@ class SpeculativeGains:
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Estimate the wanted gains and note them as asked for."""
-        entries = np.empty((int(wanted.sum()), 2), dtype=np.int64)
-        lacking = np.empty(len(entries), dtype=np.bool_)
-        count = _foresee(families, rows, wanted, self.cardinalities, self.price, entries, lacking)
-        self._foreseen.append(entries[:count])
-        if lacking[:count].any():
-            self._asked.append(entries[:count][lacking[:count]])
+        entries = np.empty((int(wanted.sum()), 3), dtype=np.int64)
+        work = np.empty((2, families.members.shape[1]), dtype=np.int64)
+        count = _foresee(
+            families, rows, wanted, self.cardinalities, float(self.price), entries, work
+        )
+        self._foreseen.append(entries[:count, :2])
+        lacking = entries[:count, 2] > 0
+        if lacking.any():
+            self._asked.append(entries[:count, :2][lacking])
 
     def take_back(self, families: Families) -> None:
         """Take over a run's table: the families that it met, without the estimates."""
@@ -131,7 +133,7 @@ class SpeculativeGains:
         rows, counts = np.unique(asked[:, 0], return_counts=True)
         sizes = self.families.sizes[rows]
         members = [self.families.members[row, :size] for row, size in zip(rows, sizes, strict=True)]
-        flat = np.concatenate([np.zeros(0, dtype=np.int32), *members])
+        flat = np.concatenate([np.zeros(0, dtype=np.int64), *members])
         numbers = (self.families.owners[rows], sizes, flat, counts, asked[:, 1])
         return Questions(*(np.asarray(array).astype(np.uint16) for array in numbers))
 
@@ -163,28 +165,29 @@ def questions_about(dag: BoolArray) -> Questions:
 
 def answer(questions: Questions, source: GainSource, num_variables: int) -> FloatArray:
     """Return the gains that are asked for, shape (M,), from a source that has them all."""
-    last_member = np.cumsum(questions.sizes, dtype=np.int64)
-    last_other = np.cumsum(questions.num_others, dtype=np.int64)
+    first_member = np.cumsum(questions.sizes, dtype=np.int64) - questions.sizes
+    first_other = np.cumsum(questions.num_others, dtype=np.int64) - questions.num_others
     answers = np.empty(len(questions.others))
     for first in range(0, len(questions.owners), CHUNK):
-        chunk = range(first, min(first + CHUNK, len(questions.owners)))
-        width = max(8, int(questions.sizes[first : chunk.stop].max()))
-        families = empty_families(num_variables, len(chunk), width)
-        wanted = np.zeros((len(chunk), num_variables), dtype=np.bool_)
-        for k, row in enumerate(chunk):
-            members = questions.members[last_member[row] - questions.sizes[row] : last_member[row]]
-            owner = int(questions.owners[row])
-            enter(families, owner, members.astype(np.int32), len(members))
-            others = questions.others[last_other[row] - questions.num_others[row] : last_other[row]]
-            wanted[k, others] = True
-        source.fill(families, np.arange(len(chunk)), wanted)
-        begin = last_other[first] - questions.num_others[first]
+        chunk = slice(first, first + CHUNK)
+        sizes, nums = questions.sizes[chunk], questions.num_others[chunk]
+        width = max(8, int(sizes.max()))
+        families = empty_families(num_variables, len(sizes), width)
+        families.owners[:], families.sizes[:] = questions.owners[chunk], sizes
+        begin = first_member[first]
+        families.members[np.arange(width) < sizes[:, None]] = questions.members[
+            begin : begin + int(sizes.sum(dtype=np.int64))
+        ]
+        both = slice(first_other[first], first_other[first] + int(nums.sum(dtype=np.int64)))
+        wanted = np.zeros((len(sizes), num_variables), dtype=np.bool_)
+        wanted[np.repeat(np.arange(len(sizes)), nums), questions.others[both]] = True
+        source.fill(families, np.arange(len(sizes)), wanted)
         # The questions of a family are in ascending order, as the marked entries of its row are.
-        answers[begin : last_other[chunk.stop - 1]] = families.gains[wanted]
+        answers[both] = families.gains[wanted]
     return answers
 
 
-@compiled
+@compiled_in_place
 def _foresee(
     families: Families,
     rows: IntArray,
@@ -192,54 +195,51 @@ def _foresee(
     cards: IntArray,
     price: float,
     entries: IntArray,
-    lacking: NDArray[np.bool_],
+    work: IntArray,
 ) -> int:
-    """Estimate the wanted gains; write them to ``entries`` (row, x), and which are to be asked."""
+    """Estimate the wanted gains; note them in ``entries``: row, x, and whether it is to be asked.
+
+    ``work``, shape (2, W), has room for the parents of a family and for as many rows.
+    """
     count = 0
+    fewer = work[0]
     for k in range(len(rows)):
         row = rows[k]
+        y, size, members = families.owners[row], families.sizes[row], families.members[row]
+        cells = 1.0
+        for left_out in range(size):
+            cells *= cards[members[left_out]]
+            m = 0
+            for j in range(size):
+                if j != left_out:
+                    fewer[m] = members[j]
+                    m += 1
+            work[1, left_out] = find(families, y, fewer, size - 1)
+        alone = find(families, y, fewer, np.int64(0))
         for x in range(len(cards)):
             if not wanted[k, x] or not math.isnan(families.gains[row, x]):
                 continue
-            entries[count, 0], entries[count, 1] = row, x
+            entries[count, 0] = row
+            entries[count, 1] = x
             # The gain is symmetric: it may be known, or asked for, the other way round.
-            y, size = families.owners[row], families.sizes[row]
-            other = find(families, x, families.members[row], size)
+            other = find(families, x, members, size)
             known = other >= 0 and not math.isnan(families.gains[other, y])
-            lacking[count] = not known
+            entries[count, 2] = not known
+            count += 1
             if known:
                 families.gains[row, x] = families.gains[other, y]
-            else:
-                families.gains[row, x] = _estimate(families, row, x, cards, price)
-            count += 1
+                continue
+            # The least gain with one parent fewer, less the price of the cells that it adds.
+            least = math.inf
+            for left_out in range(size):
+                smaller = work[1, left_out]
+                if smaller >= 0 and not math.isnan(families.gains[smaller, x]):
+                    card = cards[members[left_out]]
+                    growth = cells / card * (card - 1.0) * (cards[x] - 1.0) * (cards[y] - 1.0)
+                    least = min(least, families.gains[smaller, x] - price * growth)
+            if least == math.inf:
+                least = -1.0
+                if alone >= 0 and not math.isnan(families.gains[alone, x]):
+                    least = families.gains[alone, x]
+            families.gains[row, x] = least
     return count
-
-
-@compiled
-def _estimate(families: Families, row: int, x: int, cards: IntArray, price: float) -> float:
-    """Return the least gain with one parent fewer, less the price of the cells it adds."""
-    y, size = families.owners[row], families.sizes[row]
-    members = families.members[row]
-    cells = 1.0
-    for k in range(size):
-        cells *= cards[members[k]]
-    least = math.inf
-    fewer = np.empty(size, dtype=np.int32)
-    for left_out in range(size):
-        count = 0
-        for k in range(size):
-            if k != left_out:
-                fewer[count] = members[k]
-                count += 1
-        smaller = find(families, y, fewer, count)
-        if smaller < 0 or math.isnan(families.gains[smaller, x]):
-            continue
-        card = cards[members[left_out]]
-        growth = cells / card * (card - 1.0) * (cards[x] - 1.0) * (cards[y] - 1.0)
-        least = min(least, families.gains[smaller, x] - price * growth)
-    if least < math.inf:
-        return least
-    alone = find(families, y, fewer, 0)
-    if alone >= 0 and not math.isnan(families.gains[alone, x]):
-        return families.gains[alone, x]
-    return -1.0

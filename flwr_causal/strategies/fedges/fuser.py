@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.ges.class_kernels import class_of
 from flwr_causal.core.ges.fusion import Fusion, fuse
 from flwr_causal.core.ges.greedy_search import orient
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
-from flwr_causal.core.graphs.equivalence import meek
+from flwr_causal.core.graphs.equivalence import cpdag, meek
 from flwr_causal.core.graphs.knowledge import precedence
 from flwr_causal.strategies.fedges.stages import Found
 
@@ -104,7 +103,7 @@ class Fuser:
 
     def found(self, candidate: Candidate, reason: str) -> Found:
         """Return the class of a fused graph."""
-        marks = class_of(candidate.dag)
+        marks = cpdag(candidate.dag)
         if self.knowledge:
             directed = orient(marks, self.knowledge.masks(self.names))
             assert directed is not None

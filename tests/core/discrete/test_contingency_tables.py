@@ -1,6 +1,5 @@
 """Contingency tables against counting row by row, and their sums against the pooled rows."""
 
-from itertools import product
 from math import prod
 
 import numpy as np
@@ -13,7 +12,6 @@ from flwr_causal.core.discrete.contingency_tables import (
     DENSE_CELLS,
     num_cells,
     sets_of,
-    strides,
     summed,
     tables_of,
     tabulate,
@@ -128,9 +126,3 @@ def test_tables_without_bounds_are_refused():
     with pytest.raises(DataError, match=r"8 variables.*max_parents"):
         tabulate(table, sets_of([[0], range(8)]))
     assert tabulate(table, sets_of([range(7)])).lengths.tolist() == [3]
-
-
-def test_strides_number_the_cells():
-    cards = np.array([2, 3, 4])
-    numbers = [int(np.dot(cell, strides(cards))) for cell in product(*map(range, cards))]
-    assert numbers == list(range(24))

@@ -14,7 +14,7 @@ FAMILY = st.integers(0, 11).flatmap(
 
 
 def ascending(members):
-    return np.array(sorted(members), dtype=np.int32)
+    return np.array(sorted(members), dtype=np.int64)
 
 
 @given(st.lists(FAMILY, max_size=60), st.randoms(use_true_random=False))

@@ -19,10 +19,11 @@ from reference_search import (
 
 from flwr_causal.core.discrete.families import empty_families
 from flwr_causal.core.discrete.scores import TableGains
-from flwr_causal.core.ges import operators
+from flwr_causal.core.ges import greedy_search, operators
+from flwr_causal.core.ges.cpdag import graph_of
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.ges.greedy_search import Search, knowing_member
-from flwr_causal.core.ges.operators import Graph, graph_of, nothing_best
+from flwr_causal.core.ges.operators import nothing_best
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -30,35 +31,49 @@ from flwr_causal.core.linear.moments import Moments
 from flwr_causal.errors import DataError
 
 
-def copied(graph):
-    return Graph(*(array.copy() for array in graph))
-
-
-def everything(d):
-    return np.ones((d, d), dtype=bool)
-
-
-def wanted_operators(kernel, graph, families, *options):
-    """Which (row, x) a kernel lists for all nodes."""
+def wanted_operators(insert, graph, families, max_parents=99):
+    """Which (row, x) the kernel asks for at all nodes."""
     d = len(graph.degrees)
-    rows, wanted = np.zeros(4096, dtype=np.int64), np.zeros((4096, d), dtype=bool)
-    count = kernel(graph, families, np.arange(d), everything(d), *options, rows, wanted)
-    assert count >= 0
-    for row, mask in zip(rows[:count], wanted[:count], strict=True):
-        yield from ((int(row), int(x)) for x in np.flatnonzero(mask))
+    status, count = operators.choose(
+        insert,
+        graph,
+        families,
+        np.arange(d),
+        np.ones((d, d), dtype=bool),
+        max_parents,
+        np.zeros((0, 2), dtype=np.int64),
+        nothing_best(d),
+        room := operators.room_for(d, 4096, 64),
+    )
+    assert status in (operators.CHOSEN, operators.MISSING)
+    if status == operators.MISSING:
+        for row, mask in zip(room.rows[:count], room.wanted[:count], strict=True):
+            yield from ((int(row), int(x)) for x in np.flatnonzero(mask))
 
 
 def valid_inserts(marks, max_parents=99):
     """Yield (y, given, x, class) of every Insert that the kernels call valid."""
     graph, families = graph_of(marks), empty_families(len(marks), 1024)
-    for row, x in wanted_operators(operators.missing_inserts, graph, families, max_parents):
+    d = len(marks)
+    for row, x in wanted_operators(True, graph, families, max_parents):
         y = int(families.owners[row])
-        best = nothing_best(len(marks))
+        best = nothing_best(d)
         best.gains[y], best.others[y], best.rows[y] = 1.0, x, row
-        chosen, status = operators.next_insert(graph, families, best)
-        assert chosen == y
-        if status == operators.VALID:
-            after = copied(graph)
+        nothing = np.zeros(0, dtype=np.int64), np.ones((d, d), dtype=bool), max_parents
+        status, chosen = operators.choose(
+            True,
+            graph,
+            families,
+            *nothing,
+            np.zeros((0, 2), dtype=np.int64),
+            best,
+            operators.room_for(d, 4096, 64),
+        )
+        # After a blocked operator, the others of y are looked at, whose gains are not known.
+        assert (status == operators.CHOSEN) == (best.num_blocked[y] == 0)
+        if status == operators.CHOSEN:
+            assert chosen == y
+            after = graph.copy()
             assert operators.apply_insert(after, families, x, y, row)
             yield y, families.members[row, : families.sizes[row]].tolist(), x, after
 
@@ -66,8 +81,8 @@ def valid_inserts(marks, max_parents=99):
 def valid_deletes(marks):
     """Yield (y, given, x, class) of every Delete."""
     graph, families = graph_of(marks), empty_families(len(marks), 1024)
-    for row, x in wanted_operators(operators.missing_deletes, graph, families):
-        y, after = int(families.owners[row]), copied(graph)
+    for row, x in wanted_operators(False, graph, families):
+        y, after = int(families.owners[row]), graph.copy()
         assert operators.apply_delete(after, families, x, y, row)
         yield y, families.members[row, : families.sizes[row]].tolist(), x, after
 
@@ -153,14 +168,14 @@ SCORES = [("bdeu", 1.0), ("bdeu", 10.0), ("bic", 1.0), ("qnml", 1.0)]
 def test_the_search_is_that_of_the_plain_definitions(kind, monkeypatch):
     """Keeping the best operator of each node, and the blocked ones, changes nothing."""
     blocked = []
-    choose = operators.choose_insert
+    choose = operators.choose
 
     def counted(*arguments):
         result = choose(*arguments)
-        blocked.append(arguments[-1].num_blocked.any())
+        blocked.append(arguments[-2].num_blocked.any())
         return result
 
-    monkeypatch.setattr(operators, "choose_insert", counted)
+    monkeypatch.setattr(operators, "choose", counted)
     moved = 0
     for seed in range(12):
         score, ess = SCORES[seed % len(SCORES)]
@@ -187,10 +202,9 @@ def test_the_search_is_that_of_the_plain_definitions(kind, monkeypatch):
 @pytest.mark.parametrize("known", [False, True])
 def test_looking_at_every_node_again_after_each_operator_changes_nothing(score, known, monkeypatch):
     """The same on larger graphs, where the plain search would take too long."""
-    notice = operators.affected
+    notice = greedy_search.affected
 
-    def everywhere(graph, x, y):
-        notice(graph, x, y)
+    def everywhere(graph):
         return np.arange(len(graph.degrees))
 
     settings = [(20, 300, 2.0), (25, 100, 1.5), (30, 2000, 1.0), (15, 500, 3.0)]
@@ -207,7 +221,7 @@ def test_looking_at_every_node_again_after_each_operator_changes_nothing(score, 
             masks = EdgeMasks(allowed, np.zeros((size, size), dtype=bool))
         found = []
         for look in (notice, everywhere):
-            monkeypatch.setattr(operators, "affected", look)
+            monkeypatch.setattr(greedy_search, "affected", look)
             search = search_on(table, score, 10.0, start, masks=masks)
             search.run(turn=seed % 2 == 1)
             found.append(search)

@@ -16,9 +16,9 @@ from reference_search import (
 
 from flwr_causal.core.discrete.families import empty_families
 from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.ges.cpdag import graph_of
 from flwr_causal.core.ges.greedy_search import Search, knowing_member
 from flwr_causal.core.ges.operators import (
-    graph_of,
     is_valid,
     possible_turns,
     turn_gains,

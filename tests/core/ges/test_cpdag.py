@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 from reference_search import all_dags
 from small_graphs import dags, matrix, v_structures
 
-from flwr_causal.core.ges.class_kernels import (
-    adjacency_lists,
-    class_of,
-    extend,
-    join,
-    member_of,
-    open_path,
-    part,
-)
+from flwr_causal.core.ges.cpdag import class_of, graph_of, join, member_of, open_path, part
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 
@@ -58,39 +50,29 @@ def test_cycles_have_no_member():
     assert member_of(square | square.T) is None
 
 
-@given(dags(8))
-def test_the_order_of_an_extension_puts_causes_first(dag):
-    marks = equivalence.cpdag(dag)
-    lists, degrees = adjacency_lists(marks)
-    member = np.zeros_like(dag)
-    found, order = extend(marks, lists, degrees, member)
-    assert found
-    assert sorted(order) == list(range(8))
-    assert not np.tril(member[np.ix_(order, order)]).any()
-
-
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=40))
 def test_lists_stay_sorted_while_edges_come_and_go(pairs):
     marks = np.zeros((7, 7), dtype=bool)
-    lists, degrees = adjacency_lists(marks)
+    graph = graph_of(marks)
     for i, j in pairs:
         if i == j:
             continue
-        (part if marks[i, j] else join)(lists, degrees, i, j)
+        (part if marks[i, j] else join)(graph, i, j)
         marks[i, j] = marks[j, i] = not marks[i, j]
         for node in range(7):
-            np.testing.assert_array_equal(lists[node, : degrees[node]], np.flatnonzero(marks[node]))
-    fresh, fresh_degrees = adjacency_lists(np.triu(marks))
-    np.testing.assert_array_equal(fresh_degrees, degrees)
+            beside = graph.lists[node, : graph.degrees[node]]
+            np.testing.assert_array_equal(beside, np.flatnonzero(marks[node]))
+    fresh = graph_of(np.triu(marks))
+    np.testing.assert_array_equal(fresh.degrees, graph.degrees)
     for node in range(7):
-        np.testing.assert_array_equal(fresh[node, : degrees[node]], lists[node, : degrees[node]])
+        degree = graph.degrees[node]
+        np.testing.assert_array_equal(fresh.lists[node, :degree], graph.lists[node, :degree])
 
 
 @given(dags(7), st.sets(st.integers(1, 5), max_size=4))
 def test_open_paths_are_those_of_the_graph_without_the_blocked_nodes(dag, blocked):
-    marks = equivalence.cpdag(dag)
-    lists, degrees = adjacency_lists(marks)
-    closed = np.isin(np.arange(7), list(blocked))
-    graph = nx.from_numpy_array(marks.astype(int), create_using=nx.DiGraph)
-    graph.remove_nodes_from(blocked)
-    assert open_path(marks, lists, degrees, 0, 6, closed) == nx.has_path(graph, 0, 6)
+    graph = graph_of(dag)
+    graph.work[0] = np.isin(np.arange(7), list(blocked))
+    others = nx.from_numpy_array(graph.marks.astype(int), create_using=nx.DiGraph)
+    others.remove_nodes_from(blocked)
+    assert open_path(graph, 0, 6) == nx.has_path(others, 0, 6)

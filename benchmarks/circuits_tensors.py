@@ -184,7 +184,7 @@ def federated_images(file, seeds, epochs):
         start = time.process_time()
         trained = sums.train(np.array_split(train, 4), sums.plan(domain, seed=seed))
         name = f"4 parties, {epochs * folds} exchanges of sums"
-        keep(found, name, start, trained.circuit(domain), test)
+        keep(found, name, start, trained.model(domain).density, test)
     rows = [
         [
             name,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
-    from flwr_causal.clients.base import CausalClient, Source
+    from flwr_causal.clients.base import Asked, CausalClient, Source, answers
     from flwr_causal.clients.bridge import client_app
     from flwr_causal.clients.fedcausal import FedCausalClient
     from flwr_causal.clients.fedges import FedGESClient
@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from flwr_causal.clients.moments import MomentsClient
     from flwr_causal.clients.notears_admm import NotearsADMMClient
     from flwr_causal.clients.two_dbn import TwoDBNClient
-    from flwr_causal.protocol.wire import Disclosure
 
 __all__ = [
+    "Asked",
     "CausalClient",
-    "Disclosure",
     "FedCausalClient",
     "FedGESClient",
     "FedPCClient",
@@ -27,12 +26,14 @@ __all__ = [
     "NotearsADMMClient",
     "Source",
     "TwoDBNClient",
+    "answers",
     "client_app",
 ]
 
 _HOMES = {
     "CausalClient": "flwr_causal.clients.base",
-    "Disclosure": "flwr_causal.protocol.wire",
+    "Asked": "flwr_causal.clients.base",
+    "answers": "flwr_causal.clients.base",
     "FedCausalClient": "flwr_causal.clients.fedcausal",
     "FedGESClient": "flwr_causal.clients.fedges",
     "FedPCClient": "flwr_causal.clients.fedpc",

@@ -1,4 +1,4 @@
-"""What every method's client shares: its party's rows, the agreement, a memory between rounds."""
+"""What every method's client shares: its party's rows, the agreement, a memory between messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flwr.client import NumPyClient
 from flwr_causal.clients.cache import cached
 from flwr_causal.data.check.party_table import describe, prepare
 from flwr_causal.data.roles import SERIES
-from flwr_causal.errors import DataError, FederationError
+from flwr_causal.errors import ConfigError, DataError, FederationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from flwr.app import Context
     from numpy.typing import NDArray
 
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.setup_message import Setup
-    from flwr_causal.protocol.wire import Arrays, Disclosure, Number, Scalar
+    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.records import Number
+    from flwr_causal.protocol.setup import Setup
 
 T = TypeVar("T")
+Handler = TypeVar("Handler", bound="Callable[..., Any]")
 
 SETUP = "setup"
 MEMORY = "memory"
@@ -62,14 +65,54 @@ class Memory:
     numbers: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the server has sent in one exchange.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    number : int
+        Of the exchange in this run, from 1 on.
+    values : mapping of str to ndarray, number or text
+        By the names of ``exchange.sends``, with the further values of ``start(train_config=...)``.
+    """
+
+    exchange: Exchange
+    number: int
+    values: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        """Return one of the values."""
+        return self.values[name]
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a value was sent."""
+        return name in self.values
+
+
+def answers(*exchanges: Exchange) -> Callable[[Handler], Handler]:
+    """Mark the method of a client that answers these exchanges.
+
+    The method takes an :class:`Asked` and returns a dict of arrays, by the names that the exchange
+    declares.
+    """
+
+    def mark(method: Handler) -> Handler:
+        method.answers = tuple(one.name for one in exchanges)  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
 class CausalClient(NumPyClient):
     """Base of all clients: one object for each message.
 
-    A subclass sets :attr:`discloses` and implements :meth:`fit`, Flower's own signature.
-    It reads its rows by :meth:`rows`, finds what the parties agreed on in :attr:`setup`, and may
-    keep arrays between rounds by :meth:`remember` and :meth:`recall`. That memory is a cache: it is
-    empty in the first round and after a restart of the SuperNode, and the method must be correct
-    without it.
+    A subclass sets :attr:`contract`, the strategy's own, and has for each of its exchanges a method
+    marked with :func:`answers`. It reads its rows by :meth:`rows`, finds what the parties agreed on
+    in :attr:`setup`, and may keep arrays between messages by :meth:`remember` and :meth:`recall`.
+    That memory is a cache: it is empty in the first exchange and after a restart of the SuperNode,
+    and the method must be correct without it.
 
     Parameters
     ----------
@@ -84,16 +127,38 @@ class CausalClient(NumPyClient):
 
     Attributes
     ----------
-    discloses : tuple of Disclosure
-        Everything that may leave the party after the schema exchange. The arrays that :meth:`fit`
-        returns are named by the disclosures of the current phase, in their order.
+    contract : Contract
+        Everything that may leave the party after the schema exchange.
     sums : bool
         Whether the schema exchange sends, for each numeric column, its sum and its sum of squared
         deviations from the party's own mean (needed for centring and scaling).
+
+    Raises
+    ------
+    ConfigError
+        When a subclass is defined that has no method for an exchange of its contract.
     """
 
-    discloses: ClassVar[tuple[Disclosure, ...]] = ()
+    contract: ClassVar[Contract]
     sums: ClassVar[bool] = True
+    _handlers: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls._handlers = {
+            exchange: name
+            for base in reversed(cls.__mro__)
+            for name, method in vars(base).items()
+            for exchange in getattr(method, "answers", ())
+        }
+        if "contract" not in vars(cls) or cls.fit is not CausalClient.fit:
+            return
+        missing = [one.name for one in cls.contract.exchanges if one.name not in cls._handlers]
+        if missing:
+            raise ConfigError(
+                f"{cls.__name__} has no method for the exchange '{missing[0]}' of its contract: "
+                "mark one with @answers(...)."
+            )
 
     def __init__(
         self,
@@ -125,9 +190,13 @@ class CausalClient(NumPyClient):
         return self._schema_options if self._setup is None else self._setup.options
 
     @property
-    def dimensions(self) -> dict[str, int]:
-        """What the symbols in the shapes of :attr:`discloses` stand for."""
-        return {"d": len(self.setup.names)}
+    def num_rows(self) -> int:
+        """The party's number of rows, as it reported it: its weight in means."""
+        return self.once("number of rows", self.count_rows)
+
+    def count_rows(self) -> int:
+        """Count the rows that the party trains on."""
+        return len(self.rows())
 
     def table(self) -> pd.DataFrame:
         """Return the party's table.
@@ -154,43 +223,41 @@ class CausalClient(NumPyClient):
         return prepare(self.table(), self.setup.names, self.setup.policy)
 
     def fit(
-        self, parameters: list[NDArray[Any]], config: dict[str, Scalar]
+        self, parameters: list[NDArray[Any]], config: dict[str, Any]
     ) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
-        """Do the method's local step.
+        """Answer one message: call the method that answers its exchange.
+
+        A subclass may override it in Flower's own style instead of marking methods.
 
         Parameters
         ----------
         parameters : list of ndarray
-            What the strategy broadcasts, in its order.
+            The arrays that the server sent.
         config : dict
-            Plain values of this round, among them ``round`` and ``phase``.
+            Their names (``arrays``), the name of the exchange (``exchange``), its number
+            (``round``), and the plain values that the server sent.
 
         Returns
         -------
         arrays : list of ndarray
-            Named by the array disclosures of the phase, in their order; where not all of them are
-            due, what :meth:`named` returns.
+            By the names that the exchange declares, in their order.
         weight : int
             The weight of this reply in the mean over parties: 1, or the number of rows.
         numbers : dict
-            Plain numbers, each declared as a disclosure.
+            Empty.
         """
-        raise NotImplementedError(f"{type(self).__name__} has to implement fit().")
+        exchange = self.contract.find(config["exchange"])
+        values = {**config, **dict(zip(config["arrays"], parameters, strict=True))}
+        reply = getattr(self, self._handlers[exchange.name])(
+            Asked(exchange, int(config["round"]), values)
+        )
+        self._names = tuple(reply)
+        weight = 1 if exchange.weight == "one" else self.num_rows
+        return list(reply.values()), weight, {}
 
-    def answer(
-        self, parameters: list[NDArray[Any]], config: dict[str, Scalar]
-    ) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
-        """Answer a query after training; arguments and result as of :meth:`fit`."""
-        raise NotImplementedError(f"{type(self).__name__} answers no queries.")
-
-    def named(self, arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """Return arrays for :meth:`fit` to return, and note that these are their names."""
-        self._names = tuple(arrays)
-        return list(arrays.values())
-
-    def names_of_reply(self, phase: str) -> tuple[str, ...]:
-        """Return the names of the arrays that leave now, in their order."""
-        return reply_names(self.discloses, phase) if self._names is None else self._names
+    def names_of(self, exchange: Exchange) -> tuple[str, ...]:
+        """Return the names of the arrays that :meth:`fit` has returned."""
+        return tuple(one.name for one in exchange.returns) if self._names is None else self._names
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
         """Return what is computed once a process from the party's rows as agreed."""
@@ -236,8 +303,3 @@ def _packed(values: NDArray[Any], sent: Sequence[tuple[NDArray[Any], Array]]) ->
         if array is values and packed.dtype == str(values.dtype):
             return packed
     return Array(values)
-
-
-def reply_names(disclosures: tuple[Disclosure, ...], phase: str) -> tuple[str, ...]:
-    """Return the names of the arrays that leave in a phase, in the order of their declaration."""
-    return tuple(item.name for item in disclosures if item.phase == phase and item.shape)

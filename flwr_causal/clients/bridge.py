@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flwr.app import ConfigRecord, Message, RecordDict
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from flwr_causal.clients.base import SETUP, CausalClient, Source
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.protocol import wire
-from flwr_causal.protocol.setup_message import PREFIX, Setup
+from flwr_causal.protocol import door, records
+from flwr_causal.protocol.setup import PREFIX, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
     @app.query("schema")
     def schema(message: Message, context: Context) -> Message:
         """Report the schema; a problem with the data is part of the report, not a failure."""
-        config = wire.config_of(message.content)
+        config = records.config_of(message.content)
         name = _fallback_name(context)
         try:
             party = source(context)
@@ -64,19 +65,17 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
             content = {"party": name, "error": str(error)}
         partition = context.node_config.get("partition-id", -1)
         record = ConfigRecord({**content, "partition-id": partition})
-        return Message(RecordDict({wire.CONFIG: record}), reply_to=message)
+        return Message(RecordDict({records.CONFIG: record}), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        """Let the client do its local step."""
-        client, config = _open(clients, source, message, context)
-        return _step(client, client.fit, config, message)
+        """Let the client answer an exchange of the training."""
+        return _reply(clients, source, message, context)
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        """Let the client answer a query."""
-        client, config = _open(clients, source, message, context)
-        return _step(client, client.answer, config, message)
+        """Let the client answer a question after the training."""
+        return _reply(clients, source, message, context)
 
     return app
 
@@ -85,7 +84,7 @@ def _open(
     clients: Clients, source: Callable[[Context], Source], message: Message, context: Context
 ) -> tuple[CausalClient, dict[str, Any]]:
     """Build the client of this message with the agreement from the message or from its state."""
-    config: dict[str, Any] = wire.config_of(message.content)
+    config: dict[str, Any] = records.config_of(message.content)
     record = context.state.get(SETUP)
     setup = _read_setup(dict(record), known=True) if isinstance(record, ConfigRecord) else None
     if f"{PREFIX}names" in config:
@@ -111,25 +110,32 @@ def _read_setup(config: Mapping[str, Any], *, known: bool) -> Setup:
     return setup
 
 
-def _step(
-    client: CausalClient, step: Callable[..., Any], config: dict[str, Any], message: Message
+def _reply(
+    clients: Clients, source: Callable[[Context], Source], message: Message, context: Context
 ) -> Message:
-    """Call ``fit`` or ``answer``, name what it returns, and let only declared things out."""
+    """Call ``fit``, name what it returns, and let only declared things out."""
+    client, config = _open(clients, source, message, context)
+    exchange = client.contract.find(config.get("exchange"))
+    received = records.arrays_of(message.content)
     with single_threaded():
-        arrays, weight, numbers = step(list(wire.arrays_of(message.content).values()), config)
-    phase = str(config["phase"])
-    named = dict(zip(client.names_of_reply(phase), arrays, strict=True))
-    content = wire.outgoing(
-        [item for item in client.discloses if item.phase == phase],
-        named,
-        numbers,
+        arrays, weight, numbers = client.fit(
+            list(received.values()), {**config, "arrays": list(received)}
+        )
+    named = dict(zip(client.names_of(exchange), arrays, strict=True))
+    agreed = client.contract.sizes(client.setup, client.num_rows)
+    content = door.outgoing(
+        exchange,
+        {**named, **{name: np.asarray(value) for name, value in numbers.items()}},
+        door.sizes_of(exchange, message.content, agreed),
         weight=weight,
-        dimensions=client.dimensions,
         precision=client.setup.precision,
     )
     reply = Message(content, reply_to=message)
-    packed = content.array_records[wire.ARRAYS] if named else {}
-    client.commit([(array, packed[name]) for name, array in named.items()])
+    packed = content.get(records.ARRAYS)
+    if isinstance(packed, ArrayRecord):
+        client.commit([(array, packed[name]) for name, array in named.items() if name in packed])
+    else:
+        client.commit()
     return reply
 
 

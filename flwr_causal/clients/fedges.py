@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flwr_causal.clients.base import CausalClient
+from flwr_causal.clients.base import Asked, CausalClient, answers
 from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.families import Families, empty_families
@@ -18,23 +17,33 @@ from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of, parents_of
-from flwr_causal.core.graphs.knowledge import Knowledge, precedence
-from flwr_causal.data.check.party_table import describe, prepare, prepare_states
-from flwr_causal.protocol.wire import Disclosure, Scalar
+from flwr_causal.core.graphs.knowledge import precedence
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.data.check.party_table import complete_rows, describe, prepare, prepare_states
+from flwr_causal.protocol.cuts import CUTS
+from flwr_causal.protocol.fedges import (
+    CONTRACT,
+    COUNTS,
+    FIT,
+    GRAPH,
+    GRAPHS,
+    JUDGE,
+    JUDGED_GRAPH,
+    SCORES,
+)
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.discrete.discrete import DiscreteTable
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-
-Answer = tuple[list[NDArray[Any]], int, dict[str, Any]]
-
-#: The arrays of contingency tables, in the order in which they leave.
-TABLES = ("dense", "cells", "values", "lengths")
+    from flwr_causal.protocol.exchange import Contract
 
 
 @dataclass
-class Desk:
+class Cache:
     """What a party has computed from its rows and uses again in the next message.
 
     Parameters
@@ -64,169 +73,134 @@ class FedGESClient(CausalClient):
 
     Variables are numbered in the order of their names, the same at every party.
 
-    **What leaves the party** after the schema exchange (which names the states of its columns):
-
-    - ``mode="fusion"``: in each round the edges of one DAG (``edges``), for ``start="driven"`` of
-      two (``overwritten``, ``fused``); the total score of graphs that the server proposes, one
-      number for each (``score`` for ``keep="best"``, ``scores`` for "driven").
-    - ``mode="scores"``: for each family (y, S) and further parent x that the server asks about, how
-      much x adds to the party's own score: one number (``gains``).
-    - ``mode="exact"``: for each set of variables that the server asks about the contingency table
-      of its rows, integers: all cells of small tables (``dense``), the filled ones of the others
-      (``cells``, ``values``, ``lengths``). Cells of few rows are told as they are.
-    - last exchange (``parameters=True``): the contingency tables of each variable with its parents
-      in the final graph, and for each of its edges whether the party's own score agrees
-      (``votes``).
-    - ``discretize``: beforehand, for each numeric column and each threshold that the server asks
-      about, how many rows lie at or below it (``counts``).
+    **What leaves the party**: :mod:`flwr_causal.protocol.fedges` declares it.
     """
 
     sums: ClassVar[bool] = False
-    discloses: ClassVar[tuple[Disclosure, ...]] = (
-        Disclosure("counts", "rows up to each threshold", ("*", "*"), phase="cuts"),
-        Disclosure("edges", "the DAG found from one start", ("*", 2), phase="graph"),
-        Disclosure("score", "score of the received graph", phase="graph"),
-        Disclosure("overwritten", "the DAG from the fused graph", ("*", 2), phase="graphs"),
-        Disclosure("fused", "the DAG from it and the own one", ("*", 2), phase="graphs"),
-        Disclosure("scores", "score of each proposed graph", ("*",), phase="judge"),
-        Disclosure("gains", "s(y | S + x) - s(y | S) of each question", ("*",), phase="scores"),
-        *(
-            Disclosure(name, meaning, ("*",), phase=phase)
-            for phase in ("counts", "fit")
-            for name, meaning in zip(
-                TABLES,
-                (
-                    "cells of the small tables",
-                    "numbers of the filled cells of the others",
-                    "their counts",
-                    "how many belong to each",
-                ),
-                strict=True,
-            )
-        ),
-        Disclosure("votes", "whether the own score agrees with each edge", ("*",), phase="fit"),
-    )
+    contract: ClassVar[Contract] = CONTRACT
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns with their states."""
         return describe(self.table(), policy=policy, sums=policy.discretize > 0, states=True)
 
-    def fit(self, parameters: list[NDArray[Any]], config: dict[str, Scalar]) -> Answer:
-        """Answer the message of a phase."""
-        phases = {
-            "cuts": self._cuts,
-            "graph": self._graph,
-            "graphs": self._graphs,
-            "judge": self._judge,
-            "scores": self._gains,
-            "counts": self._counts,
-            "fit": self._fit,
-        }
-        return phases[str(config["phase"])](parameters, config)
+    def count_rows(self) -> int:
+        """Count the rows that are kept."""
+        return int(complete_rows(self.table(), self.setup.policy).sum())
 
-    def _desk(self, config: dict[str, Any]) -> Desk:
+    def _cached(self, asked: Asked) -> Cache:
         """Return the party's rows and what was computed from them."""
-        return self.once("desk", lambda: self._new_desk(config))
+        return self.once("rows and gains", lambda: self._new_cache(asked))
 
-    def _new_desk(self, config: dict[str, Any]) -> Desk:
+    def _new_cache(self, asked: Asked) -> Cache:
         setup = self.setup
-        ends = np.cumsum(config.get("num-cuts", []), dtype=np.int64)
-        points = np.array(config.get("cuts", []), dtype=np.float64)
-        cuts = (
-            dict(zip(setup.continuous, np.split(points, ends[:-1]), strict=True))
-            if len(ends)
-            else {}
-        )
+        cuts = {}
+        if "cuts" in asked:
+            parts = np.split(asked["cuts"], np.cumsum(asked["num-cuts"])[:-1])
+            cuts = dict(zip(setup.continuous, parts, strict=True))
         table = prepare_states(self.table(), setup.names, setup.states, setup.policy, cuts)
         table = table.reordered(sorted(range(len(setup.names)), key=setup.names.__getitem__))
         source = TableGains(
             table, str(setup.options["score"]), float(setup.options["equivalent-sample-size"])
         )
-        return Desk(table, source, empty_families(len(table.names)))
+        return Cache(table, source, empty_families(len(table.names)))
 
     @property
     def _knowledge(self) -> Knowledge | None:
         text = str(self.setup.options["knowledge"])
         return Knowledge.from_dict(json.loads(text)) if text else None
 
-    def _cuts(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
+    @answers(CUTS)
+    def cut(self, asked: Asked) -> Arrays:
+        """Count the rows up to each threshold."""
         rows = prepare(self.table(), self.setup.continuous, self.setup.policy)
-        return [count_up_to(rows, parameters[0])], len(rows), {}
+        return {"counts": count_up_to(rows, asked["thresholds"])}
 
-    def _graph(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
-        received, own = parameters
-        desk = self._desk(config)
-        numbers = {}
-        if config["judge"]:
-            numbers["score"] = self._score(desk, received)
-        start = self._fused(desk, received, own) if config["start"] == "fuse" else received
-        return [self._search(desk, start)], desk.table.num_rows, numbers
+    @answers(GRAPH, JUDGED_GRAPH)
+    def graph(self, asked: Asked) -> Arrays:
+        """Search on from the fused graph, or from it fused with the party's own."""
+        received, cache = asked["received"], self._cached(asked)
+        fuse_first = asked["start"] == "fuse"
+        start = self._fused(cache, received, asked["own"]) if fuse_first else received
+        reply = {"edges": self._search(cache, start)}
+        if asked.exchange is JUDGED_GRAPH:
+            reply["score"] = np.array(self._score(cache, received))
+        return reply
 
-    def _graphs(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
-        received, own = parameters
-        desk = self._desk(config)
-        found = [self._search(desk, received)]
+    @answers(GRAPHS)
+    def graphs(self, asked: Asked) -> Arrays:
+        """Search on from the fused graph, and from it fused with the party's own."""
+        received, own, cache = asked["received"], asked["own"], self._cached(asked)
+        alone = self._search(cache, received)
         # In the first round there is one start only: no edges.
         both = len(received) or len(own)
-        found.append(self._search(desk, self._fused(desk, received, own)) if both else found[0])
-        return found, desk.table.num_rows, {}
+        fused = self._search(cache, self._fused(cache, received, own)) if both else alone
+        return {"overwritten": alone, "fused": fused}
 
-    def _fused(self, desk: Desk, received: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
-        before = precedence(self._knowledge, desk.table.names)
-        return fuse([received, own], len(desk.table.names), before=before).keep("union")
+    def _fused(self, cache: Cache, received: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
+        before = precedence(self._knowledge, cache.table.names)
+        return fuse([received, own], len(cache.table.names), before=before).keep("union")
 
-    def _search(self, desk: Desk, start: NDArray[Any]) -> NDArray[Any]:
+    def _search(self, cache: Cache, start: NDArray[Any]) -> NDArray[Any]:
         """Run GES with few insertions from a DAG; return the edges of the DAG that it finds."""
         options = self.setup.options
-        names, knowledge = desk.table.names, self._knowledge
+        names, knowledge = cache.table.names, self._knowledge
         marks = matrix_of(start, len(names))
         if knowledge:
             masks = knowledge.masks(names)
             marks = marks & masks.allowed | masks.required
         search = prepared_search(
-            desk.source,
+            cache.source,
             names,
             start=marks,
             knowledge=knowledge,
             max_parents=int(options["max-parents"]) or None,
         )
-        search.families = desk.families
+        search.families = cache.families
         search.run(int(options["max-edges"]), turn=bool(options["turn"]))
-        desk.families = search.families
+        cache.families = search.families
         return edges_of(search.dag)
 
-    def _score(self, desk: Desk, edges: NDArray[Any]) -> float:
+    def _score(self, cache: Cache, edges: NDArray[Any]) -> float:
         """Return the party's own score of a DAG."""
         total = 0.0
-        for y, parents in enumerate(parents_of(edges, len(desk.table.names))):
+        for y, parents in enumerate(parents_of(edges, len(cache.table.names))):
             key = (y, *parents)
-            if key not in desk.scores:
-                desk.scores[key] = desk.source.family_score(y, parents)
-            total += desk.scores[key]
+            if key not in cache.scores:
+                cache.scores[key] = cache.source.family_score(y, parents)
+            total += cache.scores[key]
         return total
 
-    def _judge(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
-        edges, lengths = parameters
-        desk = self._desk(config)
-        graphs = np.split(edges, np.cumsum(lengths)[:-1])
-        scores = [self._score(desk, graph) for graph in graphs]
-        return [np.array(scores)], desk.table.num_rows, {}
+    @answers(JUDGE)
+    def judge(self, asked: Asked) -> Arrays:
+        """Score proposed graphs."""
+        cache = self._cached(asked)
+        graphs = np.split(asked["edges"], np.cumsum(asked["lengths"])[:-1])
+        return {"scores": np.array([self._score(cache, graph) for graph in graphs])}
 
-    def _gains(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
-        desk = self._desk(config)
-        questions = speculative_search.Questions(*parameters)
-        gains = speculative_search.answer(questions, desk.source, len(desk.table.names))
-        return [gains], desk.table.num_rows, {}
+    @answers(SCORES)
+    def gains(self, asked: Asked) -> Arrays:
+        """Return the gains of the party's own score."""
+        cache = self._cached(asked)
+        questions = speculative_search.Questions(
+            *(asked[k] for k in speculative_search.Questions._fields)
+        )
+        return {"gains": speculative_search.answer(questions, cache.source, len(cache.table.names))}
 
-    def _counts(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
-        desk = self._desk(config)
-        return list(tabulate(desk.table, Sets(*parameters))), desk.table.num_rows, {}
+    @answers(COUNTS)
+    def counts(self, asked: Asked) -> Arrays:
+        """Return contingency tables of the party's rows."""
+        return self._tables(self._cached(asked), asked)
 
-    def _fit(self, parameters: list[NDArray[Any]], config: dict[str, Any]) -> Answer:
-        sizes, members, edges = parameters
-        desk = self._desk(config)
-        tables = tabulate(desk.table, Sets(sizes, members))
-        d = len(desk.table.names)
-        dag = matrix_of(edges, d)
-        gains = speculative_search.answer(speculative_search.questions_about(dag), desk.source, d)
-        return [*tables, (gains > 0).astype(np.uint8)], desk.table.num_rows, {}
+    @answers(FIT)
+    def fit_tables(self, asked: Asked) -> Arrays:
+        """Return the tables of the final graph, and votes on its edges."""
+        cache = self._cached(asked)
+        d = len(cache.table.names)
+        questions = speculative_search.questions_about(matrix_of(asked["edges"], d))
+        gains = speculative_search.answer(questions, cache.source, d)
+        return {**self._tables(cache, asked), "votes": (gains > 0).astype(np.uint8)}
+
+    def _tables(self, cache: Cache, asked: Asked) -> Arrays:
+        counts = tabulate(cache.table, Sets(asked["sizes"], asked["members"]))
+        small = counts.num_small(int(self.setup.options["minimum-count"]))
+        return {**counts._asdict(), "small": np.array(small, dtype=np.int64)}

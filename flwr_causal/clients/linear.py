@@ -18,12 +18,6 @@ class LinearClient(CausalClient):
     """Base of the linear methods' clients."""
 
     @property
-    def dimensions(self) -> dict[str, int]:
-        """d, and m for the columns of the design."""
-        d = len(self.setup.names)
-        return {"d": d, "m": d}
-
-    @property
     def masks(self) -> EdgeMasks:
         """The background knowledge, of methods that send it (option ``knowledge``)."""
         text = str(self.setup.options["knowledge"])

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.linear import LinearClient
 from flwr_causal.core.consensus import admm
 from flwr_causal.core.consensus.admm import ClientState
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.wire import Disclosure, Scalar
+from flwr_causal.protocol import consensus
 
-FloatArray = NDArray[np.float64]
-Answer = tuple[list[NDArray[Any]], int, dict[str, Any]]
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import Arrays, FloatArray
 
 
 class ADMMClient(LinearClient):
@@ -48,10 +48,10 @@ class ADMMClient(LinearClient):
             )
         return state
 
-    def reply(self, state: ClientState) -> Answer:
-        """Keep the state and return what it sends, of weight 1."""
+    def reply(self, state: ClientState) -> FloatArray:
+        """Keep the state and return what it sends."""
         self.remember({"sent": state.sent}, penalty=state.penalty, round=state.round)
-        return [state.sent], 1, {}
+        return state.sent
 
 
 class LinearADMMClient(ADMMClient):
@@ -66,25 +66,13 @@ class LinearADMMClient(ADMMClient):
       and its parents in the final graph and zero elsewhere, d x d, with the weight n_k.
     """
 
-    discloses: ClassVar[tuple[Disclosure, ...]] = (
-        Disclosure("weights", "B_k + beta_k / rho_2", ("*", "m", "d")),
-        Disclosure("moments", "X_k^T X_k / n_k within families", ("*", "m", "m"), phase="fit"),
-    )
-
-    def fit(self, parameters: list[NDArray[Any]], config: dict[str, Scalar]) -> Answer:
-        """Do one round, or return the sums that the refit needs."""
-        (received,) = parameters
-        if config["phase"] == "fit":
-            return self._moments(received)
-        penalty, relaxation = float(config["penalty"]), float(config["relaxation"])
-        return self._round(received, penalty, relaxation, int(config["round"]))
-
-    def _round(
-        self, weights: FloatArray, penalty: float, relaxation: float, server_round: int
-    ) -> Answer:
-        state = self.state_before(server_round)
-        if state is not None and state.round == server_round:
-            return self.reply(state)
+    @answers(consensus.ROUND)
+    def round(self, asked: Asked) -> Arrays:
+        """Do one round of ADMM for every setting that runs side by side."""
+        penalty, relaxation = float(asked["penalty"]), float(asked["relaxation"])
+        weights, state = asked["weights"], self.state_before(asked.number)
+        if state is not None and state.round == asked.number:
+            return {"weights": self.reply(state)}
         problems = self._problems()
         share = len(weights) // len(problems)
         parts = []
@@ -92,11 +80,21 @@ class LinearADMMClient(ADMMClient):
             part = slice(index * share, (index + 1) * share)
             before = None if state is None else state._replace(sent=state.sent[part])
             step = admm.client_step(
-                problem, before, weights[part], penalty, server_round, relaxation
+                problem, before, weights[part], penalty, asked.number, relaxation
             )
             parts.append(step.sent)
-        after = ClientState(np.concatenate(parts), penalty, server_round)
-        return self.reply(after)
+        return {"weights": self.reply(ClientState(np.concatenate(parts), penalty, asked.number))}
+
+    @answers(consensus.REFIT)
+    def refit(self, asked: Asked) -> Arrays:
+        """Return the second moments that the refit needs."""
+        design = self.design()
+        seconds = np.stack([fold.T @ fold / len(design) for fold in self.folds(design)])
+        return {"moments": np.where(asked["moments"] > 0, seconds, 0.0)}
+
+    def count_rows(self) -> int:
+        """Count the rows of the design."""
+        return len(self.design())
 
     def _problems(self) -> list[admm.LocalProblem]:
         """Return the local problem of all rows, before it that without the held-out ones."""
@@ -112,8 +110,3 @@ class LinearADMMClient(ADMMClient):
         # The rows that are held out everywhere shrink the total by the same share.
         total = round(setup.num_rows * len(folds[0]) / len(design))
         return [admm.local_problem(folds[0], total, d), *problems]
-
-    def _moments(self, needed: FloatArray) -> Answer:
-        design = self.design()
-        seconds = np.stack([fold.T @ fold / len(design) for fold in self.folds(design)])
-        return [np.where(needed > 0, seconds, 0.0)], len(design), {}

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.series import SeriesClient
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.additive import basis_rows
-from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.data.series.levels import perturbed_rows
-from flwr_causal.protocol.wire import Disclosure, Scalar
+from flwr_causal.protocol.moments import CONTRACT, SUMS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.data.series.series import Series
-
-    FloatArray = NDArray[np.float64]
+    from flwr_causal.protocol.exchange import Contract
 
 
 class MomentsClient(SeriesClient):
@@ -32,43 +30,36 @@ class MomentsClient(SeriesClient):
     With ``model="additive"`` they are [1, five functions of each variable], (1 + 5 d) x (1 + 5 d).
     """
 
-    discloses: ClassVar[tuple[Disclosure, ...]] = (
-        Disclosure("moments", "X_k^T X_k / n_k of each fold of the rows", ("*", "s", "s")),
-    )
-
-    @property
-    def dimensions(self) -> dict[str, int]:
-        """d, m for the columns of the design, and s for those of the sums."""
-        sizes = super().dimensions
-        if self._additive:
-            return {**sizes, "s": 1 + SIZE * sizes["d"]}
-        return {**sizes, "s": sizes["m"] + 2 if self.order else sizes["d"]}
+    contract: ClassVar[Contract] = CONTRACT
 
     @property
     def _additive(self) -> bool:
         return bool(self.setup.options["model"] == "additive")
 
-    def fit(
-        self, parameters: list[NDArray[Any]], config: dict[str, Scalar]
-    ) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
-        """Return the second moments, weighted by the number of rows."""
+    @answers(SUMS)
+    def second_moments(self, asked: Asked) -> Arrays:
+        """Return the second moments of each fold."""
         if self.order:
-            return self._of_series()
+            return {"moments": self._of_series()}
         if self._additive:
-            return self._of_functions()
+            return {"moments": self._of_functions()}
         folds = self.folds(self.design())
         total = sum(map(len, folds))
-        return [np.stack([fold.T @ fold / total for fold in folds])], total, {}
+        return {"moments": np.stack([fold.T @ fold / total for fold in folds])}
 
-    def _of_functions(self) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
+    def count_rows(self) -> int:
+        """Count the rows of the design: of series the steps that have all their lags."""
+        return len(self.design())
+
+    def _of_functions(self) -> FloatArray:
         """Return the products of the rows [1, functions of the variables], the same for all."""
         setup, rows = self.setup, self.design()
         scale = np.ones(len(setup.names)) if setup.options["standardize"] else setup.variance
         functions = basis_rows(rows, np.zeros(len(scale)), np.sqrt(scale))
         rows = np.column_stack([np.ones(len(rows)), functions])
-        return [(rows.T @ rows / len(rows))[None]], len(rows), {}
+        return (rows.T @ rows / len(rows))[None]
 
-    def _of_series(self) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
+    def _of_series(self) -> FloatArray:
         """Return the products of the steps' rows by fold, then those with fewer lags."""
         series, options = self.series(), self.setup.options
         rows = self._rows(series, self.order)
@@ -82,7 +73,7 @@ class MomentsClient(SeriesClient):
         for part, products in zip(parts, sums, strict=True):
             size = part.shape[1]
             products[:size, :size] = part.T @ part / len(rows)
-        return [sums], len(rows), {}
+        return sums
 
     def _rows(self, series: list[Series], order: int) -> FloatArray:
         """Return the rows [1, g, z] of the series; g marks those that share one level."""

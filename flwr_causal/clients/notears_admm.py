@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.linear_admm import LinearADMMClient
-from flwr_causal.core.consensus import perceptrons as neural_admm
+from flwr_causal.core.consensus import perceptrons
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
-from flwr_causal.protocol.wire import Disclosure, Scalar
+from flwr_causal.protocol import consensus
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from flwr_causal.clients.linear_admm import Answer
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.protocol.exchange import Contract
 
 
 class NotearsADMMClient(LinearADMMClient):
@@ -29,35 +29,36 @@ class NotearsADMMClient(LinearADMMClient):
       df_j/dx_i over the party's rows, d x d, with the weight n_k.
     """
 
-    discloses: ClassVar[tuple[Disclosure, ...]] = (
-        *LinearADMMClient.discloses,
-        Disclosure("parameters", "theta_k + beta_k / rho_2", ("*",), phase="perceptrons"),
-        Disclosure("slopes", "mean square of df_j/dx_i", ("d", "d"), phase="slopes"),
-    )
+    contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
 
-    def fit(self, parameters: list[NDArray[Any]], config: dict[str, Scalar]) -> Answer:
-        """Do one round, or return what the last exchange asks for."""
-        if config["phase"] not in ("perceptrons", "slopes"):
-            return super().fit(parameters, config)
-        (theta,) = parameters
-        loss = self.once("perceptrons", self._loss)
-        if config["phase"] == "slopes":
-            return [loss.squared_slopes(theta)], loss.own_rows, {}
-        server_round = int(config["round"])
-        state = self.state_before(server_round)
-        if state is None or state.round < server_round:
-            state = neural_admm.client_step(
+    @answers(consensus.PERCEPTRONS)
+    def perceptrons(self, asked: Asked) -> Arrays:
+        """Do one round of ADMM on the parameters of the perceptrons."""
+        state = self.state_before(asked.number)
+        if state is None or state.round < asked.number:
+            loss = self._loss
+            state = perceptrons.client_step(
                 loss,
                 free_parameters(loss.network, self.masks),
                 state,
-                theta,
-                float(config["penalty"]),
-                server_round,
+                asked["parameters"],
+                float(asked["penalty"]),
+                asked.number,
                 max_iterations=int(self.setup.options["inner-steps"]),
             )
-        return self.reply(state)
+        return {"parameters": self.reply(state)}
 
+    @answers(consensus.SLOPES)
+    def slopes(self, asked: Asked) -> Arrays:
+        """Return the mean squares of df_j/dx_i over the party's rows."""
+        return {"slopes": self._loss.squared_slopes(asked["parameters"])}
+
+    @property
     def _loss(self) -> SquaredLoss:
+        """The party's loss, prepared once a process."""
+        return self.once("perceptrons", self._new_loss)
+
+    def _new_loss(self) -> SquaredLoss:
         setup, options = self.setup, self.setup.options
         return SquaredLoss(
             self.design(),

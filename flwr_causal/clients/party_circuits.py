@@ -6,26 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.composed.party_clusters import train_party
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.by_name import learner_of
-from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
-from flwr_causal.core.circuits.learners.trees.vertical import Part
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.composed.composition import Task
     from flwr_causal.core.circuits.composed.party_clusters import Learner, PartyCircuits
     from flwr_causal.core.circuits.learners.options import LearnerOptions
-    from flwr_causal.core.circuits.learners.trees.vertical import PartyRows
-    from flwr_causal.protocol.wire import Arrays
-
-FloatArray = NDArray[np.float64]
 
 
 class Recipe(NamedTuple):
@@ -107,25 +103,6 @@ def train(
         minimum_count=recipe.minimum_count,
         seed=recipe.seed,
     )
-
-
-def joint_part(rows: PartyRows, step: str, asked: Arrays, minimum_count: int) -> Part:
-    """Return a party's part of components that all parties train together.
-
-    Parameters
-    ----------
-    rows : PartyRows
-        The common ones.
-    step : {"start", "products", "trees"}
-    asked : dict of arrays
-        The rows that components start from (``anchors``, of shape (K,)), or how probable they are
-        for each row (``shared``, of shape (n, K), in units).
-    minimum_count : int
-    """
-    if step == "start":
-        return Part.started(rows, asked["anchors"])
-    shared = asked["shared"] * UNIT
-    return Part.made(rows, shared, trees=step == "trees", minimum_count=minimum_count)
 
 
 def keep(path: str, fingerprint: str, data: NDArray[np.uint8]) -> None:

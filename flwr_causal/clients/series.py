@@ -44,12 +44,6 @@ class SeriesClient(LinearClient):
         """Number of lags p."""
         return int(self.options["order"])
 
-    @property
-    def dimensions(self) -> dict[str, int]:
-        """d, and m for the columns of the design."""
-        d = len(self.setup.names)
-        return {"d": d, "m": d * (1 + self.order)}
-
     def describe(self, policy: Policy) -> TableReport:
         """Report the series: a row is a step with all its lags."""
         if self.order == 0:

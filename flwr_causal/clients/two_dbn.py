@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar
+
 from flwr_causal.clients.linear_admm import LinearADMMClient
 from flwr_causal.clients.series import SeriesClient
+from flwr_causal.protocol.consensus import TWO_DBN
+
+if TYPE_CHECKING:
+    from flwr_causal.protocol.exchange import Contract
 
 
 class TwoDBNClient(SeriesClient, LinearADMMClient):
@@ -14,3 +20,5 @@ class TwoDBNClient(SeriesClient, LinearADMMClient):
     m = d (1 + p): ``weights`` in every round, ``moments`` in the last exchange. The values of id,
     time and phase columns never leave it.
     """
+
+    contract: ClassVar[Contract] = TWO_DBN

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import MessageType
 
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flwr.app import RecordDict
     from flwr.serverapp import Grid
 
-    from flwr_causal.protocol.wire import Arrays
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.runtime.federation import Federation
 
 
@@ -29,19 +28,12 @@ class Connection:
         The parties that agreed.
     names : sequence of str
         Those of them that are asked, in this order; all of them must answer.
-    method : str
-        Method id.
     timeout : float
         Seconds to wait for the answers.
     """
 
     def __init__(
-        self,
-        grid: Grid,
-        federation: Federation,
-        names: Sequence[str],
-        method: str,
-        timeout: float,
+        self, grid: Grid, federation: Federation, names: Sequence[str], timeout: float
     ) -> None:
         self._grid = grid
         by_name = {party.name: party for party in federation.parties}
@@ -53,23 +45,20 @@ class Connection:
             )
         self._parties = [by_name[name] for name in names]
         self._federation = federation
-        self._method = method
         self._timeout = timeout
         self._queries = 0
         self.bytes_sent = 0
         self.bytes_received = 0
 
-    def ask(self, phase: str, config: Mapping[str, Any], arrays: Sequence[Arrays]) -> list[Arrays]:
-        """Send each party its arrays and return what each answers, in the parties' order.
+    def ask(self, name: str, values: Sequence[Mapping[str, Any]]) -> list[Arrays]:
+        """Send each party its question and return what each answers, in the parties' order.
 
         Parameters
         ----------
-        phase : str
-            Which disclosures are due.
-        config : mapping
-            Plain values, the same for all.
-        arrays : sequence of dict of str to ndarray
-            For each party.
+        name : str
+            Of an exchange of the contract.
+        values : sequence of mapping
+            For each party what it is sent: arrays, numbers and texts by name.
 
         Raises
         ------
@@ -77,33 +66,28 @@ class Connection:
             If a party does not answer.
         """
         self._queries += 1
-        plain = {"phase": phase, "method": self._method, "round": self._queries, **config}
+        exchange = self._federation.contract.find(name)
         messages = [
             self._federation.message(
                 party.node_id,
-                wire.instruction(wire.pack_arrays(own), {**plain, "arrays": list(own)}),
+                records.request(
+                    exchange.name, self._federation.contract.method, self._queries, own
+                ),
                 MessageType.QUERY,
                 self._queries,
                 self._timeout,
             )
-            for party, own in zip(self._parties, arrays, strict=True)
+            for party, own in zip(self._parties, values, strict=True)
         ]
-        exchange = self._federation.exchange(
+        collected = self._federation.exchange(
             self._grid,
+            exchange,
             messages,
             server_round=self._queries,
             timeout=self._timeout,
             needed=len(self._parties),
         )
-        self.bytes_sent += exchange.bytes_sent - exchange.setup_bytes
-        self.bytes_received += exchange.bytes_received
-        answers = {reply.metadata.src_node_id: reply.content for reply in exchange.replies}
-        return [_read(answers[party.node_id]) for party in self._parties]
-
-
-def _read(content: RecordDict) -> Arrays:
-    """Return the arrays of an answer, log densities with the infinite ones that cannot travel."""
-    arrays = wire.arrays_of(content)
-    if "densities" in arrays:
-        arrays["densities"] = wire.unbounded(arrays["densities"])
-    return arrays
+        self.bytes_sent += collected.bytes_sent - collected.setup_bytes
+        self.bytes_received += collected.bytes_received
+        answers = {reply.party.node_id: reply.arrays for reply in collected.replies}
+        return [answers[party.node_id] for party in self._parties]

@@ -1,4 +1,4 @@
-"""The parties of a run: who they are, who is asked in a round, who failed."""
+"""The parties of a run: who they are, who is asked in an exchange, what arrives, who failed."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ from flwr.supercore import log
 
 from flwr_causal.compat import NODE_UNAVAILABLE
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol import wire
-from flwr_causal.protocol.setup_message import PREFIX
+from flwr_causal.protocol import door, records
+from flwr_causal.protocol.setup import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from flwr.app import RecordDict
     from flwr.serverapp import Grid
 
-    from flwr_causal.protocol.setup_message import Setup
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.setup import Setup
 
 # A party that failed in so many rounds one after the other is not asked again: on real nodes each
 # attempt costs the others a minute of waiting.
 MAX_FAILURES = 3
+# The code of a reply that arrived and was refused; Flower's own codes are not negative.
+REFUSED = -1
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,26 @@ class Failure:
     reason: str
 
 
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """The accepted reply of one party.
+
+    Parameters
+    ----------
+    party : Party
+    arrays : dict of str to ndarray
+    message : Message
+        As it arrived, for Flower's own averaging.
+    """
+
+    party: Party
+    arrays: Arrays
+    message: Message
+
+
 @dataclass
-class Exchange:
-    """What came of sending the messages of a round.
+class Collected:
+    """What came of sending the messages of one exchange.
 
     Parameters
     ----------
@@ -77,14 +98,14 @@ class Exchange:
         Server to parties and back, all parties together.
     setup_bytes : int
         The part of ``bytes_sent`` that belongs to the schema exchange.
-    replies : list of Message
-        Replies without an error, in the parties' order.
+    replies : list of Arrival
+        In the parties' order.
     """
 
     bytes_sent: int = 0
     bytes_received: int = 0
     setup_bytes: int = 0
-    replies: list[Message] = field(default_factory=list)
+    replies: list[Arrival] = field(default_factory=list)
 
 
 @dataclass
@@ -96,10 +117,13 @@ class Federation:
     parties : tuple of Party
     setup : Setup
         What they agreed on; sent to each party with its first message.
+    contract : Contract
+        What the method's exchanges declare.
     """
 
     parties: tuple[Party, ...]
     setup: Setup
+    contract: Contract
     failures: list[Failure] = field(default_factory=list)
     _informed: set[int] = field(default_factory=set)
     _failed_in_a_row: dict[int, int] = field(default_factory=dict)
@@ -139,23 +163,27 @@ class Federation:
         )
 
     def _with_setup(self, content: RecordDict) -> RecordDict:
-        arrays = content.get(wire.ARRAYS)
+        arrays = content.get(records.ARRAYS)
         record = arrays if isinstance(arrays, ArrayRecord) else None
-        return wire.instruction(record, {**wire.config_of(content), **self.setup.to_config()})
+        return records.message_content(
+            record, {**records.config_of(content), **self.setup.to_config()}
+        )
 
     def exchange(
         self,
         grid: Grid,
+        exchange: Exchange,
         messages: Iterable[Message],
         *,
         server_round: int,
         timeout: float,
         needed: int,
-    ) -> Exchange:
-        """Send the messages of a round, ask failing parties once more, and sort the replies.
+    ) -> Collected:
+        """Send the messages of an exchange, check the replies, and sort them.
 
-        The second attempt carries the setup again: a node that was restarted has lost it together
-        with its state.
+        A party that fails, or whose reply the contract does not allow, is asked once more. The
+        second attempt carries the setup again: a node that was restarted has lost it together with
+        its state.
 
         Raises
         ------
@@ -163,12 +191,13 @@ class Federation:
             If fewer than ``needed`` parties replied.
         """
         sent = list(messages)
-        result = Exchange(bytes_sent=sum(wire.num_bytes(m.content) for m in sent))
+        result = Collected(bytes_sent=sum(records.num_bytes(m.content) for m in sent))
         result.setup_bytes = sum(_setup_bytes(m) for m in sent)
         # Kept before sending: a grid may take a message's content away once it is on its way.
         contents = {m.metadata.dst_node_id: (m.content, m.metadata.message_type) for m in sent}
         invited = [m.metadata.dst_node_id for m in sent]
-        reasons = self._collect(grid, sent, timeout, result)
+        bodies = {node_id: content for node_id, (content, _) in contents.items()}
+        reasons = self._collect(grid, exchange, sent, bodies, timeout, result)
         self._informed -= set(reasons)
         again = [
             self.message(node_id, *contents[node_id], server_round, timeout)
@@ -176,25 +205,31 @@ class Federation:
             if code != NODE_UNAVAILABLE
         ]
         if again:
-            result.bytes_sent += sum(wire.num_bytes(m.content) for m in again)
+            result.bytes_sent += sum(records.num_bytes(m.content) for m in again)
             result.setup_bytes += sum(_setup_bytes(m) for m in again)
-            reasons |= self._collect(grid, again, timeout, result)
+            reasons |= self._collect(grid, exchange, again, bodies, timeout, result)
         self._judge(invited, result, reasons, server_round)
         if len(result.replies) < needed:
             latest = {failure.party: failure.reason for failure in self.failures}
             raise FederationError(
-                f"Round {server_round}: only {len(result.replies)} parties replied, the option "
+                f"Exchange {server_round}: only {len(result.replies)} parties replied, the option "
                 f"'quorum' asks for {needed}. "
                 + "; ".join(f"{party}: {reason}" for party, reason in list(latest.items())[-3:])
             )
         return result
 
     def _collect(
-        self, grid: Grid, messages: Sequence[Message], timeout: float, result: Exchange
+        self,
+        grid: Grid,
+        exchange: Exchange,
+        messages: Sequence[Message],
+        bodies: Mapping[int, RecordDict],
+        timeout: float,
+        result: Collected,
     ) -> dict[int, tuple[int, str]]:
-        """Send, add the good replies to the result, return the errors by node."""
-        asked = {m.metadata.dst_node_id for m in messages}
-        silent, errors = set(asked), {}
+        """Send, add the accepted replies to the result, return why others failed, by node."""
+        waiting = {m.metadata.dst_node_id for m in messages}
+        asked, errors = set(waiting), {}
         late = f"no reply within {timeout:g} s"
         for reply in grid.send_and_receive(messages, timeout=timeout):
             node_id = reply.metadata.src_node_id
@@ -202,25 +237,41 @@ class Federation:
                 # The SuperLink itself answers for a node that it has given up.
                 late = _last_line(reply.error.reason) if reply.has_error() else late
                 continue
-            silent.discard(node_id)
+            if node_id not in waiting:
+                continue  # delivered twice
+            waiting.discard(node_id)
             if reply.has_error():
                 errors[node_id] = (reply.error.code, _last_line(reply.error.reason))
-            else:
-                result.replies.append(reply)
-                result.bytes_received += wire.reply_bytes(reply)
-        return errors | dict.fromkeys(silent, (NODE_UNAVAILABLE, late))
+                continue
+            try:
+                arrays = self._accepted(exchange, self.party(node_id), bodies[node_id], reply)
+            except door.RefusedError as error:
+                errors[node_id] = (REFUSED, f"its reply was refused: {error}")
+                continue
+            result.replies.append(Arrival(self.party(node_id), arrays, reply))
+            result.bytes_received += records.reply_bytes(reply)
+        return errors | dict.fromkeys(waiting, (NODE_UNAVAILABLE, late))
+
+    def _accepted(
+        self, exchange: Exchange, party: Party, sent: RecordDict, reply: Message
+    ) -> Arrays:
+        """Return the arrays of a reply that the contract allows."""
+        agreed = self.contract.sizes(self.setup, party.num_rows)
+        weight = party.num_rows if exchange.weight == "rows" else 1
+        sizes = door.sizes_of(exchange, sent, agreed)
+        return door.accepted(exchange, reply.content, sizes, weight=weight)
 
     def _judge(
         self,
         invited: Sequence[int],
-        result: Exchange,
+        result: Collected,
         reasons: dict[int, tuple[int, str]],
         server_round: int,
     ) -> None:
         """Sort the replies in the parties' order, and note who failed."""
         order = {party.node_id: index for index, party in enumerate(self.parties)}
-        result.replies.sort(key=lambda reply: order[reply.metadata.src_node_id])
-        good = {reply.metadata.src_node_id for reply in result.replies}
+        result.replies.sort(key=lambda reply: order[reply.party.node_id])
+        good = {reply.party.node_id for reply in result.replies}
         self._informed |= good
         for node_id in invited:
             if node_id in good:
@@ -231,7 +282,7 @@ class Federation:
             self.failures.append(failure)
             log(
                 WARNING,
-                "Round %d: %s is left out (%s).%s",
+                "Exchange %d: %s is left out (%s).%s",
                 server_round,
                 failure.party,
                 failure.reason,
@@ -240,8 +291,8 @@ class Federation:
 
 
 def _setup_bytes(message: Message) -> int:
-    config = wire.config_of(message.content)
-    return wire.values_bytes({k: v for k, v in config.items() if k.startswith(PREFIX)})
+    config = records.config_of(message.content)
+    return records.values_bytes({k: v for k, v in config.items() if k.startswith(PREFIX)})
 
 
 def _last_line(reason: str | None) -> str:

@@ -1,4 +1,4 @@
-"""The loop over the rounds, the same for every method and every engine."""
+"""The loop over the exchanges, the same for every method and every engine."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 from logging import INFO
 from typing import TYPE_CHECKING, Any, Generic
 
+import numpy as np
 from flwr.app import ConfigRecord
 from flwr.supercore import log
 
 from flwr_causal.core.threads import single_threaded
-from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.protocol import wire
+from flwr_causal.errors import CausalError, ConfigError, FederationError
+from flwr_causal.protocol import records
+from flwr_causal.protocol.replies import Fold, Replies
+from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.runtime.schema import exchange_schema
-from flwr_causal.strategies.base import CausalStrategy, StateT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
     from numpy.typing import NDArray
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.runtime.federation import Failure, Federation, Party
+    from flwr_causal.protocol.exchange import Exchange
+    from flwr_causal.runtime.federation import Arrival, Failure, Federation, Party
 
     Record = dict[str, Any]
     OnRound = Callable[[Record], None]
@@ -35,13 +37,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Outcome(Generic[StateT]):
-    """What a run has come to; after an error, what it had come to by then.
+    """The result of a run; after an error, the result up to the last exchange.
 
     Parameters
     ----------
     history : list of dict
-        One record a round: ``round``, ``phase``, ``seconds``, ``parties``, ``bytes_sent``,
-        ``bytes_received`` and the method's own diagnostics.
+        One record an exchange: ``round`` (its number), ``exchange`` (its name), ``seconds``,
+        ``parties``, ``bytes_sent``, ``bytes_received`` and the method's own diagnostics.
     stop_reason : str
         Why the run ended, in words.
     schema_bytes : int
@@ -81,12 +83,12 @@ class Outcome(Generic[StateT]):
 
 
 def run(
-    method: CausalStrategy[StateT],
+    method: Method[StateT],
     grid: Grid,
     *,
     strategy: Strategy | None = None,
     state: StateT | None = None,
-    config: dict[str, wire.Value] | None = None,
+    config: dict[str, records.Value] | None = None,
     settle: float = 0.0,
     on_round: OnRound | None = None,
 ) -> Outcome[StateT]:
@@ -94,7 +96,7 @@ def run(
 
     Parameters
     ----------
-    method : CausalStrategy
+    method : Method
         The method.
     grid : Grid
         Flower's grid, or a ``LocalGrid``.
@@ -107,7 +109,7 @@ def run(
     settle : float, default 0.0
         Seconds for which the number of connected nodes must stay the same before the start.
     on_round : callable, optional
-        Called with the record of each round, for progress bars and logs.
+        Called with the record of each exchange, for progress bars and logs.
 
     Returns
     -------
@@ -132,7 +134,7 @@ def run(
         method.federation, method.grid = federation, grid
         with single_threaded():
             method.state = method.init(agreement) if state is None else state
-        _rounds(method, strategy or method, grid, federation, outcome, config or {}, on_round)
+        _exchanges(method, strategy or method, grid, federation, outcome, config or {}, on_round)
     except CausalError as error:
         outcome.error = str(error)
         outcome.stop_reason = f"failed: {error}"
@@ -140,75 +142,116 @@ def run(
         raise
     finally:
         _conclude(method, outcome, time.perf_counter() - started)
-    log(INFO, "Stopped after %d rounds: %s", outcome.rounds, outcome.stop_reason)
+    log(INFO, "Stopped after %d exchanges: %s", outcome.rounds, outcome.stop_reason)
     return outcome
 
 
-def _rounds(
-    method: CausalStrategy[StateT],
-    strategy: Strategy,
+def _exchanges(
+    method: Method[StateT],
+    strategy: Strategy | Method[StateT],
     grid: Grid,
     federation: Federation,
     outcome: Outcome[StateT],
-    config: dict[str, wire.Value],
+    config: dict[str, records.Value],
     on_round: OnRound | None,
 ) -> None:
     """Exchange and step until the method has finished."""
     assert method.state is not None
     while (reason := method.finished(method.state)) is None:
-        record = _one_round(method, strategy, grid, federation, outcome, config)
+        record = _one_exchange(method, strategy, grid, federation, outcome, config)
         outcome.history.append(record)
         if on_round is not None:
             on_round(record)
     outcome.stop_reason = reason
 
 
-def _one_round(
-    method: CausalStrategy[StateT],
-    strategy: Strategy,
+def _one_exchange(
+    method: Method[StateT],
+    strategy: Any,
     grid: Grid,
     federation: Federation,
     outcome: Outcome[StateT],
-    config: dict[str, wire.Value],
+    config: dict[str, records.Value],
 ) -> Record:
-    """Exchange and step once; return the record of the round.
+    """Exchange and step once; return the record of the exchange.
 
     A function of its own: the replies of a large federation weigh more than everything else, and
-    are gone from memory before those of the next round arrive.
+    are gone from memory before those of the next exchange arrive.
     """
     assert method.state is not None
     started = time.perf_counter()
     server_round = outcome.rounds + 1
-    arrays = wire.pack_arrays(method.broadcast(method.state), method.precision)
-    if strategy is not method and not arrays:
-        raise ConfigError(
-            f"{type(strategy).__name__} clips what a party changes in the arrays that it was "
-            f"sent, but {type(method).__name__} sends none. Run it without the wrapper."
-        )
-    phase = method.instructions(method.state).get("phase", "train")
-    messages = strategy.configure_train(server_round, arrays, ConfigRecord({**config}), grid)
-    exchange = federation.exchange(
+    request = method.request(method.state)
+    exchange = request.exchange
+    common = {k: v for k, v in request.values.items() if isinstance(v, np.ndarray)}
+    _check_composes(method, strategy, exchange, common)
+    messages = strategy.configure_train(
+        server_round,
+        records.pack_arrays(common, method.precision, exchange.exact),
+        ConfigRecord({**config}),
         grid,
+    )
+    collected = federation.exchange(
+        grid,
+        exchange,
         messages,
         server_round=server_round,
         timeout=method.round_timeout,
         needed=federation.needed(method.fraction_train, method.quorum),
     )
     with single_threaded():
-        method.state, info = method.absorb(strategy, server_round, exchange.replies)
-    outcome.schema_bytes += exchange.setup_bytes
+        replies = _combined(strategy, exchange, server_round, collected.replies)
+        method.state, info = method.close(method.state, replies)
+    outcome.schema_bytes += collected.setup_bytes
     return {
         "round": server_round,
-        "phase": phase,
+        "exchange": exchange.name,
         **info,
-        "parties": len(exchange.replies),
+        "parties": len(collected.replies),
         "seconds": time.perf_counter() - started,
-        "bytes_sent": exchange.bytes_sent - exchange.setup_bytes,
-        "bytes_received": exchange.bytes_received,
+        "bytes_sent": collected.bytes_sent - collected.setup_bytes,
+        "bytes_received": collected.bytes_received,
     }
 
 
-def _conclude(method: CausalStrategy[StateT], outcome: Outcome[StateT], seconds: float) -> None:
+def _check_composes(
+    method: object, strategy: object, exchange: Exchange, arrays: Mapping[str, Any]
+) -> None:
+    """Refuse a privacy wrapper around an exchange to which it cannot add its noise."""
+    if strategy is method:
+        return
+    if not exchange.averaged:
+        raise ConfigError(
+            f"{type(strategy).__name__} adds noise to a mean, but the exchange '{exchange.name}' "
+            f"of {type(method).__name__} is not averaged. Run it without the wrapper, or without "
+            "the option that needs this exchange."
+        )
+    if not arrays:
+        raise ConfigError(
+            f"{type(strategy).__name__} clips what a party changes in the arrays that it was "
+            f"sent, but {type(method).__name__} sends none. Run it without the wrapper."
+        )
+
+
+def _combined(
+    strategy: Any, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
+) -> Replies:
+    """Combine accepted replies: means by Flower's own averaging, the rest as declared."""
+    if not exchange.averaged:
+        fold = Fold(exchange)
+        for reply in replies:
+            fold.add(reply.party.name, reply.arrays)
+        return fold.close()
+    means, _ = strategy.aggregate_train(server_round, [reply.message for reply in replies])
+    if means is None:
+        raise FederationError(
+            f"Exchange {server_round}: the replies of {len(replies)} parties could not be "
+            "averaged. See the log for Flower's reason."
+        )
+    return Replies(tuple(r.party.name for r in replies), records.unpack_arrays(means))
+
+
+def _conclude(method: Method[StateT], outcome: Outcome[StateT], seconds: float) -> None:
     """Take over what the last good state says, also after an error."""
     outcome.seconds = seconds
     if method.federation is not None:

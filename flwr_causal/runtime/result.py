@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.runtime.loop import Outcome, run
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from flwr.serverapp import Grid
 
-    from flwr_causal.strategies.base import CausalStrategy
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.runtime.method import Method
 
 SETTLE_SECONDS = 1.0
 
@@ -28,7 +29,7 @@ class CausalResult(Result):
     Parameters
     ----------
     arrays : ArrayRecord
-        The final weights of the graph (what the method broadcasts last, where it has no graph).
+        The weights of the graph; empty where the method has none.
     train_metrics_clientapp : dict of int to MetricRecord
         The numbers of the history, by round.
     evaluate_metrics_serverapp : dict of int to MetricRecord
@@ -41,7 +42,7 @@ class CausalResult(Result):
 
 
 def start(
-    method: CausalStrategy[Any],
+    method: Method[Any],
     grid: Grid,
     *,
     train_config: ConfigRecord | None = None,
@@ -51,13 +52,13 @@ def start(
     result = CausalResult()
 
     def on_round(record: dict[str, Any]) -> None:
-        numbers: dict[str, wire.Number] = {
+        numbers: dict[str, records.Number] = {
             name: value for name, value in record.items() if isinstance(value, int | float)
         }
         result.train_metrics_clientapp[record["round"]] = MetricRecord(numbers)
-        arrays = wire.pack_arrays(method.broadcast(method.state))
-        result.arrays = arrays
-        metrics = evaluate_fn(record["round"], arrays) if evaluate_fn else None
+        if evaluate_fn is None:
+            return
+        metrics = evaluate_fn(record["round"], _weights(method.graph(method.state)))
         if metrics is not None:
             result.evaluate_metrics_serverapp[record["round"]] = metrics
 
@@ -68,6 +69,9 @@ def start(
         settle=SETTLE_SECONDS,
         on_round=on_round,
     )
-    if result.outcome.graph is not None:
-        result.arrays = wire.pack_arrays({"weights": result.outcome.graph.weights})
+    result.arrays = _weights(result.outcome.graph)
     return result
+
+
+def _weights(graph: CausalGraph | None) -> ArrayRecord:
+    return records.pack_arrays({} if graph is None else {"weights": graph.weights})

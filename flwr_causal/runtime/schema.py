@@ -14,8 +14,8 @@ from flwr.supercore import log
 
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import DataError, FederationError
-from flwr_causal.protocol import wire
-from flwr_causal.protocol.setup_message import Setup
+from flwr_causal.protocol import records
+from flwr_causal.protocol.setup import Setup
 from flwr_causal.runtime.federation import Federation, Party
 
 if TYPE_CHECKING:
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.strategies.base import CausalStrategy
+    from flwr_causal.runtime.method import Method
 
 POLL_SECONDS = 0.5
 
 
 def exchange_schema(
-    method: CausalStrategy[Any], grid: Grid, *, settle: float = 0.0
+    method: Method[Any], grid: Grid, *, settle: float = 0.0
 ) -> tuple[Federation, Agreement, int]:
     """Ask every connected node for its schema and let the method agree on the columns.
 
     Parameters
     ----------
-    method : CausalStrategy
+    method : Method
         Its policy goes with the question; its ``agree`` judges the answers.
     grid : Grid
     settle : float, default 0.0
@@ -60,7 +60,7 @@ def exchange_schema(
     node_ids = _connected(grid, method.min_available_nodes, settle, method.round_timeout)
     policy = {f"policy-{name}": value for name, value in method.policy.to_dict().items()}
     options = {f"option-{name}": value for name, value in method.schema_options.items()}
-    question = wire.instruction(None, {"method": method.method, **policy, **options})
+    question = records.message_content(None, {"method": method.method, **policy, **options})
     messages = [
         Message(
             content=question,
@@ -73,11 +73,13 @@ def exchange_schema(
     ]
     replies = list(grid.send_and_receive(messages, timeout=method.round_timeout))
     _check_all_answered(replies, node_ids)
-    size = len(messages) * wire.num_bytes(question) + sum(wire.reply_bytes(r) for r in replies)
+    size = len(messages) * records.num_bytes(question) + sum(
+        records.reply_bytes(r) for r in replies
+    )
 
     answers: list[tuple[Party, dict[str, Any]]] = []
     for reply in replies:
-        values: dict[str, Any] = wire.config_of(reply.content)
+        values: dict[str, Any] = records.config_of(reply.content)
         partition = values.pop("partition-id")
         party = Party(reply.metadata.src_node_id, values.pop("party"), partition)
         answers.append((party, values))
@@ -111,7 +113,7 @@ def exchange_schema(
         len(agreement.names),
         agreement.n,
     )
-    return Federation(parties, setup), agreement, size
+    return Federation(parties, setup, method.contract), agreement, size
 
 
 def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[int]:

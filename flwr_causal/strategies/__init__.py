@@ -6,10 +6,10 @@ from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
     from flwr_causal.runtime.loop import Outcome, run
+    from flwr_causal.runtime.method import Request
     from flwr_causal.strategies.admm.notears_admm import NotearsADMM
     from flwr_causal.strategies.admm.two_dbn import TwoDBN
     from flwr_causal.strategies.base import CausalStrategy
-    from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
     from flwr_causal.strategies.fedcausal.fedcausal import FedCausal
     from flwr_causal.strategies.fedges.fedges import FedGES
     from flwr_causal.strategies.fedpc.fedpc import FedPC
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CausalStrategy",
-    "ExchangeStrategy",
     "FedCausal",
     "FedGES",
     "FedPC",
@@ -26,7 +25,6 @@ __all__ = [
     "Moments",
     "NotearsADMM",
     "Outcome",
-    "Reply",
     "Request",
     "TwoDBN",
     "run",
@@ -34,7 +32,6 @@ __all__ = [
 
 _HOMES = {
     "CausalStrategy": "flwr_causal.strategies.base",
-    "ExchangeStrategy": "flwr_causal.strategies.exchange",
     "FedCausal": "flwr_causal.strategies.fedcausal.fedcausal",
     "FedGES": "flwr_causal.strategies.fedges.fedges",
     "FedPC": "flwr_causal.strategies.fedpc.fedpc",
@@ -42,8 +39,7 @@ _HOMES = {
     "Moments": "flwr_causal.strategies.moments",
     "NotearsADMM": "flwr_causal.strategies.admm.notears_admm",
     "Outcome": "flwr_causal.runtime.loop",
-    "Reply": "flwr_causal.strategies.exchange",
-    "Request": "flwr_causal.strategies.exchange",
+    "Request": "flwr_causal.runtime.method",
     "TwoDBN": "flwr_causal.strategies.admm.two_dbn",
     "run": "flwr_causal.runtime.loop",
 }

@@ -1,11 +1,11 @@
-"""The base of all strategies: what a method has to say of itself, and Flower's side of it."""
+"""The base of all strategies: the options that they share, and Flower's side of a method."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MessageType
 from flwr.serverapp.strategy import FedAvg
 
@@ -13,40 +13,37 @@ from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError, FederationError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
+from flwr_causal.runtime.method import Method, StateT
+from flwr_causal.runtime.result import start
 from flwr_causal.strategies.baselines import Baselines, RunAlone
 from flwr_causal.strategies.options import check_options, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import numpy as np
     import pandas as pd
-    from flwr.app import Message, MetricRecord
+    from flwr.app import Message, MetricRecord, RecordDict
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result
-    from numpy.typing import NDArray
 
-    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.wire import Arrays, Scalar
-    from flwr_causal.runtime.federation import Federation, Party
-    from flwr_causal.strategies.exchange import Request
+    from flwr_causal.runtime.federation import Federation
 
-StateT = TypeVar("StateT")
 OnProblem = Literal["fail", "drop"]
 
 
 @dataclass(kw_only=True, eq=False)
-class CausalStrategy(FedAvg, Generic[StateT]):
-    """Base of the methods in which the parties send arrays that are averaged.
+class CausalStrategy(FedAvg, Method[StateT]):
+    """Base of all methods.
 
-    A subclass is a dataclass whose fields are its options. It implements :meth:`init`,
-    :meth:`broadcast`, :meth:`server_step`, :meth:`finished` and :meth:`graph`; everything else,
-    from the schema exchange to the record of each round, is done by
-    :func:`flwr_causal.strategies.run`. ``aggregate_train`` stays FedAvg's own, so that Flower's
-    differential-privacy wrappers add their noise to the mean before the method's server step.
+    A subclass is a dataclass whose fields are its options. It sets ``contract`` and implements what
+    :class:`~flwr_causal.runtime.method.Method` asks for: ``init``, ``request``, ``close``,
+    ``finished`` and ``graph``. Everything else, from the schema exchange to the record of each
+    exchange, is done by :func:`flwr_causal.strategies.run`. Where the contract averages,
+    ``aggregate_train`` is FedAvg's own, so that Flower's differential-privacy wrappers add their
+    noise to the mean before the method's step.
 
     Parameters
     ----------
@@ -78,8 +75,6 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         If an option has the wrong type or an impossible value.
     """
 
-    method: ClassVar[str] = ""
-
     seed: int = 0
     max_rounds: int = 1
     fraction_train: float = 1.0
@@ -103,9 +98,9 @@ class CausalStrategy(FedAvg, Generic[StateT]):
             fraction_train=self.fraction_train,
             min_train_nodes=1,
             min_available_nodes=self.min_available_nodes,
-            weighted_by_key=wire.WEIGHT,
-            arrayrecord_key=wire.ARRAYS,
-            configrecord_key=wire.CONFIG,
+            weighted_by_key=records.WEIGHT,
+            arrayrecord_key=records.ARRAYS,
+            configrecord_key=records.CONFIG,
         )
 
     def validate(self) -> None:
@@ -129,8 +124,6 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         """The options as plain values."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
 
-    # What a method says of itself.
-
     @property
     def data(self) -> DataKind:
         """Which tables the method is for; a subclass may state it as a class attribute."""
@@ -141,21 +134,6 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         """How problems of the data are handled."""
         names = {f.name for f in fields(Policy)}
         return Policy(**{k: v for k, v in self.options.items() if k in names})
-
-    @property
-    def role_columns(self) -> tuple[str, ...]:
-        """The columns of the parties' tables that are no variables."""
-        return ()
-
-    @property
-    def schema_options(self) -> dict[str, Scalar]:
-        """The options that the clients need to describe their tables."""
-        return {}
-
-    @property
-    def client_options(self) -> dict[str, Scalar]:
-        """The options that the clients need; sent to each party once."""
-        return {}
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Turn the parties' reports into the columns that all use, or raise what is wrong.
@@ -171,68 +149,6 @@ class CausalStrategy(FedAvg, Generic[StateT]):
             Naming each party, column and remedy.
         """
         return agree(reports, self.policy)
-
-    @abstractmethod
-    def init(self, agreement: Agreement) -> StateT:
-        """Return the state before the first round, or raise what the options get wrong."""
-
-    @abstractmethod
-    def broadcast(self, state: StateT) -> Arrays:
-        """Return the arrays that every party receives in the next round."""
-
-    def instructions(self, state: StateT) -> dict[str, wire.Value]:
-        """Return the plain values with them; ``phase`` says which disclosures are due."""
-        return {}
-
-    def message_type(self, state: StateT) -> str:
-        """Return which message a round sends: "train" (calls fit) or "query" (calls answer)."""
-        return MessageType.TRAIN
-
-    @abstractmethod
-    def server_step(
-        self, state: StateT, mean: Arrays, replies: int
-    ) -> tuple[StateT, dict[str, Any]]:
-        """Apply the method's server step.
-
-        Parameters
-        ----------
-        state : StateT
-            Before the round; not changed.
-        mean : dict of str to ndarray
-            The weighted mean of what the parties sent, after any noise of a privacy wrapper.
-        replies : int
-            How many parties are in it.
-
-        Returns
-        -------
-        state : StateT
-        info : dict
-            Diagnostics for the history: plain numbers and strings.
-        """
-
-    @abstractmethod
-    def finished(self, state: StateT) -> str | None:
-        """Return why the run is over, in words for the user, or None to go on."""
-
-    @abstractmethod
-    def graph(self, state: StateT) -> CausalGraph | None:
-        """Return the graph of a state; called after every failure as well as at the end."""
-
-    def model(self, state: StateT) -> Any:
-        """Return what the method fits beside the graph, None if nothing."""
-        return None
-
-    def scores(self, state: StateT) -> NDArray[np.float64] | None:
-        """Return the strength of every edge before the threshold, shape (d, d), for ranking."""
-        return None
-
-    def heterogeneity(self, state: StateT) -> Heterogeneity | None:
-        """Return the parties' own graphs and how they differ from the common one, if known."""
-        return None
-
-    def warnings(self, state: StateT) -> list[str]:
-        """Return what the user should know about the finished run."""
-        return []
 
     # What a simulation tells beside the result, where all rows are in one place.
 
@@ -263,32 +179,6 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         """Return how good a graph is on the rows of all parties in one place, by name."""
         return {}
 
-    # The round, as the loop drives it.
-
-    def absorb(
-        self, strategy: Any, server_round: int, messages: Sequence[Message]
-    ) -> tuple[StateT, dict[str, Any]]:
-        """Turn the replies of a round into the next state.
-
-        Parameters
-        ----------
-        strategy : Strategy
-            This strategy, or the privacy wrapper around it.
-        messages : sequence of Message
-            Replies without an error, in the parties' order.
-        """
-        arrays, _ = strategy.aggregate_train(server_round, messages)
-        if arrays is None:
-            raise FederationError(
-                f"Round {server_round}: the replies of {len(messages)} parties could not be "
-                "averaged. See the log for Flower's reason."
-            )
-        return self.server_step(self._running, wire.unpack_arrays(arrays), len(messages))
-
-    def requests(self, state: StateT, parties: Sequence[Party]) -> list[Request] | None:
-        """Return what each of the parties is sent, or None if all are sent the broadcast."""
-        return None
-
     # Flower's side.
 
     @property
@@ -304,34 +194,43 @@ class CausalStrategy(FedAvg, Generic[StateT]):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Build the messages of a round; none once the method has finished."""
+        """Build the messages of an exchange; none once the method has finished."""
         state = self._running
         federation = self.federation
         if federation is None or self.finished(state) is not None:
             return []
+        request = self.request(state)
+        exchange = request.exchange
         parties = federation.sample(server_round, self.fraction_train, self.seed)
-        plain: dict[str, wire.Value] = {
-            **dict(config),
-            "phase": "train",
-            "method": self.method,
-            "round": server_round,
-            **self.instructions(state),
-        }
-        own = self.requests(state, parties)
-        if own is None:
-            # One content for all: building it anew for each would cost more than the round.
-            contents = [wire.instruction(arrays, plain)] * len(parties)
-        else:
-            contents = [
-                wire.instruction(
-                    wire.pack_arrays(request.arrays, self.precision), {**plain, **request.config}
-                )
-                for request in own
-            ]
-        sent_as = self.message_type(state), server_round, self.round_timeout
+        further = dict(config)
+
+        def content(values: Mapping[str, Any]) -> RecordDict:
+            return records.request(
+                exchange.name,
+                self.method,
+                server_round,
+                values,
+                precision=self.precision,
+                exact=exchange.exact,
+                config=further,
+            )
+
+        # One content for all that are sent the same: a content for each would cost more than the
+        # exchange. The given arrays are packed already, and may have passed a privacy wrapper.
+        plain = {k: v for k, v in request.values.items() if not isinstance(v, np.ndarray)}
+        common = content(plain)
+        common[records.ARRAYS] = arrays
+        kind = MessageType.QUERY if exchange.query else MessageType.TRAIN
         return [
-            federation.message(party.node_id, content, *sent_as)
-            for party, content in zip(parties, contents, strict=True)
+            federation.message(
+                party.node_id,
+                content(request.values_for(party.name)) if party.name in request.own else common,
+                kind,
+                server_round,
+                self.round_timeout,
+            )
+            for party in parties
+            if request.asks(party.name)
         ]
 
     def configure_evaluate(
@@ -375,8 +274,6 @@ class CausalStrategy(FedAvg, Generic[StateT]):
         CausalError
             As :func:`flwr_causal.strategies.run`.
         """
-        from flwr_causal.runtime.result import start
-
         refused = {"initial_arrays": initial_arrays, "evaluate_config": evaluate_config}
         for name, value in refused.items():
             if value is not None:

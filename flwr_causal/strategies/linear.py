@@ -18,7 +18,8 @@ from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.data.check.party_table import prepare
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import DataError
-from flwr_causal.strategies.base import CausalStrategy, StateT
+from flwr_causal.runtime.method import StateT
+from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.baselines import Baselines
 from flwr_causal.strategies.options import require
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.wire import Scalar
+    from flwr_causal.protocol.records import Scalar
     from flwr_causal.strategies.baselines import RunAlone
 
     FloatArray = NDArray[np.float64]

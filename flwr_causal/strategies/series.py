@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.wire import Scalar
+    from flwr_causal.protocol.records import Scalar
 
     FloatArray = NDArray[np.float64]
 

@@ -4,9 +4,9 @@ from dataclasses import fields
 
 import numpy as np
 from flwr.app import ConfigRecord
-
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol.setup_message import PREFIX, Setup
+
+from flwr_causal.data.check.checks import Policy
 
 
 def make_setup(**changes):

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from flwr.app import MetricRecord, RecordDict
+from flwr_causal.protocol.wire import Disclosure, outgoing
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import wire
-from flwr_causal.protocol.wire import Disclosure, outgoing
 
 DECLARED = (
     Disclosure("weights", "W", ("d", "d")),

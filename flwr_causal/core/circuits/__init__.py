@@ -15,14 +15,11 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
     from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN, learn_spn
     from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
-    from flwr_causal.core.circuits.leaves import (
-        Categorical,
-        ChowLiuTree,
-        Elliptical,
-        Gaussian,
-        Histogram,
-        bernoulli,
-    )
+    from flwr_causal.core.circuits.leaves.categorical import Categorical, bernoulli
+    from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
+    from flwr_causal.core.circuits.leaves.elliptical import Elliptical
+    from flwr_causal.core.circuits.leaves.gaussian import Gaussian
+    from flwr_causal.core.circuits.leaves.histogram import Histogram
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.core.circuits.nodes import Leaf, Node, Product, Sum
 

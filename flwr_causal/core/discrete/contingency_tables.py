@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,40 @@ class Counts(NamedTuple):
     cells: IntArray
     values: NDArray[np.unsignedinteger]
     lengths: IntArray
+
+    def num_small(self, minimum: int) -> int:
+        """Return how many cells count some rows, but fewer than the minimum."""
+        return sum(
+            int(((values > 0) & (values < minimum)).sum()) for values in (self.dense, self.values)
+        )
+
+    @classmethod
+    def summed(cls, dense: IntArray, sparse: Sequence[Sequence[NDArray[Any]]]) -> Counts:
+        """Return the tables of the rows of several parties together.
+
+        Parameters
+        ----------
+        dense : ndarray of integers
+            The sum of the parties' dense tables.
+        sparse : sequence of (cells, values, lengths)
+            Of each party.
+        """
+        owners = np.concatenate([np.repeat(np.arange(len(n)), n) for _, _, n in sparse])
+        cells = np.concatenate([cells for cells, _, _ in sparse])
+        values = np.concatenate([values for _, values, _ in sparse]).astype(np.int64)
+        order = np.lexsort((cells, owners))
+        owners, cells, values = owners[order], cells[order], values[order]
+        first = np.ones(len(cells), dtype=np.bool_)
+        first[1:] = (np.diff(owners) != 0) | (np.diff(cells) != 0)
+        begins = np.flatnonzero(first)
+        totals = np.add.reduceat(values, begins) if len(begins) else values
+        lengths = np.bincount(owners[begins], minlength=len(sparse[0][2]))
+        return cls(
+            dense.astype(np.uint64),
+            cells[begins],
+            totals.astype(np.uint64),
+            lengths.astype(np.int64),
+        )
 
 
 def sets_of(lists: Sequence[Sequence[int]]) -> Sets:
@@ -157,24 +191,6 @@ def _tabulate(
                 dense[offset + cell[i]] += weights[i]
             offset += num
         first = end
-
-
-def summed(parties: Sequence[Counts]) -> Counts:
-    """Return the tables of the rows of several parties together."""
-    dense = np.sum(np.array([counts.dense for counts in parties], dtype=np.uint64), axis=0)
-    owners = np.concatenate([np.repeat(np.arange(len(c.lengths)), c.lengths) for c in parties])
-    cells = np.concatenate([counts.cells for counts in parties])
-    values = np.concatenate([counts.values for counts in parties]).astype(np.int64)
-    order = np.lexsort((cells, owners))
-    owners, cells, values = owners[order], cells[order], values[order]
-    first = np.ones(len(cells), dtype=np.bool_)
-    first[1:] = (np.diff(owners) != 0) | (np.diff(cells) != 0)
-    begins = np.flatnonzero(first)
-    totals = np.add.reduceat(values, begins) if len(begins) else values
-    lengths = np.bincount(owners[begins], minlength=len(parties[0].lengths))
-    return Counts(
-        np.asarray(dense), cells[begins], totals.astype(np.uint64), lengths.astype(np.int64)
-    )
 
 
 def tables_of(sets: Sets, counts: Counts, cardinalities: IntArray) -> list[IntArray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.selection import held_out_error, score_graph_bic
 from flwr_causal.core.linear.solution import refit_support, squared, standing_edges
-from flwr_causal.strategies.admm.admm_run import AdmmRun, Candidate
+from flwr_causal.protocol import consensus
+from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import require
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.wire import Arrays, Scalar, Value
+    from flwr_causal.protocol.records import Scalar
+    from flwr_causal.protocol.replies import Replies
 
     BoolArray = NDArray[np.bool_]
     FloatArray = NDArray[np.float64]
@@ -41,6 +43,49 @@ if TYPE_CHECKING:
 CANDIDATES = (1.0, 0.5, 0.71, 1.41, 2.0, 2.83)
 PAPER_ROUNDS = 200
 DEFAULT_ROUNDS = 40
+
+
+class Candidate(NamedTuple):
+    """One of the settings that a run tries side by side.
+
+    Parameters
+    ----------
+    factor : float
+        On the automatic sparsity.
+    lags : int
+        The number of lags.
+    """
+
+    factor: float
+    lags: int
+
+
+@dataclass(frozen=True, eq=False)
+class AdmmRun:
+    """The state of a NOTEARS-ADMM run.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Columns, rows, means and variances.
+    masks : EdgeMasks
+        Background knowledge over the m columns of the design.
+    problem : ServerProblem
+        Schedule, threshold and masks of the iteration.
+    inner : State
+        The iteration's own state.
+    stopped : str or None
+        Why the iteration is over.
+    moments : ndarray of shape (folds, d, d) or None
+        What the last exchange returned: second moments among each variable and its parents.
+    """
+
+    agreement: Agreement
+    masks: EdgeMasks
+    problem: admm.ServerProblem
+    inner: admm.State
+    stopped: str | None = None
+    moments: FloatArray | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -200,36 +245,31 @@ class LinearADMM(LinearStrategy[AdmmRun]):
         """The candidates; with held-out rows first all without these rows, then all on all rows."""
         return self.candidates * (2 if self._holds_out else 1)
 
-    def instructions(self, state: AdmmRun) -> dict[str, Value]:
-        """Say which penalty and relaxation this round uses, or that the final sums are due."""
+    def request(self, state: AdmmRun) -> Request:
+        """Send W and the penalties of the next round, or ask for the sums of the refit."""
         if state.stopped is not None:
-            return {"phase": "fit"}
+            folds = 2 if self._holds_out else 1
+            return Request(consensus.REFIT, {"moments": np.stack([self._needed(state)] * folds)})
         settings = state.problem.schedule.at(state.inner.round)
-        return {
-            "phase": "train",
-            "penalty": settings.consensus_penalty,
-            "relaxation": settings.relaxation,
-        }
+        return Request(
+            consensus.ROUND,
+            {
+                "weights": state.inner.weights,
+                "penalty": settings.consensus_penalty,
+                "relaxation": settings.relaxation,
+            },
+        )
 
-    def broadcast(self, state: AdmmRun) -> Arrays:
-        """Return W, or the mask of the moments that the refit needs."""
-        if state.stopped is None:
-            return {"weights": state.inner.weights}
-        folds = 2 if self._holds_out else 1
-        return {"moments": np.stack([self._needed(state)] * folds)}
-
-    def server_step(
-        self, state: AdmmRun, mean: Arrays, replies: int
-    ) -> tuple[AdmmRun, dict[str, Any]]:
-        """Solve for the next W, or take in the final sums."""
+    def close(self, state: AdmmRun, replies: Replies) -> tuple[AdmmRun, dict[str, Any]]:
+        """Solve for the next W, or take in the sums of the refit."""
         if state.stopped is not None:
-            return replace(state, moments=mean["moments"]), {}
+            return replace(state, moments=replies["moments"]), {}
         num_clients = len(state.agreement.rows)
-        inner, info = admm.server_step(state.inner, mean["weights"], state.problem, num_clients)
+        inner, info = admm.server_step(state.inner, replies["weights"], state.problem, num_clients)
         stopped = admm.finished(inner, info, state.problem)
         return replace(state, inner=inner, stopped=stopped), info._asdict()
 
-    # What the run has come to.
+    # The result.
 
     def _adjacencies(self, state: AdmmRun) -> list[BoolArray]:
         """Return the edges of every candidate among the design's columns, (m, m), acyclic."""

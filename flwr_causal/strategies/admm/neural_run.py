@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.consensus import perceptrons as neural_admm
+from flwr_causal.core.consensus import perceptrons
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import standing_edges, standing_weights
+from flwr_causal.protocol import consensus
+from flwr_causal.runtime.method import Request
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.wire import Arrays, Value
+    from flwr_causal.protocol.replies import Replies
 
     FloatArray = NDArray[np.float64]
 
@@ -42,8 +44,8 @@ class NeuralRun:
     """
 
     agreement: Agreement
-    problem: neural_admm.ServerProblem
-    inner: neural_admm.State
+    problem: perceptrons.ServerProblem
+    inner: perceptrons.State
     measures: bool
     stopped: str | None = None
     slopes: FloatArray | None = None
@@ -54,27 +56,23 @@ class NeuralRun:
         return None if self.measures and self.slopes is None else self.stopped
 
     @property
-    def instructions(self) -> dict[str, Value]:
-        """The penalty and number of the round, or that the strengths are due."""
+    def request(self) -> Request:
+        """Send the parameters and the penalty of the next round, or ask for the strengths."""
+        parameters = {"parameters": self.inner.theta}
         if self.stopped is not None:
-            return {"phase": "slopes"}
+            return Request(consensus.SLOPES, parameters)
         penalty = self.problem.schedule.at(self.inner.round).consensus_penalty
-        return {"phase": "perceptrons", "penalty": penalty}
+        return Request(consensus.PERCEPTRONS, {**parameters, "penalty": penalty})
 
-    @property
-    def arrays(self) -> Arrays:
-        """All parameters of the perceptrons."""
-        return {"parameters": self.inner.theta}
-
-    def step(self, mean: Arrays) -> tuple[NeuralRun, dict[str, Any]]:
+    def close(self, replies: Replies) -> tuple[NeuralRun, dict[str, Any]]:
         """Solve for the next parameters, or take in the strengths."""
         if self.stopped is not None:
-            return replace(self, slopes=mean["slopes"]), {}
+            return replace(self, slopes=replies["slopes"]), {}
         num_clients = len(self.agreement.rows)
-        inner, info = neural_admm.server_step(
-            self.inner, mean["parameters"], self.problem, num_clients
+        inner, info = perceptrons.server_step(
+            self.inner, replies["parameters"], self.problem, num_clients
         )
-        stopped = neural_admm.finished(inner, info, self.problem)
+        stopped = perceptrons.finished(inner, info, self.problem)
         return replace(self, inner=inner, stopped=stopped), info._asdict()
 
     @property

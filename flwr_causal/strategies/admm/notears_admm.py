@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flwr_causal.core.consensus import perceptrons as neural_admm
+from flwr_causal.core.consensus import perceptrons
 from flwr_causal.core.nonlinear.perceptrons import Network
+from flwr_causal.protocol.consensus import NOTEARS_ADMM
 from flwr_causal.strategies.admm.linear_admm import LinearADMM
 from flwr_causal.strategies.admm.neural_run import NeuralRun
 from flwr_causal.strategies.admm.perceptrons import PERCEPTRONS, PerceptronOptions, refuse_ignored
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.wire import Arrays, Scalar, Value
-    from flwr_causal.strategies.admm.admm_run import AdmmRun
+    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.records import Scalar
+    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.method import Request
+    from flwr_causal.strategies.admm.linear_admm import AdmmRun
 
     FloatArray = NDArray[np.float64]
 
@@ -62,7 +66,7 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
         Most L-BFGS steps of a party in a round, ``model="mlp"``.
     """
 
-    method: ClassVar[str] = "notears-admm"
+    contract: ClassVar[Contract] = NOTEARS_ADMM
 
     kind: Literal["linear", "mlp"] = "linear"
     inner_steps: int = 20
@@ -91,14 +95,14 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
         if self.kind == "linear":
             return super().init(agreement)
         masks = self.masks(agreement)
-        problem = neural_admm.ServerProblem(
+        problem = perceptrons.ServerProblem(
             network=Network(len(agreement.names), (self.hidden,)),
             masks=masks,
             schedule=self._schedule(agreement, masks),
-            decay=neural_admm.NEURAL_DECAY if self.schedule == "fast" else 0.0,
+            decay=perceptrons.NEURAL_DECAY if self.schedule == "fast" else 0.0,
             threshold=self.threshold,
         )
-        inner = neural_admm.init(problem, self.seed)
+        inner = perceptrons.init(problem, self.seed)
         return NeuralRun(agreement, problem, inner, measures=self._refits(masks))
 
     def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
@@ -106,8 +110,8 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
         if self.kind == "linear":
             return super().full_schedule(agreement, rounds)
         if self.schedule == "paper":
-            return neural_admm.paper_schedule(rounds)
-        return neural_admm.fast_schedule(
+            return perceptrons.paper_schedule(rounds)
+        return perceptrons.fast_schedule(
             rounds,
             num_clients=len(agreement.rows),
             num_rows=agreement.n,
@@ -121,21 +125,17 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
         """Return why the run is over; one more exchange may follow the last round."""
         return state.finished if isinstance(state, NeuralRun) else super().finished(state)
 
-    def instructions(self, state: AdmmRun | NeuralRun) -> dict[str, Value]:
-        """Say which penalty this round uses, or what is due at the end."""
-        return state.instructions if isinstance(state, NeuralRun) else super().instructions(state)
+    def request(self, state: AdmmRun | NeuralRun) -> Request:
+        """Return what the parties are sent next."""
+        return state.request if isinstance(state, NeuralRun) else super().request(state)
 
-    def broadcast(self, state: AdmmRun | NeuralRun) -> Arrays:
-        """Return W or the perceptrons, or what the last exchange needs."""
-        return state.arrays if isinstance(state, NeuralRun) else super().broadcast(state)
-
-    def server_step(  # type: ignore[override]
-        self, state: AdmmRun | NeuralRun, mean: Arrays, replies: int
+    def close(  # type: ignore[override]
+        self, state: AdmmRun | NeuralRun, replies: Replies
     ) -> tuple[AdmmRun | NeuralRun, dict[str, Any]]:
-        """Solve for the next W or perceptrons, or take in what the last exchange brought."""
+        """Solve for the next W or perceptrons, or take in the last exchange."""
         if isinstance(state, NeuralRun):
-            return state.step(mean)
-        return super().server_step(state, mean, replies)
+            return state.close(replies)
+        return super().close(state, replies)
 
     def graph(self, state: AdmmRun | NeuralRun) -> CausalGraph:
         """Return the thresholded graph, a DAG."""

@@ -11,7 +11,7 @@ from flwr_causal.strategies.options import require
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flwr_causal.protocol.wire import Scalar
+    from flwr_causal.protocol.records import Scalar
 
 
 @dataclass(kw_only=True, eq=False)

@@ -11,6 +11,7 @@ from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.solution import squared
 from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
+from flwr_causal.protocol.consensus import TWO_DBN
 from flwr_causal.strategies.admm.linear_admm import LinearADMM
 from flwr_causal.strategies.series import (
     SeriesOptions,
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.wire import Scalar
-    from flwr_causal.strategies.admm.admm_run import AdmmRun, Candidate
+    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.records import Scalar
+    from flwr_causal.strategies.admm.linear_admm import AdmmRun, Candidate
 
     FloatArray = NDArray[np.float64]
 
@@ -65,7 +67,7 @@ perturbed_from, perturbed_to
         See :class:`~flwr_causal.strategies.series.SeriesOptions`.
     """
 
-    method: ClassVar[str] = "2dbn"
+    contract: ClassVar[Contract] = TWO_DBN
     tunings: ClassVar[Mapping[int, Tuning]] = TUNED_LAGGED
 
     threshold: float = 0.15

@@ -3,60 +3,82 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from flwr_causal.core.ges.fusion import needed
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
-from flwr_causal.strategies.fedges.fedges_plan import first_step
-from flwr_causal.strategies.fedges.fedges_run import (
-    FedGESRun,
-    graph_of,
-    no_network_warning,
-    small_cell_warning,
-    support_of,
-    two_party_warning,
-)
+from flwr_causal.protocol.fedges import CONTRACT
+from flwr_causal.strategies.base import CausalStrategy
+from flwr_causal.strategies.cut_points import CutStage
+from flwr_causal.strategies.fedges.fit import MOST_CELLS, FitStage, Fitted, network_of
+from flwr_causal.strategies.fedges.fusion import Best, DrivenStage, Fuser, LoopStage, shares_for
 from flwr_causal.strategies.fedges.pooled import bdeu, ges_baselines
-from flwr_causal.strategies.fedges.search_stage import CountStage, ScoreStage
-from flwr_causal.strategies.fedges.stages import (
-    CutStage,
-    FitStage,
-    Step,
-    network_of,
-)
+from flwr_causal.strategies.fedges.search import CountStage, Problem, ScoreStage
+from flwr_causal.strategies.fedges.stage import Found, Stage, Step, by_name, cardinalities_of
 from flwr_causal.strategies.options import also_called, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
-    from numpy.typing import NDArray
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
-    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.wire import Scalar, Value
-    from flwr_causal.runtime.federation import Party
+    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.records import Scalar
+    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.method import Request
     from flwr_causal.strategies.baselines import Baselines, RunAlone
 
-    FloatArray = NDArray[np.float64]
     Cuts = Mapping[str, FloatArray]
 
 #: Up to so many rows a party qNML's price is too high for sums of local scores (measured).
 FEW_ROWS = 100
 
 
+@dataclass(frozen=True, eq=False)
+class FedGESRun:
+    """The state of a FedGES run.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Columns and their states.
+    stage : Stage or None
+        What the parties are asked next.
+    found : Found or None
+        The graph so far.
+    fitted : Fitted or None
+        What the last exchange returned.
+    cuts : mapping of str to ndarray
+        Agreed cut points of the columns that were discretised.
+    exchanges : int
+        How many there were.
+    small_cells : mapping of str to int
+        Cells of few rows that each party has sent.
+    """
+
+    agreement: Agreement
+    stage: Stage | CutStage | None
+    found: Found | None = None
+    fitted: Fitted | None = None
+    cuts: Cuts = field(default_factory=dict)
+    exchanges: int = 0
+    small_cells: Mapping[str, int] = field(default_factory=dict)
+
+
 @also_called(start="start_from", constant="constant_columns")
 @dataclass(kw_only=True, eq=False)
-class FedGES(ExchangeStrategy[FedGESRun]):
+class FedGES(CausalStrategy[FedGESRun]):
     """Federated greedy equivalence search on categories (Torrijos, Gamez & Puerta 2024).
 
     docs/fedges.md says why the defaults are what they are, and the client's docstring
@@ -125,7 +147,7 @@ class FedGES(ExchangeStrategy[FedGESRun]):
         A column of one state stays as an isolated variable.
     """
 
-    method: ClassVar[str] = "fedges"
+    contract: ClassVar[Contract] = CONTRACT
     data = DataKind.CATEGORIES
 
     max_rounds: int = 100
@@ -229,18 +251,6 @@ class FedGES(ExchangeStrategy[FedGESRun]):
         self._score = self.chosen_score(agreement.n / len(agreement.rows))
         return agreement
 
-    def baselines(
-        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
-    ) -> Baselines | None:
-        """Return what GES with BIC finds; None where the federation cuts columns into intervals."""
-        return None if self.discretize else ges_baselines(tables, names, self.policy)
-
-    def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
-        """Return ``bdeu``, the score in nats; nothing where columns are cut into intervals."""
-        if self.discretize:
-            return {}
-        return {"bdeu": bdeu(list(tables), graph, self.policy, self.equivalent_sample_size)}
-
     @property
     def client_options(self) -> dict[str, Scalar]:
         """What the parties need for their own searches and scores."""
@@ -251,6 +261,7 @@ class FedGES(ExchangeStrategy[FedGESRun]):
             "max-edges": self.max_edges or 10,
             "max-parents": self.max_parents or 0,
             "turn": self.turn,
+            "minimum-count": self.minimum_count,
             "knowledge": json.dumps(knowledge.to_dict()) if knowledge else "",
         }
 
@@ -264,7 +275,35 @@ class FedGES(ExchangeStrategy[FedGESRun]):
 
     def _search(self, state: FedGESRun) -> FedGESRun:
         """Return the state at the start of the search."""
-        return self._after(state, first_step(self, state.agreement, self._score))[0]
+        return self._after(state, self._first_step(state.agreement))[0]
+
+    def _first_step(self, agreement: Agreement) -> Step:
+        """Return the first exchange of the search, or its result where nothing has to be asked."""
+        names = tuple(sorted(agreement.names))
+        if self.chosen_mode == "fusion":
+            fuser = Fuser(names, self.knowledge_or_none)
+            return Step(self._fusion_stage(fuser, len(agreement.rows)), {})
+        problem = Problem(
+            names=names,
+            cardinalities=cardinalities_of(agreement),
+            rows=agreement.rows,
+            score=self._score,
+            equivalent_sample_size=self.equivalent_sample_size,
+            knowledge=self.knowledge_or_none,
+            max_parents=self.max_parents,
+            turn=self.turn,
+            look_ahead=self.look_ahead,
+        )
+        stage = CountStage if self.chosen_mode == "exact" else ScoreStage
+        return stage.of(problem).advanced()
+
+    def _fusion_stage(self, fuser: Fuser, num_parties: int) -> DrivenStage | LoopStage:
+        nothing, start = fuser.nothing(), self.chosen_start
+        if start == "driven":
+            shares = shares_for(num_parties) if self.fusion is None else (self.fusion,)
+            return DrivenStage(fuser, shares, self.patience, nothing, Best(nothing))
+        share = "c50" if self.fusion is None else self.fusion
+        return LoopStage(fuser, start, share, self.keep != "last", nothing, Best(nothing))
 
     def finished(self, state: FedGESRun) -> str | None:
         """Return why the run is over."""
@@ -273,43 +312,40 @@ class FedGES(ExchangeStrategy[FedGESRun]):
         assert state.found is not None
         return state.found.reason
 
-    def instructions(self, state: FedGESRun) -> dict[str, Value]:
-        """Say which phase it is, and the cut points once they are agreed."""
+    def request(self, state: FedGESRun) -> Request:
+        """Return what the stage sends, with the cut points once they are agreed."""
         assert state.stage is not None
-        phase: dict[str, Value] = {"phase": state.stage.phase}
+        request = state.stage.request()
         cuts = list(state.cuts.values())
-        if cuts:
-            phase |= {"cuts": np.concatenate(cuts).tolist(), "num-cuts": [len(c) for c in cuts]}
-        return phase
+        if not cuts:
+            return request
+        points = {
+            "cuts": np.concatenate(cuts),
+            "num-cuts": np.array([len(own) for own in cuts], dtype=np.int64),
+        }
+        return replace(request, values={**request.values, **points})
 
-    def requests(self, state: FedGESRun, parties: Sequence[Party]) -> list[Request]:
-        """Return what the stage sends to each party."""
-        assert state.stage is not None
-        return [state.stage.request(party) for party in parties]
-
-    def fold(self, state: FedGESRun, reply: Reply) -> FedGESRun:
-        """Let the stage take a reply."""
-        assert state.stage is not None
-        return replace(state, stage=state.stage.fold(reply))
-
-    def close_round(self, state: FedGESRun) -> tuple[FedGESRun, dict[str, Any]]:
+    def close(self, state: FedGESRun, replies: Replies) -> tuple[FedGESRun, dict[str, Any]]:
         """Go on to what follows from the replies."""
         stage = state.stage
-        assert stage is not None
         state = replace(state, exchanges=state.exchanges + 1)
-        step = stage.close()
-        if isinstance(stage, FitStage):
-            cells = {
-                name: count + state.small_cells.get(name, 0)
-                for name, count in stage.small_cells.items()
-            }
-            return replace(state, stage=None, fitted=stage, small_cells=cells), step.info
-        if isinstance(stage, CutStage) and step.stage is None:
-            cuts = dict(zip(state.agreement.continuous, stage.cuts(), strict=True))
+        if isinstance(stage, CutStage):
+            cut = stage.close(replies)
+            if cut.stage is not None:
+                return replace(state, stage=cut.stage), cut.info
+            cuts = dict(zip(state.agreement.continuous, cut.cuts, strict=True))
             agreement = with_cuts(state.agreement, cuts)
-            return self._search(replace(state, agreement=agreement, cuts=cuts)), step.info
+            return self._search(replace(state, agreement=agreement, cuts=cuts)), cut.info
+        assert stage is not None
+        step = stage.close(replies)
+        if isinstance(stage, FitStage):
+            fitted = stage.fitted(replies)
+            cells = {
+                name: count + state.small_cells.get(name, 0) for name, count in fitted.small.items()
+            }
+            return replace(state, stage=None, fitted=fitted, small_cells=cells), step.info
         if isinstance(stage, CountStage):
-            state = replace(state, small_cells=stage.small)
+            state = replace(state, small_cells=stage.noted(replies).small)
         return self._after(state, step)
 
     def _after(self, state: FedGESRun, step: Step) -> tuple[FedGESRun, dict[str, Any]]:
@@ -317,7 +353,7 @@ class FedGES(ExchangeStrategy[FedGESRun]):
         stage, found = step.stage, step.found or state.found
         # With one exchange in all a graph is worth more than tables for none.
         last = max(1, self.max_rounds - self.fits)
-        if stage is not None and state.exchanges >= last and not isinstance(stage, CutStage):
+        if stage is not None and state.exchanges >= last:
             if isinstance(stage, ScoreStage):
                 found = stage.cut_short()
             elif found is not None:
@@ -325,8 +361,20 @@ class FedGES(ExchangeStrategy[FedGESRun]):
             stage = None if found is not None else stage
         state = replace(state, stage=stage, found=found)
         if stage is None and found is not None and self.fits and state.exchanges < self.max_rounds:
-            state = replace(state, stage=FitStage.of(state.agreement, found, self.minimum_count))
+            state = replace(state, stage=FitStage.of(state.agreement, found))
         return state, step.info
+
+    def baselines(
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
+    ) -> Baselines | None:
+        """Return what GES with BIC finds; None where the federation cuts columns into intervals."""
+        return None if self.discretize else ges_baselines(tables, names, self.policy)
+
+    def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
+        """Return ``bdeu``, the score in nats; nothing where columns are cut into intervals."""
+        if self.discretize:
+            return {}
+        return {"bdeu": bdeu(list(tables), graph, self.policy, self.equivalent_sample_size)}
 
     def graph(self, state: FedGESRun) -> CausalGraph | None:
         """Return the class with the parties' agreement as confidence."""
@@ -338,9 +386,10 @@ class FedGES(ExchangeStrategy[FedGESRun]):
 
     def model(self, state: FedGESRun) -> BayesianNetwork | None:
         """Return the Bayesian network of the final graph."""
-        if state.fitted is None:
+        if state.fitted is None or state.found is None:
             return None
-        return network_of(state.agreement, state.fitted, self.equivalent_sample_size)
+        counts, size = state.fitted.counts, self.equivalent_sample_size
+        return network_of(state.agreement, state.found.dag, counts, size)
 
     def warnings(self, state: FedGESRun) -> list[str]:
         """Point out what the counts may have told, and what is missing."""
@@ -348,3 +397,66 @@ class FedGES(ExchangeStrategy[FedGESRun]):
         if self.chosen_mode != "fusion" or self.fits:
             found += two_party_warning(state)
         return found + (no_network_warning(state) if self.fits else [])
+
+
+def graph_of(state: FedGESRun) -> CausalGraph | None:
+    """Return the class in the order of the agreed columns, None before there is one.
+
+    Its confidence is the share of the parties whose graph has the edge, or whose own score agrees
+    with it.
+    """
+    if state.found is None:
+        return None
+    back = np.argsort(by_name(state.agreement.names))
+    marks = state.found.marks[np.ix_(back, back)]
+    support = support_of(state)
+    if support is None and state.fitted is not None:
+        support = state.fitted.support[np.ix_(back, back)]
+    confidence = None
+    if support is not None:
+        # Parties agree on an edge, not on a direction that the class leaves open.
+        confidence = np.where(marks, np.maximum(support, support.T), 0.0)
+    weights = marks.astype(np.float64)
+    return CausalGraph(state.agreement.names, weights, kind="cpdag", confidence=confidence)
+
+
+def support_of(state: FedGESRun) -> FloatArray | None:
+    """Return the share of the parties' fused graphs that have each edge, shape (d, d)."""
+    if state.found is None or state.found.support is None:
+        return None
+    back = np.argsort(by_name(state.agreement.names))
+    return state.found.support[np.ix_(back, back)]
+
+
+def small_cell_warning(state: FedGESRun, minimum: int) -> list[str]:
+    """Say which party sent counts of few rows."""
+    small = {name: count for name, count in state.small_cells.items() if count}
+    if not small:
+        return []
+    worst = max(small, key=small.__getitem__)
+    return [
+        f"{len(small)} of {len(state.agreement.rows)} parties sent counts of fewer than {minimum} "
+        f"rows ({worst}: {small[worst]} cells). Who sees the counts learns of single rows: join "
+        "rare states, or leave the counts out with mode='scores' and parameters=False."
+    ]
+
+
+def two_party_warning(state: FedGESRun) -> list[str]:
+    """Say what sums over two parties tell."""
+    if len(state.agreement.rows) != 2:
+        return []
+    return [
+        "The federation has two parties: whoever knows a sum and one party's share of it knows the "
+        "other's."
+    ]
+
+
+def no_network_warning(state: FedGESRun) -> list[str]:
+    """Say why there is no Bayesian network, where one was wanted and the run is over."""
+    if state.fitted is not None or state.stage is not None:
+        return []
+    return [
+        "There is no Bayesian network: a table of probabilities would have more than "
+        f"{MOST_CELLS} entries, or the exchanges were used up. Limit the parents with max_parents, "
+        "or allow more max_rounds."
+    ]

@@ -6,17 +6,30 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.joined_tables import joined_tables
+from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID, target_in
-from flwr_causal.errors import FederationError
+from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.protocol.fedpc import CONTRACT
 from flwr_causal.runtime.connection import Connection
+from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.baselines import Baselines
-from flwr_causal.strategies.exchange import ExchangeStrategy, Reply, Request
-from flwr_causal.strategies.fedpc.circuit_schema import Holdings, check_target
-from flwr_causal.strategies.fedpc.fedpc_plan import FedPCRun, after, started
+from flwr_causal.strategies.cut_points import CutStage
+from flwr_causal.strategies.fedpc.composition import AlignStage, LocalStage, RecallStage
+from flwr_causal.strategies.fedpc.holdings import (
+    Holdings,
+    check_target,
+    domain_of,
+    is_continuous,
+    with_intervals,
+)
+from flwr_causal.strategies.fedpc.joint_em import JointStage, joint_components
+from flwr_causal.strategies.fedpc.sums import SumsStage
 from flwr_causal.strategies.options import require
 
 if TYPE_CHECKING:
@@ -24,17 +37,67 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flwr_causal.core.arrays import IntArray
+    from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.wire import Scalar, Value
-    from flwr_causal.runtime.federation import Party
+    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.records import Scalar
+    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.method import Request
     from flwr_causal.strategies.baselines import RunAlone
+
+Stage = CutStage | SumsStage | AlignStage | LocalStage | JointStage | RecallStage
+
+
+@dataclass(frozen=True, eq=False)
+class FedPCRun:
+    """The state of a FedPC run.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Columns and their states.
+    holdings : Holdings
+        Who holds which of them.
+    domain : Domain
+        The same as variables of a circuit; numbers that are yet to be cut are numbers.
+    target : str or None
+    sums : bool
+        Whether the circuit is trained by sums.
+    learner : str
+        What is trained.
+    weights : str
+        Of combinations of clusters.
+    stage : Stage or None
+        What the parties are asked next.
+    model : CircuitModel or None
+        Once it is complete.
+    reason : str
+        Why the run is over.
+    warnings : tuple of str
+    exchanges : int
+        How many there were.
+    """
+
+    agreement: Agreement
+    holdings: Holdings
+    domain: Domain
+    target: str | None
+    sums: bool
+    learner: str
+    weights: str
+    stage: Stage | None = None
+    model: CircuitModel | None = None
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+    exchanges: int = 0
 
 
 @dataclass(kw_only=True, eq=False)
-class FedPC(LearnerOptions, ExchangeStrategy[FedPCRun]):
+class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     """A joint distribution of all columns, a probabilistic circuit (Seng et al. 2025).
 
     Parties may hold the same columns of different rows (horizontal), different columns of the same
@@ -102,7 +165,7 @@ class FedPC(LearnerOptions, ExchangeStrategy[FedPCRun]):
     text_columns, duplicate_columns : {"keep", "drop", "fail"}, default "keep"
     """
 
-    method: ClassVar[str] = "fedpc"
+    contract: ClassVar[Contract] = CONTRACT
     data = DataKind.TABLE
 
     max_rounds: int = 60
@@ -180,7 +243,7 @@ class FedPC(LearnerOptions, ExchangeStrategy[FedPCRun]):
             self._target = ""
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
-        self._start = started(self, agreement, self._holdings, self._target)
+        self._start = _started(self, agreement, self._holdings, self._target)
         return agreement
 
     @property
@@ -207,28 +270,18 @@ class FedPC(LearnerOptions, ExchangeStrategy[FedPCRun]):
         how = "by sums" if state.sums else f"in one pass, weights by {state.weights}"
         return f"{state.reason} ({state.holdings.setting}, {state.learner} circuits {how})"
 
-    def instructions(self, state: FedPCRun) -> dict[str, Value]:
-        """Say which phase it is, and the variables where cut points have changed them."""
+    def request(self, state: FedPCRun) -> Request:
+        """Return what the stage sends, and the variables where cut points have changed them."""
         assert state.stage is not None
-        changed = state.domain is not self._start.domain
-        domain: dict[str, Value] = (
-            {"domain": json.dumps(state.domain.to_plain())} if changed else {}
-        )
-        return {"phase": state.stage.phase, **domain}
+        request = state.stage.request()
+        if state.domain is self._start.domain or not request.exchange.sends_name("domain"):
+            return request
+        domain = {"domain": json.dumps(state.domain.to_plain())}
+        return replace(request, values={**request.values, **domain})
 
-    def requests(self, state: FedPCRun, parties: Sequence[Party]) -> list[Request]:
-        """Return what the stage sends to each party."""
-        assert state.stage is not None
-        return [state.stage.request(party) for party in parties]
-
-    def fold(self, state: FedPCRun, reply: Reply) -> FedPCRun:
-        """Let the stage take a reply."""
-        assert state.stage is not None
-        return replace(state, stage=state.stage.fold(reply))
-
-    def close_round(self, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]:
+    def close(self, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, dict[str, Any]]:
         """Go on to what follows from the replies."""
-        state, info = after(self, replace(state, exchanges=state.exchanges + 1))
+        state, info = _after(self, replace(state, exchanges=state.exchanges + 1), replies)
         if state.stage is not None and state.exchanges >= self.max_rounds:
             raise FederationError(
                 f"All of the {self.max_rounds} exchanges were used before the circuit was "
@@ -248,9 +301,7 @@ class FedPC(LearnerOptions, ExchangeStrategy[FedPCRun]):
             return model
         density = model.density
         if self.federation is not None and self.grid is not None:
-            line = Connection(
-                self.grid, self.federation, density.parties, self.method, self.round_timeout
-            )
+            line = Connection(self.grid, self.federation, density.parties, self.round_timeout)
             fingerprint = density.fingerprint or self.federation.setup.exchange
             density = replace(density, ask=line.ask, fingerprint=fingerprint)
         return replace(model, density=density)
@@ -263,3 +314,170 @@ class FedPC(LearnerOptions, ExchangeStrategy[FedPCRun]):
             for one, other in state.holdings.similar_names()
         ]
         return [*alike, *state.warnings]
+
+
+def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> FedPCRun:
+    """Return the run before its first exchange.
+
+    Raises
+    ------
+    ConfigError
+        If options do not fit together, or not these tables.
+    """
+    learner = _learner(method, agreement, holdings, target)
+    numbers = learner != "trees"
+    domain = domain_of(agreement, target, holdings.missing, numbers=numbers)
+    sums = _by_sums(method, holdings, learner, target)
+    weights, warnings = _weights(method, holdings, sums, target)
+    state = FedPCRun(
+        agreement, holdings, domain, target or None, sums, learner, weights, warnings=warnings
+    )
+    if method.trained:
+        return replace(state, stage=RecallStage.of(method.trained, domain))
+    if not numbers and agreement.continuous:
+        stage = CutStage.of(agreement, method.num_bins, _present(state), spreading=True)
+        return replace(state, stage=stage)
+    return _begun(method, state)
+
+
+def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, dict[str, Any]]:
+    """Return the run after an exchange, and diagnostics of it."""
+    stage = state.stage
+    if isinstance(stage, CutStage):
+        step = stage.close(replies)
+        if step.stage is not None:
+            return replace(state, stage=step.stage), step.info
+        cuts = dict(zip(state.agreement.continuous, step.cuts, strict=True))
+        domain = with_intervals(state.domain, cuts, state.holdings.lacking)
+        return _begun(method, replace(state, domain=domain)), step.info
+    if isinstance(stage, SumsStage):
+        following, info = stage.close(replies)
+        if not following.complete:
+            return replace(state, stage=following), info
+        return _complete(state, stage.training.fitted(following.state, state.domain)), info
+    if isinstance(stage, AlignStage):
+        info = {"ids": sum(map(len, replies.list("hashes")))}
+        return replace(state, stage=_aligned(method, state, stage.common(replies))), info
+    assert stage is not None
+    info = stage.info(replies)
+    if isinstance(stage, JointStage) and not stage.last:
+        return replace(state, stage=stage.after(replies)), info
+    return _complete(state, stage.model(replies, state.target)), info
+
+
+def _complete(state: FedPCRun, model: CircuitModel) -> FedPCRun:
+    return replace(state, stage=None, model=model, reason="the circuit is complete")
+
+
+def _begun(method: FedPC, state: FedPCRun) -> FedPCRun:
+    """Return the run at the first exchange after the variables are known."""
+    if not state.sums:
+        aligned = state.weights in ("aligned", "em")
+        stage = AlignStage(state.holdings) if aligned else _local(method, state, None)
+        return replace(state, stage=stage)
+    training = training_of(state.learner, state.target, method)
+    plan = training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
+    known = training.start(plan, state.holdings.presence)
+    return replace(state, stage=SumsStage(state.learner, training, known))
+
+
+def _aligned(method: FedPC, state: FedPCRun, common: dict[str, IntArray]) -> Stage:
+    """Return the exchange after it is known which rows are common."""
+    together = state.weights == "em" and state.learner == "trees"
+    if not (together and state.holdings.setting == "vertical"):
+        return _local(method, state, common)
+    rows = len(next(iter(common.values())))
+    return JointStage(
+        state.domain,
+        state.holdings,
+        common,
+        components=joint_components(
+            state.domain, rows, state.target, method.components, method.clusters
+        ),
+        central=method.queries == "central",
+        seed=method.seed,
+    )
+
+
+def _local(method: FedPC, state: FedPCRun, common: dict[str, IntArray] | None) -> LocalStage:
+    """Return the exchange in which the parties train circuits of their own."""
+    return LocalStage(
+        state.domain,
+        state.holdings,
+        weights=state.weights,
+        common=common,
+        num_products=method.products,
+        central=method.queries == "central",
+        seed=method.seed,
+    )
+
+
+def _present(state: FedPCRun) -> dict[str, Any]:
+    """Return by party how many of its rows have a value of each column that is to be cut."""
+    columns = [state.agreement.names.index(name) for name in state.agreement.continuous]
+    counts = state.holdings.present[:, columns]
+    return dict(zip(state.holdings.parties, np.asarray(counts), strict=True))
+
+
+def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> str:
+    if method.learner == "decision-tree" and not (target and holdings.presence.all()):
+        raise ConfigError(
+            "learner='decision-tree' needs a target, and parties that hold the same columns: take "
+            "another learner"
+        )
+    if method.learner != "auto":
+        return method.learner
+    complete = not holdings.missing.any()
+    return "class-conditional" if is_continuous(agreement, target) and complete else "trees"
+
+
+def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bool:
+    """Whether the circuit is trained by sums over rows."""
+    if method.training == "one-pass":
+        return False
+    if method.training == "auto" and method.weights != "auto":
+        return False
+    same = bool(holdings.presence.all())
+    labelled = not target or holdings.all_hold(target)
+    possible = learner in BY_SUMS and (
+        same or (learner_class(learner).columns_may_differ and labelled)
+    )
+    if method.training == "sums" and not possible:
+        if same:
+            training_of(learner, target or None, method)
+        raise ConfigError(
+            "training='sums' over different columns needs numbers, and the target at every party: "
+            f"here {learner} circuits are trained, and {target or 'no target'!r} is held by "
+            f"{', '.join(holdings.holders(target)) if target else 'nobody'}. Take "
+            "training='one-pass'."
+        )
+    return possible
+
+
+def _weights(
+    method: FedPC, holdings: Holdings, sums: bool, target: str
+) -> tuple[str, tuple[str, ...]]:
+    """Return how combinations of clusters are weighted, and what the user should know of it."""
+    if sums or holdings.presence.all():
+        return "counts", ()
+    labelled = bool(target) and holdings.all_hold(target)
+    if method.weights != "auto":
+        if method.weights == "classes" and not labelled:
+            raise ConfigError(
+                "weights='classes' needs a target that all parties hold: take 'aligned' or 'counts'"
+            )
+        if method.weights in ("aligned", "em") and not holdings.ids:
+            raise ConfigError(
+                f"weights='{method.weights}' needs rows that are aligned by ids: name the column "
+                "of ids with row_id, or take weights='counts'"
+            )
+        return method.weights, ()
+    if labelled:
+        return "classes", ()
+    if holdings.ids:
+        return "aligned", ()
+    return "counts", (
+        "without a column of ids (row_id) rows of different parties cannot be aligned: the "
+        "combinations of clusters are weighted by numbers of rows, and what columns of one party "
+        "say of those of another is lost",
+    )

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.nodes import Node
 
-#: Asks all parties: phase, plain values for all, arrays for each; returns the arrays of each.
-Ask = Callable[[str, Mapping[str, Any], Sequence[Arrays]], list[Arrays]]
+#: Asks all parties a query of a name, each with its own values; returns the arrays of each.
+Ask = Callable[[str, Sequence[Mapping[str, Any]]], list[Arrays]]
 
 FORMAT = "flwr-causal federated circuit 1"
 FILE = "federated.json"
@@ -138,8 +138,8 @@ class PartyLeaves(Leaves):
             result[:, holds] = np.where(np.isnan(result[:, holds]), own, result[:, holds])
         return result
 
-    def _gathered(self, phase: str, values: FloatArray) -> FloatArray:
-        answers = self._asked(phase, {}, values)
+    def _gathered(self, query: str, values: FloatArray) -> FloatArray:
+        answers = self._asked(query, {}, values)
         return self._by_leaf([answer["densities"][0] for answer in answers], len(values))
 
     def _by_leaf(self, densities: Sequence[FloatArray], num_rows: int) -> FloatArray:
@@ -154,7 +154,7 @@ class PartyLeaves(Leaves):
 
     def _asked(
         self,
-        phase: str,
+        query: str,
         config: Mapping[str, Any],
         values: FloatArray,
         more: Sequence[Arrays] | None = None,
@@ -173,7 +173,8 @@ class PartyLeaves(Leaves):
             present = ~np.isnan(part)
             request = {"values": np.where(present, part, 0.0), "known": present.astype(np.uint8)}
             requests.append(request | ({} if more is None else more[party]))
-        return self.ask(phase, {"fingerprint": self.fingerprint, **config}, requests)
+        head = {"fingerprint": self.fingerprint, **config}
+        return self.ask(query, [{**head, **request} for request in requests])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.circuits.leaves import Categorical
+from flwr_causal.core.circuits.leaves.categorical import Categorical
 from flwr_causal.core.circuits.nodes import Leaf, LeafBatch
 from flwr_causal.core.circuits.parameters import scope_of
 from flwr_causal.core.circuits.tensors import evaluation

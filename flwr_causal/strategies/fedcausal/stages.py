@@ -8,22 +8,23 @@ Stages are never changed; arrays are (d, d), row causes column, unless said othe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from flwr_causal.core.fedcausal import evidence_search, group
+from flwr_causal.core.fedcausal import evidence_search, group, perceptrons
 from flwr_causal.core.fedcausal import linear as fedcausal
-from flwr_causal.core.fedcausal import perceptrons as neural_rounds
 from flwr_causal.core.fedcausal.evidence import Tables
 from flwr_causal.core.linear.solution import standing_edges
 from flwr_causal.core.nonlinear.basis import strengths
+from flwr_causal.protocol import fedcausal as protocol
+from flwr_causal.runtime.method import Request
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.protocol.wire import Arrays, Value
+    from flwr_causal.protocol.replies import Replies
 
     BoolArray = NDArray[np.bool_]
     FloatArray = NDArray[np.float64]
@@ -79,20 +80,11 @@ class Step(NamedTuple):
 class Stage(Protocol):
     """One kind of exchange, as often as it takes."""
 
-    @property
-    def phase(self) -> str:
-        """Which disclosures of the parties are due."""
+    def request(self) -> Request:
+        """Return what the parties are sent."""
 
-    @property
-    def instructions(self) -> dict[str, Value]:
-        """Plain values for the parties."""
-
-    @property
-    def arrays(self) -> Arrays:
-        """Arrays for the parties."""
-
-    def step(self, mean: Arrays) -> Step:
-        """Take the mean of the replies in."""
+    def close(self, replies: Replies) -> Step:
+        """Take the means of the replies in."""
 
     @property
     def exchanges(self) -> int:
@@ -100,32 +92,25 @@ class Stage(Protocol):
 
     @property
     def found(self) -> Found:
-        """What the stage has come to so far."""
+        """The graph so far."""
 
 
 @dataclass(frozen=True, eq=False)
 class GroupStage:
     """The joint group lasso, :mod:`flwr_causal.core.fedcausal.group`."""
 
-    phase: ClassVar[str] = "group"
-
     problem: group.ServerProblem
     state: group.State
 
-    @property
-    def instructions(self) -> dict[str, Value]:
-        """The penalty and number of the iteration."""
+    def request(self) -> Request:
+        """Send the factors for the parties' blocks."""
         penalty = self.problem.schedule.at(self.state.round).consensus_penalty
-        return {"penalty": penalty, "iteration": self.state.round}
+        values = {"factors": self.state.factors, "penalty": penalty, "iteration": self.state.round}
+        return Request(protocol.GROUP, values)
 
-    @property
-    def arrays(self) -> Arrays:
-        """The factors for the parties' blocks."""
-        return {"factors": self.state.factors}
-
-    def step(self, mean: Arrays) -> Step:
+    def close(self, replies: Replies) -> Step:
         """Shrink the norms."""
-        state, info = group.server_step(self.state, mean["squared-norms"], self.problem)
+        state, info = group.server_step(self.state, replies["squared-norms"], self.problem)
         reason = group.finished(state, self.problem)
         return Step(replace(self, state=state), info._asdict(), reason)
 
@@ -145,26 +130,24 @@ class GroupStage:
 class LinearStage:
     """The paper's linear algorithm, :mod:`flwr_causal.core.fedcausal.linear`."""
 
-    phase: ClassVar[str] = "linear"
-
     problem: fedcausal.ServerProblem
     state: fedcausal.State
     masks: EdgeMasks
     threshold: float
 
-    @property
-    def instructions(self) -> dict[str, Value]:
-        """The multiplier and the penalty, alpha and rho."""
-        return {"multiplier": self.state.multiplier, "penalty": self.state.penalty}
+    def request(self) -> Request:
+        """Send the server's W, alpha and rho."""
+        state = self.state
+        values = {
+            "weights": state.weights,
+            "multiplier": state.multiplier,
+            "penalty": state.penalty,
+        }
+        return Request(protocol.LINEAR, values)
 
-    @property
-    def arrays(self) -> Arrays:
-        """The server's W."""
-        return {"weights": self.state.weights}
-
-    def step(self, mean: Arrays) -> Step:
+    def close(self, replies: Replies) -> Step:
         """Solve eq. (4)."""
-        state, info = fedcausal.server_step(self.state, mean["weights"], self.problem)
+        state, info = fedcausal.server_step(self.state, replies["weights"], self.problem)
         shown = info._asdict() | {"inner_done": int(info.inner_done)}
         return Step(
             replace(self, state=state), shown, fedcausal.finished(state, info, self.problem)
@@ -187,31 +170,27 @@ class LinearStage:
 class NeuralStage:
     """The paper's perceptrons, :mod:`flwr_causal.core.fedcausal.perceptrons`."""
 
-    problem: neural_rounds.Problem
-    state: neural_rounds.State
+    problem: perceptrons.Problem
+    state: perceptrons.State
 
-    @property
-    def phase(self) -> str:
-        """What is averaged: "norms" or "layers"."""
-        return self.problem.averaging
-
-    @property
-    def instructions(self) -> dict[str, Value]:
-        """The multiplier and the penalty, alpha and rho, and the number of the round."""
+    def request(self) -> Request:
+        """Send factors or first layers, the norms, alpha, rho and the iteration."""
         sent = self.state.broadcast
-        return {"multiplier": sent.multiplier, "penalty": sent.penalty, "iteration": sent.round}
+        values = {
+            "shared": sent.shared,
+            "norms": sent.norms,
+            "multiplier": sent.multiplier,
+            "penalty": sent.penalty,
+            "iteration": sent.round,
+        }
+        by_norms = self.problem.averaging == "norms"
+        return Request(protocol.NORMS if by_norms else protocol.LAYERS, values)
 
-    @property
-    def arrays(self) -> Arrays:
-        """Factors or first layers, and the norms."""
-        sent = self.state.broadcast
-        return {"shared": sent.shared, "norms": sent.norms}
-
-    def step(self, mean: Arrays) -> Step:
+    def close(self, replies: Replies) -> Step:
         """Solve eq. (4)."""
-        upload = neural_rounds.Upload(mean["shared"], mean["slopes"])
-        state, info = neural_rounds.server_step(self.state, upload, self.problem)
-        reason = neural_rounds.finished(state, info, self.problem)
+        upload = perceptrons.Upload(replies["shared"], replies["slopes"])
+        state, info = perceptrons.server_step(self.state, upload, self.problem)
+        reason = perceptrons.finished(state, info, self.problem)
         return Step(replace(self, state=state), info._asdict(), reason)
 
     @property
@@ -243,28 +222,21 @@ class EvidenceStage:
         n: the parties send their evidence by row, so that its mean times n is the sum.
     """
 
-    phase: ClassVar[str] = "evidence"
-
     problem: evidence_search.SearchProblem
     searches: tuple[evidence_search.State, ...]
     start: BoolArray
     num_rows: int
 
-    @property
-    def instructions(self) -> dict[str, Value]:
-        """Nothing but the arrays."""
-        return {}
-
-    @property
-    def arrays(self) -> Arrays:
-        """The searches' graphs and the changes they ask for, and the model's graph."""
+    def request(self) -> Request:
+        """Send the searches' graphs and the changes they ask for, and the model's graph."""
         graphs, wanted = zip(*((one.graph, one.wanted) for one in self.searches), strict=True)
         masks = {"graphs": np.stack(graphs), "wanted": np.stack(wanted), "start": self.start}
-        return {name: mask.astype(np.uint8) for name, mask in masks.items()}
+        values = {name: mask.astype(np.uint8) for name, mask in masks.items()}
+        return Request(protocol.EVIDENCE, values)
 
-    def step(self, mean: Arrays) -> Step:
+    def close(self, replies: Replies) -> Step:
         """Make the moves that raise the evidence, in each search."""
-        by_search = zip(mean["changes"], mean["evidence"], mean["shares"], strict=True)
+        by_search = zip(replies["changes"], replies["evidence"], replies["shares"], strict=True)
         steps = [
             evidence_search.server_step(
                 search,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.protocol.wire import Scalar, Value
+    from flwr_causal.protocol.records import Scalar, Value
 
 PREFIX = "setup-"
 _POLICY = PREFIX + "policy-"

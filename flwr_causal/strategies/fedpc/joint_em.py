@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.trees.learner import automatic_components
@@ -28,18 +27,16 @@ from flwr_causal.core.circuits.learners.trees.vertical import (
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.packing import unpacked
 from flwr_causal.errors import ConfigError
-from flwr_causal.protocol.wire import unbounded
-from flwr_causal.strategies.exchange import Reply, Request
-from flwr_causal.strategies.fedpc.composition_stages import check_all
+from flwr_causal.protocol.fedpc import JOINT_PRODUCTS, JOINT_START, JOINT_TREES
+from flwr_causal.runtime.method import Request
+from flwr_causal.strategies.fedpc.composition import check_all
 
 if TYPE_CHECKING:
+    from flwr_causal.core.arrays import IntArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.protocol.wire import Arrays
-    from flwr_causal.runtime.federation import Party
-    from flwr_causal.strategies.fedpc.circuit_schema import Holdings
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+    from flwr_causal.protocol.exchange import Exchange
+    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.strategies.fedpc.holdings import Holdings
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +61,6 @@ class JointStage:
         From 0 on.
     shared : Shared, optional
         What followed from the last exchange.
-    replies : dict of str to dict of arrays
-        By party, so far.
     """
 
     domain: Domain
@@ -76,36 +71,26 @@ class JointStage:
     seed: int
     exchange: int = 0
     shared: Shared | None = None
-    replies: dict[str, Arrays] | None = None
 
     @property
     def last(self) -> bool:
         """Whether the parties complete their trees."""
         return self.exchange > PRODUCT_STEPS
 
-    @property
-    def phase(self) -> str:
-        """What the parties may send: see the client's disclosures."""
-        if self.last:
-            return f"joint trees{' central' if self.central else ''}"
-        return "joint products" if self.exchange else "joint start"
-
-    def request(self, party: Party) -> Request:
+    def request(self) -> Request:
         """Say which rows are common, and which of them start a component or belong to it."""
-        common = self.common[party.name]
-        arrays: Arrays = {"common": common.astype(np.int32)}
+        rows = len(next(iter(self.common.values())))
         if self.shared is None:
-            arrays["anchors"] = anchor_rows(len(common), self.components, self.seed)
+            exchange: Exchange = JOINT_START
+            values = {"anchors": anchor_rows(rows, self.components, self.seed)}
         else:
+            exchange = JOINT_TREES[self.central] if self.last else JOINT_PRODUCTS
             # Multiples of the unit: exact as small whole numbers.
-            arrays["shared"] = np.rint(self.shared.responsibilities / UNIT).astype(np.uint16)
-        return Request(arrays, {"arrays": list(arrays)})
+            values = {"shared": np.rint(self.shared.responsibilities / UNIT).astype(np.uint16)}
+        own = {party: {"common": rows.astype(np.int32)} for party, rows in self.common.items()}
+        return Request(exchange, values, own)
 
-    def fold(self, reply: Reply) -> JointStage:
-        """Keep what a party sends."""
-        return replace(self, replies={**(self.replies or {}), reply.party.name: reply.arrays})
-
-    def after(self) -> JointStage:
+    def after(self, replies: Replies) -> JointStage:
         """Return the next exchange.
 
         Raises
@@ -113,37 +98,31 @@ class JointStage:
         FederationError
             If a party did not answer.
         """
-        replies = self._all()
+        check_all(self.holdings, replies)
         known = self.shared
         weights = equal_weights(self.components) if known is None else known.log_weights
-        shared = responsibilities([unbounded(one["densities"]) for one in replies], weights)
-        return replace(self, exchange=self.exchange + 1, shared=shared, replies=None)
+        shared = responsibilities(replies.list("densities"), weights)
+        return replace(self, exchange=self.exchange + 1, shared=shared)
 
-    def model(self, target: str | None) -> CircuitModel:
+    def model(self, replies: Replies, target: str | None) -> CircuitModel:
         """Return the mixture of products of the parties' trees."""
         assert self.shared is not None
+        check_all(self.holdings, replies)
         holdings = self.holdings
         columns = [np.flatnonzero(held).tolist() for held in holdings.presence]
         composition = composed(self.domain, columns, self.shared)
         if self.central:
-            circuits = [unpacked(reply["circuits"]) for reply in self._all()]
+            circuits = [unpacked(data) for data in replies.list("circuits")]
             return CircuitModel(composition.circuit(circuits), target)
         return CircuitModel(
             FederatedCircuit(composition, holdings.presence, holdings.parties), target
         )
 
-    @property
-    def info(self) -> dict[str, Any]:
-        """How well the components before this exchange explain the rows, nats a row."""
+    def info(self, replies: Replies) -> dict[str, Any]:
+        """Return how well the components before this exchange explain the rows, nats a row."""
         if self.shared is None:
             return {"components": self.components}
         return {"log_likelihood": float(self.shared.log_likelihood.mean())}
-
-    def _all(self) -> list[Arrays]:
-        """Return the replies in the parties' order."""
-        replies = self.replies or {}
-        check_all(self.holdings, replies)
-        return [replies[name] for name in self.holdings.parties]
 
 
 def joint_components(

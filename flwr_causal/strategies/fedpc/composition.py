@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.composed.composition import factors_of, one_pass, tasks_of
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
@@ -21,19 +19,17 @@ from flwr_causal.core.circuits.composed.tied_clusters import (
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.packing import unpacked
 from flwr_causal.errors import ConfigError, DataError, FederationError
-from flwr_causal.protocol.wire import unbounded
-from flwr_causal.strategies.exchange import Reply, Request
+from flwr_causal.protocol.fedpc import ALIGN, LOCAL, RECALL
+from flwr_causal.runtime.method import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from numpy.typing import NDArray
 
+    from flwr_causal.core.arrays import Arrays, IntArray
     from flwr_causal.core.circuits.composed.composition import Composition
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.protocol.wire import Arrays, Value
-    from flwr_causal.runtime.federation import Party
-    from flwr_causal.strategies.fedpc.circuit_schema import Holdings
-
-IntArray = NDArray[np.int64]
+    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.strategies.fedpc.holdings import Holdings
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,24 +39,15 @@ class AlignStage:
     Parameters
     ----------
     holdings : Holdings
-    hashes : dict of str to ndarray of uint8, shape (n_k, 16)
-        By party, so far.
     """
 
-    phase: ClassVar[str] = "align"
-
     holdings: Holdings
-    hashes: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
 
-    def request(self, party: Party) -> Request:
+    def request(self) -> Request:
         """Ask for the hashes."""
-        return Request({}, {"arrays": []})
+        return Request(ALIGN)
 
-    def fold(self, reply: Reply) -> AlignStage:
-        """Keep a party's hashes."""
-        return replace(self, hashes={**self.hashes, reply.party.name: reply.arrays["hashes"]})
-
-    def common(self) -> dict[str, IntArray]:
+    def common(self, replies: Replies) -> dict[str, IntArray]:
         """Return by party where it has the rows that all have, in one order.
 
         Raises
@@ -70,19 +57,14 @@ class AlignStage:
         DataError
             If no row is common.
         """
-        check_all(self.holdings, self.hashes)
-        ids = [[row.tobytes() for row in self.hashes[name]] for name in self.holdings.parties]
+        check_all(self.holdings, replies)
+        ids = [[row.tobytes() for row in hashes] for hashes in replies.list("hashes")]
         try:
             places = common_rows(ids)
         except DataError as error:
             listed = ", ".join(self.holdings.parties)
             raise DataError(f"parties {listed}: {error}") from error
         return dict(zip(self.holdings.parties, places, strict=True))
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """How many rows were looked at."""
-        return {"ids": sum(map(len, self.hashes.values()))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +82,6 @@ class LocalStage:
     central : bool
         Whether the circuits are sent to the server.
     seed : int
-    replies : dict of str to dict of arrays
-        By party, so far.
     """
 
     domain: Domain
@@ -111,30 +91,23 @@ class LocalStage:
     num_products: int | None
     central: bool
     seed: int
-    replies: dict[str, Arrays] = field(default_factory=dict)
 
-    @property
-    def phase(self) -> str:
-        """What the parties may send: see the client's disclosures."""
-        return f"local {self.weights}{' central' if self.central else ''}"
-
-    def request(self, party: Party) -> Request:
-        """Say what the party is to train, and which of its rows are common."""
+    def request(self) -> Request:
+        """Say what each party is to train, and which of its rows are common."""
+        d = len(self.domain.variables)
         every = tasks_of(self.holdings.presence, tied=self.weights != "counts")
-        tasks = every[self.holdings.parties.index(party.name)]
-        names = [[self.domain.names[j] for j in task.columns] for task in tasks]
-        plain: dict[str, Value] = {
-            "tasks": json.dumps(names),
-            "clustered": [int(task.clustered) for task in tasks],
-        }
-        arrays = {} if self.common is None else {"common": self.common[party.name]}
-        return Request(arrays, {**plain, "arrays": list(arrays)})
+        own: dict[str, Arrays] = {}
+        for party, tasks in zip(self.holdings.parties, every, strict=True):
+            columns = np.zeros((len(tasks), d), dtype=np.uint8)
+            for mask, task in zip(columns, tasks, strict=True):
+                mask[list(task.columns)] = 1
+            clustered = np.array([task.clustered for task in tasks], dtype=np.uint8)
+            own[party] = {"tasks": columns, "clustered": clustered}
+            if self.common is not None:
+                own[party]["common"] = self.common[party]
+        return Request(LOCAL[self.weights, self.central], own=own)
 
-    def fold(self, reply: Reply) -> LocalStage:
-        """Keep what a party sends."""
-        return replace(self, replies={**self.replies, reply.party.name: reply.arrays})
-
-    def model(self, target: str | None) -> CircuitModel:
+    def model(self, replies: Replies, target: str | None) -> CircuitModel:
         """Return the composed circuit.
 
         Raises
@@ -143,22 +116,20 @@ class LocalStage:
             If a party did not answer and parties hold different columns: the others have trained
             for the groups of columns that there are with it.
         """
-        held = np.array([name in self.replies for name in self.holdings.parties])
+        held = np.array([name in replies.parties for name in self.holdings.parties])
         presence = self.holdings.presence[held]
         if not presence.all():
-            check_all(self.holdings, self.replies)
-        names = [name for name in self.holdings.parties if name in self.replies]
-        replies = [self.replies[name] for name in names]
-        composition = self._composed(presence, replies)
+            check_all(self.holdings, replies)
+        returned = list(replies.by_party.values())
+        composition = self._composed(presence, returned)
         if self.central:
-            circuits = [unpacked(reply["circuits"]) for reply in replies]
+            circuits = [unpacked(reply["circuits"]) for reply in returned]
             return CircuitModel(composition.circuit(circuits), target)
-        return CircuitModel(FederatedCircuit(composition, presence, tuple(names)), target)
+        return CircuitModel(FederatedCircuit(composition, presence, replies.parties), target)
 
-    @property
-    def info(self) -> dict[str, Any]:
-        """How many circuits the parties have."""
-        return {"circuits": sum(len(reply["rows"]) for reply in self.replies.values())}
+    def info(self, replies: Replies) -> dict[str, Any]:
+        """Return how many circuits the parties have."""
+        return {"circuits": sum(len(rows) for rows in replies.list("rows"))}
 
     def _composed(self, presence: NDArray[np.bool_], replies: list[Arrays]) -> Composition:
         rows = []
@@ -171,7 +142,7 @@ class LocalStage:
         if self.weights == "classes":
             return by_known_classes(self.domain, factors, [one["classes"] for one in replies])
         if self.weights == "em":
-            evidence = [unbounded(reply["densities"]) for reply in replies]
+            evidence = [reply["densities"] for reply in replies]
         else:
             evidence = [label_evidence(one["labels"], one["sizes"].tolist()) for one in replies]
         return by_aligned_rows(self.domain, factors, evidence, seed=self.seed)
@@ -184,14 +155,9 @@ class RecallStage:
     Parameters
     ----------
     earlier : CircuitModel
-    kept : tuple of str
-        The parties that have them, so far.
     """
 
-    phase: ClassVar[str] = "recall"
-
     earlier: CircuitModel
-    kept: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, directory: str, domain: Domain) -> RecallStage:
@@ -221,17 +187,16 @@ class RecallStage:
             )
         return cls(model)
 
-    def request(self, party: Party) -> Request:
+    @property
+    def _density(self) -> FederatedCircuit:
+        assert isinstance(self.earlier.density, FederatedCircuit)
+        return self.earlier.density
+
+    def request(self) -> Request:
         """Ask for circuits of that training."""
-        density = self.earlier.density
-        assert isinstance(density, FederatedCircuit)
-        return Request({}, {"arrays": [], "fingerprint": density.fingerprint})
+        return Request(RECALL, {"fingerprint": self._density.fingerprint})
 
-    def fold(self, reply: Reply) -> RecallStage:
-        """Note a party that has them."""
-        return replace(self, kept=(*self.kept, reply.party.name))
-
-    def model(self, target: str | None) -> CircuitModel:
+    def model(self, replies: Replies, target: str | None) -> CircuitModel:
         """Return the earlier circuit.
 
         Raises
@@ -239,9 +204,7 @@ class RecallStage:
         FederationError
             If a party of it has not answered.
         """
-        density = self.earlier.density
-        assert isinstance(density, FederatedCircuit)
-        absent = [name for name in density.parties if name not in self.kept]
+        absent = [name for name in self._density.parties if name not in replies.parties]
         if absent:
             raise FederationError(
                 f"{', '.join(absent)} hold a part of the circuit and did not answer: start their "
@@ -249,15 +212,14 @@ class RecallStage:
             )
         return self.earlier
 
-    @property
-    def info(self) -> dict[str, Any]:
-        """How many parties have kept their circuits."""
-        return {"kept": len(self.kept)}
+    def info(self, replies: Replies) -> dict[str, Any]:
+        """Return how many parties have kept their circuits."""
+        return {"kept": len(replies.parties)}
 
 
-def check_all(holdings: Holdings, replies: Mapping[str, Any]) -> None:
+def check_all(holdings: Holdings, replies: Replies) -> None:
     """Raise a FederationError if a party has not replied."""
-    absent = [name for name in holdings.parties if name not in replies]
+    absent = [name for name in holdings.parties if name not in replies.parties]
     if absent:
         raise FederationError(
             f"{', '.join(absent)} did not answer: without them there is no circuit of the columns "

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from flwr.supercore import log
 
-from flwr_causal.core.discrete.contingency_tables import Counts, Sets, summed
 from flwr_causal.core.discrete.scores import KINDS, terms_of
 from flwr_causal.core.ges.counted_gains import CountedGains
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.ges.speculative_search import Questions, SpeculativeGains
-from flwr_causal.strategies.exchange import Reply, Request
-from flwr_causal.strategies.fedges.stages import Found, Step, counts_of, small_cells
+from flwr_causal.protocol.fedges import COUNTS, SCORES
+from flwr_causal.runtime.method import Request
+from flwr_causal.strategies.fedges.fit import small_cells, summed_counts
+from flwr_causal.strategies.fedges.stage import Found, Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from flwr_causal.core.discrete.contingency_tables import Sets
     from flwr_causal.core.graphs.knowledge import Knowledge
-    from flwr_causal.runtime.federation import Party
+    from flwr_causal.protocol.exchange import Exchange
+    from flwr_causal.protocol.replies import Replies
 
     FloatArray = NDArray[np.float64]
 
@@ -46,8 +49,6 @@ class Problem:
     turn : bool
     look_ahead : int or None
         How many operators a search runs ahead of the first unknown; None: to the end.
-    minimum_count : int
-        Cells of fewer rows are counted for the user's attention.
     """
 
     names: tuple[str, ...]
@@ -59,7 +60,6 @@ class Problem:
     max_parents: int | None
     turn: bool
     look_ahead: int | None
-    minimum_count: int
 
 
 @dataclass(frozen=True)
@@ -76,21 +76,15 @@ class ScoreStage:
         What is known; the one thing here that grows in place.
     question : NamedTuple of ndarray
         What the search lacked; the same for every party.
-    answered : tuple of str
-        The parties whose answers are in.
-    total : ndarray or Counts or None
-        The sum of their answers.
     small : mapping of str to int
         Cells of few rows that each party has sent.
     """
 
-    phase: ClassVar[str] = "scores"
+    exchange: ClassVar[Exchange] = SCORES
 
     problem: Problem
     source: SpeculativeGains
     question: Any = None
-    answered: tuple[str, ...] = ()
-    total: Any = None
     small: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -120,7 +114,7 @@ class ScoreStage:
         found = Found(search.marks, search.dag, reason)
         if len(source.asked) == 0:
             return Step(None, info, found)
-        onward = replace(self, question=self._question(), answered=(), total=None)
+        onward = replace(self, question=self._question())
         return Step(onward, info, found)
 
     def _question(self) -> Questions | Sets:
@@ -135,50 +129,40 @@ class ScoreStage:
         assert found is not None
         return found._replace(reason="the exchanges were used up before the search had ended")
 
-    def request(self, party: Party) -> Request:
+    def request(self) -> Request:
         """Ask for the gains that the search lacked."""
-        return Request(self.question._asdict(), {})
+        return Request(self.exchange, self.question._asdict(), parties=frozenset(self.problem.rows))
 
-    def fold(self, reply: Reply) -> Self:
-        """Add a party's answer; that of one that was away earlier does not count."""
-        name = reply.party.name
-        if name not in self.problem.rows:
-            return self
-        answer = self._answer(reply)
-        total = answer if self.total is None else self._sum(self.total, answer)
-        return replace(self, answered=(*self.answered, name), total=total)
-
-    def _answer(self, reply: Reply) -> Any:
-        return reply.arrays["gains"]
-
-    def _sum(self, one: Any, two: Any) -> Any:
-        return one + two
-
-    def close(self) -> Step:
+    def close(self, replies: Replies) -> Step:
         """Take the sums and search on; start again if a party is lost."""
-        rows = {name: self.problem.rows[name] for name in self.answered}
+        rows = {name: self.problem.rows[name] for name in replies.parties}
         lost = [name for name in self.problem.rows if name not in rows]
+        after = self.noted(replies)
         if not lost:
-            self._learn()
-            return self.advanced()
+            after._learn(replies)
+            return after.advanced()
         log(
             WARNING,
             "The search starts again without %s: sums with it and without it do not go together.",
             ", ".join(lost),
         )
         again = type(self).of(replace(self.problem, rows=rows))
-        step = replace(again, small=self.small).advanced()
+        step = replace(again, small=after.small).advanced()
         return step._replace(info={**step.info, "started_again": 1})
 
-    def _learn(self) -> None:
-        self.source.learn(self.total)
+    def noted(self, replies: Replies) -> Self:
+        """Return the stage with the cells of few rows that the parties have sent."""
+        return self
+
+    def _learn(self, replies: Replies) -> None:
+        self.source.learn(replies["gains"])
 
 
 @dataclass(frozen=True)
 class CountStage(ScoreStage):
     """Asking for contingency tables (``mode="exact"``): the search on the pooled rows."""
 
-    phase: ClassVar[str] = "counts"
+    exchange: ClassVar[Exchange] = COUNTS
 
     source: CountedGains
 
@@ -194,17 +178,11 @@ class CountStage(ScoreStage):
     def _question(self) -> Sets:
         return self.source.sets()
 
-    def fold(self, reply: Reply) -> Self:
-        """Add a party's tables."""
-        name, minimum = reply.party.name, self.problem.minimum_count
-        cells = self.small.get(name, 0) + small_cells(counts_of(reply), minimum)
-        return replace(super().fold(reply), small={**self.small, name: cells})
+    def noted(self, replies: Replies) -> Self:
+        """Return the stage with the cells of few rows that the parties have sent."""
+        cells = small_cells(replies)
+        both = {name: self.small.get(name, 0) + count for name, count in cells.items()}
+        return replace(self, small={**self.small, **both})
 
-    def _answer(self, reply: Reply) -> Counts:
-        return counts_of(reply)
-
-    def _sum(self, one: Counts, two: Counts) -> Counts:
-        return summed([one, two])
-
-    def _learn(self) -> None:
-        self.source.learn_counts(self.question, self.total)
+    def _learn(self, replies: Replies) -> None:
+        self.source.learn_counts(self.question, summed_counts(replies))

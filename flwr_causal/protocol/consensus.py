@@ -1,0 +1,87 @@
+"""What is said in NOTEARS-ADMM, NOTEARS-MLP-ADMM (Ng & Zhang 2022) and 2Dbn (Chen et al. 2024)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+
+if TYPE_CHECKING:
+    from flwr_causal.protocol.setup import Setup
+
+ROUND = Exchange(
+    "round",
+    "one round of consensus ADMM on weights",
+    sends=(
+        Sent("weights", "W of each setting that runs side by side", ("settings", "m", "d")),
+        Sent("penalty", "rho_2 of this round"),
+        Sent("relaxation", "how far B_k is over-relaxed; 1 is the paper's"),
+    ),
+    returns=(
+        Disclosure(
+            "weights",
+            "Z_k = B_k + beta_k / rho_2 (eqs. 7 and 10). The first one determines the party's "
+            "second moments",
+            ("settings", "m", "d"),
+            combine="mean",
+        ),
+    ),
+    weight="one",
+    when="in every round, model='linear'",
+)
+
+REFIT = Exchange(
+    "refit",
+    "the sums from which the weights of the final graph are fitted by least squares",
+    sends=(Sent("moments", "1 among each variable and its parents, else 0", ("folds", "m", "m")),),
+    returns=(
+        Disclosure(
+            "moments",
+            "X_k^T X_k / n_k of each fold of the rows, among each variable and its parents in the "
+            "final graph; 0 elsewhere",
+            ("folds", "m", "m"),
+            combine="mean",
+        ),
+    ),
+    when="in the last exchange, with refit, model='linear'",
+)
+
+PERCEPTRONS = Exchange(
+    "perceptrons",
+    "one round of consensus ADMM on the parameters of the perceptrons",
+    sends=(
+        Sent("parameters", "theta, of all d perceptrons", ("parameters",)),
+        Sent("penalty", "rho_2 of this round"),
+    ),
+    returns=(
+        Disclosure("parameters", "theta_k + beta_k / rho_2", ("parameters",), combine="mean"),
+    ),
+    weight="one",
+    when="in every round, model='mlp'",
+)
+
+SLOPES = Exchange(
+    "slopes",
+    "the strengths of the edges, in units of the data",
+    sends=(Sent("parameters", "theta, of all d perceptrons", ("parameters",)),),
+    returns=(
+        Disclosure(
+            "slopes",
+            "mean squares over the party's rows of df_j/dx_i",
+            ("d", "d"),
+            "non-negative",
+            "mean",
+        ),
+    ),
+    when="in the last exchange, with refit, model='mlp'",
+)
+
+
+def dimensions(setup: Setup) -> dict[str, int]:
+    """Return m, the columns of the lagged design (d without lags), and the number of folds."""
+    m = len(setup.names) * (1 + int(setup.options.get("order", 0)))
+    return {"m": m, "folds": 2 if setup.options["held-out"] else 1}
+
+
+NOTEARS_ADMM = Contract("notears-admm", (ROUND, REFIT, PERCEPTRONS, SLOPES), dimensions)
+TWO_DBN = Contract("2dbn", (ROUND, REFIT), dimensions)

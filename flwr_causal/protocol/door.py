@@ -1,0 +1,242 @@
+"""The only door between a party and the network, and the same checks where a reply arrives.
+
+:func:`outgoing` is the one function through which everything passes that leaves a party: what an
+exchange does not declare cannot leave. :func:`accepted` applies the same declaration at the server,
+before anything is combined.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flwr.app import ArrayRecord, MetricRecord, RecordDict
+
+from flwr_causal.errors import FederationError
+from flwr_causal.protocol import records
+from flwr_causal.protocol.exchange import WHOLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.protocol.exchange import Disclosure, Exchange, Shape
+
+#: Stands for minus infinity among log densities, which cannot travel.
+LOWEST = -1e300
+
+
+class RefusedError(FederationError):
+    """A reply that the contract does not allow; the message says what was expected."""
+
+
+def outgoing(
+    exchange: Exchange,
+    arrays: Mapping[str, NDArray[Any]],
+    sizes: Mapping[str, int],
+    *,
+    weight: float,
+    precision: str = "float64",
+) -> RecordDict:
+    """Build the content of a reply, and refuse whatever the exchange does not declare.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    arrays : mapping of str to ndarray
+        What the client returns, by name.
+    sizes : mapping of str to int
+        What the symbols in shapes stand for, see :func:`sizes_of`.
+    weight : float
+        The weight of this reply in Flower's mean (``num-examples``).
+    precision : {"float64", "float32"}, default "float64"
+        How floats travel.
+
+    Returns
+    -------
+    RecordDict
+        One ``ArrayRecord`` (none without arrays) and one ``MetricRecord`` with the weight and the
+        plain numbers, that is, arrays of shape ().
+
+    Raises
+    ------
+    RefusedError
+        If a name is not declared or missing, a shape is not the declared one, or a value is not
+        possible.
+    """
+    travelling = {
+        name: _as_it_travels(array, precision, _log_density(exchange, name))
+        for name, array in arrays.items()
+    }
+    try:
+        _check(exchange, travelling, sizes)
+    except RefusedError as error:
+        raise RefusedError(f"The reply was not sent: {error}") from None
+    numbers = {name: values.item() for name, values in travelling.items() if values.ndim == 0}
+    rest = {name: values for name, values in travelling.items() if values.ndim}
+    metrics = MetricRecord({**numbers, records.WEIGHT: float(weight)})
+    content = RecordDict({records.METRICS: metrics})
+    if rest:
+        content[records.ARRAYS] = records.pack_arrays(rest, precision)
+    return content
+
+
+def accepted(
+    exchange: Exchange, content: RecordDict, sizes: Mapping[str, int], *, weight: float
+) -> Arrays:
+    """Return the arrays of a reply that arrived, or refuse what the exchange does not declare.
+
+    Parameters
+    ----------
+    exchange, sizes
+        As of :func:`outgoing`; ``"n"`` is the number of rows that the party reported.
+    content : RecordDict
+        Of the reply.
+    weight : float
+        The weight that follows from the agreement.
+
+    Raises
+    ------
+    RefusedError
+        As :func:`outgoing`, and if the records are not those of a reply or the weight is another.
+    """
+    unknown = [name for name in content if name not in (records.ARRAYS, records.METRICS)]
+    if unknown:
+        raise RefusedError(f"the reply holds the record {unknown[0]!r}, which no exchange has")
+    metrics = content.get(records.METRICS)
+    numbers = dict(metrics) if isinstance(metrics, MetricRecord) else {}
+    given = numbers.pop(records.WEIGHT, None)
+    arrays = {
+        **{name: np.array(value) for name, value in numbers.items()},
+        **records.arrays_of(content),
+    }
+    _check(exchange, arrays, sizes)
+    if given != weight:
+        raise RefusedError(
+            f"the weight of the reply is {given!r}, but the party reported {weight:g} in the "
+            "schema exchange; its table may have changed since"
+        )
+    return {
+        name: np.where(array <= LOWEST, -np.inf, array) if _log_density(exchange, name) else array
+        for name, array in arrays.items()
+    }
+
+
+def sizes_of(
+    exchange: Exchange, sent: RecordDict | None, agreed: Mapping[str, int]
+) -> dict[str, int]:
+    """Return what symbols in shapes stand for: agreed sizes, and those of what was sent.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    sent : RecordDict or None
+        The content of the server's message.
+    agreed : mapping of str to int
+        Of ``Contract.sizes``.
+
+    Raises
+    ------
+    RefusedError
+        If the server sent something else than the exchange declares.
+    """
+    sizes = dict(agreed)
+    record = None if sent is None else sent.get(records.ARRAYS)
+    shapes = (
+        {name: tuple(array.shape) for name, array in record.items()}
+        if isinstance(record, ArrayRecord)
+        else {}
+    )
+    declared = {item.name: item for item in exchange.sends if item.shape is not None}
+    for name, shape in shapes.items():
+        if name not in declared:
+            raise RefusedError(
+                f"the server sent '{name}', which the exchange '{exchange.name}' does not declare"
+            )
+        _bind(name, declared[name].shape or (), shape, sizes)
+    for name, item in declared.items():
+        if name not in shapes and not item.optional:
+            raise RefusedError(
+                f"the server did not send '{name}' of the exchange '{exchange.name}'"
+            )
+    return sizes
+
+
+def _as_it_travels(array: NDArray[Any], precision: str, log_density: bool) -> NDArray[Any]:
+    values = np.asarray(array)
+    if log_density:
+        values = np.maximum(values, LOWEST)
+    if values.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            values = values.astype(precision, copy=False)
+    return values
+
+
+def _check(
+    exchange: Exchange, arrays: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]
+) -> None:
+    declared = {item.name: item for item in exchange.returns}
+    for name in arrays:
+        if name not in declared:
+            raise RefusedError(
+                f"'{name}' may not leave a party in the exchange '{exchange.name}', which declares "
+                f"only {sorted(declared) or 'nothing'}. Declare it as a Disclosure."
+            )
+    bound = dict(sizes)
+    for name, item in declared.items():
+        if name in arrays:
+            _bind(name, item.shape, np.shape(arrays[name]), bound)
+            _check_values(item, arrays[name], sizes.get("n"))
+        elif not item.optional:
+            raise RefusedError(f"'{name}' of the exchange '{exchange.name}' is missing")
+
+
+def _bind(name: str, declared: Shape, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
+    """Check a shape against the sizes that are known, and note the sizes that it tells."""
+    matches = len(declared) == len(shape)
+    for symbol, size in zip(declared, shape, strict=False):
+        if symbol == "*":
+            continue
+        wanted = sizes.setdefault(symbol, size) if isinstance(symbol, str) else symbol
+        matches = matches and wanted == size
+    if not matches:
+        known = tuple(sizes.get(s, s) if isinstance(s, str) else s for s in declared)
+        raise RefusedError(
+            f"'{name}' has the shape {tuple(shape)}, but it is declared with {declared}, here "
+            f"{known}"
+        )
+
+
+def _check_values(item: Disclosure, array: NDArray[Any], rows: int | None) -> None:
+    if array.dtype.kind not in "fiub":
+        raise RefusedError(f"'{item.name}' holds {array.dtype}, but it is declared to hold numbers")
+    if not np.isfinite(array).all():
+        raise RefusedError(
+            f"'{item.name}' has values that are not finite. The data may be scaled so badly that "
+            "sums overflow: standardize them."
+        )
+    if item.values in ("finite", "log-density") or array.size == 0:
+        return
+    least, most = array.min(), array.max()
+    if least < 0:
+        raise RefusedError(
+            f"'{item.name}' has negative values, but it is declared as {item.values}"
+        )
+    limits = {"probability": 1, "mark": 1, "bytes": 255}
+    if item.values == "count" and rows is not None:
+        limits["count"] = rows
+    if most > limits.get(item.values, np.inf):
+        raise RefusedError(
+            f"'{item.name}' is {most:g}, but it is declared as {item.values}, at most "
+            f"{limits[item.values]}"
+        )
+    if item.values in WHOLE and array.dtype.kind == "f" and (array != np.floor(array)).any():
+        raise RefusedError(
+            f"'{item.name}' is declared as {item.values}, but not all of it is whole"
+        )
+
+
+def _log_density(exchange: Exchange, name: str) -> bool:
+    return any(item.name == name and item.values == "log-density" for item in exchange.returns)

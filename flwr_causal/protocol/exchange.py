@@ -1,0 +1,222 @@
+"""The contract between the server and the parties, written as data.
+
+An :class:`Exchange` is one request of the server and the replies of the parties. It declares
+everything that a party is sent and everything that leaves a party: name, meaning, shape, possible
+values, and how the server combines the replies. A :class:`Contract` holds the exchanges of one
+method. Both sides import it. From the declaration alone follow what may leave a party and what the
+server accepts (:mod:`flwr_causal.protocol.door`), how replies are combined
+(:mod:`flwr_causal.protocol.replies`) and the tables of docs/privacy.md
+(:mod:`flwr_causal.protocol.tables`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr_causal.protocol.setup import Setup
+
+Size: TypeAlias = int | str
+Shape: TypeAlias = tuple[Size, ...]
+Values: TypeAlias = Literal[
+    "finite", "non-negative", "probability", "count", "index", "mark", "bytes", "log-density"
+]
+Combine: TypeAlias = Literal["sum", "mean", "each"]
+
+#: Values that are whole numbers.
+WHOLE: tuple[Values, ...] = ("count", "index", "mark", "bytes")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One thing that the server sends to a party.
+
+    Parameters
+    ----------
+    name : str
+    meaning : str
+        What it is, in the words of the paper.
+    shape : tuple of str or int, or None, default None
+        Of an array. A symbol stands for the same size in everything that one exchange sends and
+        returns; ``"*"`` is any size. None: a plain number or text.
+    optional : bool, default False
+        Whether it may be left out.
+    exact : bool, default False
+        Whether floats travel as float64 whatever the option ``precision`` says.
+    """
+
+    name: str
+    meaning: str
+    shape: Shape | None = None
+    optional: bool = False
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """One array that leaves a party.
+
+    Parameters
+    ----------
+    name : str
+    meaning : str
+        What it is, in the words of the paper; printed in the documentation.
+    shape : tuple of str or int
+        Symbols are ``"d"`` (the agreed columns), ``"n"`` (the party's rows), those of the
+        contract's ``dimensions``, and those of what the server sent; ``"*"`` is any size.
+    values : str, default "finite"
+        What is a possible value: any ``"finite"`` number, a ``"non-negative"`` one, a
+        ``"probability"``; of whole numbers a ``"count"`` of the party's rows (from 0 to n), an
+        ``"index"`` (from 0 on), a ``"mark"`` (0 or 1), ``"bytes"``; a ``"log-density"`` (finite or
+        minus infinity).
+    combine : {"sum", "mean", "each"}, default "each"
+        How the server combines the replies: it adds them, it averages them with the exchange's
+        weights, or it keeps them by party.
+    rows : str, default ""
+        Of an array with an entry for each row of the party: which rows, in words. The
+        documentation names such arrays. Required where the shape contains ``"n"``.
+    optional : bool, default False
+        Whether a reply may lack it.
+
+    Raises
+    ------
+    ConfigError
+        If the shape contains the number of rows and ``rows`` does not say so in words.
+    """
+
+    name: str
+    meaning: str
+    shape: Shape = ()
+    values: Values = "finite"
+    combine: Combine = "each"
+    rows: str = ""
+    optional: bool = False
+
+    def __post_init__(self) -> None:
+        if "n" in self.shape and not self.rows:
+            raise ConfigError(
+                f"The disclosure '{self.name}' has the number of rows in its shape {self.shape}: "
+                "raw rows never leave a party. Send sums over rows instead; where an entry for "
+                "each row is what the method needs, say in 'rows' of which rows."
+            )
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One kind of request, and the replies to it.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the contract; the history names each exchange by it.
+    meaning : str
+        What it is for, in words.
+    sends : tuple of Sent
+        What a party is sent.
+    returns : tuple of Disclosure
+        What leaves a party. Either all of it is averaged or none.
+    weight : {"rows", "one"}, default "rows"
+        The weight of a party in means: its number of rows, or 1.
+    when : str, default ""
+        With which options it takes place, in words; printed in the documentation.
+    same_parties : bool, default False
+        Whether all exchanges of a training must be answered by the same parties, because their
+        results are used together.
+    query : bool, default False
+        Whether it is a question after the training instead of a part of it.
+
+    Raises
+    ------
+    ConfigError
+        If some of what returns is averaged and some is not, or two things have one name.
+    """
+
+    name: str
+    meaning: str
+    sends: tuple[Sent, ...] = ()
+    returns: tuple[Disclosure, ...] = ()
+    weight: Literal["rows", "one"] = "rows"
+    when: str = ""
+    same_parties: bool = False
+    query: bool = False
+
+    def __post_init__(self) -> None:
+        averaged = {item.combine == "mean" for item in self.returns}
+        if len(averaged) > 1:
+            raise ConfigError(
+                f"The exchange '{self.name}' averages some arrays and not others: Flower averages "
+                "whole replies. Declare two exchanges, or combine all of them in one way."
+            )
+        for things in (self.sends, self.returns):
+            names = [thing.name for thing in things]
+            if len(set(names)) < len(names):
+                raise ConfigError(f"The exchange '{self.name}' declares a name twice: {names}.")
+
+    def sends_name(self, name: str) -> bool:
+        """Return whether it declares something of that name among what a party is sent."""
+        return any(item.name == name for item in self.sends)
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """The names of what is sent as float64 whatever the option ``precision`` says."""
+        return frozenset(item.name for item in self.sends if item.exact)
+
+    @property
+    def averaged(self) -> bool:
+        """Whether the replies are averaged by Flower's own ``aggregate_train``."""
+        return any(item.combine == "mean" for item in self.returns)
+
+
+def no_dimensions(setup: Setup) -> dict[str, int]:
+    """Return no symbols beside "d" and "n"."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Contract:
+    """Everything that the server and the parties of one method say to each other.
+
+    Parameters
+    ----------
+    method : str
+        The method's id.
+    exchanges : tuple of Exchange
+    dimensions : callable, optional
+        ``setup -> dict``: what further symbols in shapes stand for, from what the parties agreed
+        on. Default: there are none beside "d" and "n".
+    """
+
+    method: str
+    exchanges: tuple[Exchange, ...]
+    dimensions: Callable[[Setup], dict[str, int]] = field(default=no_dimensions)
+
+    def __post_init__(self) -> None:
+        names = [exchange.name for exchange in self.exchanges]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"The contract of '{self.method}' has a name twice: {sorted(names)}.")
+
+    def find(self, name: Any) -> Exchange:
+        """Return the exchange of a name.
+
+        Raises
+        ------
+        ConfigError
+            If there is none: the two sides run different versions of the method.
+        """
+        for exchange in self.exchanges:
+            if exchange.name == name:
+                return exchange
+        raise ConfigError(
+            f"The method '{self.method}' has no exchange '{name}'; it has "
+            f"{', '.join(exchange.name for exchange in self.exchanges)}. Install the same version "
+            "of flwr-causal on both sides."
+        )
+
+    def sizes(self, setup: Setup, rows: int) -> dict[str, int]:
+        """Return what the symbols in shapes stand for at a party with so many rows."""
+        return {"d": len(setup.names), "n": rows, **self.dimensions(setup)}

@@ -1,0 +1,142 @@
+"""What is said in FedCausal (Yang et al., AAAI 2024), in its paper's and its better form."""
+
+from __future__ import annotations
+
+from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+
+_MULTIPLIER = Sent("multiplier", "alpha of the augmented Lagrangian")
+_PENALTY = Sent("penalty", "rho of the augmented Lagrangian")
+_ITERATION = Sent("iteration", "how many iterations there were before")
+
+GROUP = Exchange(
+    "group",
+    "one iteration of the joint group lasso, in which an edge is the group of all parties' "
+    "coefficients",
+    sends=(
+        Sent("factors", "what each block of coefficients is multiplied by", ("d", "d")),
+        Sent("penalty", "rho of this iteration"),
+        _ITERATION,
+    ),
+    returns=(
+        Disclosure(
+            "squared-norms",
+            "||Y_k[i, :, j]||^2, the squared norms of the party's blocks of coefficients; the "
+            "first ones are of a ridge regression on functions of each variable",
+            ("d", "d"),
+            "non-negative",
+            "mean",
+        ),
+    ),
+    when="in each iteration, model='group'",
+)
+
+LINEAR = Exchange(
+    "linear",
+    "one iteration of Algorithm 1 with the linear model, eqs. (4) and (5)",
+    sends=(Sent("weights", "the server's W", ("d", "d")), _MULTIPLIER, _PENALTY),
+    returns=(Disclosure("weights", "W_k of eq. (5)", ("d", "d"), combine="mean"),),
+    when="in each iteration, model='linear'",
+)
+
+NORMS = Exchange(
+    "norms",
+    "one iteration of Algorithm 1 with perceptrons, the norms of the first layers being averaged",
+    sends=(
+        Sent("shared", "what each block of the first layers is multiplied by", ("d", "d")),
+        Sent("norms", "||A_j[:, i]||^2 of the server's solution", ("d", "d")),
+        _MULTIPLIER,
+        _PENALTY,
+        _ITERATION,
+    ),
+    returns=(
+        Disclosure(
+            "shared",
+            "||A_j[:, i]||^2 of the party's first layers A",
+            ("d", "d"),
+            "non-negative",
+            "mean",
+        ),
+        Disclosure(
+            "slopes",
+            "mean squares over the party's rows of df_j/dx_i",
+            ("d", "d"),
+            "non-negative",
+            "mean",
+        ),
+    ),
+    when="in each iteration, model='mlp', averaging='norms'",
+)
+
+LAYERS = Exchange(
+    "layers",
+    "one iteration of Algorithm 1 with perceptrons, the first layers being averaged (the paper's)",
+    sends=(
+        Sent("shared", "the server's first layers A", ("d", "hidden", "d")),
+        NORMS.sends[1],
+        _MULTIPLIER,
+        _PENALTY,
+        _ITERATION,
+    ),
+    returns=(
+        Disclosure("shared", "the party's first layers A", ("d", "hidden", "d"), combine="mean"),
+        NORMS.returns[1],
+    ),
+    when="in each iteration, model='mlp', averaging='layers'",
+)
+
+EVIDENCE = Exchange(
+    "evidence",
+    "one step of the searches for the graph of highest evidence",
+    sends=(
+        Sent("graphs", "1 at the edges of each search's graph", ("searches", "d", "d")),
+        Sent("wanted", "1 at the changes whose evidence is asked for", ("searches", "d", "d")),
+        Sent("start", "1 at the edges of the graph that the first search began with", ("d", "d")),
+    ),
+    returns=(
+        Disclosure(
+            "changes",
+            "how much the party's evidence changes with each edge that is asked about, by n_k",
+            ("searches", "d", "d"),
+            combine="mean",
+        ),
+        Disclosure(
+            "evidence",
+            "the party's evidence of each variable given its parents, by n_k",
+            ("searches", "d"),
+            combine="mean",
+        ),
+        Disclosure(
+            "shares",
+            "the share of an effect's variance that each cause adds to the parents in the graph",
+            ("searches", "d", "d"),
+            combine="mean",
+        ),
+    ),
+    when="in each step, refine='evidence'",
+)
+
+LOCAL = Exchange(
+    "local graphs",
+    "the graph that each party's own rows speak for; the answers are kept by party",
+    sends=(
+        Sent("graph", "1 at the edges of the common graph", ("d", "d")),
+        Sent("start", "1 at the edges of the graph that the search began with", ("d", "d")),
+        Sent("candidates", "additions into each variable that are tried in a step"),
+    ),
+    returns=(
+        Disclosure("own-graph", "the party's own graph", ("d", "d"), "mark"),
+        Disclosure(
+            "support",
+            "how much the party's evidence changes with each edge of its own and the common graph",
+            ("d", "d"),
+        ),
+        Disclosure(
+            "own-shares",
+            "the share of an effect's variance that each cause adds to its own parents",
+            ("d", "d"),
+        ),
+    ),
+    when="in the last exchange, local_graphs=True",
+)
+
+CONTRACT = Contract("fedcausal", (GROUP, LINEAR, NORMS, LAYERS, EVIDENCE, LOCAL))

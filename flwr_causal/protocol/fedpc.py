@@ -1,0 +1,254 @@
+"""What is said in FedPC (Seng et al. 2025): sums, a party's own circuits, and questions to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class
+from flwr_causal.protocol.cuts import CUTS
+from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+
+if TYPE_CHECKING:
+    from flwr_causal.core.circuits.learners.training_by_sums import Step
+
+_DOMAIN = Sent("domain", "the variables, once cut points have changed them", optional=True)
+_COMMON = Sent("common", "where the party has each of the common rows", ("common",))
+_COMMON_ROWS = "each row that all parties have"
+_CIRCUITS = Disclosure(
+    "circuits",
+    "the party's circuits; they hold no row, but a circuit of few rows says much of them",
+    ("*",),
+    "bytes",
+)
+
+
+def _sums(learner: str, step: type[Step]) -> Exchange:
+    """Return the exchange of a step of a training by sums."""
+    assert step.__doc__ is not None
+    return Exchange(
+        f"{learner}: {step.name}",
+        step.__doc__.splitlines()[0].rstrip("."),
+        sends=(*(Sent(one.name, one.meaning, one.shape) for one in step.sent), _DOMAIN),
+        returns=tuple(
+            Disclosure(one.name, one.meaning, one.shape, one.values, "sum") for one in step.summed
+        ),
+        when=f"training='sums', {learner} circuits",
+        same_parties=True,
+    )
+
+
+#: The exchange of each step of each training by sums, by learner and step.
+SUMS = {
+    (learner, name): _sums(learner, step)
+    for learner in BY_SUMS
+    for name, step in learner_class(learner).steps.items()
+}
+
+ALIGN = Exchange(
+    "align",
+    "which rows all parties have",
+    returns=(
+        Disclosure(
+            "hashes",
+            "keyed hashes of the ids, under a secret that the server does not know",
+            ("n", 16),
+            "bytes",
+            rows="each row of the party",
+        ),
+    ),
+    when="training='one-pass' with weights='aligned' or 'em'",
+    same_parties=True,
+)
+
+_LOCAL = Exchange(
+    "local",
+    "each party trains circuits of its own on groups of columns; the server composes them",
+    sends=(
+        Sent("tasks", "1 at the columns of each group", ("tasks", "d")),
+        Sent("clustered", "1 where the rows of the group are clustered", ("tasks",)),
+        _DOMAIN,
+    ),
+    returns=(
+        Disclosure("rows", "rows that each circuit was trained on", ("circuits",), "count"),
+        Disclosure("sizes", "number of circuits of each group", ("tasks",), "index"),
+    ),
+    same_parties=True,
+)
+#: What a party returns besides, by the way in which combinations of clusters are weighted.
+_EVIDENCE = {
+    "counts": None,
+    "classes": Disclosure(
+        "classes", "rows of each class in each circuit", ("classes", "circuits"), "count"
+    ),
+    "aligned": Disclosure(
+        "labels",
+        "the cluster of each common row in each group of columns",
+        ("common", "tasks"),
+        "index",
+        rows=_COMMON_ROWS,
+    ),
+    "em": Disclosure(
+        "densities",
+        "log density of each common row in each circuit",
+        ("common", "circuits"),
+        "log-density",
+        rows=_COMMON_ROWS,
+    ),
+}
+
+
+def _with_circuits(exchange: Exchange, meaning: str = "") -> Exchange:
+    """Return the exchange in which the circuits are sent to the server besides."""
+    return replace(
+        exchange,
+        name=f"{exchange.name}, circuits sent",
+        meaning=f"{exchange.meaning}; the circuits are sent to the server",
+        returns=(*exchange.returns, _CIRCUITS),
+        when=f"{exchange.when}, queries='central'",
+    )
+
+
+def _local(weights: str) -> Exchange:
+    evidence = _EVIDENCE[weights]
+    aligned = weights in ("aligned", "em")
+    return replace(
+        _LOCAL,
+        name=f"local, weights by {weights}",
+        sends=(*_LOCAL.sends, *([_COMMON] if aligned else [])),
+        returns=(*_LOCAL.returns, *([evidence] if evidence else [])),
+        when=f"training='one-pass', weights='{weights}'",
+    )
+
+
+#: By weights, and by whether the circuits are sent to the server.
+LOCAL = {
+    (weights, central): _with_circuits(_local(weights)) if central else _local(weights)
+    for weights in _EVIDENCE
+    for central in (False, True)
+}
+
+_JOINT_WHEN = "training='one-pass', weights='em', learner='trees', each column at one party"
+_JOINT_DENSITIES = Disclosure(
+    "densities",
+    "log density of the party's columns of each common row under each component. The server can "
+    "tell the row's class from them if the party holds it",
+    ("common", "components"),
+    "log-density",
+    rows=_COMMON_ROWS,
+)
+_SHARED = Sent(
+    "shared",
+    "how probable each component is for each common row, given all its columns; every party learns "
+    "from it which rows are alike",
+    ("common", "components"),
+)
+JOINT_START = Exchange(
+    "joint start",
+    "components that all parties train together begin with single rows",
+    sends=(
+        _COMMON,
+        Sent("anchors", "the rows that components start from", ("mixtures", "each")),
+        _DOMAIN,
+    ),
+    returns=(_JOINT_DENSITIES,),
+    when=_JOINT_WHEN,
+    same_parties=True,
+)
+JOINT_PRODUCTS = Exchange(
+    "joint products",
+    "each party fits its part of each component, a product of columns",
+    sends=(_COMMON, _SHARED, _DOMAIN),
+    returns=(_JOINT_DENSITIES,),
+    when=_JOINT_WHEN,
+    same_parties=True,
+)
+_TREES = Exchange(
+    "joint trees",
+    "each party completes the trees of its columns",
+    sends=(_COMMON, _SHARED, _DOMAIN),
+    when=_JOINT_WHEN,
+    same_parties=True,
+)
+#: By whether the circuits are sent to the server.
+JOINT_TREES = {False: _TREES, True: _with_circuits(_TREES)}
+
+RECALL = Exchange(
+    "recall",
+    "whether the party has kept its circuits of an earlier run",
+    sends=(Sent("fingerprint", "of that training"), _DOMAIN),
+    when="trained",
+)
+
+
+def _query(name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...] = ()) -> Exchange:
+    return Exchange(
+        name,
+        meaning,
+        sends=(
+            Sent(
+                "values", "the party's columns of the rows that are asked about", ("asked", "own")
+            ),
+            Sent("known", "1 where a value is known", ("asked", "own")),
+            Sent("fingerprint", "of the training whose circuits are asked"),
+            *sends,
+        ),
+        returns=returns,
+        weight="one",
+        when="queries='federated', after the training",
+        query=True,
+    )
+
+
+_COLUMN = Sent("column", "the name of a column")
+DENSITIES = _query(
+    "densities",
+    "log densities of the rows that are asked about",
+    Disclosure("densities", "by circuit", (1, "asked", "circuits"), "log-density"),
+)
+PEAKS = _query(
+    "peaks",
+    "log densities of the rows' most probable completions",
+    Disclosure("densities", "by circuit", (1, "asked", "circuits"), "log-density"),
+)
+CLASSES = _query(
+    "classes",
+    "log densities of the rows with each state of a category",
+    Disclosure("densities", "by state and circuit", ("states", "asked", "circuits"), "log-density"),
+    sends=(_COLUMN,),
+)
+MOMENTS = _query(
+    "moments",
+    "the mean and the mean square of a number, given the rows",
+    Disclosure("moments", "the party's part of both", (2, "asked")),
+    sends=(_COLUMN, Sent("flows", "probability of each circuit for each row", ("asked", "*"))),
+)
+FILLED = _query(
+    "filled",
+    "synthetic values, or the most probable ones, of what is missing in the rows",
+    Disclosure("values", "the rows, filled; 0 where nothing is known", ("asked", "own")),
+    Disclosure("known", "1 where there is a value", ("asked", "own"), "mark"),
+    sends=(
+        Sent("chosen", "1 where a circuit fills a row", ("asked", "*")),
+        Sent("seed", "of the draws; 0 asks for the most probable values"),
+    ),
+)
+
+CONTRACT = Contract(
+    "fedpc",
+    (
+        CUTS,
+        *SUMS.values(),
+        ALIGN,
+        *LOCAL.values(),
+        JOINT_START,
+        JOINT_PRODUCTS,
+        *JOINT_TREES.values(),
+        RECALL,
+        DENSITIES,
+        PEAKS,
+        CLASSES,
+        MOMENTS,
+        FILLED,
+    ),
+)

@@ -1,0 +1,46 @@
+"""What is said in Moments (Ng & Zhang 2022, section 4): one exchange of sums."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flwr_causal.core.nonlinear.basis import SIZE
+from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
+
+if TYPE_CHECKING:
+    from flwr_causal.protocol.setup import Setup
+
+SUMS = Exchange(
+    "sums",
+    "the second moments of the parties' rows, from which the server solves for the graph",
+    returns=(
+        Disclosure(
+            "moments",
+            "X_k^T X_k / n_k of each fold of the centred and scaled rows X_k; of time series the "
+            "rows are [1, g, x_t, x_{t-1}, ..., x_{t-p}], where g marks rows that are not "
+            "perturbed; with model='additive' they are [1, five functions of each variable]",
+            ("folds", "s", "s"),
+            combine="mean",
+        ),
+    ),
+)
+
+
+def dimensions(setup: Setup) -> dict[str, int]:
+    """Return m, the columns of the lagged design; s, the columns of the sums; and their number.
+
+    A fold is a part of the rows that is held out to choose something; with an order to choose there
+    is another array for each smaller order.
+    """
+    options, d = setup.options, len(setup.names)
+    order = int(options["order"])
+    m = d * (1 + order)
+    if options["model"] == "additive":
+        return {"m": m, "s": 1 + SIZE * d, "folds": 1}
+    if order == 0:
+        return {"m": m, "s": d, "folds": 2 if options["held-out"] else 1}
+    smaller = order - 1 if options["select-order"] else 0
+    return {"m": m, "s": m + 2, "folds": int(options["folds"]) + smaller}
+
+
+CONTRACT = Contract("moments", (SUMS,), dimensions)

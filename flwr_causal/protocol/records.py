@@ -1,0 +1,146 @@
+"""Flower's records: named arrays and plain values in and out of messages, and their sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import Arrays
+
+Number: TypeAlias = int | float | list[int] | list[float]
+Scalar: TypeAlias = bool | int | float | str | bytes
+Value: TypeAlias = Scalar | list[int] | list[float] | list[str] | list[bytes] | list[bool]
+
+ARRAYS = "arrays"
+CONFIG = "config"
+METRICS = "metrics"
+WEIGHT = "num-examples"
+PRECISIONS = ("float64", "float32")
+
+
+def pack_arrays(
+    arrays: Mapping[str, NDArray[Any]], precision: str = "float64", exact: Collection[str] = ()
+) -> ArrayRecord:
+    """Turn named arrays into an ``ArrayRecord``; floats travel in ``precision``.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+    precision : {"float64", "float32"}, default "float64"
+    exact : collection of str, optional
+        Names of arrays whose floats travel as float64 all the same.
+    """
+    record = {}
+    for name, array in arrays.items():
+        values = np.asarray(array)
+        if values.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                values = values.astype("float64" if name in exact else precision)
+        record[name] = Array(np.asarray(values, order="C"))
+    return ArrayRecord(record)
+
+
+def unpack_arrays(record: ArrayRecord) -> Arrays:
+    """Turn an ``ArrayRecord`` into named arrays; floats come back as float64."""
+    arrays: Arrays = {}
+    for name, array in record.items():
+        values = array.numpy()
+        arrays[name] = values.astype(np.float64) if values.dtype.kind == "f" else values
+    return arrays
+
+
+def arrays_of(content: RecordDict) -> Arrays:
+    """Return the arrays of a message's content, an empty dict where it has none."""
+    record = content.get(ARRAYS)
+    return unpack_arrays(record) if isinstance(record, ArrayRecord) else {}
+
+
+def config_of(content: RecordDict) -> dict[str, Value]:
+    """Return the configuration that a message carries as a plain dict."""
+    # content.config_records would copy all records of that type, on every access.
+    record = content.get(CONFIG)
+    return dict(record) if isinstance(record, ConfigRecord) else {}
+
+
+def num_bytes(content: RecordDict) -> int:
+    """Return the size of a message's content: array buffers, and names and values of the rest."""
+    size = 0
+    for record in content.values():
+        if isinstance(record, ArrayRecord):
+            size += sum(len(name) + len(array.data) for name, array in record.items())
+        elif isinstance(record, ConfigRecord | MetricRecord):
+            size += values_bytes(record)
+    return size
+
+
+def values_bytes(values: Mapping[str, object]) -> int:
+    """Return the size of plain values and their names, a number counted as eight bytes."""
+    return sum(len(name) + _value_bytes(value) for name, value in values.items())
+
+
+def _value_bytes(value: object) -> int:
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, list):
+        return sum(_value_bytes(entry) for entry in value)
+    return 8
+
+
+def reply_bytes(message: Message) -> int:
+    """Return the size of a reply, zero for one that carries an error."""
+    return num_bytes(message.content) if message.has_content() else 0
+
+
+def message_content(arrays: ArrayRecord | None, config: Mapping[str, Value]) -> RecordDict:
+    """Build the content of a message to a party.
+
+    Parameters
+    ----------
+    arrays : ArrayRecord or None
+    config : mapping
+        Plain values; one ``ConfigRecord``, because Flower's client mods expect exactly one.
+    """
+    content = RecordDict({CONFIG: ConfigRecord(dict(config))})
+    if arrays is not None:
+        content[ARRAYS] = arrays
+    return content
+
+
+def request(
+    exchange: str,
+    method: str,
+    number: int,
+    values: Mapping[str, Any],
+    *,
+    precision: str = "float64",
+    exact: Collection[str] = (),
+    config: Mapping[str, Value] | None = None,
+) -> RecordDict:
+    """Build the content of a request to a party.
+
+    Parameters
+    ----------
+    exchange, method : str
+        Names.
+    number : int
+        Of the exchange in this run, from 1 on.
+    values : mapping of str to ndarray, number or text
+        What the party is sent.
+    precision, exact
+        As of :func:`pack_arrays`.
+    config : mapping, optional
+        Further plain values.
+    """
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    plain = {name: value for name, value in values.items() if name not in arrays}
+    head: dict[str, Value] = {"exchange": exchange, "method": method, "round": number}
+    return message_content(
+        pack_arrays(arrays, precision, exact), {**(config or {}), **head, **plain}
+    )

@@ -1,0 +1,188 @@
+"""What a method says of itself: the protocol of every method, between its contract and the loop.
+
+A method is a state machine on the server. Before each exchange :meth:`Method.request` says what the
+parties are sent; their replies are folded as the contract declares; :meth:`Method.close` turns the
+combined replies into the next state; :meth:`Method.finished` says when the run is over. A state is
+a frozen dataclass that holds all that the rest of the run needs.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import numpy as np
+    from flwr.serverapp import Grid
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.records import Scalar
+    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.federation import Federation
+
+StateT = TypeVar("StateT")
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What the parties are sent in one exchange.
+
+    Parameters
+    ----------
+    exchange : Exchange
+        One of the method's contract.
+    values : mapping of str to ndarray, number or text
+        What every party is sent, by the names of ``exchange.sends``.
+    own : mapping of str to mapping, optional
+        By party, what it alone is sent, beside or instead of these.
+    parties : collection of str, optional
+        The names of the parties that are asked. Default: all of them.
+
+    Raises
+    ------
+    ConfigError
+        If the exchange does not declare a name.
+    """
+
+    exchange: Exchange
+    values: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    parties: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        declared = {item.name for item in self.exchange.sends}
+        for values in (self.values, *self.own.values()):
+            for name in values:
+                if name not in declared:
+                    raise ConfigError(
+                        f"The exchange '{self.exchange.name}' does not declare '{name}' among what "
+                        f"a party is sent: {sorted(declared) or 'nothing'}. Declare it as Sent."
+                    )
+
+    def asks(self, party: str) -> bool:
+        """Return whether a party is asked."""
+        return self.parties is None or party in self.parties
+
+    def values_for(self, party: str) -> dict[str, Any]:
+        """Return everything that a party is sent."""
+        return {**self.values, **self.own.get(party, {})}
+
+
+class Method(Generic[StateT]):
+    """Base of all methods, free of Flower.
+
+    A subclass sets :attr:`contract` and implements :meth:`init`, :meth:`request`, :meth:`close`,
+    :meth:`finished` and :meth:`graph`.
+
+    Attributes
+    ----------
+    contract : Contract
+        Everything that server and parties say to each other; the parties' client has the same.
+    method : str
+        The method's id, that of the contract.
+    """
+
+    contract: ClassVar[Contract]
+    method: ClassVar[str] = ""
+
+    #: Fix the sampling of parties and every random choice of the method.
+    seed: int
+    max_rounds: Any
+    fraction_train: float
+    min_available_nodes: int
+    quorum: float
+    round_timeout: float
+    precision: str
+    federation: Federation | None
+    grid: Grid | None
+    state: StateT | None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "contract" in vars(cls):
+            cls.method = cls.contract.method
+
+    @property
+    @abstractmethod
+    def policy(self) -> Policy:
+        """How problems of the data are handled."""
+
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns of the parties' tables that are no variables."""
+        return ()
+
+    @property
+    def schema_options(self) -> dict[str, Scalar]:
+        """The options that the clients need to describe their tables."""
+        return {}
+
+    @property
+    def client_options(self) -> dict[str, Scalar]:
+        """The options that the clients need; sent to each party once."""
+        return {}
+
+    @abstractmethod
+    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
+        """Turn the parties' reports into the columns that all use, or raise what is wrong."""
+
+    @abstractmethod
+    def init(self, agreement: Agreement) -> StateT:
+        """Return the state before the first exchange, or raise what the options get wrong."""
+
+    @abstractmethod
+    def request(self, state: StateT) -> Request:
+        """Return what the parties are sent next; called while :meth:`finished` returns None."""
+
+    @abstractmethod
+    def close(self, state: StateT, replies: Replies) -> tuple[StateT, dict[str, Any]]:
+        """Return the state after an exchange.
+
+        Parameters
+        ----------
+        state : StateT
+            Before the exchange; not changed.
+        replies : Replies
+            Combined as the exchange declares; means after any noise of a privacy wrapper.
+
+        Returns
+        -------
+        state : StateT
+        info : dict
+            Diagnostics for the history: plain numbers and strings.
+        """
+
+    @abstractmethod
+    def finished(self, state: StateT) -> str | None:
+        """Return why the run is over, in words for the user, or None to go on."""
+
+    @abstractmethod
+    def graph(self, state: StateT) -> CausalGraph | None:
+        """Return the graph of a state; called after every failure as well as at the end."""
+
+    def model(self, state: StateT) -> Any:
+        """Return what the method fits beside the graph, None if nothing."""
+        return None
+
+    def scores(self, state: StateT) -> NDArray[np.float64] | None:
+        """Return the strength of every edge before the threshold, shape (d, d), for ranking."""
+        return None
+
+    def heterogeneity(self, state: StateT) -> Heterogeneity | None:
+        """Return the parties' own graphs and how they differ from the common one, if known."""
+        return None
+
+    def warnings(self, state: StateT) -> list[str]:
+        """Return what the user should know about the finished run."""
+        return []

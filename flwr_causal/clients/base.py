@@ -13,6 +13,7 @@ from flwr_causal.clients.cache import cached
 from flwr_causal.data.check.party_table import describe, prepare
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.protocol import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -269,7 +270,7 @@ class CausalClient(NumPyClient):
         arrays, numbers = state.get(MEMORY), state.get(MEMORY + "-numbers")
         if not (isinstance(arrays, ArrayRecord) and isinstance(numbers, ConfigRecord)):
             return None
-        return Memory({name: array.numpy() for name, array in arrays.items()}, dict(numbers))
+        return Memory(records.unpack_arrays(arrays), dict(numbers))
 
     def remember(self, arrays: Arrays, **numbers: Number | str) -> None:
         """Keep arrays and numbers for the next message; stored once the reply has been built.

@@ -108,10 +108,13 @@ def accepted(
     metrics = content.get(records.METRICS)
     numbers = dict(metrics) if isinstance(metrics, MetricRecord) else {}
     given = numbers.pop(records.WEIGHT, None)
-    arrays = {
-        **{name: np.array(value) for name, value in numbers.items()},
-        **records.arrays_of(content),
-    }
+    try:
+        arrays = {
+            **{name: np.array(value) for name, value in numbers.items()},
+            **records.arrays_of(content),
+        }
+    except (ValueError, TypeError, SyntaxError, MemoryError) as error:
+        raise RefusedError(f"its arrays cannot be read ({error})") from None
     _check(exchange, arrays, sizes)
     if given != weight:
         raise RefusedError(

@@ -136,7 +136,7 @@ def test_tables_in_a_directory_are_aligned_by_ids(job, table, tmp_path):
     options = {"data": str(tmp_path / "parties"), "fedpc.row-id": "patient"}
     run = job(**options, query=str(tmp_path / "parties"))
     assert "patient" not in run.model.names
-    assert [record["phase"] for record in run.history] == ["align", "local aligned"]
+    assert [record["exchange"] for record in run.history] == ["align", "local, weights by aligned"]
     assert run.metrics["accuracy"] > 0.85
     # The query joins the tables by the same ids.
     assert sorted(run.answers["patient"]) == sorted(ids)
@@ -243,7 +243,7 @@ def test_nodes_keep_their_circuits_for_a_later_run(job, on_nodes, table, tmp_pat
     options = {**query, "output-dir": str(results), "fedpc.trained": str(tmp_path / "out")}
     job(node_configs=on_nodes("heron", "heron"), **options)
     again = Run.load(results)
-    assert [record["phase"] for record in again.history] == ["recall"]
+    assert [record["exchange"] for record in again.history] == ["recall"]
     pd.testing.assert_frame_equal(again.answers, first.answers)
     assert again.metrics == first.metrics
 

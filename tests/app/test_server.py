@@ -55,7 +55,7 @@ def test_the_main_job(job, tmp_path):
     text = "\n".join(job.lines())
     for words in ("together, federated", "all rows pooled", "each party alone", "Bytes to each"):
         assert words in text
-    assert "Round 10 of at most 10" in text
+    assert "Exchange 10 of at most 10" in text
     assert "num-supernodes" not in text
     run = Run.load(tmp_path / "out")
     assert run.metrics["shd"] == result["shd"]

@@ -42,7 +42,10 @@ def test_columns_of_three_nodes(flower, tmp_path):
     local = simulate("fedpc", tables)
     first = Run.load(tmp_path / "first")
     assert list(first.parties) == list(NAMES)
-    assert [record["phase"] for record in first.history] == ["align", "local aligned"]
+    assert [record["exchange"] for record in first.history] == [
+        "align",
+        "local, weights by aligned",
+    ]
     assert (first.rounds, first.bytes_received) == (local.rounds, local.bytes_received)
     expected = answers(local.model, test.drop(columns="target"))
     assert list(first.answers.columns) == list(expected.columns)
@@ -55,7 +58,7 @@ def test_columns_of_three_nodes(flower, tmp_path):
     output = flower.run(APP, "clinic", config)
     assert flower.statuses("clinic", at_least=2)[0] == "finished:completed", output
     second = Run.load(tmp_path / "second")
-    assert [record["phase"] for record in second.history] == ["recall"]
+    assert [record["exchange"] for record in second.history] == ["recall"]
     pd.testing.assert_frame_equal(second.answers, first.answers, rtol=1e-12, atol=0)
 
     deployment.stop_node(NAMES[2], processes[NAMES[2]])

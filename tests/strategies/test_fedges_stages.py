@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 from category_federations import alike, coded, in_order, make_tables
 from federations import SpyGrid, spy
+from flwr_causal.strategies.exchange import Reply
+from flwr_causal.strategies.fedges.fedges_plan import shares_for
+from flwr_causal.strategies.fedges.fuser import Best, Candidate
+from flwr_causal.strategies.fedges.stages import FitStage, small_cells
 
 from flwr_causal.clients.fedges import FedGESClient
 from flwr_causal.core.discrete.contingency_tables import Counts, sets_of
@@ -17,10 +21,6 @@ from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.protocol import wire
 from flwr_causal.runtime.federation import Party
 from flwr_causal.simulations import engines, simulate
-from flwr_causal.strategies.exchange import Reply
-from flwr_causal.strategies.fedges.fedges_plan import shares_for
-from flwr_causal.strategies.fedges.fuser import Best, Candidate
-from flwr_causal.strategies.fedges.stages import FitStage, small_cells
 
 SEEDS = range(4)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in SEEDS]

@@ -12,7 +12,7 @@ from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.errors import CausalError, ConfigError, DataError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
 from flwr_causal.strategies import run
 from flwr_causal.strategies.fedpc.fedpc import FedPC
@@ -133,16 +133,16 @@ def test_circuits_stay_with_the_parties(vertical):
     grid = spy(tables, {"fedpc": FedPCClient})
     method = FedPC(target="target", training="one-pass", min_available_nodes=2)
     model = run(method, grid).model
-    phases = [wire.config_of(m.content).get("phase") for m in grid.sent[2:]]
-    assert list(dict.fromkeys(phases)) == ["align", "local aligned"]
-    assert all("circuits" not in wire.arrays_of(reply.content) for reply in grid.replies[2:])
+    phases = [records.config_of(m.content).get("exchange") for m in grid.sent[2:]]
+    assert list(dict.fromkeys(phases)) == ["align", "local, weights by aligned"]
+    assert all("circuits" not in records.arrays_of(reply.content) for reply in grid.replies[2:])
     for message in grid.sent[2:]:
-        assert "secret" not in str(wire.config_of(message.content)).lower()
-    hashes = [wire.arrays_of(reply.content)["hashes"] for reply in grid.replies[2:4]]
+        assert "secret" not in str(records.config_of(message.content)).lower()
+    hashes = [records.arrays_of(reply.content)["hashes"] for reply in grid.replies[2:4]]
     assert all(one.shape[1] == 16 for one in hashes)
     before = len(grid.replies)
     model.log_likelihood(test)
-    sent = [wire.arrays_of(reply.content) for reply in grid.replies[before:]]
+    sent = [records.arrays_of(reply.content) for reply in grid.replies[before:]]
     assert {name for arrays in sent for name in arrays} == {"densities"}
 
 
@@ -290,7 +290,7 @@ def test_a_party_that_fails(pattern, request):
 
     def faulty(message, context):
         if message.metadata.message_type == "train":
-            fault(context.node_config["partition-id"], wire.config_of(message.content), context)
+            fault(context.node_config["partition-id"], records.config_of(message.content), context)
         return app(message, context)
 
     method = FedPC(training="one-pass", weights="counts", min_available_nodes=len(tables))

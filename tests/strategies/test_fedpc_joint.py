@@ -3,20 +3,20 @@
 import numpy as np
 import pandas as pd
 import pytest
-from federations import spy
-from joint_trees import trained_together
+from federations import app_of, raising, spy
 
 from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.trees.learner import tree_leaves
+from flwr_causal.clients.party_circuits import train
 from flwr_causal.core.circuits.learners.trees.vertical import Table, composed
 from flwr_causal.data.partition import split_columns
-from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.protocol import wire
+from flwr_causal.errors import CausalError, ConfigError, FederationError
+from flwr_causal.protocol import records
+from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.strategies import run
 from flwr_causal.strategies.fedpc.fedpc import FedPC
-from flwr_causal.strategies.fedpc.joint_em_stage import JointStage
 
 COLUMNS = [f"v{j}" for j in range(8)]
 JOINT = {"training": "one-pass", "learner": "trees", "weights": "em"}
@@ -52,7 +52,7 @@ def test_it_is_the_training_in_one_process():
     columns = [[domain.index(name) for name in COLUMNS if name in own] for own in parts]
     values = domain.encode(frame)
     rows = [Table.of(values[:, own], [2] * len(own)) for own in columns]
-    trees, shared = trained_together(rows, 5, seed=4)
+    trees, shared = train(rows, 5, seed=4)
     leaves = [tree_leaves(part, own) for part, own in zip(trees, columns, strict=True)]
     circuits = [[Circuit(domain, leaf) for leaf in own] for own in leaves]
     expected = composed(domain, columns, shared).circuit(circuits)
@@ -92,15 +92,15 @@ def test_what_is_exchanged(tables):
     grid = spy(tables, {"fedpc": FedPCClient})
     method = FedPC(target="target", **JOINT, components=4, min_available_nodes=2)
     result = run(method, grid)
-    phases = [record["phase"] for record in result.history]
+    phases = [record["exchange"] for record in result.history]
     assert phases == ["align", "joint start", *["joint products"] * 8, "joint trees"]
     told = [record["log_likelihood"] for record in result.history[2:]]
     assert (np.diff(told) > 0).all()
     for message, reply in zip(grid.sent, grid.replies, strict=True):
-        phase = str(wire.config_of(message.content).get("phase", ""))
+        phase = str(records.config_of(message.content).get("exchange", ""))
         if not phase.startswith("joint"):
             continue
-        given, sent = wire.arrays_of(message.content), wire.arrays_of(reply.content)
+        given, sent = records.arrays_of(message.content), records.arrays_of(reply.content)
         if phase == "joint trees":
             assert not sent
         else:
@@ -134,7 +134,7 @@ def test_a_party_may_hold_the_class_alone_and_numbers_may_be_cut():
     frame["row_id"] = np.arange(len(frame))
     parts = [frame[["target", "row_id"]], frame[[*COLUMNS, "row_id"]]]
     result = simulate("fedpc", parts, **JOINT, bins=4)
-    assert "cuts" in {record["phase"] for record in result.history}
+    assert "cuts" in {record["exchange"] for record in result.history}
     # .85 when measured; two thirds are well.
     assert (result.model.predict(frame) == frame["target"]).mean() > 0.8
 
@@ -143,7 +143,7 @@ def test_shared_columns_leave_trees_in_clusters():
     """Joint EM is for columns that one party holds: else EM weighs the clusters."""
     parts = split_columns(answers(), 2, "hybrid", target="target", seed=0)
     result = simulate("fedpc", parts, **JOINT)
-    assert [record["phase"] for record in result.history] == ["align", "local em"]
+    assert [record["exchange"] for record in result.history] == ["align", "local, weights by em"]
     assert result.model.log_likelihood(answers(100, seed=1)).mean() > -5.5
 
 
@@ -154,14 +154,15 @@ def test_options_that_do_not_fit(tables):
         simulate("fedpc", tables, **JOINT, components=701)
 
 
-def test_a_party_that_is_absent_ends_the_run(tables, monkeypatch):
-    fold = JointStage.fold
+def test_a_party_that_is_absent_ends_the_run(tables):
+    app = app_of(tables, {"fedpc": FedPCClient})
+    fault = raising(1, rounds=range(4, 9), attempts=2)
 
-    def forgetful(stage, reply):
-        return (
-            stage if stage.exchange == 2 and reply.party.name == "party 1" else fold(stage, reply)
-        )
+    def faulty(message, context):
+        if message.metadata.message_type == "train":
+            fault(context.node_config["partition-id"], records.config_of(message.content), context)
+        return app(message, context)
 
-    monkeypatch.setattr(JointStage, "fold", forgetful)
-    with pytest.raises(CausalError, match="party 1 did not answer"):
-        simulate("fedpc", tables, **JOINT)
+    method = FedPC(**JOINT, min_available_nodes=len(tables))
+    with pytest.raises(FederationError, match="party 1 did not answer"):
+        run(method, LocalGrid(faulty, len(tables)))

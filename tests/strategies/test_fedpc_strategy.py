@@ -11,7 +11,7 @@ from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import run
 from flwr_causal.strategies.fedpc.fedpc import FedPC
@@ -100,7 +100,7 @@ def test_small_groups_are_left_out(cancer):
     outcome = run(FedPC(target="target", minimum_count=5, min_available_nodes=2), grid)
     np.testing.assert_allclose(outcome.model.log_likelihood(test), without, atol=1e-8)
     for reply in grid.replies[2:]:
-        arrays = wire.arrays_of(reply.content)
+        arrays = records.arrays_of(reply.content)
         if reply.metadata.src_node_id == sorted(grid.get_node_ids())[1] and arrays:
             assert all(not array.any() for array in arrays.values())
 
@@ -109,14 +109,16 @@ def test_nothing_leaves_that_was_not_declared(cancer):
     rows, _ = cancer
     grid = spy(split(rows), CLIENTS)
     outcome = run(FedPC(target="target", min_available_nodes=3), grid)
-    phases = {m.metadata.group_id: wire.config_of(m.content)["phase"] for m in grid.sent[3:]}
+    phases = {m.metadata.group_id: records.config_of(m.content)["exchange"] for m in grid.sent[3:]}
     asked = ["scale", "powers", "moments", "held-out"]
-    assert list(dict.fromkeys(phases.values())) == [f"class-conditional {phase}" for phase in asked]
+    assert list(dict.fromkeys(phases.values())) == [
+        f"class-conditional: {phase}" for phase in asked
+    ]
     assert len(grid.replies) == 3 * (outcome.rounds + 1)
     for reply in grid.replies[3:]:
         phase = phases[reply.metadata.group_id]
-        declared = {i.name: i.shape for i in FedPCClient.discloses if i.phase == phase}
-        arrays = wire.arrays_of(reply.content)
+        declared = {i.name: i.shape for i in FedPCClient.contract.find(phase).returns}
+        arrays = records.arrays_of(reply.content)
         assert {name: len(a.shape) for name, a in arrays.items()} == {
             name: len(shape) for name, shape in declared.items()
         }
@@ -131,7 +133,7 @@ def test_a_party_that_fails_is_left_out(cancer):
 
     def faulty(message, context):
         if message.metadata.message_type == "train":
-            fault(context.node_config["partition-id"], wire.config_of(message.content), context)
+            fault(context.node_config["partition-id"], records.config_of(message.content), context)
         return app(message, context)
 
     method = FedPC(target="target", minimum_count=1, min_available_nodes=3)

@@ -41,8 +41,8 @@ def test_a_mixed_table_is_learned_by_trees(table):
     run = simulate("fedpc", split(table, 3, seed=0))
     shares = run.model.predict_proba(test)[:, list(run.model.classes()).index("ill")]
     assert roc_auc_score(test["target"] == "ill", shares) > 0.9
-    assert [record["phase"] for record in run.history][-1] == "trees trees"
-    assert "cuts" in {record["phase"] for record in run.history}
+    assert [record["exchange"] for record in run.history][-1] == "trees: trees"
+    assert "cuts" in {record["exchange"] for record in run.history}
 
 
 def test_it_is_the_learner_on_all_rows_to_the_last_bit(table):

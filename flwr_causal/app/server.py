@@ -119,7 +119,10 @@ def _round_line(record: dict[str, Any], method: CausalStrategy[Any]) -> str:
     shown = ("h", "consensus", "changed", "num_edges")
     values = [f"{name} {record[name]:.3g}" for name in shown if name in record]
     return ", ".join(
-        [f"Exchange {record['round']} of at most {method.max_rounds} ({record['exchange']})", *values]
+        [
+            f"Exchange {record['round']} of at most {method.max_rounds} ({record['exchange']})",
+            *values,
+        ]
     )
 
 

@@ -161,7 +161,7 @@ def test_a_run_without_data(job, tmp_path, options, phases):
     assert result["status"] == "completed"
     assert {"cpdag_shd", "smhd", "shd", "rounds", "bytes_sent"} <= set(result)
     run = Run.load(tmp_path)
-    assert {record["phase"] for record in run.history} == set(phases.split())
+    assert {record["exchange"] for record in run.history} == set(phases.split())
     metrics = run.metrics
     assert {"bdeu", "smhd", "cpdag_shd", "pooled", "alone"} <= set(metrics)
     assert set(metrics["pooled"]) == set(metrics["alone"]) == set(CLASSES)
@@ -250,7 +250,7 @@ def test_numbers_are_discretised_on_demand(job, tmp_path):
     _, result = job({**values, "fedges.discretize": 3})
     assert result["status"] == "completed"
     run = Run.load(tmp_path / "out")
-    assert run.history[0]["phase"] == "cuts"
+    assert run.history[0]["exchange"] == "cuts"
     assert "bdeu" not in run.metrics
     assert run.model.states[0][0].startswith("<")
 

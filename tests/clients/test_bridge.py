@@ -8,7 +8,7 @@ from flwr.app import Message
 from flwr_causal.clients import CausalClient, Disclosure, Source, client_app
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import DataError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid
 
 TABLES = make_federation(d=3, n=12, parties=2).tables
@@ -41,7 +41,7 @@ class Echo(CausalClient):
             return [rows.sum(axis=0), rows.T @ rows], 1, {"late": 3}
         if what == "rows":
             return [rows, rows.T @ rows], 1, {}
-        if config["phase"] == "end":
+        if config["exchange"] == "end":
             return [rows.sum(axis=0)], 1, {}
         return (
             [rows.sum(axis=0), rows.T @ rows + sum(map(np.sum, parameters))],
@@ -61,19 +61,19 @@ def grid():
 def test_arrays_are_named_by_the_disclosures_of_the_phase(grid):
     content = ask(grid, NODE, {"a": np.ones(2)}, setup=SETUP).content
     rows = TABLES[0].to_numpy()
-    arrays = wire.arrays_of(content)
+    arrays = records.arrays_of(content)
     assert list(arrays) == ["sum", "product"]
     np.testing.assert_allclose(arrays["sum"], rows.sum(axis=0))
     np.testing.assert_allclose(arrays["product"], rows.T @ rows + 2.0)
     assert content["metrics"]["num-examples"] == len(rows)
     late = ask(grid, NODE, {}, phase="end").content
-    assert list(wire.arrays_of(late)) == ["late"]
+    assert list(records.arrays_of(late)) == ["late"]
 
 
 def test_queries_are_answered(grid):
     ask(grid, NODE, {}, setup=SETUP)
     reply = ask(grid, NODE, {"a": np.arange(4.0)}, message_type="query", phase="query")
-    np.testing.assert_array_equal(wire.arrays_of(reply.content)["answer"], [0.0, 2.0, 4.0, 6.0])
+    np.testing.assert_array_equal(records.arrays_of(reply.content)["answer"], [0.0, 2.0, 4.0, 6.0])
 
 
 def test_clients_that_implement_nothing_say_so():
@@ -101,7 +101,7 @@ def test_a_failing_step_leaves_nothing_behind(grid, what, reason):
     with pytest.raises(AssertionError, match=reason or "zip"):
         raise AssertionError(reply.error.reason)
     assert {name: dict(record) for name, record in state.items()} == before
-    assert wire.numbers_of(ask(grid, NODE, {}).content) == {"count": 2}
+    assert records.numbers_of(ask(grid, NODE, {}).content) == {"count": 2}
 
 
 def test_without_agreement_the_reply_is_an_error_that_the_server_understands(grid):
@@ -119,14 +119,14 @@ def test_a_new_agreement_replaces_the_old_one(grid):
     ask(grid, NODE, {}, setup=SETUP)
     ask(grid, NODE, {}, setup=setup_for(TABLES, names=("x2", "x0")))
     expected = TABLES[0][["x2", "x0"]].to_numpy().sum(axis=0)
-    np.testing.assert_allclose(wire.arrays_of(ask(grid, NODE, {}).content)["sum"], expected)
+    np.testing.assert_allclose(records.arrays_of(ask(grid, NODE, {}).content)["sum"], expected)
 
 
 def test_the_precision_is_the_agreements(grid):
     exact = TABLES[0].to_numpy().sum(axis=0)
-    for precision in wire.PRECISIONS:
+    for precision in records.PRECISIONS:
         reply = ask(grid, NODE, {}, setup=setup_for(TABLES, precision=precision))
-        received = wire.arrays_of(reply.content)["sum"]
+        received = records.arrays_of(reply.content)["sum"]
         assert np.array_equal(received, exact.astype(precision))
 
 
@@ -139,10 +139,10 @@ def test_an_unknown_method_names_the_known_ones():
 
 def schema_of(source):
     grid = LocalGrid(client_app(Echo, source), 1)
-    content = wire.instruction(None, {"method": "echo", "policy-missing_values": "drop"})
+    content = records.instruction(None, {"method": "echo", "policy-missing_values": "drop"})
     message = Message(content, dst_node_id=NODE, message_type="query.schema", ttl=60.0)
     (reply,) = grid.send_and_receive([message])
-    return wire.config_of(reply.content)
+    return records.config_of(reply.content)
 
 
 def test_the_schema_is_reported_under_the_partys_name():
@@ -175,8 +175,8 @@ def test_a_client_without_sums_reports_none():
 
     grid = LocalGrid(app_of(TABLES, Counting), 2)
     message = Message(
-        wire.instruction(None, {}), dst_node_id=NODE, message_type="query.schema", ttl=60.0
+        records.instruction(None, {}), dst_node_id=NODE, message_type="query.schema", ttl=60.0
     )
-    values = wire.config_of(grid.send_and_receive([message])[0].content)
+    values = records.config_of(grid.send_and_receive([message])[0].content)
     assert not values["has-sums"]
     assert values["means"] == []

@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord
 from flwr_causal.app.methods import METHODS, build
 from flwr_causal.clients import FedCausalClient, FedGESClient, MomentsClient, NotearsADMMClient
 from flwr_causal.data.partition import split
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.strategies import run
 
 D = 5
@@ -102,9 +102,9 @@ def size_of(content):
 
 
 def setup_size(content):
-    config = wire.config_of(content)
+    config = records.config_of(content)
     setup = {k: v for k, v in config.items() if k.startswith("setup-")}
-    return wire.values_bytes(setup)
+    return records.values_bytes(setup)
 
 
 @pytest.fixture(scope="module", params=OPTIONS, ids=str)
@@ -123,15 +123,15 @@ def watched(request):
 
 def test_nothing_leaves_that_was_not_declared(watched):
     grid, outcome, client, sizes = watched
-    phases = {m.metadata.group_id: wire.config_of(m.content)["phase"] for m in grid.sent[3:]}
+    phases = {m.metadata.group_id: records.config_of(m.content)["exchange"] for m in grid.sent[3:]}
     replies = grid.replies[3:]
     assert len(replies) == 3 * outcome.rounds
     for reply in replies:
         phase = phases[reply.metadata.group_id]
         declared = {item.name: item.shape for item in client.discloses if item.phase == phase}
         assert set(reply.content) <= {"arrays", "metrics"}
-        arrays = wire.arrays_of(reply.content)
-        assert set(arrays) | set(wire.numbers_of(reply.content)) <= set(declared)
+        arrays = records.arrays_of(reply.content)
+        assert set(arrays) | set(records.numbers_of(reply.content)) <= set(declared)
         for name, array in arrays.items():
             wanted = [sizes.get(size) for size in declared[name]]
             named = zip(wanted, array.shape, strict=True)
@@ -142,7 +142,7 @@ def test_nothing_leaves_that_was_not_declared(watched):
 def test_no_array_has_a_row_for_a_row(watched):
     grid, *_ = watched
     for reply in grid.replies[3:]:
-        for array in wire.arrays_of(reply.content).values():
+        for array in records.arrays_of(reply.content).values():
             assert not set(array.shape) & {*ROWS, sum(ROWS)}
 
 
@@ -150,7 +150,7 @@ def test_the_schema_exchange_says_what_is_documented(watched):
     grid, *_ = watched
     for reply in grid.replies[:3]:
         assert not reply.content.array_records
-        values = wire.config_of(reply.content)
+        values = records.config_of(reply.content)
         assert {k: len(v) if isinstance(v, list) else None for k, v in values.items()} == SCHEMA
 
 
@@ -200,7 +200,7 @@ def watched_categories(request):
 def phase_of(grid):
     """The phase of each exchange, by the group of its messages."""
     sent = grid.training_messages
-    return {m.metadata.group_id: wire.config_of(m.content)["phase"] for m in sent}
+    return {m.metadata.group_id: records.config_of(m.content)["exchange"] for m in sent}
 
 
 def test_of_categories_nothing_leaves_that_was_not_declared(watched_categories):
@@ -220,7 +220,7 @@ def test_of_categories_nothing_leaves_that_was_not_declared(watched_categories):
         phase = phases[reply.metadata.group_id]
         declared = {i.name: i for i in FedGESClient.discloses if i.phase == phase}
         assert set(reply.content) <= {"arrays", "metrics"}
-        arrays, numbers = wire.arrays_of(reply.content), wire.numbers_of(reply.content)
+        arrays, numbers = records.arrays_of(reply.content), records.numbers_of(reply.content)
         # All arrays of the phase leave each time, and nothing else does.
         assert set(arrays) == {name for name, item in declared.items() if item.shape}
         assert set(numbers) <= {name for name, item in declared.items() if not item.shape}
@@ -237,10 +237,10 @@ def test_of_categories_sizes_follow_the_question_not_the_rows(watched_categories
     asked = {}
     for message in grid.training_messages:
         key = (message.metadata.group_id, message.metadata.dst_node_id)
-        asked[key] = wire.arrays_of(message.content)
+        asked[key] = records.arrays_of(message.content)
     for reply in grid.replies[3:]:
         question = asked[reply.metadata.group_id, reply.metadata.src_node_id]
-        arrays = wire.arrays_of(reply.content)
+        arrays = records.arrays_of(reply.content)
         if "gains" in arrays:
             assert arrays["gains"].shape == question["others"].shape
         if "scores" in arrays:
@@ -267,7 +267,7 @@ def test_of_categories_the_order_of_rows_does_not_show(watched_categories):
     other = spy(category_tables(options, seed=1))
     run(build("fedges", options), other)
     for one, two in zip(grid.replies, other.replies, strict=True):
-        first, second = wire.arrays_of(one.content), wire.arrays_of(two.content)
+        first, second = records.arrays_of(one.content), records.arrays_of(two.content)
         assert first.keys() == second.keys()
         for name, array in first.items():
             np.testing.assert_allclose(array, second[name], rtol=1e-6)
@@ -277,7 +277,7 @@ def test_of_categories_the_schema_exchange_names_states(watched_categories):
     grid, _, options = watched_categories
     for reply in grid.replies[:3]:
         assert not reply.content.array_records
-        values = wire.config_of(reply.content)
+        values = records.config_of(reply.content)
         sums = "discretize" in options
         moments = [values[name] for name in ("means", "remainders", "squares")]
         assert [any(numbers) for numbers in moments] == [sums] * 3
@@ -311,9 +311,9 @@ def test_states_are_told_to_methods_on_categories_only():
         options = {"max_rounds": 6} if method == "notears-admm" else {}
         grid = spy(category_tables({}))
         run(build(method, options), grid)
-        setup = wire.config_of(grid.training_messages[0].content)
+        setup = records.config_of(grid.training_messages[0].content)
         assert ("setup-states" in setup) == told
-        assert ("states" in wire.config_of(grid.replies[0].content)) == told
+        assert ("states" in records.config_of(grid.replies[0].content)) == told
         assert (len(setup["setup-mean"]) == 0) == told
 
 
@@ -325,7 +325,7 @@ def overheads(d, rows):
     for messages in (grid.training_messages, grid.replies[len(rows) :]):
         extra = set()
         for message in messages:
-            (array,) = wire.arrays_of(message.content).values()
+            (array,) = records.arrays_of(message.content).values()
             assert array.shape == (1, d, d)
             extra.add(size_of(message.content) - setup_size(message.content) - 8 * d * d)
         sizes.append(sorted(extra))
@@ -345,7 +345,7 @@ def test_admm_reveals_only_families_in_the_last_exchange():
     together = np.einsum("ij,kj->ik", family.astype(int), family.astype(int)) > 0
     assert not together.all(), "the case must leave something to hide"
     for reply in grid.replies[-3:]:
-        (sums,) = wire.arrays_of(reply.content).values()
+        (sums,) = records.arrays_of(reply.content).values()
         assert np.array_equal(sums[0] != 0, together)
 
 

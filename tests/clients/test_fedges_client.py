@@ -18,7 +18,7 @@ from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.ges.speculative_search import Questions, answer, questions_about
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import FedGES
@@ -43,7 +43,7 @@ def message(grid, setup, arrays, phase, **config):
     reply = ask(grid, NODE, arrays, setup=setup, phase=phase, method="fedges", round=1, **config)
     if reply.has_error():
         raise RuntimeError(reply.error.reason)
-    return wire.arrays_of(reply.content), wire.numbers_of(reply.content)
+    return records.arrays_of(reply.content), records.numbers_of(reply.content)
 
 
 def own_search(start, score="bdeu", limit=10, *, turn=False, **options):

@@ -5,7 +5,7 @@ import pytest
 from federations import app_of, ask, make_federation, setup_for
 
 from flwr_causal.clients import cache
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid
 
 TABLES = make_federation(d=4, n=40, parties=2).tables
@@ -32,7 +32,7 @@ def round_(grid, number, weights, penalty=RHO, relaxation=1.0, node=NODE, setup=
     )
     if reply.has_error():
         raise RuntimeError(reply.error.reason)
-    (array,) = wire.arrays_of(reply.content).values()
+    (array,) = records.arrays_of(reply.content).values()
     return array
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 from federations import app_of, ask, spy
 
 from flwr_causal.data.synthetic.series import federated_dynamic
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import run
@@ -42,10 +42,10 @@ def first_answer(order, center, penalty=0.5):
     grid = LocalGrid(app_of(TABLES), 3)
     federation, _, _ = exchange_schema(TwoDBN(order=order, center=center, **ROLES), grid)
     m = D * (1 + order)
-    values = {"method": "2dbn", "phase": "train", "round": 1, "relaxation": 1.0}
+    values = {"method": "2dbn", "exchange": "round", "round": 1, "relaxation": 1.0}
     arrays = {"weights": np.zeros((1, m, D))}
     reply = ask(grid, NODE, arrays, setup=federation.setup, penalty=penalty, **values)
-    return grid, federation.setup, wire.arrays_of(reply.content)["weights"], values
+    return grid, federation.setup, records.arrays_of(reply.content)["weights"], values
 
 
 def own_rows(order, mean):
@@ -83,7 +83,7 @@ def test_the_first_answer_is_the_closed_form():
 def test_a_repeated_message_gets_the_same_answer():
     grid, setup, sent, values = first_answer(2, "global")
     again = ask(grid, NODE, {"weights": np.ones((1, 3 * D, D))}, setup=setup, penalty=0.5, **values)
-    assert np.array_equal(wire.arrays_of(again.content)["weights"], sent)
+    assert np.array_equal(records.arrays_of(again.content)["weights"], sent)
 
 
 def leaves(content):
@@ -123,7 +123,7 @@ def test_only_declared_arrays_leave():
         shapes = set()
         for reply in grid.replies:
             if reply.metadata.message_type == "train":
-                for name, array in wire.arrays_of(reply.content).items():
+                for name, array in records.arrays_of(reply.content).items():
                     shapes.add((name, array.shape))
         assert shapes == {("weights", (sets, m, D)), ("moments", (folds, m, m))}
 

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from flwr.app import Message
-from flwr_causal.protocol.setup_message import Setup
+from flwr_causal.protocol.setup import Setup
 
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.clients import Source, client_app
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.synthetic.linear import federated_linear
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid
 
 VARSORTABLE = "Varsortability"
@@ -82,9 +82,9 @@ class SpyGrid(LocalGrid):
         self.replies += replies
         return replies
 
-    def of_phase(self, phase: str) -> list[Message]:
-        """The sent messages of a phase."""
-        return [m for m in self.sent if wire.config_of(m.content).get("phase") == phase]
+    def of_exchange(self, name: str) -> list[Message]:
+        """The sent messages of an exchange."""
+        return [m for m in self.sent if records.config_of(m.content).get("exchange") == name]
 
     @property
     def training_messages(self) -> list[Message]:
@@ -117,7 +117,7 @@ def disturbed(tables, fault, clients=CLIENTS) -> SpyGrid:
 
     def faulty(message, context):
         if message.metadata.message_type == "train":
-            fault(context.node_config["partition-id"], wire.config_of(message.content), context)
+            fault(context.node_config["partition-id"], records.config_of(message.content), context)
         return app(message, context)
 
     return SpyGrid(faulty, len(tables))
@@ -144,10 +144,10 @@ def adjacency_of(graph: CausalGraph, names) -> np.ndarray:
 
 def ask(grid, node_id, arrays, message_type="train", *, setup=None, **config) -> Message:
     """Send one node one message, as a strategy would, and return the reply."""
-    values = {"phase": "train", "method": "notears-admm", **config}
+    values = {"exchange": "round", "method": "notears-admm", "round": 1, **config}
     if setup is not None:
         values |= setup.to_config()
-    content = wire.instruction(wire.pack_arrays(arrays), values)
+    content = records.message_content(records.pack_arrays(arrays), values)
     message = Message(content, dst_node_id=node_id, message_type=message_type, ttl=60.0)
     (reply,) = grid.send_and_receive([message])
     return reply

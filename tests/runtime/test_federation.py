@@ -19,7 +19,7 @@ from flwr.app import Error, Message
 
 from flwr_causal.compat import NODE_UNAVAILABLE
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.federation import MAX_FAILURES, Federation, Party
 from flwr_causal.simulations import simulate
@@ -61,8 +61,8 @@ def test_a_party_that_stumbles_is_asked_again_with_the_setup(undisturbed):
     assert [record["parties"] for record in outcome.history] == [4] * ROUNDS
     assert asked(grid, 3) == {0: 1, 1: 2, 2: 1, 3: 1}
     second = [m for m in grid.training_messages if m.metadata.group_id == "3"][-1]
-    assert wire.config_of(second.content)["setup-names"] == list(TABLES[0].columns)
-    assert wire.config_of(second.content)["round"] == 3
+    assert records.config_of(second.content)["setup-names"] == list(TABLES[0].columns)
+    assert records.config_of(second.content)["round"] == 3
 
 
 def test_the_second_attempt_is_counted(undisturbed):
@@ -102,7 +102,7 @@ def test_a_party_that_recovers_is_welcome():
         for m in grid.training_messages
         if m.metadata.group_id == "7" and m.metadata.dst_node_id == 4
     )
-    assert "setup-names" in wire.config_of(first.content)
+    assert "setup-names" in records.config_of(first.content)
     assert np.array_equal(outcome.graph.adjacency, FED.weights != 0)
 
 
@@ -116,13 +116,13 @@ def failing_from(server_round, parties):
 
 def test_below_the_quorum_the_run_ends_and_keeps_what_it_has():
     grid = disturbed(TABLES, failing_from(7, {0, 1, 3}))
-    with pytest.raises(FederationError, match=r"Round 7: only 1 .*'quorum' asks for 2") as caught:
+    with pytest.raises(FederationError, match=r"Exchange 7: only 1 .*'quorum' asks for 2") as caught:
         run(admm(), grid)
     assert "party 3: RuntimeError: disk 3 is full" in str(caught.value)
     outcome = caught.value.outcome
     assert [record["round"] for record in outcome.history] == list(range(1, 7))
     assert outcome.error == str(caught.value)
-    assert outcome.stop_reason.startswith("failed: Round 7")
+    assert outcome.stop_reason.startswith("failed: Exchange 7")
     assert outcome.graph is not None
     assert outcome.graph.is_acyclic()
     assert outcome.state.inner.round == 6
@@ -141,7 +141,7 @@ def test_the_quorum_is_of_all_parties_not_of_those_that_are_left():
         if config["round"] >= 3 * partition > 0:
             raise RuntimeError("left")
 
-    with pytest.raises(FederationError, match=r"Round 9: only 1 parties .* asks for 2"):
+    with pytest.raises(FederationError, match=r"Exchange 9: only 1 parties .* asks for 2"):
         run(admm(), disturbed(TABLES, one_after_the_other))
 
 
@@ -185,7 +185,7 @@ def test_a_party_that_lost_its_state_rejoins(lost_in):
     assert np.array_equal(outcome.graph.adjacency, FED.weights != 0)
     # With the multiplier lost the party's array is an ordinary one: nothing blows up.
     for reply in filter(Message.has_content, grid.replies):
-        for array in wire.arrays_of(reply.content).values():
+        for array in records.arrays_of(reply.content).values():
             assert np.abs(array).max() < 50
 
 
@@ -264,7 +264,7 @@ def test_every_party_is_informed_whenever_it_is_first_asked():
     seen = set()
     for message in grid.training_messages:
         first = message.metadata.dst_node_id not in seen
-        assert ("setup-names" in wire.config_of(message.content)) == first
+        assert ("setup-names" in records.config_of(message.content)) == first
         seen.add(message.metadata.dst_node_id)
 
 

@@ -9,12 +9,12 @@ from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.app.methods import build
 from flwr_causal.errors import ConfigError, DataError, FederationError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 FED = make_federation(d=5, n=240, parties=3)
 TABLES = FED.tables
-RECORD = {"round", "phase", "parties", "seconds", "bytes_sent", "bytes_received"}
+RECORD = {"round", "exchange", "parties", "seconds", "bytes_sent", "bytes_received"}
 DIAGNOSTICS = {"h", "consensus", "changed", "num_edges"}
 
 
@@ -27,10 +27,10 @@ def test_the_history_has_a_record_for_each_round():
     outcome = run(admm(), spy(TABLES), on_round=lambda record: seen.append(dict(record)))
     assert seen == outcome.history
     assert [r["round"] for r in outcome.history] == list(range(1, 13))
-    assert [r["phase"] for r in outcome.history] == ["train"] * 11 + ["fit"]
+    assert [r["exchange"] for r in outcome.history] == ["round"] * 11 + ["refit"]
     for record in outcome.history:
         assert set(record) >= RECORD
-        assert record["phase"] == "fit" or set(record) >= DIAGNOSTICS
+        assert record["exchange"] == "refit" or set(record) >= DIAGNOSTICS
         assert record["seconds"] > 0
     assert outcome.rounds == 12
     assert outcome.bytes_sent == sum(r["bytes_sent"] for r in outcome.history)
@@ -95,13 +95,13 @@ def test_states_are_not_changed_by_a_round():
 
 def test_further_values_reach_the_clients_without_hiding_the_methods_own():
     grid = spy(TABLES)
-    run(admm(), grid, config={"site": "A", "round": 99, "phase": "?", "penalty": -1.0})
+    run(admm(), grid, config={"site": "A", "round": 99, "exchange": "?", "penalty": -1.0})
     for index, message in enumerate(grid.training_messages):
-        values = wire.config_of(message.content)
+        values = records.config_of(message.content)
         assert values["site"] == "A"
         assert values["round"] == index // 3 + 1
-        assert values["phase"] in ("train", "fit")
-        assert values["phase"] == "fit" or values["penalty"] > 0
+        assert values["exchange"] in ("round", "refit")
+        assert values["exchange"] == "refit" or values["penalty"] > 0
 
 
 def test_messages_have_a_deadline_and_their_round():

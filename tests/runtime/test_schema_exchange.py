@@ -7,7 +7,7 @@ from flwr.app import Message
 
 from flwr_causal.clients import NotearsADMMClient, Source, client_app
 from flwr_causal.errors import DataError, FederationError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.runtime import schema
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
@@ -81,7 +81,7 @@ def test_the_question_carries_the_policy():
     grid = spy(TABLES)
     exchange_schema(method(missing_values="drop", text_columns="drop"), grid)
     for message in grid.sent:
-        values = wire.config_of(message.content)
+        values = records.config_of(message.content)
         assert message.metadata.message_type == "query.schema"
         assert values["policy-missing_values"] == values["policy-text_columns"] == "drop"
         assert values["policy-constant_columns"] == "fail"

@@ -22,7 +22,7 @@ def test_a_run():
     assert run.metrics["shd"] == 0
     assert run.graph.kind == "dag"
     assert run.scores.shape == (6, 6)
-    assert {record["phase"] for record in run.history} == {"group", "evidence"}
+    assert {record["exchange"] for record in run.history} == {"group", "evidence"}
     # Masks of two searches, and the tables that come back.
     assert run.bytes_sent < 4 * run.rounds * 3000
     assert run.config["kind"] == "group"
@@ -64,7 +64,7 @@ def test_the_app_asks_for_local_graphs(job, tmp_path, caplog):
     result = job(variables=5, rows=600, seed=1, **options)
     assert result["status"] == "completed"
     run = Run.load(tmp_path)
-    assert run.history[-1]["phase"] == "local"
+    assert run.history[-1]["exchange"] == "local graphs"
     assert list(run.local_graphs) == list(run.parties)
     assert set(run.heterogeneity["party"]) == set(run.parties)
     assert run.config["local_graphs"] is True

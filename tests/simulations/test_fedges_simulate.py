@@ -166,7 +166,7 @@ def test_the_default_mode_and_scores_follow_the_rows():
     bdeu = run_of(TABLES, "driven", score="bdeu")
     assert alike(run_of(TABLES, "driven").graph, bdeu.graph)
     # One of fusion's own options makes it the mode.
-    assert {r["phase"] for r in simulate("fedges", TABLES, start="fuse").history} >= {"graph"}
+    assert {r["exchange"] for r in simulate("fedges", TABLES, start="fuse").history} >= {"graph"}
 
 
 # The look-ahead.
@@ -347,7 +347,7 @@ def test_a_run_holds_what_is_promised(mode):
     assert run.config["method"] == "fedges"
     assert run.parties == {f"party {k}": 300 for k in range(3)}
     assert run.failures == []
-    phases = [record["phase"] for record in run.history]
+    phases = [record["exchange"] for record in run.history]
     assert (phases[-1] == "fit") == (mode in ("scores", "exact")) == (run.model is not None)
     confidence = run.graph.confidence
     assert ((confidence >= 0) & (confidence <= 1)).all()
@@ -547,7 +547,7 @@ def cut_as(run, table, bins):
 def test_numbers_are_cut_alike_by_all(bins):
     tables = numeric_tables()
     run = run_of(tables, "exact", discretize=bins, parameters=True)
-    assert run.history[0]["phase"] == "cuts"
+    assert run.history[0]["exchange"] == "cuts"
     cut = cut_as(run, pooled(tables), bins)
     for name in ("x0", "x4"):
         assert cut[name].value_counts().min() > 0.95 * len(cut) / bins
@@ -571,7 +571,7 @@ def test_the_cuts_do_not_depend_on_who_has_which_rows():
 def test_discretisation_in_every_mode(mode):
     tables = numeric_tables()
     run = run_of(tables, mode, discretize=3)
-    cuts = sum(record["phase"] == "cuts" for record in run.history)
+    cuts = sum(record["exchange"] == "cuts" for record in run.history)
     assert 1 <= cuts <= 8
     assert run.graph.num_edges >= 4
 
@@ -626,7 +626,7 @@ def test_the_small_cells_are_counted():
     tables = [pd.DataFrame({"a": ["u"] * 9 + ["v"], "b": ["u"] * 8 + ["v"] * 2})] * 2
     tables = [*tables, pd.DataFrame({"a": list("uuuuuvvvvv"), "b": list("uvuvuvuvuv")})]
     run = run_of(tables, "exact", minimum_count=3)
-    assert {record["phase"] for record in run.history} == {"counts", "fit"}
+    assert {record["exchange"] for record in run.history} == {"counts", "fit"}
     (text,) = [text for text in run.warnings if "fewer than" in text]
     # Of the search's table the cells uv: 1 or 2, vv: 1 or 2; of the last exchange a: 1, b: 2 rows.
     assert "2 of 3 parties" in text or "3 of 3 parties" in text

@@ -19,7 +19,7 @@ from flwr_causal.clients import CausalClient, Disclosure
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError, FederationError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import ExchangeStrategy, Reply, Request, run
 
@@ -46,7 +46,7 @@ class RingClient(CausalClient):
         return np.array([(column == value).sum() for value in VALUES])
 
     def fit(self, parameters, config):
-        if config["phase"] == "count":
+        if config["exchange"] == "count":
             return [self.counts()], 1, {}
         (edges,) = parameters
         own = np.zeros_like(edges)
@@ -150,7 +150,7 @@ def test_the_graphs_go_round_and_the_counts_are_summed():
     assert outcome.model == expected
     assert outcome.stop_reason == "the ring is closed"
     # An edge needs as many rounds as there are parties to come round; then one shows no change.
-    assert [r["phase"] for r in outcome.history] == ["train"] * 5 + ["count"]
+    assert [r["exchange"] for r in outcome.history] == ["train"] * 5 + ["count"]
     assert [r["added"] for r in outcome.history] == [4, 4, 4, 4, 0, 0]
     assert np.isnan(outcome.agreement.mean).all()
 
@@ -159,11 +159,11 @@ def test_every_party_is_sent_its_own():
     grid = spy(TABLES, RingClient)
     run(Ring(), grid)
     for message in grid.training_messages:
-        values = wire.config_of(message.content)
+        values = records.config_of(message.content)
         index = message.metadata.dst_node_id - 2
         assert values["position"] == index
         assert values["neighbour"] == f"party {(index - 1) % 4}"
-    second = [wire.arrays_of(m.content)["edges"] for m in grid.training_messages[4:8]]
+    second = [records.arrays_of(m.content)["edges"] for m in grid.training_messages[4:8]]
     assert [np.argwhere(edges).tolist() for edges in second] == [
         [[3, 4]],
         [[0, 1]],
@@ -184,7 +184,7 @@ def test_replies_are_folded_in_the_parties_order():
 
 def test_a_party_that_fails_is_not_folded():
     def fault(partition, config, context):
-        if partition == 2 and config["phase"] == "count":
+        if partition == 2 and config["exchange"] == "count":
             raise RuntimeError("gone")
 
     outcome = run(Ring(), disturbed(TABLES, fault, RingClient))
@@ -199,13 +199,13 @@ def test_the_nodes_answer_queries_after_the_run():
     run(Ring(), grid)
     for node_id, table in zip(grid.get_node_ids(), TABLES, strict=True):
         query = Message(
-            wire.instruction(None, {"phase": "query", "asked": ["none", "high"]}),
+            records.instruction(None, {"phase": "query", "asked": ["none", "high"]}),
             dst_node_id=node_id,
             message_type="query",
             ttl=60.0,
         )
         (reply,) = grid.send_and_receive([query])
-        shares = wire.arrays_of(reply.content)["shares"]
+        shares = records.arrays_of(reply.content)["shares"]
         expected = [(table["level"] == value).mean() for value in ("none", "high")]
         np.testing.assert_allclose(shares, expected)
 
@@ -233,7 +233,7 @@ class AskingRing(Ring):
 
 def test_a_round_may_ask_queries():
     outcome = run(AskingRing(), spy(TABLES, RingClient))
-    assert outcome.history[-1]["phase"] == "query"
+    assert outcome.history[-1]["exchange"] == "query"
     assert outcome.state.shares == {
         f"party {index}": pytest.approx((table["level"] == "low").mean())
         for index, table in enumerate(TABLES)
@@ -251,7 +251,7 @@ def test_only_what_is_declared_leaves_here_too():
 def test_bytes_are_counted_for_each_request():
     grid = spy(TABLES, RingClient)
     outcome = run(Ring(), grid)
-    sizes = [wire.num_bytes(m.content) for m in grid.training_messages[4:8]]
+    sizes = [records.num_bytes(m.content) for m in grid.training_messages[4:8]]
     assert outcome.history[1]["bytes_sent"] == sum(sizes)
 
 

@@ -163,7 +163,7 @@ def test_perceptrons_refined():
     pytest.importorskip("torch")
     parties, truth = federated_nonlinear(5, 800, 2, seed=3, mechanisms="add-gp")
     outcome = found(parties, model="mlp", refine="evidence", max_rounds=16, inner_steps=20)
-    assert {record["phase"] for record in outcome.history} == {"norms", "evidence"}
+    assert {record["exchange"] for record in outcome.history} == {"norms", "evidence"}
     assert shd(outcome, truth) <= 1
 
 
@@ -258,7 +258,7 @@ def test_sparsity_threshold_and_proximity():
 
 def test_candidates_limit_what_is_asked():
     few, many = found(candidates=1), found(candidates=5)
-    first = [next(r for r in o.history if r["phase"] == "evidence") for o in (few, many)]
+    first = [next(r for r in o.history if r["exchange"] == "evidence") for o in (few, many)]
     assert first[0]["bytes_received"] == first[1]["bytes_received"]
     stages = [o.state.stage for o in (few, many)]
     assert [stage.problem.candidates for stage in stages] == [1, 5]

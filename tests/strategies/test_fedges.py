@@ -14,7 +14,7 @@ from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.errors import ConfigError, FederationError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.runtime import loop, result
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES, run
@@ -141,13 +141,13 @@ def test_a_party_that_was_away_goes_on_from_its_own_graph_of_before():
     grid = disturbed(TABLES, raising(1, [2], attempts=2))
     run_on(grid, "fuse", fusion="union", max_edges=2, max_rounds=4)
     sent, replies = {}, {}
-    for message in grid.of_phase("graph"):
+    for message in grid.of_exchange("graph"):
         key = (int(message.metadata.group_id), message.metadata.dst_node_id)
-        sent[key] = wire.arrays_of(message.content)
+        sent[key] = records.arrays_of(message.content)
     for reply in grid.replies[4:]:
-        if reply.has_content() and "edges" in wire.arrays_of(reply.content):
+        if reply.has_content() and "edges" in records.arrays_of(reply.content):
             key = (int(reply.metadata.group_id), reply.metadata.src_node_id)
-            replies[key] = wire.arrays_of(reply.content)["edges"]
+            replies[key] = records.arrays_of(reply.content)["edges"]
     away, there = 3, 2
     assert (2, away) not in replies
     assert np.array_equal(sent[2, away]["own"], replies[1, away])
@@ -307,7 +307,7 @@ def test_rounds_of_some_parties_only():
 def test_what_the_parties_are_told():
     grid = spy(TABLES)
     run_on(grid, "scores", max_parents=3, turn=True)
-    first = wire.config_of(grid.training_messages[0].content)
+    first = records.config_of(grid.training_messages[0].content)
     told = {k.removeprefix("setup-option-"): v for k, v in first.items() if "setup-option" in k}
     assert told == {
         "score": "bdeu",
@@ -319,7 +319,7 @@ def test_what_the_parties_are_told():
     }
     assert len(first["setup-states"]) == sum(len(s) for s in as_discrete(pooled(TABLES)).states)
     for message in grid.training_messages[4:]:
-        config = wire.config_of(message.content)
+        config = records.config_of(message.content)
         assert set(config) == {"phase", "method", "round"}
 
 

@@ -18,7 +18,7 @@ from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.runtime.federation import Party
 from flwr_causal.simulations import engines, simulate
 
@@ -149,7 +149,7 @@ def test_the_best_round_is_kept(seed, start):
     totals = [plain.score(dag) for dag in dags]
     assert is_class_of(run.graph, dags[int(np.argmax(totals))])
     # The last graph is judged in an exchange of its own.
-    assert [record["phase"] for record in run.history] == ["graph"] * (len(dags) - 1) + ["judge"]
+    assert [record["exchange"] for record in run.history] == ["graph"] * (len(dags) - 1) + ["judge"]
 
 
 @pytest.mark.parametrize("start", ["fuse", "overwrite"])
@@ -175,16 +175,16 @@ def test_with_keep_last_only_edges_leave_a_party(start):
     replies = [reply for reply in grid.replies if reply.content.array_records]
     assert len(replies) == len(grid.training_messages) > 0
     for reply in replies:
-        (name, edges), *others = wire.arrays_of(reply.content).items()
+        (name, edges), *others = records.arrays_of(reply.content).items()
         assert (name, others) == ("edges", [])
         assert edges.ndim == 2
         assert edges.shape[1] == 2
         assert edges.dtype == np.uint16
         assert edges.max(initial=0) < 7
-        assert wire.numbers_of(reply.content) == {}
+        assert records.numbers_of(reply.content) == {}
     judging = spy(tables)
     simulate_on(judging, start_from=start)
-    numbers = [wire.numbers_of(r.content) for r in judging.replies if r.content.array_records]
+    numbers = [records.numbers_of(r.content) for r in judging.replies if r.content.array_records]
     assert all(set(entry) <= {"score"} for entry in numbers)
     assert any(numbers)
 
@@ -328,13 +328,13 @@ def test_the_driven_loop(seed, options, grids):
     limit = options.get("max_edges", 10)
     rounds = list(driven_loop(plain, shares, options.get("patience", 3), limit))
     assert run.rounds == 2 * len(rounds)
-    judged = [record for record in run.history if record["phase"] == "judge"]
+    judged = [record for record in run.history if record["exchange"] == "judge"]
     for (_, totals), record in zip(rounds, judged, strict=True):
         assert record["score"] == pytest.approx(max(totals))
     # What the parties were asked to judge, seen on the wire, has no better graph.
     proposed = []
-    for message in grids[0].of_phase("judge"):
-        arrays = wire.arrays_of(message.content)
+    for message in grids[0].of_exchange("judge"):
+        arrays = records.arrays_of(message.content)
         ends = np.cumsum(arrays["lengths"])[:-1]
         proposed += [matrix_of(part, 7) for part in np.split(arrays["edges"], ends)]
     assert len(proposed) >= 4 * 2
@@ -356,8 +356,8 @@ def test_what_travels_in_the_driven_loop():
     grid = spy(FEDERATIONS[0])
     simulate_on(grid)
     for reply in grid.replies[4:]:
-        arrays = wire.arrays_of(reply.content)
-        assert wire.numbers_of(reply.content) == {}
+        arrays = records.arrays_of(reply.content)
+        assert records.numbers_of(reply.content) == {}
         if "scores" in arrays:
             assert set(arrays) == {"scores"}
             # At most two starts of four shares, and the graph without edges.

@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import (
 )
 
 from flwr_causal.errors import ConfigError, FederationError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.runtime import result
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import Moments, NotearsADMM, run
@@ -48,7 +48,7 @@ def test_start_returns_flowers_result():
     started = admm().start(grid=spy(TABLES))
     assert isinstance(started, Result)
     np.testing.assert_array_equal(
-        wire.unpack_arrays(started.arrays)["weights"], outcome.graph.weights
+        records.unpack_arrays(started.arrays)["weights"], outcome.graph.weights
     )
     assert sorted(started.train_metrics_clientapp) == list(range(1, 21))
     metrics = started.train_metrics_clientapp[3]
@@ -87,7 +87,7 @@ def test_num_rounds_and_timeout_replace_the_options():
 def test_train_config_reaches_the_clients():
     grid = spy(TABLES)
     admm().start(grid=grid, train_config=ConfigRecord({"site": "A"}))
-    assert {wire.config_of(m.content)["site"] for m in grid.training_messages} == {"A"}
+    assert {records.config_of(m.content)["site"] for m in grid.training_messages} == {"A"}
 
 
 def test_evaluate_fn_sees_every_round():
@@ -124,7 +124,7 @@ def test_flowers_own_loop_ends_cheaply_once_finished():
     messages = []
 
     def after(record):
-        if record["phase"] == "fit":
+        if record["exchange"] == "refit":
             more = method.configure_train(21, ArrayRecord(), ConfigRecord(), None)
             messages.append(list(more))
 

@@ -14,7 +14,7 @@ from flwr_causal.clients import FedCausalClient
 from flwr_causal.core.fedcausal import evidence_search
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import ConfigError, FederationError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.runtime import result
 from flwr_causal.strategies import run
 from flwr_causal.strategies.fedcausal.fedcausal import FedCausal
@@ -102,7 +102,7 @@ def test_support_sums_to_what_the_search_found(options):
 def test_one_more_exchange_and_the_same_common_graph(options):
     without, with_them = found(local_graphs=False, **options), found(**options)
     assert with_them.rounds == without.rounds + 1
-    assert [r["phase"] for r in with_them.history][-1] == "local"
+    assert [r["exchange"] for r in with_them.history][-1] == "local graphs"
     assert with_them.graph.equals(without.graph)
     assert with_them.stop_reason == without.stop_reason
     assert without.heterogeneity is None
@@ -117,7 +117,7 @@ def test_one_more_exchange_and_the_same_common_graph(options):
 def test_by_flowers_own_start(outcome, monkeypatch):
     monkeypatch.setattr(result, "SETTLE_SECONDS", 0.0)
     started = FedCausal(local_graphs=True, min_available_nodes=5).start(grid=spy(PARTIES))
-    weights = wire.unpack_arrays(started.arrays)["weights"]
+    weights = records.unpack_arrays(started.arrays)["weights"]
     np.testing.assert_array_equal(weights, outcome.graph.weights)
     mine = started.outcome.heterogeneity.edges
     pd.testing.assert_frame_equal(mine, outcome.heterogeneity.edges)
@@ -142,7 +142,7 @@ def test_the_exchange_is_reserved():
 def test_after_perceptrons():
     pytest.importorskip("torch")
     outcome = found(model="mlp", max_rounds=4, inner_steps=10)
-    assert [record["phase"] for record in outcome.history] == ["norms"] * 3 + ["local"]
+    assert [record["exchange"] for record in outcome.history] == ["norms"] * 3 + ["local graphs"]
     assert set(outcome.heterogeneity.graphs) == {f"party {k}" for k in range(5)}
 
 
@@ -184,9 +184,9 @@ def test_options_of_the_search_reach_the_parties():
     options = {"refine": "none", "noise": "equal", "candidates": 2}
     grid = spy(PARTIES)
     equal, own = found(grid=grid, **options), found(refine="none")
-    assert grid.of_phase("local")
-    for message in grid.of_phase("local"):
-        assert wire.config_of(message.content)["candidates"] == 2
+    assert grid.of_exchange("local graphs")
+    for message in grid.of_exchange("local graphs"):
+        assert records.config_of(message.content)["candidates"] == 2
     one, other = (run.state.own["party 0"].support for run in (equal, own))
     assert not np.allclose(one, other)
 
@@ -206,7 +206,7 @@ def test_a_party_that_fails_in_the_last_exchange_is_left_out(outcome):
 
 def test_a_party_that_was_restarted_answers_at_the_second_attempt(outcome):
     def forgets(partition, config, context):
-        if partition == 2 and config["phase"] == "local":
+        if partition == 2 and config["exchange"] == "local graphs":
             context.state.clear()
 
     again = found(grid=disturbed(PARTIES, forgets))
@@ -228,35 +228,35 @@ def test_the_graph_stands_where_the_last_exchange_fails(outcome):
 def test_what_leaves_a_party():
     grid = spy(PARTIES)
     outcome = found(grid=grid)
-    groups = {m.metadata.group_id for m in grid.of_phase("local")}
+    groups = {m.metadata.group_id for m in grid.of_exchange("local graphs")}
     assert groups == {str(outcome.rounds)}
     replies = [r for r in grid.replies if r.metadata.group_id in groups]
-    assert len(replies) == len(grid.of_phase("local")) == 5
+    assert len(replies) == len(grid.of_exchange("local graphs")) == 5
     for reply in replies:
-        arrays = wire.arrays_of(reply.content)
+        arrays = records.arrays_of(reply.content)
         assert {name: array.shape for name, array in arrays.items()} == dict.fromkeys(
             ARRAYS, (5, 5)
         )
-        assert not wire.numbers_of(reply.content)
-    for message in grid.of_phase("local"):
-        sent = wire.arrays_of(message.content)
+        assert not records.numbers_of(reply.content)
+    for message in grid.of_exchange("local graphs"):
+        sent = records.arrays_of(message.content)
         assert {name: array.dtype.name for name, array in sent.items()} == {
             "graph": "uint8",
             "start": "uint8",
         }
-    declared = {item.name for item in FedCausalClient.discloses if item.phase == "local"}
+    declared = {item.name for item in FedCausalClient.discloses if item.phase == "local graphs"}
     assert declared == ARRAYS
     # Without the option nothing of this is asked.
     plain = spy(PARTIES)
     found(grid=plain, local_graphs=False)
-    assert not plain.of_phase("local")
+    assert not plain.of_exchange("local graphs")
 
 
 def test_what_is_not_declared_is_refused(outcome):
     class Telling(FedCausalClient):
         def fit(self, parameters, config):
             arrays, weight, _ = super().fit(parameters, config)
-            return arrays, weight, {"rows": 1.0} if config["phase"] == "local" else {}
+            return arrays, weight, {"rows": 1.0} if config["exchange"] == "local graphs" else {}
 
     class Wide(FedCausalClient):
         def _local(self, parameters, config):
@@ -279,7 +279,7 @@ def test_privacy_wrappers_are_refused():
     wrapper = DifferentialPrivacyServerSideFixedClipping(method, 1.0, 1.0, 5)
     with pytest.raises(ConfigError, match=r"FixedClipping.*local_graphs.*without the wrapper"):
         run(method, grid, strategy=wrapper)
-    assert not grid.of_phase("local")
+    assert not grid.of_exchange("local graphs")
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_refit():
         np.testing.assert_allclose(fitted.weights[parents, j], expected, atol=1e-9)
     outcome = run(admm(refit=False), spy(TABLES))
     assert outcome.model is None
-    assert {record["phase"] for record in outcome.history} == {"train"}
+    assert {record["exchange"] for record in outcome.history} == {"round"}
 
 
 def test_the_threshold():

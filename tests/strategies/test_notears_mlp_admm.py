@@ -16,7 +16,7 @@ from flwr_causal.core.nonlinear.notears_mlp import free_parameters
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import NotearsADMM, run
 
@@ -70,7 +70,7 @@ def test_the_rounds_are_the_cores_iteration():
     np.testing.assert_allclose(outcome.scores, np.sqrt(slopes), atol=1e-8)
     strong = standing_edges(np.sqrt(slopes), 0.3, np.zeros((4, 4)))
     assert np.array_equal(outcome.graph.adjacency, strong)
-    assert [record["phase"] for record in outcome.history] == ["perceptrons"] * 3 + ["slopes"]
+    assert [record["exchange"] for record in outcome.history] == ["perceptrons"] * 3 + ["slopes"]
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_one_party_is_the_centralised_method_and_order_does_not_matter():
 def test_the_papers_way_cuts_at_the_norms_of_the_first_layers():
     outcome = found(schedule="paper", max_rounds=6)
     assert outcome.rounds == 6
-    assert {record["phase"] for record in outcome.history} == {"perceptrons"}
+    assert {record["exchange"] for record in outcome.history} == {"perceptrons"}
     norms = np.sqrt(outcome.state.problem.network.squared_norms(outcome.state.inner.theta))
     assert np.array_equal(outcome.scores, norms)
     assert np.array_equal(
@@ -181,7 +181,7 @@ class TestFailures:
 
         def losing(message, context):
             reply = app(message, context)
-            key = context.node_id, wire.config_of(message.content).get("round")
+            key = context.node_id, records.config_of(message.content).get("round")
             if key[1] == 3 and key not in lost:
                 lost.add(key)
                 raise RuntimeError("the reply got lost")
@@ -202,7 +202,7 @@ class TestFailures:
         forgetful = app_of(TABLES, clients)
 
         def app(message, context):
-            forgets = wire.config_of(message.content).get("round") == 4
+            forgets = records.config_of(message.content).get("round") == 4
             return (forgetful if forgets else tables)(message, context)
 
         outcome = run(method_of(max_rounds=8, quorum=1.0), LocalGrid(app, len(TABLES)))

@@ -237,7 +237,7 @@ def test_sparsity_by_number():
 
 def test_refit():
     fitted, plain = dbn(), dbn(refit=False)
-    assert {record["phase"] for record in plain.history} == {"train"}
+    assert {record["exchange"] for record in plain.history} == {"round"}
     assert np.array_equal(
         plain.graph.weights[plain.graph.adjacency], plain.graph.raw_weights[plain.graph.adjacency]
     )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.errors import ConfigError, FederationError
-from flwr_causal.protocol import wire
+from flwr_causal.protocol import records
 
 DECLARED = (
     Disclosure("weights", "W", ("d", "d")),
@@ -28,10 +28,10 @@ def test_a_reply_has_flowers_form():
     assert list(content.array_records) == ["arrays"]
     assert list(content.metric_records) == ["metrics"]
     assert content["metrics"] == {"loss": 0.5, "curve": [1.0, 2.0], "num-examples": 1.0}
-    assert np.array_equal(wire.arrays_of(content)["weights"], np.eye(3))
-    assert wire.numbers_of(content) == {"loss": 0.5, "curve": [1.0, 2.0]}
+    assert np.array_equal(records.arrays_of(content)["weights"], np.eye(3))
+    assert records.numbers_of(content) == {"loss": 0.5, "curve": [1.0, 2.0]}
     assert not send(numbers={"loss": 1.0}).array_records
-    assert wire.arrays_of(send()) == {}
+    assert records.arrays_of(send()) == {}
 
 
 def test_undeclared_names_do_not_leave():
@@ -97,17 +97,17 @@ def test_numpy_numbers_become_plain():
 
 def test_precision():
     value = np.full((3, 3), 1 / 3)
-    wide, narrow = (send({"weights": value}, precision=precision) for precision in wire.PRECISIONS)
-    assert np.array_equal(wire.arrays_of(wide)["weights"], value)
-    received = wire.arrays_of(narrow)["weights"]
+    wide, narrow = (send({"weights": value}, precision=precision) for precision in records.PRECISIONS)
+    assert np.array_equal(records.arrays_of(wide)["weights"], value)
+    received = records.arrays_of(narrow)["weights"]
     assert received.dtype == np.float64
     assert np.array_equal(received, value.astype(np.float32))
-    assert wire.num_bytes(wide) - wire.num_bytes(narrow) == 9 * 4
+    assert records.num_bytes(wide) - records.num_bytes(narrow) == 9 * 4
 
 
 def test_whole_numbers_and_masks_keep_their_type():
     arrays = {"count": np.arange(3), "mask": np.array([True, False])}
-    received = wire.unpack_arrays(wire.pack_arrays(arrays, "float32"))
+    received = records.unpack_arrays(records.pack_arrays(arrays, "float32"))
     for name, value in arrays.items():
         assert received[name].dtype == value.dtype
         assert np.array_equal(received[name], value)
@@ -117,23 +117,23 @@ def test_whole_numbers_and_masks_keep_their_type():
 def test_arrays_round_trip_exactly(values):
     array = np.array(values).reshape(2, 3)
     for layout in (array, array.T, array[:, ::-1]):
-        assert np.array_equal(wire.unpack_arrays(wire.pack_arrays({"a": layout}))["a"], layout)
+        assert np.array_equal(records.unpack_arrays(records.pack_arrays({"a": layout}))["a"], layout)
 
 
 def test_arrays_keep_their_names_and_order():
     arrays = {name: np.zeros(1) for name in ("z", "a", "x10", "x2")}
-    assert list(wire.unpack_arrays(wire.pack_arrays(arrays))) == list(arrays)
+    assert list(records.unpack_arrays(records.pack_arrays(arrays))) == list(arrays)
 
 
 def test_bytes_are_counted_one_by_one():
-    array = wire.pack_arrays({"w": np.zeros((2, 2))})
+    array = records.pack_arrays({"w": np.zeros((2, 2))})
     buffer = len(array["w"].data)
     assert 32 < buffer <= 32 + 128  # numpy's own header
-    content = wire.instruction(array, {"phase": "train", "round": 3, "names": ["ab", "c"]})
+    content = records.instruction(array, {"phase": "train", "round": 3, "names": ["ab", "c"]})
     expected = (1 + buffer) + (5 + 5) + (5 + 8) + (5 + 3)
-    assert wire.num_bytes(content) == expected
-    assert wire.values_bytes({"m": [1.0, 2.0], "b": b"123", "t": True}) == 17 + 4 + 9
-    assert wire.num_bytes(RecordDict({"metrics": MetricRecord({"a": 1.0, "b": [1, 2]})})) == 26
+    assert records.num_bytes(content) == expected
+    assert records.values_bytes({"m": [1.0, 2.0], "b": b"123", "t": True}) == 17 + 4 + 9
+    assert records.num_bytes(RecordDict({"metrics": MetricRecord({"a": 1.0, "b": [1, 2]})})) == 26
 
 
 def test_an_error_reply_weighs_nothing():
@@ -141,11 +141,11 @@ def test_an_error_reply_weighs_nothing():
         def has_content(self):
             return False
 
-    assert wire.reply_bytes(Failed()) == 0
+    assert records.reply_bytes(Failed()) == 0
 
 
 def test_an_instruction_carries_one_config_and_no_empty_arrays():
-    content = wire.instruction(None, {"a": 1, "b": 2})
-    assert wire.config_of(content) == {"a": 1, "b": 2}
+    content = records.instruction(None, {"a": 1, "b": 2})
+    assert records.config_of(content) == {"a": 1, "b": 2}
     assert not content.array_records
     assert len(content.config_records) == 1

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import numpy as np
 from flwr.app import ConfigRecord
-from flwr_causal.protocol.setup_message import PREFIX, Setup
+from flwr_causal.protocol.setup import PREFIX, Setup
 
 from flwr_causal.data.check.checks import Policy
 
@@ -33,7 +33,7 @@ def same(one, two):
 
 def test_round_trip_through_flowers_record():
     setup = make_setup()
-    record = ConfigRecord({"round": 1, "phase": "train", **setup.to_config()})
+    record = ConfigRecord({"round": 1, "exchange": "round", **setup.to_config()})
     received = Setup.from_config(record)
     assert same(received, setup)
     assert received.names == setup.names

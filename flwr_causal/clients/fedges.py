@@ -17,8 +17,7 @@ from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of, parents_of
-from flwr_causal.core.graphs.knowledge import precedence
-from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.knowledge import Knowledge, precedence
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare, prepare_states
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedges import (

@@ -188,7 +188,7 @@ class FedPCClient(CausalClient):
             return {"moments": np.zeros((2, len(values)))}
         column = domain.index(name)
         flows = asked["flows"]
-        return {"moments": party_answers.weighed_moments(circuits, values, flows, column)}
+        return {"moments": party_answers.weighted_moments(circuits, values, flows, column)}
 
     @answers(FILLED)
     def filled(self, asked: Asked) -> Arrays:

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from flwr.app import Message
-from flwr_causal.protocol.setup import Setup
 
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.clients import Source, client_app
@@ -14,6 +13,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.protocol import records
+from flwr_causal.protocol.setup import Setup
 from flwr_causal.simulations import LocalGrid
 
 VARSORTABLE = "Varsortability"

@@ -97,7 +97,9 @@ def test_numpy_numbers_become_plain():
 
 def test_precision():
     value = np.full((3, 3), 1 / 3)
-    wide, narrow = (send({"weights": value}, precision=precision) for precision in records.PRECISIONS)
+    wide, narrow = (
+        send({"weights": value}, precision=precision) for precision in records.PRECISIONS
+    )
     assert np.array_equal(records.arrays_of(wide)["weights"], value)
     received = records.arrays_of(narrow)["weights"]
     assert received.dtype == np.float64
@@ -117,7 +119,9 @@ def test_whole_numbers_and_masks_keep_their_type():
 def test_arrays_round_trip_exactly(values):
     array = np.array(values).reshape(2, 3)
     for layout in (array, array.T, array[:, ::-1]):
-        assert np.array_equal(records.unpack_arrays(records.pack_arrays({"a": layout}))["a"], layout)
+        assert np.array_equal(
+            records.unpack_arrays(records.pack_arrays({"a": layout}))["a"], layout
+        )
 
 
 def test_arrays_keep_their_names_and_order():

@@ -4,9 +4,9 @@ from dataclasses import fields
 
 import numpy as np
 from flwr.app import ConfigRecord
-from flwr_causal.protocol.setup import PREFIX, Setup
 
 from flwr_causal.data.check.checks import Policy
+from flwr_causal.protocol.setup import PREFIX, Setup
 
 
 def make_setup(**changes):

@@ -116,7 +116,9 @@ def failing_from(server_round, parties):
 
 def test_below_the_quorum_the_run_ends_and_keeps_what_it_has():
     grid = disturbed(TABLES, failing_from(7, {0, 1, 3}))
-    with pytest.raises(FederationError, match=r"Exchange 7: only 1 .*'quorum' asks for 2") as caught:
+    with pytest.raises(
+        FederationError, match=r"Exchange 7: only 1 .*'quorum' asks for 2"
+    ) as caught:
         run(admm(), grid)
     assert "party 3: RuntimeError: disk 3 is full" in str(caught.value)
     outcome = caught.value.outcome

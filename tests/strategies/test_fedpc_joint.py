@@ -7,9 +7,9 @@ from federations import app_of, raising, spy
 
 from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
+from flwr_causal.clients.party_circuits import train
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.trees.learner import tree_leaves
-from flwr_causal.clients.party_circuits import train
 from flwr_causal.core.circuits.learners.trees.vertical import Table, composed
 from flwr_causal.data.partition import split_columns
 from flwr_causal.errors import CausalError, ConfigError, FederationError

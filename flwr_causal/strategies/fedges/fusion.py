@@ -12,8 +12,8 @@ from flwr_causal.core.ges.class_kernels import class_of
 from flwr_causal.core.ges.fusion import Fusion, fuse, needed
 from flwr_causal.core.ges.greedy_search import orient
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
-from flwr_causal.core.graphs.knowledge import precedence
 from flwr_causal.core.graphs.equivalence import meek
+from flwr_causal.core.graphs.knowledge import precedence
 from flwr_causal.protocol.fedges import GRAPH, GRAPHS, JUDGE, JUDGED_GRAPH
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.fedges.stage import Found, Step

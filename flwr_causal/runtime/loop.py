@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.federation import Arrival, Failure, Federation, Party
+    from flwr_causal.runtime.method import Request
 
     Record = dict[str, Any]
     OnRound = Callable[[Record], None]
@@ -197,7 +198,7 @@ def _one_exchange(
         messages,
         server_round=server_round,
         timeout=method.round_timeout,
-        needed=federation.needed(method.fraction_train, method.quorum),
+        needed=_needed(method, federation, request),
     )
     with single_threaded():
         replies = _combined(strategy, exchange, server_round, collected.replies)
@@ -212,6 +213,12 @@ def _one_exchange(
         "bytes_sent": collected.bytes_sent - collected.setup_bytes,
         "bytes_received": collected.bytes_received,
     }
+
+
+def _needed(method: Method[StateT], federation: Federation, request: Request) -> int:
+    """Return how many parties must reply: the quorum, or all of the parties asked if fewer."""
+    quorum = federation.needed(method.fraction_train, method.quorum)
+    return quorum if request.parties is None else max(1, min(quorum, len(request.parties)))
 
 
 def _check_composes(
@@ -230,6 +237,16 @@ def _check_composes(
         raise ConfigError(
             f"{type(strategy).__name__} clips what a party changes in the arrays that it was "
             f"sent, but {type(method).__name__} sends none. Run it without the wrapper."
+        )
+    shapes = {item.name: item.shape for item in exchange.sends}
+    sent = [shapes[name] for name in arrays]
+    returned = [item.shape for item in exchange.returns]
+    if sent != returned:
+        raise ConfigError(
+            f"{type(strategy).__name__} clips what a party changes in the arrays that it was "
+            f"sent, but the exchange '{exchange.name}' of {type(method).__name__} returns other "
+            f"arrays, of the shapes {returned} for {sent}. Run it without the wrapper, or without "
+            "the option that needs this exchange."
         )
 
 

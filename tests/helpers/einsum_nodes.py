@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.leaves import Categorical, Gaussian
+from flwr_causal.core.circuits.leaves.categorical import Categorical
+from flwr_causal.core.circuits.leaves.gaussian import Gaussian
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.core.circuits.tensors.storage import parameter_arrays
 

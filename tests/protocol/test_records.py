@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from flwr.app import MetricRecord, RecordDict
-from flwr_causal.protocol.wire import Disclosure, outgoing
+from flwr_causal.protocol.door import outgoing
+from flwr_causal.protocol.exchange import Disclosure
 from hypothesis import given
 from hypothesis import strategies as st
 

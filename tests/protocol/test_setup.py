@@ -5,7 +5,7 @@ from dataclasses import fields
 import numpy as np
 from flwr.app import ConfigRecord
 
-from flwr_causal.data.check.checks import Policy
+from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol.setup import PREFIX, Setup
 
 

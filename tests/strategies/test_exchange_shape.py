@@ -15,49 +15,73 @@ from federations import SpyGrid, app_of, disturbed, spy
 from flwr.app import Message
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
-from flwr_causal.clients import CausalClient, Disclosure
+from flwr_causal.clients import CausalClient, answers
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError, FederationError
-from flwr_causal.protocol import records
+from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, records
 from flwr_causal.simulations import simulate
-from flwr_causal.strategies import ExchangeStrategy, Reply, Request, run
+from flwr_causal.strategies import CausalStrategy, Request, run
 
 VALUES = ["high", "low", "none"]
+
+
+GROW = Exchange(
+    "grow",
+    "",
+    sends=(
+        Sent("edges", "the neighbour's graph", ("d", "d")),
+        Sent("position", "of the party in the ring"),
+        Sent("neighbour", "its name"),
+    ),
+    returns=(
+        Disclosure("edges", "the graph sent, with the party's own edges", ("d", "d"), "mark"),
+        Disclosure("added", "how many edges are its own", (), "count"),
+    ),
+)
+COUNT = Exchange(
+    "count", "", returns=(Disclosure("counts", "rows with each value", ("v",), "count", "sum"),)
+)
+ASK = Exchange(
+    "ask",
+    "",
+    sends=(Sent("asked", "values"),),
+    returns=(Disclosure("shares", "rows of a value, relative", ("*",), "probability"),),
+    query=True,
+)
+RING = Contract("ring", (GROW, COUNT, ASK), lambda setup: {"v": len(VALUES)})
 
 
 class RingClient(CausalClient):
     """Adds its own edges to a graph; counts; answers queries."""
 
     sums = False
-    discloses = (
-        Disclosure("edges", "the graph sent, with the party's own edges", ("d", "d")),
-        Disclosure("added", "how many edges are its own"),
-        Disclosure("counts", "rows with each value", ("values",), phase="count"),
-        Disclosure("shares", "rows of a value, relative", ("*",), phase="query"),
-    )
+    contract = RING
 
-    @property
-    def dimensions(self):
-        return {**super().dimensions, "values": len(VALUES)}
-
-    def counts(self):
+    def values(self):
         column = self.source.read()["level"]
         return np.array([(column == value).sum() for value in VALUES])
 
-    def fit(self, parameters, config):
-        if config["exchange"] == "count":
-            return [self.counts()], 1, {}
-        (edges,) = parameters
+    def count_rows(self):
+        return int(self.source.read().notna().all(axis=1).sum())
+
+    @answers(COUNT)
+    def count(self, asked):
+        return {"counts": self.values()}
+
+    @answers(GROW)
+    def grow(self, asked):
+        edges = asked["edges"]
         own = np.zeros_like(edges)
         # "Party k finds the edge k -> k + 1": enough to follow the graphs on their way.
-        own[config["position"], config["position"] + 1] = 1
+        own[asked["position"], asked["position"] + 1] = 1
         both = np.maximum(edges, own)
-        return [both], 1, {"added": int((both != edges).sum())}
+        return {"edges": both, "added": np.array((both != edges).sum())}
 
-    def answer(self, parameters, config):
-        counts = self.counts()
-        return [counts[[VALUES.index(v) for v in config["asked"]]] / counts.sum()], 1, {}
+    @answers(ASK)
+    def share(self, asked):
+        counts = self.values()
+        return {"shares": counts[[VALUES.index(v) for v in asked["asked"]]] / counts.sum()}
 
 
 @dataclass(frozen=True)
@@ -66,17 +90,16 @@ class RingState:
 
     names: tuple[str, ...]
     graphs: dict[str, np.ndarray]
-    order: tuple[str, ...] = ()
     added: int | None = None
     counts: np.ndarray | None = None
     shares: dict[str, float] | None = None
 
 
 @dataclass(kw_only=True, eq=False)
-class Ring(ExchangeStrategy[RingState]):
+class Ring(CausalStrategy[RingState]):
     """Sends each party its neighbour's graph until none grows."""
 
-    method: ClassVar[str] = "ring"
+    contract: ClassVar[Contract] = RING
     max_rounds: int = 20
 
     @property
@@ -87,32 +110,27 @@ class Ring(ExchangeStrategy[RingState]):
         d = len(agreement.names)
         return RingState(agreement.names, dict.fromkeys(agreement.rows, np.zeros((d, d), int)))
 
-    def instructions(self, state):
-        return {"phase": "count" if state.added == 0 else "train"}
-
-    def requests(self, state, parties):
+    def request(self, state):
+        if state.added == 0:
+            return Request(COUNT)
         names = list(state.graphs)
-        positions = [names.index(party.name) for party in parties]
-        return [
-            Request(
-                {"edges": state.graphs[names[position - 1]]},
-                {"position": position, "neighbour": names[position - 1]},
-            )
-            for position in positions
-        ]
+        own = {
+            name: {
+                "edges": state.graphs[names[position - 1]],
+                "position": position,
+                "neighbour": names[position - 1],
+            }
+            for position, name in enumerate(names)
+        }
+        return Request(GROW, own=own)
 
-    def fold(self, state, reply):
-        assert isinstance(reply, Reply)
-        order = (*state.order, reply.party.name)
-        if "counts" in reply.arrays:
-            before = 0 if state.counts is None else state.counts
-            return replace(state, order=order, counts=before + reply.arrays["counts"])
-        graphs = {**state.graphs, reply.party.name: reply.arrays["edges"]}
-        added = reply.numbers["added"] + (state.added if state.order else 0)
-        return replace(state, order=order, graphs=graphs, added=added)
-
-    def close_round(self, state):
-        return replace(state, order=()), {"added": state.added, "order": ",".join(state.order)}
+    def close(self, state, replies):
+        info = {"order": ",".join(replies.parties)}
+        if "counts" in replies:
+            return replace(state, counts=replies["counts"]), {"added": 0, **info}
+        added = sum(int(one) for one in replies.list("added"))
+        graphs = {**state.graphs, **replies.of("edges")}
+        return replace(state, graphs=graphs, added=added), {"added": added, **info}
 
     def finished(self, state):
         return None if state.counts is None else "the ring is closed"
@@ -150,7 +168,7 @@ def test_the_graphs_go_round_and_the_counts_are_summed():
     assert outcome.model == expected
     assert outcome.stop_reason == "the ring is closed"
     # An edge needs as many rounds as there are parties to come round; then one shows no change.
-    assert [r["exchange"] for r in outcome.history] == ["train"] * 5 + ["count"]
+    assert [r["exchange"] for r in outcome.history] == ["grow"] * 5 + ["count"]
     assert [r["added"] for r in outcome.history] == [4, 4, 4, 4, 0, 0]
     assert np.isnan(outcome.agreement.mean).all()
 
@@ -158,7 +176,7 @@ def test_the_graphs_go_round_and_the_counts_are_summed():
 def test_every_party_is_sent_its_own():
     grid = spy(TABLES, RingClient)
     run(Ring(), grid)
-    for message in grid.training_messages:
+    for message in grid.of_exchange("grow"):
         values = records.config_of(message.content)
         index = message.metadata.dst_node_id - 2
         assert values["position"] == index
@@ -172,7 +190,7 @@ def test_every_party_is_sent_its_own():
     ]
 
 
-def test_replies_are_folded_in_the_parties_order():
+def test_replies_come_in_the_parties_order():
     class Backwards(SpyGrid):
         def pull_messages(self, message_ids):
             return super().pull_messages(message_ids)[::-1]
@@ -182,7 +200,7 @@ def test_replies_are_folded_in_the_parties_order():
     assert {record["order"] for record in outcome.history} == {order}
 
 
-def test_a_party_that_fails_is_not_folded():
+def test_a_party_that_fails_is_not_counted():
     def fault(partition, config, context):
         if partition == 2 and config["exchange"] == "count":
             raise RuntimeError("gone")
@@ -199,7 +217,7 @@ def test_the_nodes_answer_queries_after_the_run():
     run(Ring(), grid)
     for node_id, table in zip(grid.get_node_ids(), TABLES, strict=True):
         query = Message(
-            records.instruction(None, {"phase": "query", "asked": ["none", "high"]}),
+            records.request("ask", "ring", 7, {"asked": ["none", "high"]}),
             dst_node_id=node_id,
             message_type="query",
             ttl=60.0,
@@ -214,26 +232,22 @@ def test_the_nodes_answer_queries_after_the_run():
 class AskingRing(Ring):
     """Asks the nodes for shares in a last round of queries."""
 
-    def instructions(self, state):
+    def request(self, state):
         asked = state.counts is not None
-        return {"phase": "query", "asked": ["low"]} if asked else super().instructions(state)
+        return Request(ASK, {"asked": ["low"]}) if asked else super().request(state)
 
-    def message_type(self, state):
-        return "train" if state.counts is None else "query"
-
-    def fold(self, state, reply):
-        if "shares" not in reply.arrays:
-            return super().fold(state, reply)
-        shares = {**(state.shares or {}), reply.party.name: float(reply.arrays["shares"][0])}
-        return replace(state, shares=shares)
+    def close(self, state, replies):
+        if state.counts is None:
+            return super().close(state, replies)
+        return replace(state, shares={k: float(v[0]) for k, v in replies.of("shares").items()}), {}
 
     def finished(self, state):
         return None if state.shares is None else "all have answered"
 
 
-def test_a_round_may_ask_queries():
+def test_an_exchange_may_be_a_query():
     outcome = run(AskingRing(), spy(TABLES, RingClient))
-    assert outcome.history[-1]["exchange"] == "query"
+    assert outcome.history[-1]["exchange"] == "ask"
     assert outcome.state.shares == {
         f"party {index}": pytest.approx((table["level"] == "low").mean())
         for index, table in enumerate(TABLES)
@@ -242,10 +256,14 @@ def test_a_round_may_ask_queries():
 
 def test_only_what_is_declared_leaves_here_too():
     class Leaky(RingClient):
-        discloses = RingClient.discloses[:2]
+        @answers(COUNT)
+        def count(self, asked):
+            return {**super().count(asked), "rows": self.source.read()["a"].to_numpy()}
 
-    with pytest.raises(FederationError, match="Round 6"):
-        run(Ring(), spy(TABLES, Leaky))
+    grid = spy(TABLES, Leaky)
+    with pytest.raises(FederationError, match=r"Exchange 6.*'rows' may not leave"):
+        run(Ring(), grid)
+    assert not any("rows" in records.arrays_of(r.content) for r in grid.replies if r.has_content())
 
 
 def test_bytes_are_counted_for_each_request():
@@ -258,11 +276,11 @@ def test_bytes_are_counted_for_each_request():
 def test_privacy_wrappers_are_refused_before_training():
     method, grid = Ring(), spy(TABLES, RingClient)
     wrapper = DifferentialPrivacyServerSideFixedClipping(method, 1.0, 1.0, 4)
-    with pytest.raises(ConfigError, match=r"FixedClipping.*Ring.*without the wrapper"):
+    with pytest.raises(
+        ConfigError, match=r"FixedClipping.*'grow' of Ring is not averaged.*without the wrapper"
+    ):
         run(method, grid, strategy=wrapper)
     assert not grid.training_messages
-    with pytest.raises(FederationError, match="does not average"):
-        method.server_step(None, {}, 1)
 
 
 def test_flowers_way_in_and_simulate():
@@ -276,3 +294,112 @@ def test_sampling_asks_some_parties_only():
     state = RingState((*"abcde", "level"), {f"party {i}": np.zeros((6, 6), int) for i in range(4)})
     outcome: Any = run(Ring(fraction_train=0.5, seed=2), grid, state=state)
     assert {record["parties"] for record in outcome.history} == {2}
+
+
+# Requests.
+
+
+def test_a_request_says_only_what_is_declared():
+    with pytest.raises(ConfigError, match=r"'count' does not declare 'edges'.*nothing.*Sent"):
+        Request(COUNT, {"edges": np.eye(2)})
+    with pytest.raises(ConfigError, match=r"'grow' does not declare 'rows'"):
+        Request(GROW, own={"party 1": {"rows": 3}})
+
+
+def test_what_a_party_alone_is_sent_goes_before_what_all_are_sent():
+    request = Request(GROW, {"position": 0, "neighbour": "x"}, {"a": {"position": 1}}, {"a", "b"})
+    assert request.values_for("a") == {"position": 1, "neighbour": "x"}
+    assert request.values_for("b") == {"position": 0, "neighbour": "x"}
+    assert [request.asks(name) for name in "abc"] == [True, True, False]
+    assert Request(GROW).asks("c")
+
+
+@dataclass(kw_only=True, eq=False)
+class Some(Ring):
+    """Asks some parties for counts, once."""
+
+    asked: str = "party 1,party 3"
+
+    def request(self, state):
+        return Request(COUNT, parties=self.asked.split(","))
+
+
+@pytest.mark.parametrize("asked", [[1, 3], [2]])
+def test_only_the_parties_of_a_request_are_asked(asked):
+    """However few, all of them may reply: the quorum is no reason to fail."""
+    grid = spy(TABLES, RingClient)
+    names = [f"party {k}" for k in asked]
+    outcome = run(Some(asked=",".join(names)), grid)
+    assert [m.metadata.dst_node_id - 2 for m in grid.training_messages] == asked
+    assert outcome.history[0]["order"] == ",".join(names)
+    assert sum(outcome.model.values()) == sum(len(TABLES[k]) for k in asked)
+    assert not outcome.failures
+
+
+def test_the_quorum_of_a_request_for_some_parties():
+    def fault(partition, config, context):
+        if partition == 3:
+            raise RuntimeError("gone")
+
+    with pytest.raises(FederationError, match=r"only 1 parties replied.*asks for 2"):
+        run(Some(), disturbed(TABLES, fault, RingClient))
+
+
+# Replies that the contract does not allow.
+
+
+class Forging(SpyGrid):
+    """Puts other counts into the replies of one node, as often as it is told, or doubles them."""
+
+    def __init__(self, times, doubled=False):
+        super().__init__(app_of(TABLES, RingClient), 4)
+        self.times, self.doubled, self.forged = times, doubled, 0
+
+    def pull_messages(self, message_ids):
+        replies = super().pull_messages(message_ids)
+        found = []
+        for reply in replies:
+            found.append(reply)
+            if reply.metadata.src_node_id != 4 or "counts" not in records.arrays_of(reply.content):
+                continue
+            if self.doubled:
+                found.append(reply)
+            if self.forged < self.times:
+                self.forged += 1
+                wrong = records.pack_arrays({"counts": np.array([1, 2, 10**6])})
+                reply.content["arrays"] = wrong
+        return found
+
+
+def test_a_refused_reply_is_asked_for_once_more():
+    grid = Forging(times=1)
+    outcome = run(Ring(), grid)
+    assert not outcome.failures
+    assert sum(outcome.model.values()) == sum(map(len, TABLES))
+    counted = grid.of_exchange("count")
+    assert sorted(m.metadata.dst_node_id for m in counted) == [2, 3, 4, 4, 5]
+    assert "setup-names" in records.config_of(counted[-1].content)
+
+
+def test_a_party_whose_reply_is_refused_twice_is_left_out():
+    outcome = run(Ring(), Forging(times=9))
+    (failure,) = outcome.failures
+    assert (failure.party, failure.server_round) == ("party 2", 6)
+    rows = len(TABLES[2]) - 1  # one has a missing value
+    assert f"reply was refused: 'counts' is 1e+06, but it is declared as count, at most {rows}" in (
+        failure.reason
+    )
+    assert outcome.history[-1]["parties"] == 3
+    assert sum(outcome.model.values()) == sum(len(t) for k, t in enumerate(TABLES) if k != 2)
+
+
+def test_a_reply_that_comes_twice_counts_once():
+    grid = Forging(times=0, doubled=True)
+    outcome = run(Ring(), grid)
+    assert outcome.history == [
+        {**record, "seconds": own["seconds"]}
+        for record, own in zip(
+            run(Ring(), spy(TABLES, RingClient)).history, outcome.history, strict=True
+        )
+    ]
+    assert sum(outcome.model.values()) == sum(map(len, TABLES))

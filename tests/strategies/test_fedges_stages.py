@@ -7,9 +7,9 @@ import pytest
 from category_federations import alike, coded, in_order, make_tables
 from federations import SpyGrid, spy
 from flwr_causal.strategies.exchange import Reply
-from flwr_causal.strategies.fedges.fedges_plan import shares_for
-from flwr_causal.strategies.fedges.fuser import Best, Candidate
-from flwr_causal.strategies.fedges.stages import FitStage, small_cells
+from flwr_causal.strategies.fedges.fusion import shares_for
+from flwr_causal.strategies.fedges.fusion import Best, Candidate
+from flwr_causal.strategies.fedges.fit import FitStage, small_cells
 
 from flwr_causal.clients.fedges import FedGESClient
 from flwr_causal.core.discrete.contingency_tables import Counts, sets_of

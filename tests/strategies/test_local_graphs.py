@@ -15,6 +15,7 @@ from flwr_causal.core.fedcausal import evidence_search
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.fedcausal import LOCAL
 from flwr_causal.runtime import result
 from flwr_causal.strategies import run
 from flwr_causal.strategies.fedcausal.fedcausal import FedCausal
@@ -237,14 +238,14 @@ def test_what_leaves_a_party():
         assert {name: array.shape for name, array in arrays.items()} == dict.fromkeys(
             ARRAYS, (5, 5)
         )
-        assert not records.numbers_of(reply.content)
+        assert set(reply.content["metrics"]) == {"num-examples"}
     for message in grid.of_exchange("local graphs"):
         sent = records.arrays_of(message.content)
         assert {name: array.dtype.name for name, array in sent.items()} == {
             "graph": "uint8",
             "start": "uint8",
         }
-    declared = {item.name for item in FedCausalClient.discloses if item.phase == "local graphs"}
+    declared = {item.name for item in LOCAL.returns}
     assert declared == ARRAYS
     # Without the option nothing of this is asked.
     plain = spy(PARTIES)
@@ -259,9 +260,9 @@ def test_what_is_not_declared_is_refused(outcome):
             return arrays, weight, {"rows": 1.0} if config["exchange"] == "local graphs" else {}
 
     class Wide(FedCausalClient):
-        def _local(self, parameters, config):
-            graph, support, shares = super()._local(parameters, config)
-            return [graph, np.vstack([support, support]), shares]
+        def local_graph(self, asked):
+            reply = super().local_graph(asked)
+            return {**reply, "support": np.vstack([reply["support"]] * 2)}
 
     for client, name in ((Telling, "rows"), (Wide, "support")):
         grid = spy(PARTIES, client)
@@ -270,16 +271,23 @@ def test_what_is_not_declared_is_refused(outcome):
         errors = [reply.error.reason for reply in grid.replies if reply.has_error()]
         # Each party is asked twice.
         assert len(errors) == 10
-        assert all(f"'{name}'" in text and "may not leave a party" in text for text in errors)
+        assert all(f"'{name}'" in text and "The reply was not sent" in text for text in errors)
         assert raised.value.outcome.graph.equals(outcome.graph)
 
 
-def test_privacy_wrappers_are_refused():
-    method, grid = FedCausal(local_graphs=True, min_available_nodes=5), spy(PARTIES)
+@pytest.mark.parametrize(
+    ("refine", "words"),
+    [("none", "'local graphs' of FedCausal is not averaged"), ("evidence", "'evidence' of FedCau")],
+)
+def test_privacy_wrappers_are_refused_before_an_exchange_without_such_means(refine, words):
+    method = FedCausal(local_graphs=True, refine=refine, min_available_nodes=5)
+    grid = spy(PARTIES)
     wrapper = DifferentialPrivacyServerSideFixedClipping(method, 1.0, 1.0, 5)
-    with pytest.raises(ConfigError, match=r"FixedClipping.*local_graphs.*without the wrapper"):
+    with pytest.raises(ConfigError, match=rf"FixedClipping.*{words}.*without the wrapper"):
         run(method, grid, strategy=wrapper)
+    assert grid.of_exchange("group")
     assert not grid.of_exchange("local graphs")
+    assert not grid.of_exchange("evidence")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from flwr_causal.core.ges.class_kernels import class_of
+from flwr_causal.core.ges.cpdag import class_of
 from flwr_causal.core.ges.fusion import Fusion, fuse, needed
 from flwr_causal.core.ges.greedy_search import orient
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of

@@ -24,7 +24,7 @@ def test_ids_are_kebab_case_and_lead_to_a_pair_that_fits():
         assert issubclass(client, CausalClient)
         assert client.__name__ == strategy.__name__ + "Client"
         assert strategy.__doc__
-        assert client.discloses
+        assert client.contract is strategy.contract
     assert {"notears-admm", "moments", "fedges"} <= set(methods.METHODS)
 
 

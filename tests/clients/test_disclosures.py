@@ -7,9 +7,8 @@ from federations import SpyGrid, make_federation, spy
 from flwr.app import ArrayRecord
 
 from flwr_causal.app.methods import METHODS, build
-from flwr_causal.clients import FedCausalClient, FedGESClient, MomentsClient, NotearsADMMClient
 from flwr_causal.data.partition import split
-from flwr_causal.protocol import records
+from flwr_causal.protocol import fedges, records
 from flwr_causal.strategies import run
 
 D = 5
@@ -118,25 +117,44 @@ def watched(request):
     columns = D * (1 + options.get("order", 0))
     sums = columns + 2 if "order" in options else columns
     sums = 1 + 5 * D if options.get("model") == "additive" else sums
-    return grid, outcome, METHODS[method].client, {"d": D, "m": columns, "s": sums}
+    return grid, outcome, METHODS[method].strategy.contract, {"d": D, "m": columns, "s": sums}
+
+
+def numbers_of(content):
+    """The plain numbers of a reply, without its weight."""
+    return {k: v for k, v in content["metrics"].items() if k != "num-examples"}
+
+
+def exchanges_of(grid):
+    """The name of each exchange, by the group of its messages."""
+    sent = grid.training_messages
+    return {m.metadata.group_id: records.config_of(m.content)["exchange"] for m in sent}
 
 
 def test_nothing_leaves_that_was_not_declared(watched):
-    grid, outcome, client, sizes = watched
-    phases = {m.metadata.group_id: records.config_of(m.content)["exchange"] for m in grid.sent[3:]}
-    replies = grid.replies[3:]
+    grid, outcome, contract, sizes = watched
+    names, replies = exchanges_of(grid), grid.replies[3:]
     assert len(replies) == 3 * outcome.rounds
     for reply in replies:
-        phase = phases[reply.metadata.group_id]
-        declared = {item.name: item.shape for item in client.discloses if item.phase == phase}
+        exchange = contract.find(names[reply.metadata.group_id])
+        declared = {item.name: item.shape for item in exchange.returns}
         assert set(reply.content) <= {"arrays", "metrics"}
         arrays = records.arrays_of(reply.content)
-        assert set(arrays) | set(records.numbers_of(reply.content)) <= set(declared)
+        assert set(arrays) | set(numbers_of(reply.content)) == set(declared)
         for name, array in arrays.items():
             wanted = [sizes.get(size) for size in declared[name]]
             named = zip(wanted, array.shape, strict=True)
             assert all(size in (None, got) for size, got in named)
-        assert set(reply.content["metrics"]) - set(declared) == {"num-examples"}
+
+
+def test_no_party_is_sent_what_was_not_declared(watched):
+    grid, _, contract, _ = watched
+    for message in grid.training_messages:
+        config = records.config_of(message.content)
+        declared = {item.name for item in contract.find(config["exchange"]).sends}
+        plain = {k for k in config if not k.startswith("setup-")}
+        arrays = set(records.arrays_of(message.content))
+        assert arrays | plain == declared | {"exchange", "method", "round"}
 
 
 def test_no_array_has_a_row_for_a_row(watched):
@@ -174,22 +192,6 @@ def test_the_setup_travels_once_to_each(watched):
     assert sorted(carriers) == sorted(grid.get_node_ids())
 
 
-@pytest.mark.parametrize(
-    ("client", "phases"),
-    [
-        (NotearsADMMClient, {"train", "fit", "perceptrons", "slopes"}),
-        (MomentsClient, {"train"}),
-        (FedCausalClient, {"group", "linear", "norms", "layers", "evidence", "local"}),
-        (FedGESClient, {"cuts", "graph", "graphs", "judge", "scores", "counts", "fit"}),
-    ],
-)
-def test_clients_document_their_disclosures(client, phases):
-    for item in client.discloses:
-        assert f"``{item.name}``" in client.__doc__
-        assert item.meaning
-    assert {item.phase for item in client.discloses} == phases
-
-
 @pytest.fixture(scope="module", params=CATEGORIES, ids=str)
 def watched_categories(request):
     """A grid that saw a whole run on categories, and the run's outcome and options."""
@@ -197,33 +199,27 @@ def watched_categories(request):
     return grid, run(build("fedges", request.param), grid), request.param
 
 
-def phase_of(grid):
-    """The phase of each exchange, by the group of its messages."""
-    sent = grid.training_messages
-    return {m.metadata.group_id: records.config_of(m.content)["exchange"] for m in sent}
-
-
 def test_of_categories_nothing_leaves_that_was_not_declared(watched_categories):
     grid, outcome, options = watched_categories
-    phases, replies = phase_of(grid), grid.replies[3:]
+    names, replies = exchanges_of(grid), grid.replies[3:]
     assert len(replies) == 3 * outcome.rounds
     expected = {
         "scores": {"scores"},
         "exact": {"counts"},
-        "fusion": {"graph", "judge"} if "start" in options else {"graphs", "judge"},
+        "fusion": {"judged graph", "judge"} if "start" in options else {"graphs", "judge"},
     }[options["mode"]]
-    expected -= {"judge"} if options.get("keep") == "last" else set()
+    expected = {"graph"} if options.get("keep") == "last" else expected
     expected |= {"cuts"} if "discretize" in options else set()
     expected |= {"fit"} if options.get("parameters", options["mode"] != "fusion") else set()
-    assert set(phases.values()) == expected
+    assert set(names.values()) == expected
     for reply in replies:
-        phase = phases[reply.metadata.group_id]
-        declared = {i.name: i for i in FedGESClient.discloses if i.phase == phase}
+        exchange = fedges.CONTRACT.find(names[reply.metadata.group_id])
+        declared = {item.name: item for item in exchange.returns}
         assert set(reply.content) <= {"arrays", "metrics"}
-        arrays, numbers = records.arrays_of(reply.content), records.numbers_of(reply.content)
-        # All arrays of the phase leave each time, and nothing else does.
+        arrays, numbers = records.arrays_of(reply.content), numbers_of(reply.content)
+        # All that is declared leaves each time, and nothing else does.
         assert set(arrays) == {name for name, item in declared.items() if item.shape}
-        assert set(numbers) <= {name for name, item in declared.items() if not item.shape}
+        assert set(numbers) == {name for name, item in declared.items() if not item.shape}
         for name, array in arrays.items():
             shape = declared[name].shape
             assert len(shape) == array.ndim

@@ -39,11 +39,13 @@ def opened(tables=TABLES, **options):
     return grid, federation.setup
 
 
-def message(grid, setup, arrays, phase, **config):
-    reply = ask(grid, NODE, arrays, setup=setup, phase=phase, method="fedges", round=1, **config)
+def message(grid, setup, arrays, exchange, **config):
+    reply = ask(grid, NODE, arrays, setup=setup, exchange=exchange, method="fedges", **config)
     if reply.has_error():
         raise RuntimeError(reply.error.reason)
-    return records.arrays_of(reply.content), records.numbers_of(reply.content)
+    metrics = dict(reply.content["metrics"])
+    del metrics["num-examples"]
+    return records.arrays_of(reply.content), metrics
 
 
 def own_search(start, score="bdeu", limit=10, *, turn=False, **options):
@@ -70,7 +72,7 @@ def test_a_search_goes_on_from_the_fused_graph_or_from_that_and_the_own(received
     starts = {"overwrite": received, "fuse": fuse([received, own], D).keep("union")}
     for start, begin in starts.items():
         arrays, numbers = message(
-            grid, setup, {"received": received, "own": own}, "graph", start=start, judge=False
+            grid, setup, {"received": received, "own": own}, "graph", start=start
         )
         assert set(arrays) == {"edges"}
         assert numbers == {}
@@ -124,9 +126,7 @@ def test_knowledge_reaches_the_search_and_mends_the_start():
             assert not (dag & ~masks.allowed).any()
             assert dag[masks.required].all()
     begin = matrix_of(NOTHING, D) | masks.required
-    arrays, _ = message(
-        grid, setup, {"received": NOTHING, "own": NOTHING}, "graph", start="fuse", judge=False
-    )
+    arrays, _ = message(grid, setup, {"received": NOTHING, "own": NOTHING}, "graph", start="fuse")
     expected = own_search(edges_of(begin), knowledge=knowledge)
     assert np.array_equal(arrays["edges"], expected)
 
@@ -134,7 +134,7 @@ def test_knowledge_reaches_the_search_and_mends_the_start():
 def test_graphs_are_judged_by_the_own_score():
     grid, setup = opened(mode="fusion", score="bic")
     _, numbers = message(
-        grid, setup, {"received": GRAPH, "own": OTHER}, "graph", start="fuse", judge=True
+        grid, setup, {"received": GRAPH, "own": OTHER}, "judged graph", start="fuse"
     )
     assert numbers == {"score": pytest.approx(own_score(GRAPH, "bic"))}
     graphs = [GRAPH, NOTHING, OTHER, GRAPH]
@@ -189,8 +189,9 @@ def test_the_last_exchange_tells_tables_and_votes():
         gains.family_score(5, [4]) > gains.family_score(5, []),
     ]
     assert arrays["votes"].tolist() == votes
-    assert np.array_equal(arrays["dense"], tabulate(PART, sets).dense)
-    assert numbers == {}
+    counts = tabulate(PART, sets)
+    assert np.array_equal(arrays["dense"], counts.dense)
+    assert numbers == {"small": ((counts.dense > 0) & (counts.dense < 5)).sum()}
 
 
 def test_rows_up_to_thresholds_are_counted():
@@ -223,9 +224,9 @@ def test_rows_up_to_thresholds_are_counted():
 def test_rows_are_read_once_and_scores_computed_once(monkeypatch):
     grid, setup = opened(mode="fusion")
     made, scored = [], []
-    prepare, family = FedGESClient._new_desk, TableGains.family_score
+    prepare, family = FedGESClient._new_cache, TableGains.family_score
     monkeypatch.setattr(
-        FedGESClient, "_new_desk", lambda *a: made.append(1) or prepare(*a), raising=True
+        FedGESClient, "_new_cache", lambda *a: made.append(1) or prepare(*a), raising=True
     )
     monkeypatch.setattr(TableGains, "family_score", lambda *a: scored.append(1) or family(*a))
     request = {"edges": GRAPH, "lengths": np.array([3])}
@@ -268,7 +269,7 @@ def test_a_message_delivered_twice_is_answered_alike():
         assert np.array_equal(edges, fresh[name])
 
 
-def test_another_agreement_is_another_desk():
+def test_another_agreement_is_another_cache():
     grid, setup = opened(mode="scores", score="bdeu")
     questions = questions_about(matrix_of(GRAPH, D))
     message(grid, setup, questions._asdict(), "scores")
@@ -279,7 +280,9 @@ def test_another_agreement_is_another_desk():
 
 def test_without_an_agreement_there_is_no_answer():
     grid = spy(TABLES)
-    reply = ask(grid, NODE, {"received": NOTHING, "own": NOTHING}, phase="graphs", method="fedges")
+    reply = ask(
+        grid, NODE, {"received": NOTHING, "own": NOTHING}, exchange="graphs", method="fedges"
+    )
     assert reply.has_error()
     assert "no agreement" in reply.error.reason
 

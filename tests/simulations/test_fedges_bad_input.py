@@ -184,7 +184,7 @@ OPTIONS = {
     "a list of fusions": ({"fusion": ["union"]}, ConfigError, ["fusion", "a text"]),
     "unknown mode": ({"mode": "magic"}, ConfigError, ["mode", "'exact'", "'scores'"]),
     "unknown score": ({"score": "aic"}, ConfigError, ["score", "'qnml'"]),
-    "unknown start": ({"start": "empty"}, ConfigError, ["start", "'overwrite'"]),
+    "unknown start": ({"start": "empty"}, ConfigError, ["'start'", "'overwrite'"]),
     "unknown keep": ({"keep": "first"}, ConfigError, ["keep", "'best'", "'last'"]),
     "sampled parties in scores": (
         {"fraction_train": 0.5},

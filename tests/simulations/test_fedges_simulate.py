@@ -21,7 +21,6 @@ from category_federations import (
     scored_search,
     uneven,
 )
-from federations import once
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +47,6 @@ MODES = {
 }
 
 
-@once
 def run_of(tables, mode, **options) -> Run:
     return simulate("fedges", tables, **MODES[mode], **options)
 
@@ -166,7 +164,9 @@ def test_the_default_mode_and_scores_follow_the_rows():
     bdeu = run_of(TABLES, "driven", score="bdeu")
     assert alike(run_of(TABLES, "driven").graph, bdeu.graph)
     # One of fusion's own options makes it the mode.
-    assert {r["exchange"] for r in simulate("fedges", TABLES, start="fuse").history} >= {"graph"}
+    assert {r["exchange"] for r in simulate("fedges", TABLES, start="fuse").history} >= {
+        "judged graph"
+    }
 
 
 # The look-ahead.
@@ -642,10 +642,10 @@ def test_two_parties_are_warned():
 
 
 def test_a_table_that_would_be_too_large_is_not_asked_for(monkeypatch):
-    from flwr_causal.strategies.fedges import stages
+    from flwr_causal.strategies.fedges import fit
 
-    monkeypatch.setattr(stages, "MOST_CELLS", 3)
-    run = simulate("fedges", TABLES, mode="exact")
+    monkeypatch.setattr(fit, "MOST_CELLS", 3)
+    run = run_of(TABLES, "exact")
     assert run.model is None
     assert any("no Bayesian network" in text and "max_parents" in text for text in run.warnings)
     assert alike(run.graph, pooled_search(TABLES))

@@ -141,7 +141,7 @@ def test_a_party_that_was_away_goes_on_from_its_own_graph_of_before():
     grid = disturbed(TABLES, raising(1, [2], attempts=2))
     run_on(grid, "fuse", fusion="union", max_edges=2, max_rounds=4)
     sent, replies = {}, {}
-    for message in grid.of_exchange("graph"):
+    for message in grid.of_exchange("judged graph"):
         key = (int(message.metadata.group_id), message.metadata.dst_node_id)
         sent[key] = records.arrays_of(message.content)
     for reply in grid.replies[4:]:
@@ -315,12 +315,13 @@ def test_what_the_parties_are_told():
         "max-edges": 10,
         "max-parents": 3,
         "turn": True,
+        "minimum-count": 5,
         "knowledge": "",
     }
     assert len(first["setup-states"]) == sum(len(s) for s in as_discrete(pooled(TABLES)).states)
     for message in grid.training_messages[4:]:
         config = records.config_of(message.content)
-        assert set(config) == {"phase", "method", "round"}
+        assert set(config) == {"exchange", "method", "round"}
 
 
 def test_a_single_graph_is_fused_to_itself():

@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 from category_federations import alike, coded, in_order, make_tables
 from federations import SpyGrid, spy
-from flwr_causal.strategies.exchange import Reply
-from flwr_causal.strategies.fedges.fusion import shares_for
-from flwr_causal.strategies.fedges.fusion import Best, Candidate
-from flwr_causal.strategies.fedges.fit import FitStage, small_cells
 
+from flwr_causal.clients.base import answers
 from flwr_causal.clients.fedges import FedGESClient
 from flwr_causal.core.discrete.contingency_tables import Counts, sets_of
 from flwr_causal.core.discrete.scores import TableGains
@@ -19,8 +16,11 @@ from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.protocol import records
-from flwr_causal.runtime.federation import Party
+from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
+from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import engines, simulate
+from flwr_causal.strategies.fedges.fit import FitStage
+from flwr_causal.strategies.fedges.fusion import Best, Candidate, shares_for
 
 SEEDS = range(4)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in SEEDS]
@@ -149,7 +149,9 @@ def test_the_best_round_is_kept(seed, start):
     totals = [plain.score(dag) for dag in dags]
     assert is_class_of(run.graph, dags[int(np.argmax(totals))])
     # The last graph is judged in an exchange of its own.
-    assert [record["exchange"] for record in run.history] == ["graph"] * (len(dags) - 1) + ["judge"]
+    assert [record["exchange"] for record in run.history] == ["judged graph"] * (len(dags) - 1) + [
+        "judge"
+    ]
 
 
 @pytest.mark.parametrize("start", ["fuse", "overwrite"])
@@ -181,12 +183,12 @@ def test_with_keep_last_only_edges_leave_a_party(start):
         assert edges.shape[1] == 2
         assert edges.dtype == np.uint16
         assert edges.max(initial=0) < 7
-        assert records.numbers_of(reply.content) == {}
+        assert set(reply.content["metrics"]) == {"num-examples"}
     judging = spy(tables)
     simulate_on(judging, start_from=start)
-    numbers = [records.numbers_of(r.content) for r in judging.replies if r.content.array_records]
-    assert all(set(entry) <= {"score"} for entry in numbers)
-    assert any(numbers)
+    metrics = [set(r.content["metrics"]) for r in judging.replies if r.content.array_records]
+    assert all(names <= {"score", "num-examples"} for names in metrics)
+    assert any("score" in names for names in metrics)
 
 
 def simulate_on(grid, **options):
@@ -204,15 +206,16 @@ class Scripted(FedGESClient):
     graphs = ()
     scores = ()
 
-    def _graph(self, parameters, config):
-        self.round = config["round"]
-        return super()._graph(parameters, config)
+    @answers(GRAPH, JUDGED_GRAPH)
+    def graph(self, asked):
+        self.round = asked.number
+        return super().graph(asked)
 
-    def _search(self, desk, start):
+    def _search(self, cache, start):
         script = self.graphs[int(self.context.node_config["partition-id"])]
         return edges_of(script[(self.round - 1) % len(script)])
 
-    def _score(self, desk, edges):
+    def _score(self, cache, edges):
         return float(self.scores[len(edges)])
 
 
@@ -297,9 +300,10 @@ def test_graphs_that_run_away_are_not_followed():
     class Runaway(FedGESClient):
         both = False
 
-        def _graphs(self, parameters, config):
+        @answers(GRAPHS)
+        def graphs(self, asked):
             overwritten, fused = (full if self.both else one), full
-            return [edges_of(overwritten), edges_of(fused)], 1, {}
+            return {"overwritten": edges_of(overwritten), "fused": edges_of(fused)}
 
     run = simulate("fedges", tables, client=Runaway, mode="fusion", patience=1)
     # Of a start of one edge a share cannot matter: it is proposed once, with the graph of none.
@@ -357,7 +361,7 @@ def test_what_travels_in_the_driven_loop():
     simulate_on(grid)
     for reply in grid.replies[4:]:
         arrays = records.arrays_of(reply.content)
-        assert records.numbers_of(reply.content) == {}
+        assert set(reply.content["metrics"]) == {"num-examples"}
         if "scores" in arrays:
             assert set(arrays) == {"scores"}
             # At most two starts of four shares, and the graph without edges.
@@ -387,28 +391,25 @@ def test_better_is_decided_by_the_parties_that_judged_both():
     assert not best.beaten_by({"c": 0.0})
 
 
-def reply(name, counts, votes):
-    arrays = dict(zip(Counts._fields, counts, strict=True))
-    return Reply(Party(1, name, 0), {**arrays, "votes": np.array(votes, dtype=np.uint8)}, {})
-
-
 def test_the_last_exchange_adds_tables_and_votes():
     dag = graph((0, 1), (2, 1))
-    stage = FitStage(dag, sets_of([[0]]), 5)
+    stage, fold = FitStage(dag, sets_of([[0]])), Fold(FIT)
     empty = np.zeros(0, dtype=np.int64)
-    for name, dense, votes in (("a", [7, 0, 2], [1, 0]), ("b", [1, 4, 9], [1, 1])):
-        stage = stage.fold(reply(name, (np.array(dense), empty, empty, empty), votes))
-    assert stage.counts().dense.tolist() == [8, 4, 11]
-    assert stage.support()[dag].tolist() == [1.0, 0.5]
-    assert stage.support().sum() == 1.5
-    # Cells without rows tell of nobody.
-    assert stage.small_cells == {"a": 1, "b": 2}
-    assert stage.close().stage is None
+    for name, dense, votes, small in (("a", [7, 0, 2], [1, 0], 1), ("b", [1, 4, 9], [1, 1], 2)):
+        counts = Counts(np.array(dense), empty, empty, empty)._asdict()
+        votes = np.array(votes, dtype=np.uint8)
+        fold.add(name, {**counts, "votes": votes, "small": np.array(small)})
+    fitted = stage.fitted(fold.close())
+    assert fitted.counts.dense.tolist() == [8, 4, 11]
+    assert fitted.support[dag].tolist() == [1.0, 0.5]
+    assert fitted.support.sum() == 1.5
+    assert fitted.small == {"a": 1, "b": 2}
+    assert stage.close(fold.close()).stage is None
 
 
 def test_small_cells_are_those_of_some_rows_but_few():
     counts = Counts(np.array([0, 1, 4, 5]), np.zeros(2), np.array([3, 8]), np.array([2]))
-    assert [small_cells(counts, minimum) for minimum in (0, 1, 2, 5, 9)] == [0, 0, 1, 3, 5]
+    assert [counts.num_small(minimum) for minimum in (0, 1, 2, 5, 9)] == [0, 0, 1, 3, 5]
 
 
 def test_knowledge_of_the_fused_graph_is_put_right():

@@ -262,7 +262,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
         train_config : ConfigRecord, optional
             Further plain values for the clients.
         evaluate_fn : callable, optional
-            Called with the round and the server's arrays after each, as in Flower.
+            Called after each exchange with its number and the weights of the graph, as in Flower.
 
         Returns
         -------

@@ -272,7 +272,7 @@ def test_every_party_is_informed_whenever_it_is_first_asked():
 
 def federation(num):
     parties = tuple(Party(index + 2, f"p{index}", index) for index in range(num))
-    return Federation(parties, setup_for(TABLES))
+    return Federation(parties, setup_for(TABLES), NotearsADMM.contract)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from flwr.app import MetricRecord, RecordDict
-from flwr_causal.protocol.door import outgoing
-from flwr_causal.protocol.exchange import Disclosure
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.door import outgoing
+from flwr_causal.protocol.exchange import Disclosure
 
 DECLARED = (
     Disclosure("weights", "W", ("d", "d")),

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from flwr_causal.core.ges.cpdag import class_of
 from flwr_causal.core.ges.fusion import Fusion, fuse, needed
 from flwr_causal.core.ges.greedy_search import orient
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
-from flwr_causal.core.graphs.equivalence import meek
+from flwr_causal.core.graphs.equivalence import cpdag, meek
 from flwr_causal.core.graphs.knowledge import precedence
 from flwr_causal.protocol.fedges import GRAPH, GRAPHS, JUDGE, JUDGED_GRAPH
 from flwr_causal.runtime.method import Request
@@ -120,7 +119,7 @@ class Fuser:
 
     def found(self, candidate: Candidate, reason: str) -> Found:
         """Return the class of a fused graph."""
-        marks = class_of(candidate.dag)
+        marks = cpdag(candidate.dag)
         if self.knowledge:
             directed = orient(marks, self.knowledge.masks(self.names))
             assert directed is not None

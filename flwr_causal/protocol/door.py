@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Disclosure, Exchange, Shape
 
-#: Stands for minus infinity among log densities, which cannot travel.
-LOWEST = -1e300
+#: Stands for minus infinity among log densities, which cannot travel; exact in either precision.
+LOWEST = float(np.finfo(np.float32).min)
 
 
 class RefusedError(FederationError):
@@ -74,7 +74,12 @@ def outgoing(
         _check(exchange, travelling, sizes)
     except RefusedError as error:
         raise RefusedError(f"The reply was not sent: {error}") from None
-    numbers = {name: values.item() for name, values in travelling.items() if values.ndim == 0}
+    numbers = {
+        # Flower's records know no truth values.
+        name: int(values) if values.dtype.kind == "b" else values.item()
+        for name, values in travelling.items()
+        if values.ndim == 0
+    }
     rest = {name: values for name, values in travelling.items() if values.ndim}
     metrics = MetricRecord({**numbers, records.WEIGHT: float(weight)})
     content = RecordDict({records.METRICS: metrics})
@@ -109,12 +114,10 @@ def accepted(
     numbers = dict(metrics) if isinstance(metrics, MetricRecord) else {}
     given = numbers.pop(records.WEIGHT, None)
     try:
-        arrays = {
-            **{name: np.array(value) for name, value in numbers.items()},
-            **records.arrays_of(content),
-        }
+        received = records.arrays_of(content)
     except (ValueError, TypeError, SyntaxError, MemoryError) as error:
-        raise RefusedError(f"its arrays cannot be read ({error})") from None
+        raise RefusedError(f"an array of the reply cannot be read: {error}") from None
+    arrays = {**{name: np.array(value) for name, value in numbers.items()}, **received}
     _check(exchange, arrays, sizes)
     if given != weight:
         raise RefusedError(
@@ -207,8 +210,8 @@ def _bind(name: str, declared: Shape, shape: tuple[int, ...], sizes: dict[str, i
     if not matches:
         known = tuple(sizes.get(s, s) if isinstance(s, str) else s for s in declared)
         raise RefusedError(
-            f"'{name}' has the shape {tuple(shape)}, but it is declared with {declared}, here "
-            f"{known}"
+            f"'{name}' has the shape {tuple(shape)}, but it is declared with {declared}, "
+            f"here {known}"
         )
 
 

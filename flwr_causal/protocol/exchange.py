@@ -133,7 +133,8 @@ class Exchange:
     Raises
     ------
     ConfigError
-        If some of what returns is averaged and some is not, or two things have one name.
+        If some of what returns is averaged and some is not, a plain number is averaged, or two
+        things have one name.
     """
 
     name: str
@@ -152,6 +153,13 @@ class Exchange:
                 f"The exchange '{self.name}' averages some arrays and not others: Flower averages "
                 "whole replies. Declare two exchanges, or combine all of them in one way."
             )
+        for item in self.returns:
+            if item.combine == "mean" and not item.shape:
+                raise ConfigError(
+                    f"The exchange '{self.name}' averages the plain number '{item.name}': numbers "
+                    "travel beside the arrays, where Flower's privacy wrappers add no noise. "
+                    "Declare it with the shape (1,)."
+                )
         for things in (self.sends, self.returns):
             names = [thing.name for thing in things]
             if len(set(names)) < len(names):

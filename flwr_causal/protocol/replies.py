@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.errors import FederationError
+from flwr_causal.protocol.exchange import WHOLE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -63,24 +66,38 @@ class Fold:
     """
 
     def __init__(self, exchange: Exchange) -> None:
-        self._sums = {item.name for item in exchange.returns if item.combine == "sum"}
+        # Counts may travel in small types; their sums need room.
+        self._sums = {
+            item.name: np.int64 if item.values in WHOLE else np.float64
+            for item in exchange.returns
+            if item.combine == "sum"
+        }
         self._parties: list[str] = []
         self._combined: Arrays = {}
         self._by_party: dict[str, Arrays] = {}
 
     def add(self, party: str, arrays: Arrays) -> None:
-        """Take in the reply of one party."""
+        """Take in the reply of one party.
+
+        Raises
+        ------
+        FederationError
+            If what is added has another shape than that of the parties before.
+        """
         self._parties.append(party)
         self._by_party[party] = {}
         for name, array in arrays.items():
             if name not in self._sums:
                 self._by_party[party][name] = array
-            elif name in self._combined:
-                self._combined[name] += array
-            else:
-                # Counts may travel in small types; their sums need room.
-                wide = np.float64 if array.dtype.kind == "f" else np.int64
-                self._combined[name] = array.astype(wide)
+                continue
+            part = array.astype(self._sums[name])
+            total = self._combined.setdefault(name, np.zeros_like(part))
+            if total.shape != part.shape:
+                raise FederationError(
+                    f"{party} sent '{name}' of the shape {part.shape}, the parties before it of "
+                    f"the shape {total.shape}: they cannot be added"
+                )
+            total += part
 
     def close(self) -> Replies:
         """Return the replies combined."""

@@ -115,7 +115,7 @@ def accepted(
     given = numbers.pop(records.WEIGHT, None)
     try:
         received = records.arrays_of(content)
-    except (ValueError, TypeError, SyntaxError, MemoryError) as error:
+    except (ValueError, TypeError, SyntaxError, MemoryError, EOFError) as error:
         raise RefusedError(f"an array of the reply cannot be read: {error}") from None
     arrays = {**{name: np.array(value) for name, value in numbers.items()}, **received}
     _check(exchange, arrays, sizes)

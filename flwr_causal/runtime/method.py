@@ -119,6 +119,14 @@ class Method(Generic[StateT]):
         """How problems of the data are handled."""
 
     @property
+    def pools_rows(self) -> bool:
+        """Whether the result is that of the pooled rows, however the parties share them.
+
+        :func:`flwr_causal.testing.check_method` holds a method to it.
+        """
+        return False
+
+    @property
     def role_columns(self) -> tuple[str, ...]:
         """The columns of the parties' tables that are no variables."""
         return ()

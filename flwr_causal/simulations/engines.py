@@ -51,6 +51,7 @@ def simulate(
     seed: int = 0,
     truth: CausalGraph | ArrayLike | None = None,
     client: type[CausalClient] | None = None,
+    wrap_grid: Callable[[Grid], Any] | None = None,
     progress: bool = False,
     **options: Any,
 ) -> Run:
@@ -75,6 +76,10 @@ def simulate(
         party.
     client : type, optional
         The client of a strategy that is not in the table of methods.
+    wrap_grid : callable, optional
+        Is given the Grid and returns what takes its place, to log, count or disturb messages. Each
+        exchange, the schema's too, is one call of ``send_and_receive(messages, *, timeout=None)``;
+        a second attempt is another call.
     progress : bool, default False
         Show a progress bar.
     **options
@@ -101,7 +106,7 @@ def simulate(
     if truth is not None and not isinstance(truth, CausalGraph):
         truth = _named_truth(truth, parties[0], strategy.role_columns)
     client_type = client or methods.find(strategy.method).client
-    job = _Job(strategy, truth, len(parties), progress)
+    job = _Job(strategy, truth, len(parties), progress, wrap_grid)
     with quiet(logging.WARNING):
         if engine == "local":
             tables = _InMemory(tuple(parties))
@@ -175,8 +180,10 @@ class _Job:
     truth: CausalGraph | None
     num_parties: int
     progress: bool
+    wrap_grid: Callable[[Grid], Any] | None
 
     def run_on(self, grid: Grid, settle: float = 0.0) -> Run:
+        grid = grid if self.wrap_grid is None else self.wrap_grid(grid)
         with _progress_bar(self.progress, self.strategy.max_rounds) as on_round:
             run = execute(self.strategy, grid, settle=settle, on_round=on_round)
         if self.truth is not None and run.graph is not None:

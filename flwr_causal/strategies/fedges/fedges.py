@@ -223,6 +223,11 @@ class FedGES(CausalStrategy[FedGESRun]):
         return self.start_from or ("fuse" if self.keep == "last" else "driven")
 
     @property
+    def pools_rows(self) -> bool:
+        """Whether the search sees the contingency tables of the pooled rows."""
+        return self.chosen_mode == "exact"
+
+    @property
     def fits(self) -> bool:
         """Whether a last exchange fits the tables of probabilities."""
         return self.chosen_mode != "fusion" if self.parameters is None else self.parameters

@@ -205,6 +205,11 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         require(whole, "fraction_train", self.fraction_train, "1: every party has a part of it")
 
     @property
+    def pools_rows(self) -> bool:
+        """Whether the circuit is that of the pooled rows, no group of few rows being left out."""
+        return self.training == "sums" and self.minimum_count == 1
+
+    @property
     def num_bins(self) -> int:
         """Intervals of a column of numbers."""
         return (32 if self.head else 16) if self.bins is None else self.bins

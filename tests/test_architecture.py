@@ -84,7 +84,6 @@ def room_of(module):
     return ".".join(parts[: 2 if parts[0] == "core" else 1])
 
 
-@pytest.mark.xfail(strict=False, reason="runtime still imports the strategies' base")
 def test_imports_go_down():
     wrong = [room_of(module) for module in modules() if room_of(module) not in HEIGHT]
     for module, tree in modules().items():
@@ -104,7 +103,6 @@ def test_imports_go_down():
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.xfail(strict=False, reason="the last circles are being removed")
 def test_no_module_imports_itself_through_others():
     graph = defaultdict(set)
     for module, tree in modules().items():

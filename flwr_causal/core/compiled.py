@@ -44,7 +44,7 @@ def _cached(function: Function, options: dict[str, Any]) -> Function:
         return njit(**options)(function)  # type: ignore[no-any-return]
 
 
-class _Notice(event.Listener):  # type: ignore[misc]
+class _Notice(event.Listener):
     """Say once in a process that functions are being compiled, before it takes its time."""
 
     said = False
@@ -71,4 +71,4 @@ class _Notice(event.Listener):  # type: ignore[misc]
         """Nothing is said at the end."""
 
 
-event.register("numba:compile", _Notice())
+event.register("numba:compile", _Notice())  # type: ignore[no-untyped-call]

@@ -17,7 +17,7 @@ from flwr_causal.core.compiled import compiled_in_place
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.arrays import FloatArray, IntArray, Integer
 
 
 FULL = -2
@@ -92,17 +92,17 @@ def row_of(
 
 
 @compiled_in_place
-def _first_slot(families: Families, owner: int, members: IntArray, size: int) -> int:
+def _first_slot(families: Families, owner: Integer, members: IntArray, size: Integer) -> Integer:
     value = np.uint64(owner) * np.uint64(0x9E3779B97F4A7C15)
     for k in range(size):
         value ^= np.uint64(members[k]) + np.uint64(0x7F4A7C15)
         value *= np.uint64(0xBF58476D1CE4E5B9)
         value ^= value >> np.uint64(29)
-    return np.int64(value >> np.uint64(1)) % len(families.slots)  # type: ignore[return-value]
+    return np.int64(value >> np.uint64(1)) % len(families.slots)
 
 
 @compiled_in_place
-def find(families: Families, owner: int, members: IntArray, size: int) -> int:
+def find(families: Families, owner: Integer, members: IntArray, size: Integer) -> Integer:
     """Return the row of a family (``members`` ascending), -slot - 1 where it would be new."""
     owners, sizes, rows, slots = families.owners, families.sizes, families.members, families.slots
     slot = _first_slot(families, owner, members, size)
@@ -121,7 +121,7 @@ def find(families: Families, owner: int, members: IntArray, size: int) -> int:
 
 
 @compiled_in_place
-def enter(families: Families, owner: int, members: IntArray, size: int) -> int:
+def enter(families: Families, owner: Integer, members: IntArray, size: Integer) -> Integer:
     """Return the row of a family, new where there was none; FULL where there is no room for it.
 
     ``members`` is ascending; a caller that gets FULL enlarges the table and asks again.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.linear.moments import Moments
 
@@ -137,7 +137,7 @@ def table_for(terms: Terms, cells: float) -> int:
 
 
 @compiled
-def term(terms: Terms, number: int, cells: float, count: int) -> float:
+def term(terms: Terms, number: Integer, cells: float, count: Integer) -> float:
     """Return t(count; cells), looked up in the table of this number where it is long enough."""
     last = terms.tables.shape[1] - 1
     if count <= last:
@@ -519,7 +519,7 @@ class TableGains:
         if self.terms.kind == BIC:
             value -= 0.5 * math.log(self.terms.num_rows) * cells
         elif self.terms.kind == QNML:
-            value -= float(regret.py_func(self.terms.num_rows, cells))
+            value -= regret(self.terms.num_rows, cells)
         return value
 
     def graph_score(self, adjacency: BoolArray) -> float:

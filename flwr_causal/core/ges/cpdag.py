@@ -51,7 +51,7 @@ class Graph(NamedTuple):
 
     def copy(self) -> Graph:
         """Return a graph that shares no memory with this one."""
-        return Graph(*(array.copy() for array in self))
+        return Graph._make(array.copy() for array in self)
 
 
 def graph_of(marks: BoolArray) -> Graph | None:

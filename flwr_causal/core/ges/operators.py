@@ -48,7 +48,7 @@ from flwr_causal.core.ges.cpdag import Graph, graph_of, join, open_path, part, r
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
 
 TOLERANCE = 1e-7
 # A node with more operators of one kind than this cannot be searched: their number doubles with
@@ -129,7 +129,7 @@ def room_for(num_variables: int, rows: int = 64, cliques: int = 64) -> Room:
     )
 
 
-def more_room(room: Room, status: int) -> Room:
+def more_room(room: Room, status: Integer) -> Room:
     """Return twice the room of what had none.
 
     Raises
@@ -155,7 +155,7 @@ def choose(
     banned: IntArray,
     best: Best,
     room: Room,
-) -> tuple[int, int]:
+) -> tuple[Integer, Integer]:
     """Look at the operators of some nodes again, and find the best one of all nodes.
 
     Whether a path blocks an Insert is looked at when it is the best of all: few ever are.
@@ -183,7 +183,8 @@ def choose(
     """
     # A literal 0 or -1 is a type of its own: what takes it would be compiled twice.
     nobody = np.int64(-1)
-    count, looked = np.int64(0), 0
+    count: Integer = np.int64(0)
+    looked = 0
     while True:
         if looked < len(nodes):
             y = nodes[looked]
@@ -224,14 +225,14 @@ def _look_at(
     insert: bool,
     graph: Graph,
     families: Families,
-    y: int,
+    y: Integer,
     allowed: BoolArray,
     max_parents: int,
     banned: IntArray,
     best: Best,
     room: Room,
-    count: int,
-) -> int:
+    count: Integer,
+) -> Integer:
     """Find the best operator at y; return how many families lack gains, or what has no room."""
     marks, lists, degrees, work = graph.marks, graph.lists, graph.degrees, graph.work
     rows, wanted, cliques = room.rows, room.wanted, room.cliques

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from federations import app_of, raising, spy
+from joint_trees import trained_together
 
 from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
-from flwr_causal.clients.party_circuits import train
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.trees.learner import tree_leaves
 from flwr_causal.core.circuits.learners.trees.vertical import Table, composed
@@ -52,7 +52,7 @@ def test_it_is_the_training_in_one_process():
     columns = [[domain.index(name) for name in COLUMNS if name in own] for own in parts]
     values = domain.encode(frame)
     rows = [Table.of(values[:, own], [2] * len(own)) for own in columns]
-    trees, shared = train(rows, 5, seed=4)
+    trees, shared = trained_together(rows, 5, seed=4)
     leaves = [tree_leaves(part, own) for part, own in zip(trees, columns, strict=True)]
     circuits = [[Circuit(domain, leaf) for leaf in own] for own in leaves]
     expected = composed(domain, columns, shared).circuit(circuits)

@@ -57,7 +57,7 @@ def probabilities(counts: FloatArray, sizes: IntArray) -> FloatArray:
     -------
     ndarray of float, shape (..., C, sum of sizes)
     """
-    result = np.empty_like(counts)
+    result = np.empty(counts.shape)
     for start, size in zip(starts_of(sizes), sizes, strict=True):
         own = counts[..., start : start + size]
         everyone = own.sum(axis=-2, keepdims=True) + SMOOTHING / size

@@ -1,7 +1,9 @@
-"""The lists of all options in ``pyproject.toml`` and docs/options.md, from the options themselves.
+"""The pages that are written from the code: lists of options, and what leaves a party.
 
-``python -m flwr_causal.app.pages`` in the repository writes them. For an app directory of another
-method, ``python -m flwr_causal.app.pages PYPROJECT METHOD`` writes the keys of this method.
+``python -m flwr_causal.app.pages`` in the repository writes the keys in ``pyproject.toml`` and
+docs/options.md, from the options' fields, and the tables of docs/privacy.md, from the contracts.
+For an app directory of another method, ``python -m flwr_causal.app.pages PYPROJECT METHOD`` writes
+the keys of this method.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get
 
 from flwr_causal.app import methods
 from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of, shared_options
+from flwr_causal.protocol import tables
+from flwr_causal.protocol.setup import Setup
 from flwr_causal.strategies import LinearStrategy
 from flwr_causal.strategies.options import option_types, other_names
 
@@ -31,6 +35,11 @@ TABLE = "[tool.flwr.app.config]"
 COMMENTED = re.compile(r"""[^#=]+=\s*("[^"]*"|'[^']*'|[^"'#]*)\s*#""")
 # Between these lines of docs/options.md stands what is written here.
 BEGIN, END = "<!-- options -->\n", "<!-- end -->\n"
+PRIVACY = "docs/privacy.md"
+# In docs/privacy.md: which table stands between a line and the end.
+MARKED = re.compile(
+    r"<!-- (report|agreement|rows|(leaves|sent) ([\w-]+)) -->\n.*?<!-- end -->\n", re.S
+)
 
 
 class Option(NamedTuple):
@@ -148,6 +157,30 @@ def with_options(text: str) -> str:
     return before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + after
 
 
+def with_contracts(text: str) -> str:
+    """Return the text of docs/privacy.md with its tables written anew."""
+    contracts = {one: methods.find(one).strategy.contract for one in sorted(methods.OWN_METHODS)}
+
+    def written(found: re.Match[str]) -> str:
+        name, kind, method = found.groups()
+        if kind is not None:
+            contract = contracts[method]
+            table = tables.leaves(contract) if kind == "leaves" else tables.is_sent(contract)
+        elif name == "agreement":
+            table = _agreement()
+        else:
+            write = tables.report if name == "report" else tables.row_entries
+            table = write(contracts.values())
+        return f"<!-- {name} -->\n\n{table}\n{END}"
+
+    return MARKED.sub(written, text)
+
+
+def _agreement() -> str:
+    lines = [f"| `{one.name}` | {meaning(Setup, one.name)} |" for one in fields(Setup)]
+    return "\n".join(["| Sent once to each party | Meaning |", "|---|---|", *lines]) + "\n"
+
+
 def meaning(owner: type, name: str) -> str:
     """Return what the docstring of a dataclass, or of its bases, says of a field, in Markdown."""
     called = {field: other for other, field in other_names(owner).items()}.get(name, name)
@@ -210,7 +243,7 @@ def _values(kind: Any) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the lists of the repository, or the keys of some methods into an app's file."""
+    """Write the pages of the repository, or the keys of some methods into an app's file."""
     if arguments:
         path, ids = Path(arguments[0]), arguments[1:]
         path.write_text(with_config(path.read_text(), ids or methods.OWN_METHODS))
@@ -218,6 +251,7 @@ def main(arguments: list[str]) -> int:
     for name in APPS:
         Path(name).write_text(with_config(Path(name).read_text()))
     Path(DOCS).write_text(with_options(Path(DOCS).read_text()))
+    Path(PRIVACY).write_text(with_contracts(Path(PRIVACY).read_text()))
     return 0
 
 

@@ -60,11 +60,11 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
             client = _client_type(clients, config)(party, context, options=options)
             with single_threaded():
                 report = client.describe(policy).to_dict()
-            content: dict[str, Any] = {"party": name, **report}
+            content = door.reported(report, client.contract.reports, policy.max_states)
         except CausalError as error:
-            content = {"party": name, "error": str(error)}
+            content = {"error": str(error)}
         partition = context.node_config.get("partition-id", -1)
-        record = ConfigRecord({**content, "partition-id": partition})
+        record = ConfigRecord({"party": name, **content, "partition-id": partition})
         return Message(RecordDict({records.CONFIG: record}), reply_to=message)
 
     @app.train()

@@ -84,4 +84,4 @@ def dimensions(setup: Setup) -> dict[str, int]:
 
 
 NOTEARS_ADMM = Contract("notears-admm", (ROUND, REFIT, PERCEPTRONS, SLOPES), dimensions)
-TWO_DBN = Contract("2dbn", (ROUND, REFIT), dimensions)
+TWO_DBN = Contract("2dbn", (ROUND, REFIT), dimensions, ("sums", "series"))

@@ -15,14 +15,16 @@ from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import WHOLE
+from flwr_causal.protocol.schema import FACTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Disclosure, Exchange, Shape
+    from flwr_causal.protocol.schema import Part
 
 #: Stands for minus infinity among log densities, which cannot travel; exact in either precision.
 LOWEST = float(np.finfo(np.float32).min)
@@ -128,6 +130,49 @@ def accepted(
         name: np.where(array <= LOWEST, -np.inf, array) if _log_density(exchange, name) else array
         for name, array in arrays.items()
     }
+
+
+def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int) -> dict[str, Any]:
+    """Return the reply to the schema exchange, or refuse what a party may not report.
+
+    Parameters
+    ----------
+    report : mapping of str to values
+        By the keys of :data:`flwr_causal.protocol.schema.FACTS`.
+    parts : collection of str
+        The parts that the method's contract lets parties report.
+    max_states : int
+        The most states of a column that may be named.
+
+    Raises
+    ------
+    RefusedError
+        If a key is not declared or belongs to another part, a list has not one value for each
+        column, or too many states are named.
+    """
+    facts = {fact.key: fact for fact in FACTS}
+    columns = len(report["names"])
+    for key, value in report.items():
+        fact = facts.get(key)
+        if fact is None:
+            raise RefusedError(f"The report was not sent: no report has the key '{key}'")
+        empty = fact.part is not None and not value
+        if not empty and fact.part is not None and fact.part not in parts:
+            raise RefusedError(
+                f"The report was not sent: the method's contract does not declare that parties "
+                f"report '{fact.part}', which '{key}' belongs to: Contract(reports=...)"
+            )
+        if not empty and fact.each == "column" and len(value) != columns:
+            raise RefusedError(
+                f"The report was not sent: '{key}' has {len(value)} values for {columns} columns"
+            )
+    counts = report.get("num-states", [])
+    if sum(counts) != len(report.get("states", [])) or max(counts, default=0) > max_states:
+        raise RefusedError(
+            f"The report was not sent: it names more than {max_states} states of a column "
+            "(max_states)"
+        )
+    return dict(report)
 
 
 def sizes_of(

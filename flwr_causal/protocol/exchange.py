@@ -19,6 +19,7 @@ from flwr_causal.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flwr_causal.protocol.schema import Part
     from flwr_causal.protocol.setup import Setup
 
 Size: TypeAlias = int | str
@@ -197,11 +198,15 @@ class Contract:
     dimensions : callable, optional
         ``setup -> dict``: what further symbols in shapes stand for, from what the parties agreed
         on. Default: there are none beside "d" and "n".
+    reports : tuple of str, default ("sums",)
+        The parts of the report of the schema exchange that may leave a party beside what every
+        method needs, see :data:`flwr_causal.protocol.schema.PARTS`.
     """
 
     method: str
     exchanges: tuple[Exchange, ...]
     dimensions: Callable[[Setup], dict[str, int]] = field(default=no_dimensions)
+    reports: tuple[Part, ...] = ("sums",)
 
     def __post_init__(self) -> None:
         names = [exchange.name for exchange in self.exchanges]

@@ -127,4 +127,8 @@ FIT = Exchange(
     when="in the last exchange, parameters=True",
 )
 
-CONTRACT = Contract("fedges", (CUTS, GRAPH, JUDGED_GRAPH, GRAPHS, JUDGE, SCORES, COUNTS, FIT))
+CONTRACT = Contract(
+    "fedges",
+    (CUTS, GRAPH, JUDGED_GRAPH, GRAPHS, JUDGE, SCORES, COUNTS, FIT),
+    reports=("sums", "states"),
+)

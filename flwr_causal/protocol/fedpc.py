@@ -251,4 +251,5 @@ CONTRACT = Contract(
         MOMENTS,
         FILLED,
     ),
+    reports=("sums", "states", "ids"),
 )

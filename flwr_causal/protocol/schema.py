@@ -1,0 +1,85 @@
+"""What leaves a party in the schema exchange, before training: the report on its table, as data.
+
+:data:`FACTS` declares every key of a report (:class:`flwr_causal.data.check.report.TableReport`)
+and of the reply around it. The door refuses every other key, and docs/privacy.md prints the list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+#: The parts of a report that only some methods ask for; a contract names those of its method.
+Part: TypeAlias = Literal["sums", "states", "series", "ids"]
+#: When each part leaves, in words.
+PARTS: dict[Part, str] = {
+    "sums": "where columns are centred, scaled or cut into intervals",
+    "states": "where columns are categories",
+    "series": "where rows are steps of time series",
+    "ids": "where rows may be matched by ids",
+}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One entry of a report.
+
+    Parameters
+    ----------
+    key : str
+        In the reply's ``ConfigRecord``.
+    meaning : str
+        Printed in the documentation.
+    each : {"", "column", "state", "note"}, default ""
+        A list with one value for each column, for each named state, or for each remark; "": one
+        value for the table.
+    part : str or None, default None
+        The part that it belongs to; None: every method's report has it.
+    """
+
+    key: str
+    meaning: str
+    each: Literal["", "column", "state", "note"] = ""
+    part: Part | None = None
+
+
+FACTS = (
+    Fact("party", "the party's name, its own choice"),
+    Fact("partition-id", "the number of the simulated party; -1 on real nodes"),
+    Fact(
+        "error",
+        "instead of all that follows: why the table cannot be used, with names of columns, and the "
+        "path of a file that cannot be read",
+    ),
+    Fact("rows", "rows that are kept for training"),
+    Fact("dropped-rows", "rows left out because of missing or infinite values"),
+    Fact("has-sums", "whether the sums below are part of the report"),
+    Fact("names", "name", "column"),
+    Fact("kinds", "numeric, boolean, category or other", "column"),
+    Fact("missing", "number of missing values", "column"),
+    Fact("infinite", "number of infinite values", "column"),
+    Fact("distinct-one", "whether the kept rows hold one value only", "column"),
+    Fact("copy-of", "the first column with the same values in every kept row", "column"),
+    Fact("means", "mean of the kept rows; 0 of a column that is no number", "column", "sums"),
+    Fact("remainders", "sum of the deviations from that mean, a rounding error", "column", "sums"),
+    Fact("squares", "sum of the squared deviations from that mean", "column", "sums"),
+    Fact("distinct", "number of different values in the kept rows", "column", "states"),
+    Fact("whole", "whether all values are whole numbers", "column", "states"),
+    Fact("num-states", "how many of the states below are its own", "column", "states"),
+    Fact(
+        "states",
+        "the different values, of columns that have at most `max-states` of them (of numbers that "
+        "are not whole at most 10, and none where these are cut into intervals); neither how often "
+        "nor in which rows they occur",
+        "state",
+        "states",
+    ),
+    Fact(
+        "level-rows",
+        "rows behind the means, where these are of the rows that are not perturbed "
+        "(`center='phase'`)",
+        part="series",
+    ),
+    Fact("notes", "how many series are too short for the order", "note", "series"),
+    Fact("has-ids", "whether there is a column of ids", part="ids"),
+)

@@ -1,0 +1,103 @@
+"""The tables of docs/privacy.md: everything that a contract lets pass, in Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flwr_causal.protocol.schema import FACTS, PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent, Shape
+
+
+def leaves(contract: Contract) -> str:
+    """Return the table of everything that leaves a party, a row for each disclosure."""
+    rows = []
+    for exchange in contract.exchanges:
+        for number, item in enumerate(exchange.returns):
+            head = (f"`{exchange.name}`", exchange.when) if number == 0 else ("", "")
+            rows.append((*head, _marked(item), _size(item.shape), _combined(exchange, item)))
+    return _table(("Exchange", "When", "Leaves the party", "Size", "Combined by the server"), rows)
+
+
+def row_entries(contracts: Iterable[Contract]) -> str:
+    """Return the table of everything that has an entry for each row of a party."""
+    places: dict[tuple[str, Disclosure], list[str]] = {}
+    for contract in contracts:
+        for exchange in contract.exchanges:
+            for item in exchange.returns:
+                if item.rows:
+                    places.setdefault((contract.method, item), []).append(f"`{exchange.name}`")
+    return _table(
+        ("Method", "Leaves the party", "An entry for", "Size", "In the exchanges"),
+        [
+            (f"`{method}`", _thing(item), item.rows, _size(item.shape), ", ".join(names))
+            for (method, item), names in places.items()
+        ],
+    )
+
+
+def is_sent(contract: Contract) -> str:
+    """Return the table of what a party is sent, a row for each exchange."""
+    return _table(
+        ("Exchange", "What it is for", "A party is sent"),
+        [
+            (
+                f"`{exchange.name}`",
+                exchange.meaning,
+                "; ".join(f"{_thing(item)}{_in_brackets(item)}" for item in exchange.sends)
+                or "nothing",
+            )
+            for exchange in contract.exchanges
+        ],
+    )
+
+
+def report(contracts: Iterable[Contract]) -> str:
+    """Return the table of what leaves a party in the schema exchange."""
+    known = list(contracts)
+    rows = []
+    for fact in FACTS:
+        when = "always"
+        if fact.part is not None:
+            methods = [f"`{one.method}`" for one in known if fact.part in one.reports]
+            when = f"{PARTS[fact.part]} ({', '.join(methods)})"
+        rows.append((f"`{fact.key}`", fact.meaning, fact.each or "table", when))
+    return _table(("Key", "Meaning", "One for each", "When"), rows)
+
+
+def _thing(item: Disclosure | Sent) -> str:
+    return f"`{item.name}`: {item.meaning}"
+
+
+def _marked(item: Disclosure) -> str:
+    marked = f"{_thing(item)}. **An entry for {item.rows}**" if item.rows else _thing(item)
+    return f"{marked} (may be left out)" if item.optional else marked
+
+
+def _in_brackets(item: Sent) -> str:
+    return f" ({_size(item.shape)})" if item.shape is not None else ""
+
+
+def _size(shape: Shape) -> str:
+    return (
+        " \N{MULTIPLICATION SIGN} ".join("any" if size == "*" else str(size) for size in shape)
+        or "one number"
+    )
+
+
+def _combined(exchange: Exchange, item: Disclosure) -> str:
+    if item.combine == "mean":
+        return "averaged" if exchange.weight == "one" else "averaged, weighted by rows"
+    return "added up" if item.combine == "sum" else "kept by party"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *([_cell(text) for text in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
-from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.errors import DataError
@@ -194,7 +193,9 @@ class Run:
         graph = CausalGraph.load(graph_file) if graph_file.is_file() else None
         scores = None
         if scores_file.is_file():
-            # As text first: Python then reads the digits, which is exact whatever the pandas.
+            from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
+
+        # As text first: Python then reads the digits, which is exact whatever the pandas.
             table = pd.read_csv(scores_file, index_col=0, dtype=str, keep_default_na=False)
             scores = table.to_numpy(dtype=np.float64)
         local_graphs, differences = _read_local(source)
@@ -231,6 +232,8 @@ def _read_local(directory: Path) -> tuple[dict[str, CausalGraph], pd.DataFrame |
         plain = json.loads((directory / GRAPHS_FILE).read_text(encoding="utf-8"))
         graphs = {party: CausalGraph.from_dict(one) for party, one in plain.items()}
     if (directory / TABLE_FILE).is_file():
+        from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
+
         # As text first: Python then reads the digits, which is exact whatever the pandas.
         table = pd.read_csv(directory / TABLE_FILE, dtype=str, keep_default_na=False)
         parsers: dict[type, Callable[[str], Any]] = {bool: "True".__eq__, float: float, str: str}

@@ -15,18 +15,17 @@ characterization, NeurIPS 2022.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
-from scipy.linalg.lapack import dgetrf, dgetri
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+
+# `CausalGraph` imports this module, and a SuperNode starts a process for each message: scipy.linalg
+# and scipy.sparse, a tenth of a second, are imported by the functions that call them.
 
 
 def h_exponential(weights: FloatArray) -> tuple[float, FloatArray]:
@@ -43,13 +42,15 @@ def h_exponential(weights: FloatArray) -> tuple[float, FloatArray]:
         ``h(W) >= 0``, zero exactly for a DAG, and ``2 exp(W * W)^T * W`` of shape ``(d, d)``.
         Overflow gives ``inf``.
     """
+    from scipy.linalg import expm
+
     value = 0.0
     gradient = np.zeros_like(weights)
     for block in cyclic_components(weights):
         inner = np.ix_(block, block)
         w = weights[inner]
         with np.errstate(over="ignore", invalid="ignore"):
-            exponential = scipy.linalg.expm(w * w)
+            exponential = expm(w * w)
             trace = float(np.trace(exponential))
             gradient[inner] = 2.0 * exponential.T * w
         value += (trace if np.isfinite(trace) else np.inf) - len(block)
@@ -66,6 +67,8 @@ def logdet_block(squares: FloatArray, s: float) -> tuple[float, FloatArray | Non
     that is where the spectral radius of A reaches s. For such matrices this is the same as the
     inverse having a negative entry.
     """
+    from scipy.linalg.lapack import dgetrf, dgetri
+
     k = len(squares)
     # one factorisation serves determinant and inverse, which matters in the innermost loop
     factors, pivots, info = dgetrf(s * np.eye(k) - squares)
@@ -85,10 +88,10 @@ def logdet_block(squares: FloatArray, s: float) -> tuple[float, FloatArray | Non
 
 def strong_components(adjacency: ArrayLike) -> IntArray:
     """Label each of the d nodes with its strongly connected component, ``(d,)`` integers."""
-    return _labels(csr_array(np.asarray(adjacency) != 0))
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
 
-
-def _labels(graph: Any) -> IntArray:
+    graph = csr_array(np.asarray(adjacency) != 0)
     _, labels = connected_components(graph, directed=True, connection="strong")
     return np.asarray(labels, dtype=np.intp)
 

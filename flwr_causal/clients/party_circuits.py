@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.composed.composition import Task
-    from flwr_causal.core.circuits.composed.party_clusters import Learner, PartyCircuits
+    from flwr_causal.core.circuits.composed.party_clusters import PartyCircuits
+    from flwr_causal.core.circuits.learners.by_name import Learner
     from flwr_causal.core.circuits.learners.options import LearnerOptions
 
 

@@ -1,6 +1,6 @@
 """Joint EM of trees over parties with different columns, all parties in one process."""
 
-from flwr_causal.core.circuits.learners.trees.vertical import (
+from flwr_causal.core.circuits.composed.joint_trees import (
     PRODUCT_STEPS,
     anchor_rows,
     equal_weights,

@@ -9,8 +9,8 @@ from joint_trees import trained_together
 from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.composed.joint_trees import Table, composed
 from flwr_causal.core.circuits.learners.trees.learner import tree_leaves
-from flwr_causal.core.circuits.learners.trees.vertical import Table, composed
 from flwr_causal.data.partition import split_columns
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records

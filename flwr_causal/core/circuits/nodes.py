@@ -247,6 +247,17 @@ class Product(Node):
         return f"<Product of {len(self.children)} over {len(self.scope)} columns>"
 
 
+def mixed(children: Sequence[Node], weights: ArrayLike) -> Node:
+    """Return a sum with weights in proportion to those given, or an only child itself."""
+    shares = np.asarray(weights, dtype=np.float64)
+    return children[0] if len(children) == 1 else Sum(children, shares / shares.sum())
+
+
+def joined(children: Sequence[Node]) -> Node:
+    """Return a product, or an only child itself."""
+    return children[0] if len(children) == 1 else Product(children)
+
+
 def descending(root: Node) -> Iterator[Node]:
     """Return the nodes below a root and itself, each once, parents before their children."""
     return reversed(ascending(root))

@@ -10,7 +10,6 @@ import numpy as np
 
 from flwr_causal.core.circuits.composed.composition import factors_of, one_pass, tasks_of
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
-from flwr_causal.core.circuits.composed.presence import common_rows
 from flwr_causal.core.circuits.composed.tied_clusters import (
     by_aligned_rows,
     by_known_classes,
@@ -18,6 +17,7 @@ from flwr_causal.core.circuits.composed.tied_clusters import (
 )
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.packing import unpacked
+from flwr_causal.core.circuits.presence import common_rows
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.fedpc import ALIGN, LOCAL, RECALL
 from flwr_causal.runtime.method import Request

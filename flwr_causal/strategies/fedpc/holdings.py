@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.circuits.composed.presence import setting_of
 from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.presence import setting_of
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from flwr_causal.core.circuits.composed.presence import Setting
+    from flwr_causal.core.circuits.presence import Setting
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import Kind, TableReport
 

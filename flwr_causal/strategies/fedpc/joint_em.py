@@ -2,8 +2,8 @@
 
 In each exchange a party sends the log density of its columns of each common row under each of K
 components, and is sent how probable each component is given all columns of the row (see
-`trees.vertical`). Components are products of one tree for each party, and trees stay where they
-are. A request holds all that a party needs: nothing is lost when a node starts anew.
+`joint_trees`). Components are products of one tree for each party, and trees stay where they are. A
+request holds all that a party needs: nothing is lost when a node starts anew.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
-from flwr_causal.core.circuits.learners.trees.learner import automatic_components
-from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
-from flwr_causal.core.circuits.learners.trees.vertical import (
+from flwr_causal.core.circuits.composed.joint_trees import (
     PRODUCT_STEPS,
     Shared,
     anchor_rows,
@@ -24,6 +22,8 @@ from flwr_causal.core.circuits.learners.trees.vertical import (
     equal_weights,
     responsibilities,
 )
+from flwr_causal.core.circuits.learners.trees.learner import automatic_components
+from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.packing import unpacked
 from flwr_causal.errors import ConfigError

@@ -5,7 +5,7 @@ import pytest
 from circuit_cases import presences
 from hypothesis import given
 
-from flwr_causal.core.circuits.composed.presence import (
+from flwr_causal.core.circuits.presence import (
     ColumnGroup,
     column_groups,
     common_rows,

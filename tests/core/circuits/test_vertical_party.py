@@ -3,7 +3,7 @@
 import numpy as np
 from circuit_cases import domain_of
 
-from flwr_causal.core.circuits.learners.trees.vertical import Part, PartyRows, anchor_rows
+from flwr_causal.core.circuits.composed.joint_trees import Part, PartyRows, anchor_rows
 
 STATES = [3, 2, 3]  # the class is the last
 

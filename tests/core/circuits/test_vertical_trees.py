@@ -4,13 +4,13 @@ from circuit_cases import domain_of
 from joint_trees import trained_together
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.learners.trees.learner import tree_leaves
-from flwr_causal.core.circuits.learners.trees.vertical import (
+from flwr_causal.core.circuits.composed.joint_trees import (
     Table,
     anchor_rows,
     composed,
     responsibilities,
 )
+from flwr_causal.core.circuits.learners.trees.learner import tree_leaves
 from flwr_causal.errors import DataError
 
 STATES = (2, 3, 2, 3, 2)

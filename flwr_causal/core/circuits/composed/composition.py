@@ -34,14 +34,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.composed.presence import column_groups
 from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.nodes import Node, Product, Sum, ascending
+from flwr_causal.core.circuits.nodes import Node, Product, Sum, ascending, joined, mixed
 from flwr_causal.core.circuits.parameters import scope_of
+from flwr_causal.core.circuits.presence import column_groups
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -180,7 +180,7 @@ def factors_of(
         counts.append(index)
     ordered = sorted(groups.items(), key=lambda item: item[0].columns)
     sums = tuple(
-        mixture(own, [one.rows for one in own]) for task, own in ordered if not task.clustered
+        mixed(own, [one.rows for one in own]) for task, own in ordered if not task.clustered
     )
     clusters = tuple(tuple(own) for task, own in ordered if task.clustered)
     return Factors(sums, clusters, tuple(counts))
@@ -296,7 +296,9 @@ def from_products(domain: Domain, factors: Factors, products: IntArray) -> Compo
     for chosen in products.tolist():
         own = [group[k] for group, k in zip(factors.clusters, chosen, strict=True)]
         children.append(joined([*factors.shared, *own]))
-    return Composition(domain, mixture(children, map(trained_rows, children)), factors.num_outputs)
+    return Composition(
+        domain, mixed(children, [trained_rows(child) for child in children]), factors.num_outputs
+    )
 
 
 def cluster_products(
@@ -337,18 +339,6 @@ def cluster_products(
     while len(chosen) < wanted:
         chosen[tuple(rng.integers(0, sizes).tolist())] = None
     return np.array(list(chosen), dtype=np.int64)
-
-
-def mixture(children: Iterable[Node], weights: Iterable[float]) -> Node:
-    """Return a sum, or the child itself if it is the only one; weights in proportion."""
-    nodes, shares = list(children), np.array(list(weights), dtype=np.float64)
-    return nodes[0] if len(nodes) == 1 else Sum(nodes, shares / shares.sum())
-
-
-def joined(children: Iterable[Node]) -> Node:
-    """Return a product, or the child itself if it is the only one."""
-    nodes = list(children)
-    return nodes[0] if len(nodes) == 1 else Product(nodes)
 
 
 def trained_rows(node: Node) -> int:

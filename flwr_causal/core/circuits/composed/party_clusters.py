@@ -7,18 +7,18 @@ these (`PartyCircuits.labels`) or its log density in each (`party_answers.log_de
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.composed.composition import joined, mixture
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.core.circuits.learners.spn.independence import indicators
 from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN
 from flwr_causal.core.circuits.learners.spn.row_clusters import cluster_rows
 from flwr_causal.core.circuits.leaves.categorical import Categorical
+from flwr_causal.core.circuits.nodes import joined, mixed
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.composed.composition import Task
+    from flwr_causal.core.circuits.learners.by_name import Learner
     from flwr_causal.core.circuits.nodes import Node
 
 
@@ -37,14 +38,6 @@ MINIMUM_COUNT = 5
 BINS = 6
 #: Rows of each state that a cluster's table of a category is given beforehand.
 STATE_SMOOTHING = 0.1
-
-
-class Learner(Protocol):
-    """Whatever makes a circuit of rows."""
-
-    def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
-        """Return the circuit of rows, ``values`` of shape (n, d)."""
-        ...
 
 
 class PartyCircuits(NamedTuple):
@@ -159,7 +152,7 @@ def train_party(
         if task.clustered:
             labels[:, t] = split
         else:
-            roots = [mixture(roots, np.bincount(split) if len(roots) > 1 else [1.0])]
+            roots = [mixed(roots, np.bincount(split) if len(roots) > 1 else [1.0])]
         circuits += [Circuit(domain, root) for root in roots]
         sizes.append(len(roots))
     return PartyCircuits(tuple(circuits), labels, tuple(sizes))

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.circuits.composed.composition import Composition, joined, mixture
+from flwr_causal.core.circuits.composed.composition import Composition
 from flwr_causal.core.circuits.composed.latent_classes import (
     LatentClasses,
     choose_num_classes,
@@ -34,6 +34,7 @@ from flwr_causal.core.circuits.composed.latent_classes import (
     distinct,
     fit_latent_classes,
 )
+from flwr_causal.core.circuits.nodes import joined, mixed
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -182,8 +183,8 @@ def from_latent_classes(domain: Domain, factors: Factors, model: LatentClasses) 
     children = []
     for r in range(len(model.weights)):
         own = zip(factors.clusters, model.tables, strict=True)
-        children.append(joined([mixture(group, table[r]) for group, table in own]))
-    root = joined([*factors.shared, mixture(children, model.weights)])
+        children.append(joined([mixed(group, table[r]) for group, table in own]))
+    root = joined([*factors.shared, mixed(children, model.weights)])
     return Composition(domain, root, factors.num_outputs)
 
 

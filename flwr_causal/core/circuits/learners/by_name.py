@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flwr_causal.core.circuits.learners.options import (
     HeadOptions,
@@ -15,7 +15,9 @@ from flwr_causal.core.circuits.learners.training_by_sums import TrainingBySums
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flwr_causal.core.circuits.composed.party_clusters import Learner
+    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.circuits.circuit import Circuit
+    from flwr_causal.core.circuits.domain import Domain
 
 _ROOM = "flwr_causal.core.circuits.learners"
 #: Module and class of each learner. They are imported when asked for: some are slow to load.
@@ -29,6 +31,14 @@ _HOMES = {
 NAMES = tuple(_HOMES)
 #: Those that train by sums over rows.
 BY_SUMS = ("class-conditional", "trees", "einsum")
+
+
+class Learner(Protocol):
+    """Learner of a circuit from rows."""
+
+    def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
+        """Return the circuit of rows, ``values`` of shape (n, d)."""
+        ...
 
 
 def learner_class(name: str) -> type[Any]:

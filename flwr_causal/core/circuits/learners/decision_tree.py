@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.composed.composition import joined, mixture
 from flwr_causal.core.circuits.leaves.categorical import Categorical
 from flwr_causal.core.circuits.leaves.histogram import Histogram
+from flwr_causal.core.circuits.nodes import joined, mixed
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class DecisionTree:
                 )
             for own, leaf in zip(factors, made, strict=True):
                 own.append(leaf)
-        return Circuit(domain, mixture([joined(own) for own in factors], counts.tolist()))
+        return Circuit(domain, mixed([joined(own) for own in factors], counts))
 
     def grow(self, domain: Domain, values: FloatArray, seed: int = 0) -> Growth:
         """Return the tree; arguments and errors are those of :meth:`learn`."""

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.circuits.composed.presence import column_groups
 from flwr_causal.core.circuits.learners.class_conditional import steps
 from flwr_causal.core.circuits.learners.class_conditional.blocks import (
     chosen_of,
@@ -51,6 +50,7 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     symmetric,
     upper_triangles,
 )
+from flwr_causal.core.circuits.presence import column_groups
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.composed.composition import joined
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.layers import Layers
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
@@ -45,7 +44,7 @@ from flwr_causal.core.circuits.learners.spn.independence import (
 from flwr_causal.core.circuits.learners.spn.leaves import LeafFit, NumericLeaf
 from flwr_causal.core.circuits.learners.spn.row_clusters import cluster_rows, one_thread
 from flwr_causal.core.circuits.leaves.categorical import Categorical
-from flwr_causal.core.circuits.nodes import Product, Sum
+from flwr_causal.core.circuits.nodes import Product, Sum, joined
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.composed.composition import Composition, Output, joined, mixture
+from flwr_causal.core.circuits.composed.composition import Composition, Output
 from flwr_causal.core.circuits.learners.trees import mixtures as tree_mixtures
 from flwr_causal.core.circuits.learners.trees.learner import STRENGTHS, tree_leaves
 from flwr_causal.core.circuits.learners.trees.pair_sums import (
@@ -35,6 +35,7 @@ from flwr_causal.core.circuits.learners.trees.pair_sums import (
 from flwr_causal.core.circuits.learners.trees.priors import prior_cells, products, shrunk_trees
 from flwr_causal.core.circuits.learners.trees.tables import independent
 from flwr_causal.core.circuits.leaves.categorical import Categorical
+from flwr_causal.core.circuits.nodes import joined, mixed
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def composed(domain: Domain, columns: Sequence[Sequence[int]], shared: Shared) -
         joined([Output(tuple(own), party, k, count) for party, own in enumerate(columns)])
         for k, count in enumerate(rows)
     ]
-    root = mixture(children, np.exp(shared.log_weights).ravel())
+    root = mixed(children, np.exp(shared.log_weights).ravel())
     return Composition(domain, root, (len(rows),) * len(columns))
 
 

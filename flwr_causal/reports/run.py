@@ -193,9 +193,7 @@ class Run:
         graph = CausalGraph.load(graph_file) if graph_file.is_file() else None
         scores = None
         if scores_file.is_file():
-            from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
-
-        # As text first: Python then reads the digits, which is exact whatever the pandas.
+            # As text first: Python then reads the digits, which is exact whatever the pandas.
             table = pd.read_csv(scores_file, index_col=0, dtype=str, keep_default_na=False)
             scores = table.to_numpy(dtype=np.float64)
         local_graphs, differences = _read_local(source)

@@ -129,19 +129,16 @@ class CausalClient(NumPyClient):
     Attributes
     ----------
     contract : Contract
-        Everything that may leave the party after the schema exchange.
-    sums : bool
-        Whether the schema exchange sends, for each numeric column, its sum and its sum of squared
-        deviations from the party's own mean (needed for centring and scaling).
+        Everything that may leave the party.
 
     Raises
     ------
     ConfigError
-        When a subclass is defined that has no method for an exchange of its contract.
+        When a subclass is defined that has no method for an exchange of its contract, or marks one
+        that has the name of something else of this base.
     """
 
     contract: ClassVar[Contract]
-    sums: ClassVar[bool] = True
     _handlers: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -152,6 +149,12 @@ class CausalClient(NumPyClient):
             for name, method in vars(base).items()
             for exchange in getattr(method, "answers", ())
         }
+        for name in cls._handlers.values():
+            if hasattr(CausalClient, name):
+                raise ConfigError(
+                    f"{cls.__name__}.{name} is marked with @answers(...), but all clients have "
+                    f"something else of the name '{name}': give it another one."
+                )
         if "contract" not in vars(cls) or cls.fit is not CausalClient.fit:
             return
         missing = [one.name for one in cls.contract.exchanges if one.name not in cls._handlers]
@@ -217,7 +220,7 @@ class CausalClient(NumPyClient):
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns, row count and problems of this party's table."""
-        return describe(self.table(), policy=policy, sums=self.sums)
+        return describe(self.table(), policy=policy, sums="sums" in self.contract.reports)
 
     def rows(self) -> NDArray[np.float64]:
         """Return the party's rows, shape (n_k, d), in the agreed columns and their order."""

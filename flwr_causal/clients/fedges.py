@@ -75,7 +75,6 @@ class FedGESClient(CausalClient):
     **What leaves the party**: :mod:`flwr_causal.protocol.fedges` declares it.
     """
 
-    sums: ClassVar[bool] = False
     contract: ClassVar[Contract] = CONTRACT
 
     def describe(self, policy: Policy) -> TableReport:

@@ -50,7 +50,8 @@ class SeriesClient(LinearClient):
             return super().describe(policy)
         by = cast("Centering", self.options["center"])
         table = self.source.read()
-        return describe_series(table, self.layout, policy, sums=self.sums, by=by)
+        sums = "sums" in self.contract.reports
+        return describe_series(table, self.layout, policy, sums=sums, by=by)
 
     def design(self) -> FloatArray:
         """Return the party's rows with their lags, centred and scaled, shape (n_k, m)."""

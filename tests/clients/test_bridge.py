@@ -1,5 +1,7 @@
 """From a message to a client's fit and back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from federations import app_of, make_federation, setup_for
@@ -243,9 +245,20 @@ def test_a_problem_with_the_source_is_part_of_the_report():
     assert schema_of(nowhere)["error"] == "no data-path"
 
 
+def test_a_method_that_answers_must_not_take_a_name_of_the_base():
+    with pytest.raises(ConfigError, match=r"Taken\.rows is marked .*: give it another one"):
+
+        class Taken(CausalClient):
+            contract = Contract("taken", (LATE,))
+
+            @answers(LATE)
+            def rows(self, asked):
+                return {}
+
+
 def test_a_client_without_sums_reports_none():
     class Counting(Echo):
-        sums = False
+        contract = replace(ECHO, reports=())
 
     grid = LocalGrid(app_of(TABLES, Counting), 2)
     message = Message(

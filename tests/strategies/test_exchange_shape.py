@@ -49,13 +49,12 @@ ASK = Exchange(
     returns=(Disclosure("shares", "rows of a value, relative", ("*",), "probability"),),
     query=True,
 )
-RING = Contract("ring", (GROW, COUNT, ASK), lambda setup: {"v": len(VALUES)})
+RING = Contract("ring", (GROW, COUNT, ASK), lambda setup: {"v": len(VALUES)}, reports=())
 
 
 class RingClient(CausalClient):
     """Adds its own edges to a graph; counts; answers queries."""
 
-    sums = False
     contract = RING
 
     def values(self):

@@ -8,18 +8,12 @@ import numpy as np
 from scipy.special import logsumexp
 from tables import print_table, verdict
 
-from flwr_causal.core.circuits import (
-    Categorical,
-    ChowLiuTree,
-    Circuit,
-    Domain,
-    Elliptical,
-    Gaussian,
-    Leaf,
-    Product,
-    Sum,
-    Variable,
-)
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
+from flwr_causal.core.circuits.leaves.elliptical import Elliptical
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
+from flwr_causal.core.circuits.nodes import Leaf, Product, Sum
 
 ROWS = 10_000
 #: Rows that the slow recursion is timed on; its time is in proportion to them.

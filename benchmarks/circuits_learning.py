@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from tables import mean_and_error, print_table, verdict, with_error
 
-from flwr_causal.core.circuits import Domain, Variable, learn_spn
+from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.learners.spn.learn_spn import learn_spn
 
 # SPFlow is to take so many times as long, at a lower likelihood.
 FASTER = 20

@@ -70,7 +70,7 @@ def timed(learn, train, test, seed):
 
 
 def own_learner(train, seed):
-    from flwr_causal.core.circuits import Domain, Variable
+    from flwr_causal.core.circuits.domain import Domain, Variable
     from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
 
     domain = Domain(tuple(Variable(f"x{j}", (0, 1)) for j in range(train.shape[1])))
@@ -202,7 +202,7 @@ def federated_images(file, seeds, epochs):
 
 
 def image_learner(shape, epochs):
-    from flwr_causal.core.circuits import Domain, Variable
+    from flwr_causal.core.circuits.domain import Domain, Variable
     from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
 
     domain = Domain(tuple(Variable(f"pixel {j}") for j in range(shape[0] * shape[1])))
@@ -212,7 +212,7 @@ def image_learner(shape, epochs):
 
 
 def one_pass(learner, domain, parts, seed):
-    from flwr_causal.core.circuits import mixture
+    from flwr_causal.core.circuits.circuit import mixture
 
     circuits = [learner.learn(domain, part, seed + k) for k, part in enumerate(parts)]
     return mixture(circuits, [len(part) for part in parts])

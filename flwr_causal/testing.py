@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from flwr_causal.core.circuits.joined_tables import joined_tables
+from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import CausalError

@@ -12,8 +12,8 @@ from flwr.supercore import log
 
 from flwr_causal.clients import Source, client_app
 from flwr_causal.compat import own_identity, quiet
-from flwr_causal.core.circuits.decision_threshold import chosen_classes
-from flwr_causal.core.circuits.joined_tables import joined_tables
+from flwr_causal.core.circuits.distribution import chosen_classes
+from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.data.read.tables import read_table

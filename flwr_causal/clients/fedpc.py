@@ -10,6 +10,7 @@ import numpy as np
 
 from flwr_causal.clients import party_circuits
 from flwr_causal.clients.base import Asked, CausalClient, answers
+from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.composition import Task
 from flwr_causal.core.circuits.composed.joint_trees import Part, PartyRows
@@ -18,7 +19,6 @@ from flwr_causal.core.circuits.learners.by_name import training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Request
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
-from flwr_causal.core.circuits.packing import packed, unpacked
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.data.check.party_table import complete_rows, describe
 from flwr_causal.data.check.row_ids import hashed_ids, id_column, without_ids

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from flwr_causal.core.circuits.joined_tables import joined_tables
+from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import ConfigError, DataError
 

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.core.circuits.joined_tables import joined_tables
+from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.partition import hold_out, split_columns, split_sorted
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import ConfigError, DataError

@@ -5,18 +5,12 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from flwr_causal.core.circuits import (
-    Categorical,
-    ChowLiuTree,
-    Circuit,
-    Domain,
-    Elliptical,
-    Gaussian,
-    Histogram,
-    Product,
-    Sum,
-    Variable,
-)
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
+from flwr_causal.core.circuits.leaves.elliptical import Elliptical
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram
+from flwr_causal.core.circuits.nodes import Product, Sum
 
 #: States of the variables of a mixed circuit, 0 for a number.
 MIXED = (2, 0, 3, 0, 0)

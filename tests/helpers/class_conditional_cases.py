@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from flwr_causal.core.circuits import Domain, Variable
+from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.core.circuits.learners.training_by_sums import add
 

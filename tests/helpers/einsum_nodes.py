@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.leaves.categorical import Categorical
-from flwr_causal.core.circuits.leaves.gaussian import Gaussian
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import Product, Sum
-from flwr_causal.core.circuits.tensors.storage import parameter_arrays
+from flwr_causal.core.circuits.tensors.leaf import parameter_arrays
 
 if TYPE_CHECKING:
     from flwr_causal.core.circuits.nodes import Node

@@ -18,34 +18,34 @@ def asking(composition, presence, circuits):
     """Return a callable that asks parties as the clients of a run are asked."""
     names = composition.domain.names
 
-    def ask(phase, config, requests):
+    def ask(query, requests):
         return [
-            _answer(phase, config, request, own, holds, names)
+            _answer(query, request, own, holds, names)
             for request, own, holds in zip(requests, circuits, presence, strict=True)
         ]
 
     return ask
 
 
-def _answer(phase, config, request, circuits, holds, names):
+def _answer(query, request, circuits, holds, names):
     rows = np.where(request["known"] > 0, request["values"], np.nan)
     values = np.full((len(rows), len(names)), np.nan)
     values[:, holds] = rows
-    column = names.index(config["column"]) if "column" in config else None
+    column = names.index(request["column"]) if "column" in request else None
     held = column is not None and holds[column]
-    if phase == "filled":
-        rng = np.random.default_rng(config["seed"]) if config["seed"] else None
+    if query == "filled":
+        rng = np.random.default_rng(request["seed"]) if request["seed"] else None
         filled = party_answers.filled(circuits, values, request["chosen"] > 0, rng)[:, holds]
         known = ~np.isnan(filled)
         return {"values": np.where(known, filled, 0.0), "known": known}
-    if phase == "moments":
+    if query == "moments":
         if not held:
             return {"moments": np.zeros((2, len(values)))}
         flows = request["flows"]
         return {"moments": party_answers.weighted_moments(circuits, values, flows, column)}
-    if phase == "classes" and held:
+    if query == "classes" and held:
         return {"densities": party_answers.class_densities(circuits, values, column)}
-    if phase == "peaks":
+    if query == "peaks":
         return {"densities": party_answers.peak_densities(circuits, values)[None]}
     return {"densities": party_answers.log_densities(circuits, values)[None]}
 
@@ -58,7 +58,7 @@ def composed_densities(composition, outputs):
 def composed_layers(composition, outputs):
     """Return the layers of a composition whose parties answer with given log densities."""
 
-    def ask(phase, config, requests):
+    def ask(query, requests):
         return [{"densities": np.asarray(one)[None]} for one in outputs]
 
     def source(leaves):

@@ -1,29 +1,132 @@
-"""A distribution made of sums, products and leaves, with exact marginals and conditionals."""
+"""A distribution made of sums, products and leaves, with exact marginals and conditionals.
+
+Marginals, conditionals and mixtures of circuits are circuits again.
+"""
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flwr_causal.core.circuits import storage
 from flwr_causal.core.circuits.distribution import Distribution
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.layers import Layers
-from flwr_causal.core.circuits.nodes import Sum
-from flwr_causal.core.circuits.parameters import numbers
-from flwr_causal.core.circuits.rewriting import conditioned, moved, restricted
+from flwr_causal.core.circuits.nodes import Leaf, Product, Sum, ascending, numbers
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike
 
-    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.circuits.nodes import Node
+
+
+def restricted(root: Node, scope: Collection[int]) -> Node:
+    """Return the marginal of a circuit over some of its columns.
+
+    Parameters
+    ----------
+    root : Node
+    scope : collection of int
+        At least one column of the root's scope.
+    """
+    kept = set(scope)
+    made: dict[int, Node | None] = {}
+    for node in ascending(root):
+        own = [column for column in node.scope if column in kept]
+        if not own:
+            made[id(node)] = None
+        elif len(own) == len(node.scope):
+            made[id(node)] = node
+        elif isinstance(node, Leaf):
+            made[id(node)] = node.restrict(own)
+        else:
+            children = [made[id(child)] for child in node.children]
+            made[id(node)] = _combined(children, getattr(node, "weights", None))
+    result = made[id(root)]
+    assert result is not None  # the caller keeps a column
+    return result
+
+
+def conditioned(layers: Layers, values: FloatArray) -> tuple[Node | None, float]:
+    """Return a circuit given evidence, over the columns without any.
+
+    The children of a sum get the weights that they have after the evidence; what it excludes is
+    dropped.
+
+    Parameters
+    ----------
+    layers : Layers
+        Of the circuit.
+    values : ndarray of float64, shape (d,)
+        NaN where there is no evidence.
+
+    Returns
+    -------
+    root : Node or None
+        None where nothing is left, or the evidence is impossible.
+    log_density : float
+        Of the evidence.
+    """
+    known = ~np.isnan(values)
+    parts: list[tuple[Node | None, float]] = [
+        leaf.condition(values[list(leaf.scope)]) if known[list(leaf.scope)].any() else (leaf, 0.0)
+        for leaf in layers.leaves
+    ]
+    densities = layers.upward(np.array([[density] for _, density in parts]))[:, 0]
+    made = [leaf for leaf, _ in parts]
+    for number, node in enumerate(layers.nodes[len(parts) :], start=len(parts)):
+        places = [layers.number[id(child)] for child in node.children]
+        if not known[list(node.scope)].any():
+            made.append(node)
+        elif isinstance(node, Sum):
+            own = densities[places]
+            possible = np.flatnonzero((node.weights > 0) & (own > -np.inf))
+            weights = node.weights[possible] * np.exp(own[possible] - densities[number])
+            children = [made[places[k]] for k in possible]
+            made.append(_combined(children, weights / weights.sum()))
+        else:
+            made.append(_combined([made[place] for place in places], None))
+    density = float(densities[-1])
+    return (None if np.isneginf(density) else made[-1]), density
+
+
+def _combined(children: list[Node | None], weights: FloatArray | None) -> Node | None:
+    """Return a sum or product of what is left of its children; the child itself if it is one."""
+    left = [child for child in children if child is not None]
+    if len(left) < 2:
+        return left[0] if left else None
+    return Product(left) if weights is None else Sum(left, weights)
+
+
+def moved(root: Node, columns: Mapping[int, int]) -> Node:
+    """Return the same circuit over other columns, such as those of a larger domain.
+
+    Parameters
+    ----------
+    root : Node
+    columns : mapping of int to int
+        The new column of each of the root's.
+    """
+    made: dict[int, Node] = {}
+    for node in ascending(root):
+        if isinstance(node, Leaf):
+            made[id(node)] = node.moved([columns[column] for column in node.scope])
+            continue
+        children = [made[id(child)] for child in node.children]
+        made[id(node)] = Sum(children, node.weights) if isinstance(node, Sum) else Product(children)
+    return made[id(root)]
+
 
 FORMAT = "flwr-causal circuit 1"
 
@@ -202,3 +305,41 @@ def mixture(circuits: Sequence[Circuit], weights: ArrayLike) -> Circuit:
             )
     roots = [circuit.root_in(domain) for circuit in given]
     return Circuit(domain, Sum(roots, shares / shares.sum()))
+
+
+Bytes = NDArray[np.uint8]
+
+
+def packed(circuits: Sequence[Circuit], domain: Domain) -> Bytes:
+    """Return circuits over a domain as the bytes of a compressed NPZ file, shape (m,)."""
+    arrays = {
+        f"{k}/{name}": array
+        for k, circuit in enumerate(circuits)
+        for name, array in circuit.to_arrays().items()
+    }
+    buffer = io.BytesIO()
+    head = {"num": np.array(len(circuits)), "domain": np.array(json.dumps(domain.to_plain()))}
+    np.savez_compressed(buffer, **head, **arrays)  # type: ignore[arg-type]
+    return np.frombuffer(buffer.getvalue(), dtype=np.uint8)
+
+
+def unpacked(data: Bytes) -> list[Circuit]:
+    """Return the circuits that :func:`packed` wrote.
+
+    Raises
+    ------
+    DataError
+        If the bytes are something else.
+    """
+    try:
+        with np.load(io.BytesIO(data.tobytes())) as file:
+            arrays = dict(file)
+        number = int(arrays.pop("num"))
+        domain = Domain.from_plain(json.loads(str(arrays.pop("domain"))))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"these are no circuits ({error!r}): train them again") from error
+    parts: list[dict[str, NDArray[np.generic]]] = [{} for _ in range(number)]
+    for key, array in arrays.items():
+        k, _, name = key.partition("/")
+        parts[int(k)][name] = array
+    return [Circuit.from_arrays(domain, part) for part in parts]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.circuits.decision_threshold import chosen_classes
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -249,3 +248,30 @@ def _kept(filled: pd.Series[Any], given: pd.Series[Any], values: FloatArray) -> 
         return given.to_numpy()
     result[there] = given.to_numpy()[there]
     return result
+
+
+def chosen_classes(
+    probabilities: FloatArray, threshold: float | None, target: str
+) -> NDArray[np.int64]:
+    """Return the class that is predicted for each row, (n,).
+
+    Parameters
+    ----------
+    probabilities : ndarray of float, shape (n, classes)
+    threshold : float or None
+        Of two classes the second is chosen from this probability on. None: the more probable one.
+    target : str
+        What is predicted, for the error.
+
+    Raises
+    ------
+    ConfigError
+        For a threshold and another number of classes than two.
+    """
+    if threshold is None:
+        return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
+    if probabilities.shape[1] != 2:
+        raise ConfigError(
+            f"a threshold is for two classes, {target!r} has {probabilities.shape[1]}"
+        )
+    return np.asarray(probabilities[:, 1] >= threshold, dtype=np.int64)

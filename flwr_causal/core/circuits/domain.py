@@ -1,7 +1,7 @@
-"""The variables that a circuit speaks of, and the numbers that it works on.
+"""The variables of a circuit, and the numbers that stand for their values.
 
 Inside, data are ``values``: float64 of shape (n, d). A number stands for itself, a category is the
-index of its state, a number that is only seen by its interval is the index of the interval, and
+index of its state, a number that is known only by its interval is the index of the interval, and
 NaN is a missing value, over which every query sums or integrates.
 """
 

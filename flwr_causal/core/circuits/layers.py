@@ -299,22 +299,22 @@ class Layers:
         """Fill the rows of the inner nodes, those of the leaves being there."""
         if not self.layers:
             return
-        from flwr_causal.core.circuits import layer_kernels
+        from flwr_causal.core.circuits import kernels
 
         with np.errstate(divide="ignore"):  # the logarithm of an impossible row
             for first, stop, starts, children, log_weights in self.layers:
                 if log_weights is None:
-                    layer_kernels.multiply(nodes, first, starts, children)
+                    kernels.multiply(nodes, first, starts, children)
                     continue
                 terms = np.empty((len(children), nodes.shape[1]))
-                layer_kernels.compare(nodes, first, starts, children, log_weights, LOWEST, terms)
+                kernels.compare(nodes, first, starts, children, log_weights, LOWEST, terms)
                 own = nodes[first:stop]
                 if maximise:
                     own[own == LOWEST] = -np.inf
                     continue
                 np.exp(terms, out=terms)
                 totals = np.empty(own.shape)
-                layer_kernels.total(starts, terms, totals)
+                kernels.total(starts, terms, totals)
                 own += np.log(totals, out=totals)
 
     def flows(
@@ -339,7 +339,7 @@ class Layers:
         taken : list of ndarray of float64, shape (children,)
             For each of `sums`, the flow into each child, summed over the rows.
         """
-        from flwr_causal.core.circuits import layer_kernels
+        from flwr_causal.core.circuits import kernels
 
         result = np.zeros(node_values.shape)
         result[-1] = np.isfinite(node_values[-1])
@@ -350,11 +350,9 @@ class Layers:
             terms = np.empty((0, 0))
             if log_weights is not None:
                 terms = np.empty((len(children), node_values.shape[1]))
-                layer_kernels.shares(
-                    node_values, first, starts, children, log_weights, LOWEST, terms
-                )
+                kernels.shares(node_values, first, starts, children, log_weights, LOWEST, terms)
                 np.exp(terms, out=terms)
-            layer_kernels.spread(result, first, starts, children, terms)
+            kernels.spread(result, first, starts, children, terms)
             if log_weights is not None:
                 taken[:0] = np.split(terms.sum(axis=1), starts[1:-1])
         return result, taken

@@ -1,4 +1,11 @@
-"""What a training of circuits ends in: a density, and what tells the class of a row."""
+"""The result of a training: a density, and optionally a posterior of the class and a threshold.
+
+The class of a row follows from the density by Bayes' rule, or from a logistic head on log densities
+of leaves (`HeadPosterior`), which is trained for that purpose. Where one of two classes is rare,
+hardly any row has it as the more probable class; then a threshold of its probability is chosen by
+macro F1 (`best_threshold`): parties count held-out rows by class and log odds, the counts are added
+up, and F1 at every edge between the bins follows.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +13,18 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from scipy.special import logsumexp
 
-from flwr_causal.core.circuits.domain import without_unseen
-from flwr_causal.core.circuits.joined_tables import joined_tables
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
+from flwr_causal.core.circuits.distribution import chosen_classes
+from flwr_causal.core.circuits.domain import Domain, joined_tables, without_unseen
+from flwr_causal.core.circuits.storage import KINDS, read_pair, write_pair
+from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,18 +34,9 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.circuits.distribution import Distribution
-    from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.head_posterior import Posterior
-
+    from flwr_causal.core.circuits.nodes import Leaf
 
 FORMAT = "flwr-causal circuit model 1"
-
-# What a model may be made of, by the name that is written beside it, and where that lives.
-PARTS = {
-    "Circuit": "circuit",
-    "FederatedCircuit": "composed.federated_circuit",
-    "HeadPosterior": "head_posterior",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +160,7 @@ class CircuitModel:
             if plain["format"] != FORMAT:
                 raise KeyError("format")
             kinds = {name: plain[name] for name in ("density", "posterior") if name in plain}
-            classes = {name: _part(kind) for name, kind in kinds.items()}
+            classes = {name: PARTS[kind] for name, kind in kinds.items()}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{place} does not hold a circuit model ({error!r})") from error
         parts = {name: kind.load(place.with_suffix("") / name) for name, kind in classes.items()}
@@ -220,6 +221,193 @@ class CircuitModel:
         return asked
 
 
-def _part(kind: str) -> Any:
-    """Return the class of a part of a model."""
-    return getattr(import_module(f"flwr_causal.core.circuits.{PARTS[kind]}"), kind)
+FORMAT = "flwr-causal head 1"
+
+
+class Head(NamedTuple):
+    """Weights of the leaves (m,) and biases of the classes (C,), -inf of a class without rows.
+
+    A leaf j with weight w_j counts as if it were there w_j times:
+    ``log P(c | x) = b_c + sum_j w_j f_cj(x) - log of the normaliser``, where ``f_cj`` is its log
+    density under class c.
+    """
+
+    weights: FloatArray
+    biases: FloatArray
+
+    def log_posterior(self, features: FloatArray) -> FloatArray:
+        """Log probability of each class (n, C) from log densities (n, C, m)."""
+        scores = features @ self.weights + self.biases
+        return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
+
+
+class Posterior(Protocol):
+    """Gives the class of a row: a `Circuit`, or a `HeadPosterior`."""
+
+    def predict_proba(self, data: Any, target: str) -> FloatArray:
+        """Probability of each class given the rest of each row, shape (n, classes)."""
+        ...
+
+    def predict(self, data: Any, target: str, threshold: float | None = None) -> NDArray[Any]:
+        """Return the class of each row as labels were given, shape (n,)."""
+        ...
+
+    def save(self, directory: str | Path) -> None:
+        """Write what is needed to load it."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class HeadPosterior:
+    """Posterior of the class by a logistic head.
+
+    A missing value is integrated out of each leaf; a leaf of whose columns none is known has the
+    log density 0. Data and labels are as of `Circuit`.
+
+    Parameters
+    ----------
+    domain : Domain
+    target : str
+        Name of the class.
+    leaves : tuple of tuples of Leaf
+        For each class the same m scopes; the features are their log densities.
+    head : Head
+    """
+
+    domain: Domain
+    target: str
+    leaves: tuple[tuple[Leaf, ...], ...]
+    head: Head
+
+    def predict_proba(self, data: Any, target: str | None = None) -> FloatArray:
+        """Probability of each class, shape (n, classes); the target in the data is not read.
+
+        Raises
+        ------
+        ConfigError
+            For another target than the head's.
+        """
+        if target not in (None, self.target):
+            raise ConfigError(f"the head tells {self.target!r}, not {target!r}: ask the circuit")
+        names = [name for name in self.domain.names if name != self.target]
+        return np.exp(self.head.log_posterior(self.features(self.domain.encode(data, names))))
+
+    def predict(
+        self, data: Any, target: str | None = None, threshold: float | None = None
+    ) -> NDArray[Any]:
+        """Return the most probable class of each row, as labels were given, shape (n,).
+
+        Parameters
+        ----------
+        data, target
+            As in `predict_proba`.
+        threshold : float, optional
+            Of two classes the second is chosen from this probability on. Default: the more
+            probable one.
+
+        Raises
+        ------
+        ConfigError
+            For a threshold and another number of classes than two.
+        """
+        probabilities = self.predict_proba(data, target)
+        chosen = chosen_classes(probabilities, threshold, self.target)
+        column = self.domain.index(self.target)
+        return self.domain.decoded_column(column, chosen.astype(np.float64))
+
+    def features(self, values: FloatArray) -> FloatArray:
+        """Log densities (n, C, m) of values (n, number of variables), NaN integrated out."""
+        flat = [leaf for group in self.leaves for leaf in group]
+        densities = np.empty((len(flat), len(values)))
+        for kind in {type(leaf) for leaf in flat}:
+            own = [i for i, leaf in enumerate(flat) if type(leaf) is kind]
+            densities[own] = kind.batch([flat[i] for i in own]).log_density(values)
+        return densities.reshape(len(self.leaves), -1, len(values)).transpose(2, 0, 1)
+
+    def save(self, directory: str | Path) -> None:
+        """Write ``head.json`` and ``head.npz`` into a directory; numbers survive exactly."""
+        flat = [leaf for group in self.leaves for leaf in group]
+        plain = {
+            "format": FORMAT,
+            "domain": self.domain.to_plain(),
+            "target": self.target,
+            "leaves": [{"kind": leaf.kind, "scope": list(leaf.scope)} for leaf in flat],
+        }
+        arrays: dict[str, Any] = {
+            f"{i}.{name}": array
+            for i, leaf in enumerate(flat)
+            for name, array in leaf.arrays().items()
+        }
+        arrays |= self.head._asdict()
+        write_pair(directory, "head", plain, arrays)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> HeadPosterior:
+        """Read what :meth:`save` wrote; a DataError if it is something else."""
+        try:
+            plain, arrays = read_pair(directory, "head", FORMAT)
+            head = Head(arrays.pop("weights"), arrays.pop("biases"))
+            own: list[dict[str, NDArray[Any]]] = [{} for _ in plain["leaves"]]
+            for key, array in arrays.items():
+                number, _, name = key.partition(".")
+                own[int(number)][name] = array
+            flat = [
+                KINDS[one["kind"]].from_arrays(one["scope"], parameters)
+                for one, parameters in zip(plain["leaves"], own, strict=True)
+            ]
+            domain = Domain.from_plain(plain["domain"])
+        except (ValueError, KeyError, IndexError, TypeError, CausalError) as error:
+            raise DataError(
+                f"{directory} does not hold a head ({error!r}): save it again"
+            ) from error
+        m = len(head.weights)
+        leaves = tuple(tuple(flat[start : start + m]) for start in range(0, len(flat), m))
+        return cls(domain, plain["target"], leaves, head)
+
+
+#: What a model may be made of, by the name in its file.
+PARTS: dict[str, Any] = {part.__name__: part for part in (Circuit, FederatedCircuit, HeadPosterior)}
+
+# Log odds between bins: .02 nats are at most half a percent of probability.
+EDGES = np.linspace(-12.0, 12.0, 1201)
+
+
+def log_odds_counts(log_posterior: FloatArray, classes: NDArray[np.int64]) -> FloatArray:
+    """Count rows by class and log odds.
+
+    Parameters
+    ----------
+    log_posterior : ndarray of float, shape (n, 2)
+        Of rows that the posterior was not made of.
+    classes : ndarray of int, shape (n,)
+
+    Returns
+    -------
+    ndarray of float, shape (2, 1202)
+    """
+    odds = log_posterior[:, 1] - log_posterior[:, 0]
+    bins = np.searchsorted(EDGES, odds, side="right")
+    counts = np.zeros((2, len(EDGES) + 1))
+    np.add.at(counts, (classes, bins), 1.0)
+    return counts
+
+
+def best_threshold(counts: FloatArray) -> tuple[float, float]:
+    """Return the probability of the second class, and the macro F1 when called from there on.
+
+    Parameters
+    ----------
+    counts : ndarray of float, shape (2, 1202)
+        Added up over parties.
+    """
+    below = counts[:, :-1].cumsum(axis=1)  # of the rows called negative at each edge
+    above = counts.sum(axis=1, keepdims=True) - below
+    with np.errstate(invalid="ignore"):
+        negative = 2.0 * below[0] / (2.0 * below[0] + below[1] + above[0])
+        positive = 2.0 * above[1] / (2.0 * above[1] + above[0] + below[1])
+    macro = (np.nan_to_num(negative) + np.nan_to_num(positive)) / 2.0
+    # Of a stretch without rows in between the middle is as good as any and less chancy.
+    best = np.flatnonzero(macro >= macro.max() - 1e-12)
+    stretch = best[: int(np.argmax(np.append(np.diff(best) > 1, True))) + 1]
+    at = int(stretch[len(stretch) // 2])
+    return float(1.0 / (1.0 + np.exp(-EDGES[at]))), float(macro[at])

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.circuits.leaves.categorical import Categorical
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.leaves.elliptical import Elliptical
-from flwr_causal.core.circuits.leaves.gaussian import Gaussian
-from flwr_causal.core.circuits.leaves.histogram import Histogram
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.core.circuits.tensors.leaf import TensorLeaf
 from flwr_causal.errors import CausalError, ConfigError, DataError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed.composition import factors_of, one_pass, tasks_of
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.composed.tied_clusters import (
@@ -16,7 +17,6 @@ from flwr_causal.core.circuits.composed.tied_clusters import (
     label_evidence,
 )
 from flwr_causal.core.circuits.model import CircuitModel
-from flwr_causal.core.circuits.packing import unpacked
 from flwr_causal.core.circuits.presence import common_rows
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.fedpc import ALIGN, LOCAL, RECALL

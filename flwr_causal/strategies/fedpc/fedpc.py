@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
-from flwr_causal.core.circuits.joined_tables import joined_tables
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
+from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.errors import ConfigError, FederationError

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.composed.joint_trees import (
     PRODUCT_STEPS,
@@ -25,7 +26,6 @@ from flwr_causal.core.circuits.composed.joint_trees import (
 from flwr_causal.core.circuits.learners.trees.learner import automatic_components
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.circuits.model import CircuitModel
-from flwr_causal.core.circuits.packing import unpacked
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.fedpc import JOINT_PRODUCTS, JOINT_START, JOINT_TREES
 from flwr_causal.runtime.method import Request

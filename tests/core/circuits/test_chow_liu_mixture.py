@@ -6,7 +6,7 @@ import pytest
 from circuit_cases import domain_of
 from shared_data import DATA, needs_shared_data
 
-from flwr_causal.core.circuits import Domain, Variable
+from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.training_by_sums import Request, add
 from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
 from flwr_causal.errors import ConfigError, DataError, FederationError

@@ -6,8 +6,10 @@ from circuit_cases import domain_of, plain_density, random_circuit, random_tree,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.circuits import Categorical, ChowLiuTree, Circuit, Product, Sum
-from flwr_causal.core.circuits.rewriting import moved
+from flwr_causal.core.circuits.circuit import Circuit, moved
+from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
+from flwr_causal.core.circuits.leaves.univariate import Categorical
+from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.errors import ConfigError, DataError
 
 STATES = (2, 3, 2, 2)

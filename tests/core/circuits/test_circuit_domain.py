@@ -4,7 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.core.circuits import Categorical, Circuit, Domain, Product, Variable
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.leaves.univariate import Categorical
+from flwr_causal.core.circuits.nodes import Product
 from flwr_causal.errors import DataError
 
 NAN = np.nan

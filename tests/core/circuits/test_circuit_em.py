@@ -6,8 +6,10 @@ from circuit_cases import domain_of, random_circuit
 from scipy.optimize import minimize
 from scipy.special import xlogy
 
-from flwr_causal.core.circuits import Categorical, Circuit, Gaussian, Product, Sum, bernoulli
+from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.spn.em import expectation_maximisation
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, bernoulli
+from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.errors import ConfigError, DataError
 
 KINDS = (2, 0, 3, 0)

@@ -12,19 +12,11 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import logsumexp
 
-from flwr_causal.core.circuits import (
-    Categorical,
-    Circuit,
-    Domain,
-    Gaussian,
-    Layers,
-    Leaf,
-    Product,
-    Sum,
-    Variable,
-    mixture,
-)
-from flwr_causal.core.circuits.rewriting import moved
+from flwr_causal.core.circuits.circuit import Circuit, mixture, moved
+from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.layers import Layers
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
+from flwr_causal.core.circuits.nodes import Leaf, Product, Sum
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -10,15 +10,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.integrate import dblquad, quad
 
-from flwr_causal.core.circuits import (
-    Categorical,
-    ChowLiuTree,
-    Elliptical,
-    Gaussian,
-    Histogram,
-    bernoulli,
-)
 from flwr_causal.core.circuits.leaves import elliptical, yeo_johnson
+from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
+from flwr_causal.core.circuits.leaves.elliptical import Elliptical
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram, bernoulli
 from flwr_causal.errors import ConfigError
 
 HISTOGRAM = Histogram(0, [-1.0, 0.5, 0.8, 3.0], [0.1, 0.3, 0.2, 0.35, 0.05], 0.8)

@@ -14,7 +14,10 @@ from circuit_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.circuits import Circuit, Domain, Gaussian, Product, Sum, Variable
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.leaves.univariate import Gaussian
+from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import f1_score
 
-from flwr_causal.core.circuits import Domain, Variable
+from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.core.circuits.learners.class_conditional.steps import Moments
 from flwr_causal.core.circuits.learners.class_conditional.tables import SMOOTHING

@@ -8,7 +8,7 @@ from class_conditional_cases import PLAIN, QUICK, domain_of, exchanged, values_o
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_breast_cancer
 
-from flwr_causal.core.circuits import Domain
+from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.core.circuits.learners.class_conditional.pattern import started
 from flwr_causal.core.circuits.learners.training_by_sums import add

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from flwr_causal.core.circuits import Categorical, Circuit, Gaussian, Product, Sum
+from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.composed.composition import (
     Composition,
     Output,
@@ -26,7 +26,8 @@ from flwr_causal.core.circuits.composed.composition import (
 )
 from flwr_causal.core.circuits.composed.party_answers import log_densities
 from flwr_causal.core.circuits.composed.tied_clusters import by_aligned_rows, by_known_classes
-from flwr_causal.core.circuits.nodes import ascending
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
+from flwr_causal.core.circuits.nodes import Product, Sum, ascending
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from flwr_causal.core.circuits.decision_threshold import best_threshold, log_odds_counts
+from flwr_causal.core.circuits.model import best_threshold, log_odds_counts
 
 
 def scores(seed, n=2000, rare=0.06):

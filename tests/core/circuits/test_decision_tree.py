@@ -6,9 +6,11 @@ import pytest
 from circuit_cases import domain_of, plain_density, worlds
 from sklearn.tree import DecisionTreeClassifier
 
-from flwr_causal.core.circuits import Categorical, Circuit, Domain, Sum, Variable
-from flwr_causal.core.circuits.circuit import mixture
+from flwr_causal.core.circuits.circuit import Circuit, mixture
+from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.decision_tree import DecisionTree, first_after, state_order
+from flwr_causal.core.circuits.leaves.univariate import Categorical
+from flwr_causal.core.circuits.nodes import Sum
 from flwr_causal.errors import ConfigError, DataError
 
 

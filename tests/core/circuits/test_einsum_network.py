@@ -9,9 +9,12 @@ import pandas as pd
 import pytest
 from einsum_nodes import nodes_of
 
-from flwr_causal.core.circuits import Categorical, Circuit, Domain, Product, Sum, Variable, mixture
+from flwr_causal.core.circuits.circuit import Circuit, mixture
+from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
 from flwr_causal.core.circuits.learners.training_by_sums import add
+from flwr_causal.core.circuits.leaves.univariate import Categorical
+from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.errors import ConfigError, DataError
 
 torch = pytest.importorskip("torch", reason="tensorised circuits need torch")

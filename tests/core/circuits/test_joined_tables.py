@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.core.circuits.joined_tables import joined_tables
+from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.errors import DataError
 
 

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.circuits.composed.latent_classes import (
+from flwr_causal.core.circuits.composed.tied_clusters import (
     LatentClasses,
     choose_num_classes,
     class_candidates,
     distinct,
     fit_latent_classes,
+    label_evidence,
 )
-from flwr_causal.core.circuits.composed.tied_clusters import label_evidence
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from flwr_causal.core.circuits.head_posterior import Head
 from flwr_causal.core.circuits.learners.head import head_step, head_sums, init_head
+from flwr_causal.core.circuits.model import Head
 from flwr_causal.errors import ConfigError
 
 

@@ -6,7 +6,6 @@ from circuit_cases import domain_of
 from federated_circuits import federated
 from sklearn.datasets import load_breast_cancer
 
-from flwr_causal.core.circuits import Domain, Gaussian, Product, Variable
 from flwr_causal.core.circuits.composed.composition import Task, factors_of, one_pass, tasks_of
 from flwr_causal.core.circuits.composed.party_answers import log_densities
 from flwr_causal.core.circuits.composed.party_clusters import cluster_labels, train_party
@@ -15,7 +14,10 @@ from flwr_causal.core.circuits.composed.tied_clusters import (
     by_known_classes,
     label_evidence,
 )
+from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN
+from flwr_causal.core.circuits.leaves.univariate import Gaussian
+from flwr_causal.core.circuits.nodes import Product
 from flwr_causal.errors import DataError
 
 
@@ -72,7 +74,7 @@ class OneGaussian:
     """A learner whose circuits can be checked by hand."""
 
     def learn(self, domain, values, seed=0):
-        from flwr_causal.core.circuits import Circuit
+        from flwr_causal.core.circuits.circuit import Circuit
 
         leaves = [Gaussian(j, values[:, j].mean(), 1.0) for j in range(values.shape[1])]
         return Circuit(domain, leaves[0] if len(leaves) == 1 else Product(leaves))

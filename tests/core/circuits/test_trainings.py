@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from circuit_cases import domain_of
 
-from flwr_causal.core.circuits.head_posterior import HeadPosterior
 from flwr_causal.core.circuits.learners.by_name import learner_of, training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import add
-from flwr_causal.core.circuits.model import CircuitModel
+from flwr_causal.core.circuits.model import CircuitModel, HeadPosterior
 from flwr_causal.errors import ConfigError
 
 SMALL = {"depth": 2, "replicas": 2, "sums": 3, "epochs": 8, "batches": 2}

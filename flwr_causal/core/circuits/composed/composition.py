@@ -1,21 +1,21 @@
 """Composition of the parties' circuits to one: Algorithm 1 of Seng et al. (2025).
 
-Parties train alone, and only numbers of rows are exchanged. Columns that the same parties hold make
-a group (lines 3-7, `presence.column_groups`). A group that several parties hold becomes a sum over
-their circuits (lines 9-12); a group that one party holds is clustered there, with a circuit for
-each cluster (line 14); products join all shared groups and one cluster of each other group, and the
-root mixes the products (lines 15-20). The weight of child i of a sum is rho(i) / sum rho, where rho
-of a node is the sum of the rows that the circuits below it were trained on (lines 21-22). All
-products cover all columns, so the children of a sum never differ in scope; but a shared group is
-below every product and adds the same to the rho of each, which draws the root's weights together.
-That is taken from the paper as it stands.
+Parties train alone and send only numbers of rows. Columns that the same parties hold make a group
+(lines 3-7, `column_groups`). A group that several parties hold becomes a sum over their circuits
+(lines 9-12); a group that one party holds is clustered there, with a circuit for each cluster
+(line 14); products join all shared groups and one cluster of each other group, and the root mixes
+the products (lines 15-20). The weight of child i of a sum is rho(i) / sum rho, where rho of a node
+is the sum of the rows that the circuits below it were trained on (lines 21-22). All products cover
+all columns, so the children of a sum never differ in scope; but a shared group is below every
+product and adds the same to the rho of each, which makes the root's weights more equal. That is
+taken from the paper as it stands.
 
 A composition is a circuit whose leaves are `Output` nodes, each of which stands for one circuit of
-one party. It is evaluated from what the parties answer (`federated_circuit`), or, where parties
-hand their circuits over, as one circuit into which these are grafted (`Composition.circuit`): both
-are the same distribution.
+one party. It is evaluated from the parties' answers (`federated_circuit`), or, where parties send
+their circuits, as one circuit in which these replace the outputs (`Composition.circuit`): both are
+the same distribution.
 
-Weights by counts know nothing of the dependence between parties: where rows can be aligned, see
+Weights by counts ignore the dependence between parties: where rows can be aligned, see
 `tied_clusters`.
 
 References
@@ -35,8 +35,7 @@ import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.nodes import Node, Product, Sum, ascending, joined, mixed
-from flwr_causal.core.circuits.parameters import scope_of
+from flwr_causal.core.circuits.nodes import Node, Product, Sum, ascending, joined, mixed, scope_of
 from flwr_causal.core.circuits.presence import column_groups
 from flwr_causal.errors import CausalError, ConfigError, DataError
 

@@ -34,7 +34,7 @@ from flwr_causal.core.circuits.learners.trees.pair_sums import (
 )
 from flwr_causal.core.circuits.learners.trees.priors import prior_cells, products, shrunk_trees
 from flwr_causal.core.circuits.learners.trees.tables import independent
-from flwr_causal.core.circuits.leaves.categorical import Categorical
+from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.nodes import joined, mixed
 from flwr_causal.errors import DataError
 

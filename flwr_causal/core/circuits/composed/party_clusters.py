@@ -17,7 +17,7 @@ from flwr_causal.core.circuits.learners.class_conditional.learner import ClassCo
 from flwr_causal.core.circuits.learners.spn.independence import indicators
 from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN
 from flwr_causal.core.circuits.learners.spn.row_clusters import cluster_rows
-from flwr_causal.core.circuits.leaves.categorical import Categorical
+from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.nodes import joined, mixed
 from flwr_causal.errors import DataError
 

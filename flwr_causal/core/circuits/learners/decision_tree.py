@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.leaves.categorical import Categorical
-from flwr_causal.core.circuits.leaves.histogram import Histogram
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Histogram
 from flwr_causal.core.circuits.nodes import joined, mixed
 from flwr_causal.errors import ConfigError, DataError
 

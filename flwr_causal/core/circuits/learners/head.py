@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.circuits.decision_threshold import EDGES, best_threshold, log_odds_counts
-from flwr_causal.core.circuits.head_posterior import Head
 from flwr_causal.core.circuits.learners.options import HeadOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     SentArray,
@@ -32,6 +30,7 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     symmetric,
     upper_triangles,
 )
+from flwr_causal.core.circuits.model import EDGES, Head, best_threshold, log_odds_counts
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:

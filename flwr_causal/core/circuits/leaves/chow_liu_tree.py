@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flwr_causal.core.circuits.nodes import Leaf, LeafBatch
-from flwr_causal.core.circuits.parameters import probabilities, scope_of
+from flwr_causal.core.circuits.nodes import Leaf, LeafBatch, probabilities, scope_of
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ Codes = NDArray[np.int32]
 
 
 class Flat(NamedTuple):
-    """A tree as the compiled passes take it (`leaves.tree_kernels`)."""
+    """A tree as the compiled passes take it (`kernels`)."""
 
     order: IntArray
     parents: IntArray
@@ -102,17 +101,17 @@ class ChowLiuTree(Leaf):
 
     def _upward(self, codes: Codes, *, maximise: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return the log probability of each row, and the beliefs."""
-        from flwr_causal.core.circuits.leaves import tree_kernels
+        from flwr_causal.core.circuits import kernels
 
         beliefs = np.empty((len(codes), int(self.flat.sizes.sum())))
-        return tree_kernels.upward(codes, *self.flat, maximise, beliefs), beliefs
+        return kernels.tree_upward(codes, *self.flat, maximise, beliefs), beliefs
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Log probability of each row, missing values summed out, shape (n,)."""
-        from flwr_causal.core.circuits.leaves import tree_kernels
+        from flwr_causal.core.circuits import kernels
 
         codes = np.ascontiguousarray(self._codes(values).T)
-        return tree_kernels.incomplete_rows(codes, np.arange(len(codes)), *self.flat)
+        return kernels.incomplete_rows(codes, np.arange(len(codes)), *self.flat)
 
     def sample(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Fill missing values by draws given the others, shape (n, k)."""
@@ -126,12 +125,12 @@ class ChowLiuTree(Leaf):
         return self._filled(values, None)
 
     def _filled(self, values: FloatArray, rng: np.random.Generator | None) -> FloatArray:
-        from flwr_causal.core.circuits.leaves import tree_kernels
+        from flwr_causal.core.circuits import kernels
 
         codes = self._codes(values)
         beliefs = self._upward(codes, maximise=rng is None)[1]
         uniforms = np.zeros((0, 0)) if rng is None else rng.random(codes.shape)
-        tree_kernels.fill(codes, *self.flat, beliefs, uniforms)
+        kernels.tree_fill(codes, *self.flat, beliefs, uniforms)
         return codes[:, : len(self.scope)].astype(np.float64)
 
     def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -145,10 +144,10 @@ class ChowLiuTree(Leaf):
 
     def posteriors(self, values: FloatArray) -> list[FloatArray]:
         """Return the probability of each column's states given the row, (n, states) for each."""
-        from flwr_causal.core.circuits.leaves import tree_kernels
+        from flwr_causal.core.circuits import kernels
 
         beliefs = self._upward(self._codes(values))[1]
-        states = tree_kernels.posteriors(*self.flat, beliefs)
+        states = kernels.tree_posteriors(*self.flat, beliefs)
         bounds = zip(self.flat.places, self.flat.sizes, strict=True)
         return [states[:, place : place + size] for place, size in bounds][: len(self.scope)]
 
@@ -294,7 +293,7 @@ class ChowLiuBatch(LeafBatch):
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Log probability of each tree and row, shape (number of trees, n)."""
-        from flwr_causal.core.circuits.leaves import tree_kernels
+        from flwr_causal.core.circuits import kernels
 
         trees: Any = self.leaves
         result = np.empty((len(self.leaves), len(values)))
@@ -302,12 +301,12 @@ class ChowLiuBatch(LeafBatch):
         holes = (codes[self._seen] < 0).any(axis=0)
         if self._tables is not None and not holes.all():
             complete = codes[:, ~holes] if holes.any() else codes
-            found = tree_kernels.complete_rows(complete, *self._tables)
+            found = kernels.complete_rows(complete, *self._tables)
             result[np.ix_(np.array(self._visible), ~holes)] = found
         part = codes if holes.all() else codes[:, holes]
         for row, columns, tree in zip(result, self._variables, trees, strict=True):
             if tree.hidden:
-                row[:] = tree_kernels.incomplete_rows(codes, columns, *tree.flat)
+                row[:] = kernels.incomplete_rows(codes, columns, *tree.flat)
             elif len(part.T):
-                row[holes] = tree_kernels.incomplete_rows(part, columns, *tree.flat)
+                row[holes] = kernels.incomplete_rows(part, columns, *tree.flat)
         return result

@@ -1,19 +1,30 @@
-"""What the leaves over one column have in common."""
+"""Leaves over one column: categories, normal distributions and histograms."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.circuits.nodes import Leaf
+from flwr_causal.core.circuits.nodes import (
+    Leaf,
+    LeafBatch,
+    numbers,
+    positive,
+    probabilities,
+    scope_of,
+)
+from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import FloatArray
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import Arrays, FloatArray
 
 
 class Univariate(Leaf):
@@ -67,3 +78,335 @@ class Univariate(Leaf):
         """Return the same distribution of another column."""
         changed: Any = replace(self, column=int(columns[0]))  # type: ignore[type-var]
         return changed  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, eq=False)
+class Categorical(Univariate):
+    """Probabilities of the states of a category.
+
+    Parameters
+    ----------
+    column : int
+    probabilities : array_like, shape (states,)
+        Of sum 1.
+    """
+
+    column: int
+    probabilities: FloatArray
+
+    kind: ClassVar[str] = "categorical"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scope", scope_of([self.column]))
+        checked = probabilities(f"the probabilities of column {self.column}", self.probabilities)
+        object.__setattr__(self, "probabilities", checked)
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log probability of each row's state, 0 where it is missing, shape (n,)."""
+        return _log_table(self.probabilities)[state_codes(values[:, 0], len(self.probabilities))]
+
+    def _draws(self, count: int, rng: np.random.Generator) -> FloatArray:
+        return draws_of(np.broadcast_to(self.probabilities, (count, len(self.probabilities))), rng)
+
+    def _peak(self) -> float:
+        return float(np.argmax(self.probabilities))
+
+    def _mean_and_square(self) -> tuple[float, float]:
+        index = np.arange(len(self.probabilities))
+        return float(index @ self.probabilities), float(index**2 @ self.probabilities)
+
+    @property
+    def num_states(self) -> tuple[int, ...]:
+        """Number of states."""
+        return (len(self.probabilities),)
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of states less 1."""
+        return len(self.probabilities) - 1
+
+    def arrays(self) -> Arrays:
+        """Return the probabilities."""
+        return {"probabilities": self.probabilities}
+
+    @classmethod
+    def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Categorical:
+        """Return the leaf of given parameters."""
+        return cls(scope[0], arrays["probabilities"])
+
+    @classmethod
+    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
+        """Return categories, ready to be evaluated together."""
+        return CategoricalBatch(leaves)
+
+
+def bernoulli(column: int, p: float) -> Categorical:
+    """Return the leaf of two states of which the second has probability p."""
+    return Categorical(column, np.array([1.0 - p, p]))
+
+
+def state_codes(column: FloatArray, num_states: int) -> NDArray[np.int64]:
+    """Return states as whole numbers, and the number of states for a missing value."""
+    return np.where(np.isnan(column), num_states, column).astype(np.int64)
+
+
+def draws_of(rows: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Draw one state from the probabilities in each row, shape (n,)."""
+    cumulative = np.cumsum(rows, axis=1)
+    # Divided by its last element it ends in exactly 1, which no draw reaches, and an impossible
+    # last state begins there: no state of probability 0 is ever drawn.
+    cumulative = cumulative / cumulative[:, -1:]
+    drawn: FloatArray = (rng.random((len(rows), 1)) >= cumulative).sum(axis=1).astype(np.float64)
+    return drawn
+
+
+def _log_table(given: FloatArray) -> FloatArray:
+    """Logarithms, and 0 behind them for a missing value."""
+    with np.errstate(divide="ignore"):
+        return np.append(np.log(given), 0.0)
+
+
+class CategoricalBatch(LeafBatch):
+    """Categories as one long table of logarithms."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        super().__init__(leaves)
+        own = [leaf for leaf in leaves if isinstance(leaf, Categorical)]
+        self._table = np.concatenate([_log_table(leaf.probabilities) for leaf in own])
+        sizes = np.array([len(leaf.probabilities) for leaf in own])
+        self._starts = np.cumsum(sizes + 1) - (sizes + 1)
+        # Every column that occurs is turned into codes once.
+        self._column, first, self._row = np.unique(
+            np.array([leaf.column for leaf in own]), return_index=True, return_inverse=True
+        )
+        self._num_states = sizes[first][:, None]
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log probability of each leaf and row, shape (number of leaves, n)."""
+        from flwr_causal.core.circuits.kernels import looked_up
+
+        codes: FloatArray = values.T[self._column]
+        missing = np.isnan(codes)
+        if missing.any():
+            codes = np.where(missing, self._num_states, codes)
+        result = np.empty((len(self.leaves), len(values)))
+        looked_up(codes.astype(np.int32), self._row, self._starts, self._table, result)
+        return result
+
+
+#: log sqrt(2 pi)
+NORMALISER = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(Univariate):
+    """The normal distribution.
+
+    Parameters
+    ----------
+    column : int
+    mean : float
+    sd : float
+        Standard deviation, above 0.
+    """
+
+    column: int
+    mean: float
+    sd: float
+
+    kind: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scope", scope_of([self.column]))
+        object.__setattr__(self, "mean", float(numbers("the mean", self.mean)))
+        object.__setattr__(self, "sd", float(positive("the standard deviation", self.sd)))
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log density of each row, 0 where the value is missing, shape (n,)."""
+        standard = (values[:, 0] - self.mean) / self.sd
+        density = -0.5 * standard**2 - (math.log(self.sd) + NORMALISER)
+        return np.where(np.isnan(density), 0.0, density)
+
+    def _draws(self, count: int, rng: np.random.Generator) -> FloatArray:
+        return rng.normal(self.mean, self.sd, count)
+
+    def _peak(self) -> float:
+        return self.mean
+
+    def _mean_and_square(self) -> tuple[float, float]:
+        return self.mean, self.sd**2 + self.mean**2
+
+    @property
+    def num_parameters(self) -> int:
+        """Mean and standard deviation."""
+        return 2
+
+    def arrays(self) -> Arrays:
+        """Return mean and standard deviation."""
+        return {"mean": np.array(self.mean), "sd": np.array(self.sd)}
+
+    @classmethod
+    def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Gaussian:
+        """Return the leaf of given parameters."""
+        return cls(scope[0], float(arrays["mean"]), float(arrays["sd"]))
+
+    @classmethod
+    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
+        """Return normal distributions, ready to be evaluated together."""
+        return GaussianBatch(leaves)
+
+
+class GaussianBatch(LeafBatch):
+    """Normal distributions as arrays of means and standard deviations."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        super().__init__(leaves)
+        own = [leaf for leaf in leaves if isinstance(leaf, Gaussian)]
+        self._column = np.array([leaf.column for leaf in own])
+        mean = np.array([leaf.mean for leaf in own])
+        sd = np.array([leaf.sd for leaf in own])
+        # (x - mean)^2 / (2 sd^2) as the square of a x + b.
+        factor = math.sqrt(0.5) / sd
+        self._parameters = (factor, -mean * factor, -(np.log(sd) + NORMALISER))
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log density of each leaf and row, shape (number of leaves, n)."""
+        from flwr_causal.core.circuits.kernels import normal_densities
+
+        result = np.empty((len(self.leaves), len(values)))
+        columns = np.ascontiguousarray(values.T)
+        normal_densities(columns, self._column, *self._parameters, result)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram(Univariate):
+    """Bins of constant density between two exponential tails, so that no number is impossible.
+
+    Parameters
+    ----------
+    column : int
+    edges : array_like, shape (B + 1,)
+        The bounds of the B bins, ascending; bin k holds ``edges[k] <= x < edges[k + 1]``.
+    masses : array_like, shape (B + 2,)
+        The probability of the lower tail, of each bin and of the upper tail; of sum 1.
+    tail : float
+        Mean distance of a value in a tail from the outermost edge, above 0.
+    """
+
+    column: int
+    edges: FloatArray
+    masses: FloatArray
+    tail: float
+
+    kind: ClassVar[str] = "histogram"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scope", scope_of([self.column]))
+        edges = numbers("the edges", self.edges, 1)
+        masses = probabilities(f"the masses of column {self.column}", self.masses)
+        if len(edges) < 2 or (np.diff(edges) <= 0).any():
+            raise ConfigError(f"the edges of column {self.column} must ascend, at least two")
+        if len(masses) != len(edges) + 1:
+            raise ConfigError(
+                f"{len(edges)} edges need {len(edges) + 1} masses (the tails are the outermost "
+                f"two), got {len(masses)}"
+            )
+        object.__setattr__(self, "edges", edges)
+        object.__setattr__(self, "masses", masses)
+        object.__setattr__(self, "tail", float(positive("the scale of the tails", self.tail)))
+
+    @property
+    def _log_heights(self) -> FloatArray:
+        """Log density of each bin, and of each tail at its edge, shape (B + 2,)."""
+        widths = np.concatenate(([self.tail], np.diff(self.edges), [self.tail]))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.masses / widths))
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log density of each row, 0 where the value is missing, shape (n,)."""
+        column = values[:, 0]
+        piece = np.searchsorted(self.edges, column, side="right")
+        beyond = np.maximum(np.maximum(self.edges[0] - column, column - self.edges[-1]), 0.0)
+        density = self._log_heights[piece] - beyond / self.tail
+        return np.where(np.isnan(column), 0.0, density)
+
+    def _draws(self, count: int, rng: np.random.Generator) -> FloatArray:
+        piece = draws_of(np.broadcast_to(self.masses, (count, len(self.masses))), rng)
+        lower, upper = piece == 0, piece == len(self.edges)
+        bin_ = np.clip(piece - 1, 0, len(self.edges) - 2).astype(np.int64)
+        drawn = rng.uniform(self.edges[bin_], self.edges[bin_ + 1])
+        drawn[lower] = self.edges[0] - rng.exponential(self.tail, lower.sum())
+        drawn[upper] = self.edges[-1] + rng.exponential(self.tail, upper.sum())
+        return drawn
+
+    def _peak(self) -> float:
+        """Return the middle of the highest bin, or the inner end of a tail that is higher."""
+        piece = int(np.argmax(self._log_heights))
+        if piece == 0:  # the first edge itself belongs to the first bin
+            return float(np.nextafter(self.edges[0], -np.inf))
+        if piece == len(self.edges):
+            return float(self.edges[-1])
+        return float(0.5 * (self.edges[piece - 1] + self.edges[piece]))
+
+    def _mean_and_square(self) -> tuple[float, float]:
+        low, high, tail = self.edges[0], self.edges[-1], self.tail
+        a, b = self.edges[:-1], self.edges[1:]
+        means = np.concatenate(([low - tail], 0.5 * (a + b), [high + tail]))
+        squares = np.concatenate(
+            (
+                [(low - tail) ** 2 + tail**2],
+                (a**2 + a * b + b**2) / 3,
+                [(high + tail) ** 2 + tail**2],
+            )
+        )
+        return float(self.masses @ means), float(self.masses @ squares)
+
+    @property
+    def num_parameters(self) -> int:
+        """The masses less 1, and the scale of the tails; the edges are a grid."""
+        return len(self.masses)
+
+    def arrays(self) -> Arrays:
+        """Return edges, masses and the scale of the tails."""
+        return {"edges": self.edges, "masses": self.masses, "tail": np.array(self.tail)}
+
+    @classmethod
+    def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Histogram:
+        """Return the leaf of given parameters."""
+        return cls(scope[0], arrays["edges"], arrays["masses"], float(arrays["tail"]))
+
+    @classmethod
+    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
+        """Return histograms, ready to be evaluated together."""
+        return HistogramBatch(leaves)
+
+
+class HistogramBatch(LeafBatch):
+    """Histograms: those of the same column and edges find the bins of the rows together."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        super().__init__(leaves)
+        groups: dict[tuple[int, bytes], list[int]] = {}
+        own = [leaf for leaf in leaves if isinstance(leaf, Histogram)]
+        for position, leaf in enumerate(own):
+            groups.setdefault((leaf.column, leaf.edges.tobytes()), []).append(position)
+        self._groups = []
+        for (column, _), positions in groups.items():
+            heights = np.stack([own[k]._log_heights for k in positions])
+            tails = np.array([own[k].tail for k in positions])
+            self._groups.append((column, own[positions[0]].edges, positions, heights, tails))
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log density of each leaf and row, shape (number of leaves, n)."""
+        result = np.empty((len(self.leaves), len(values)))
+        for number, edges, positions, heights, tails in self._groups:
+            column = values[:, number]
+            density = heights[:, np.searchsorted(edges, column, side="right")]
+            beyond = np.maximum(edges[0] - column, column - edges[-1])
+            outside = beyond > 0
+            if outside.any():
+                density[:, outside] -= beyond[outside] / tails[:, None]
+            density[:, np.isnan(column)] = 0.0
+            result[positions] = density
+        return result

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.special import logsumexp
 
-from flwr_causal.core.circuits.leaves.elliptical_law import (
+from flwr_causal.core.circuits.leaves.elliptical import (
     squared_norms,
     standard_log_density,
     whitened,

@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.head_posterior import HeadPosterior
 from flwr_causal.core.circuits.learners.class_conditional.blocks import members
 from flwr_causal.core.circuits.learners.class_conditional.shrinkage import ClassMoments
 from flwr_causal.core.circuits.learners.class_conditional.tables import probabilities, starts_of
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
-from flwr_causal.core.circuits.leaves.categorical import Categorical
 from flwr_causal.core.circuits.leaves.elliptical import Elliptical
+from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.leaves.yeo_johnson import of_signed_log, signed_log
-from flwr_causal.core.circuits.model import CircuitModel
+from flwr_causal.core.circuits.model import CircuitModel, HeadPosterior
 from flwr_causal.core.circuits.nodes import Product, Sum
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.head_posterior import Posterior
     from flwr_causal.core.circuits.learners.class_conditional.blocks import Choice
     from flwr_causal.core.circuits.learners.class_conditional.powers import Coordinates
     from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.model import Posterior
     from flwr_causal.core.circuits.nodes import Leaf, Node
 
 

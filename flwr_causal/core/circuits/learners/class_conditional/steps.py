@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.circuits.head_posterior import Head as LogisticHead
 from flwr_causal.core.circuits.learners.class_conditional.blocks import (
     Choice,
     chosen_of,
@@ -79,7 +78,8 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     symmetric,
     upper_triangles,
 )
-from flwr_causal.core.circuits.leaves.elliptical_law import standard_log_density
+from flwr_causal.core.circuits.leaves.elliptical import standard_log_density
+from flwr_causal.core.circuits.model import Head as LogisticHead
 from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import ConfigError, DataError
 

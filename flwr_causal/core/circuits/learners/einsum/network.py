@@ -40,8 +40,7 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
 )
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.tensors.layout import TensorLayout
-from flwr_causal.core.circuits.tensors.leaf import TensorLeaf
-from flwr_causal.core.circuits.tensors.storage import parameter_arrays, parameters_from
+from flwr_causal.core.circuits.tensors.leaf import TensorLeaf, parameter_arrays, parameters_from
 from flwr_causal.core.devices import PRECISIONS
 from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import ConfigError, DataError

@@ -29,9 +29,7 @@ from flwr_causal.core.circuits.learners.spn.leaves import (
     smoothed_tables,
     table_widths,
 )
-from flwr_causal.core.circuits.leaves.categorical import Categorical
-from flwr_causal.core.circuits.leaves.gaussian import Gaussian
-from flwr_causal.core.circuits.leaves.histogram import Histogram
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

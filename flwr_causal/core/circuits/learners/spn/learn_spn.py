@@ -43,7 +43,7 @@ from flwr_causal.core.circuits.learners.spn.independence import (
 )
 from flwr_causal.core.circuits.learners.spn.leaves import LeafFit, NumericLeaf
 from flwr_causal.core.circuits.learners.spn.row_clusters import cluster_rows, one_thread
-from flwr_causal.core.circuits.leaves.categorical import Categorical
+from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.nodes import Product, Sum, joined
 from flwr_causal.errors import ConfigError, DataError
 

@@ -23,9 +23,7 @@ from scipy.special import xlogy
 
 from flwr_causal.core.arrays import FloatArray
 from flwr_causal.core.circuits.learners.spn.independence import equal_cuts
-from flwr_causal.core.circuits.leaves.categorical import Categorical
-from flwr_causal.core.circuits.leaves.gaussian import NORMALISER, Gaussian
-from flwr_causal.core.circuits.leaves.histogram import Histogram
+from flwr_causal.core.circuits.leaves.univariate import NORMALISER, Categorical, Gaussian, Histogram
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from flwr_causal.core.circuits.learners.training_by_sums import symmetric, upper
 from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, encode
 from flwr_causal.core.circuits.learners.trees.priors import prior_cells, shares, softened
 from flwr_causal.core.circuits.learners.trees.tables import mutual_information
-from flwr_causal.core.circuits.leaves.categorical import Categorical
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
+from flwr_causal.core.circuits.leaves.univariate import Categorical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -31,9 +31,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.decision_threshold import best_threshold, log_odds_counts
-from flwr_causal.core.circuits.head_posterior import Head as LogisticHead
-from flwr_causal.core.circuits.head_posterior import HeadPosterior
 from flwr_causal.core.circuits.learners.head import (
     HEAD_SENT,
     THRESHOLD_SUMS,
@@ -77,9 +74,15 @@ from flwr_causal.core.circuits.learners.trees.priors import (
     shrunk_trees,
 )
 from flwr_causal.core.circuits.learners.trees.tables import chow_liu_tree
-from flwr_causal.core.circuits.leaves.categorical import Categorical
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
-from flwr_causal.core.circuits.model import CircuitModel
+from flwr_causal.core.circuits.leaves.univariate import Categorical
+from flwr_causal.core.circuits.model import (
+    CircuitModel,
+    HeadPosterior,
+    best_threshold,
+    log_odds_counts,
+)
+from flwr_causal.core.circuits.model import Head as LogisticHead
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.errors import ConfigError, DataError
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import gammaln
 
-from flwr_causal.core.circuits.leaves.tree_kernels import complete_rows, upward
+from flwr_causal.core.circuits.kernels import complete_rows, tree_upward
 from flwr_causal.core.compiled import compiled
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Trees:
             scratch = np.empty((1, int(self.states.sum())))
             for tree in range(count):
                 order, parents, starts = self.orders[tree], self.parents[tree], self.starts[tree]
-                result[missing, tree] = upward(
+                result[missing, tree] = tree_upward(
                     rows, order, parents, self.states, starts, places, tables, False, scratch
                 )
         return result

@@ -1,6 +1,11 @@
-"""Compiled passes over trees of categories.
+"""Compiled passes of circuits: over the layers of a circuit, and over trees of categories.
 
-A tree of m variables is handed over flat. Variable j has ``sizes[j]`` states, the parent
+Exponentials and logarithms are left to numpy between the steps of a layer, which vectorises them;
+here whole rows of the arrays are gathered, compared and added while they are in the cache. A
+layer's nodes stand in ``values`` from the row ``first`` on; the children of its k-th node are
+``children[starts[k] : starts[k + 1]]``.
+
+A tree of m variables is passed as flat arrays. Variable j has ``sizes[j]`` states, the parent
 ``parents[j]`` (-1: none), its table (states of the parent, states) from ``starts[j]`` on in
 ``tables``, and its own part of an array over all states from ``places[j]`` on. ``order`` has
 parents before children. Codes are states, -1 where they are missing. Rows are independent.
@@ -18,6 +23,135 @@ from flwr_causal.core.compiled import compiled
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
 
+
+@compiled
+def multiply(values: FloatArray, first: int, starts: IntArray, children: IntArray) -> None:
+    """Add the log densities of the factors of products."""
+    for k in range(len(starts) - 1):
+        own = values[first + k]
+        own[:] = values[children[starts[k]]]
+        for edge in range(starts[k] + 1, starts[k + 1]):
+            child = values[children[edge]]
+            for i in range(len(own)):
+                own[i] += child[i]
+
+
+@compiled
+def compare(
+    values: FloatArray,
+    first: int,
+    starts: IntArray,
+    children: IntArray,
+    log_weights: FloatArray,
+    lowest: float,
+    terms: FloatArray,
+) -> None:
+    """Put the largest term of each sum in its place, and the terms less it into ``terms``.
+
+    The terms are the log weights plus the children's log densities. ``lowest`` stands for minus
+    infinity, which less itself would be no number.
+    """
+    for k in range(len(starts) - 1):
+        peak = values[first + k]
+        peak[:] = lowest
+        for edge in range(starts[k], starts[k + 1]):
+            child, term, weight = values[children[edge]], terms[edge], log_weights[edge]
+            for i in range(len(peak)):
+                term[i] = child[i] + weight
+                peak[i] = max(peak[i], term[i])
+        for edge in range(starts[k], starts[k + 1]):
+            term = terms[edge]
+            for i in range(len(peak)):
+                term[i] -= peak[i]
+
+
+@compiled
+def total(starts: IntArray, terms: FloatArray, totals: FloatArray) -> None:
+    """Add the terms of each sum."""
+    for k in range(len(starts) - 1):
+        own = totals[k]
+        own[:] = terms[starts[k]]
+        for edge in range(starts[k] + 1, starts[k + 1]):
+            term = terms[edge]
+            for i in range(len(own)):
+                own[i] += term[i]
+
+
+@compiled
+def shares(
+    values: FloatArray,
+    first: int,
+    starts: IntArray,
+    children: IntArray,
+    log_weights: FloatArray,
+    lowest: float,
+    terms: FloatArray,
+) -> None:
+    """Put the log posterior probability of each child of each sum into ``terms``."""
+    for k in range(len(starts) - 1):
+        own = values[first + k]
+        for edge in range(starts[k], starts[k + 1]):
+            child, term, weight = values[children[edge]], terms[edge], log_weights[edge]
+            for i in range(len(own)):
+                term[i] = child[i] + weight - max(own[i], lowest)
+
+
+@compiled
+def spread(
+    flows: FloatArray, first: int, starts: IntArray, children: IntArray, terms: FloatArray
+) -> None:
+    """Add the flow of each node to its children, of a sum in their shares, kept in ``terms``.
+
+    Without any terms all of it goes to each child.
+    """
+    for k in range(len(starts) - 1):
+        own = flows[first + k]
+        for edge in range(starts[k], starts[k + 1]):
+            child = flows[children[edge]]
+            if len(terms) > 0:
+                term = terms[edge]
+                for i in range(len(own)):
+                    term[i] *= own[i]
+                    child[i] += term[i]
+            else:
+                for i in range(len(own)):
+                    child[i] += own[i]
+
+
+@compiled
+def normal_densities(
+    columns: FloatArray,
+    column: IntArray,
+    factor: FloatArray,
+    shift: FloatArray,
+    constant: FloatArray,
+    result: FloatArray,
+) -> None:
+    """``constant - (factor x + shift)^2`` of each leaf's column, 0 where that is missing."""
+    for k in range(len(column)):
+        own, out = columns[column[k]], result[k]
+        a, b, c = factor[k], shift[k], constant[k]
+        for i in range(len(own)):
+            standard = a * own[i] + b
+            density = c - standard * standard
+            out[i] = density if density == density else 0.0
+
+
+@compiled
+def looked_up(
+    codes: NDArray[np.int32],
+    row: IntArray,
+    starts: IntArray,
+    table: FloatArray,
+    result: FloatArray,
+) -> None:
+    """Return the entry of each leaf's part of a table for the codes of its column."""
+    for k in range(len(row)):
+        own, out, start = codes[row[k]], result[k], starts[k]
+        for i in range(len(own)):
+            out[i] = table[start + own[i]]
+
+
 Codes = NDArray[np.int32]
 
 #: Below it a probability goes into the logarithm, lest the next factors take it to 0.
@@ -29,7 +163,7 @@ SMALL_BELIEF = 1e-50
 
 
 @compiled
-def upward(
+def tree_upward(
     codes: Codes,
     order: IntArray,
     parents: IntArray,
@@ -100,7 +234,7 @@ def upward(
 
 
 @compiled
-def fill(
+def tree_fill(
     codes: Codes,
     order: IntArray,
     parents: IntArray,
@@ -143,7 +277,7 @@ def fill(
 
 
 @compiled
-def posteriors(
+def tree_posteriors(
     order: IntArray,
     parents: IntArray,
     sizes: IntArray,
@@ -215,7 +349,7 @@ def incomplete_rows(
 ) -> FloatArray:
     """Log probabilities of rows under a tree, missing values summed out, shape (n,).
 
-    What `upward` returns, for several rows at a time and without their beliefs. ``codes`` has one
+    As `tree_upward`, for several rows at a time and without their beliefs. ``codes`` has one
     row for each *column* of the data; ``columns`` are those of the variables, -1 of a hidden one.
     """
     num_rows = codes.shape[1]

@@ -22,7 +22,8 @@ from scipy.special import logsumexp
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.distribution import chosen_classes
-from flwr_causal.core.circuits.domain import Domain, joined_tables, without_unseen
+from flwr_causal.core.circuits.domain import Domain, without_unseen
+from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.circuits.storage import KINDS, read_pair, write_pair
 from flwr_causal.errors import CausalError, ConfigError, DataError
 

@@ -1,37 +1,222 @@
-"""The guide's method is complete: its very text runs, finds the edge, and is short."""
+"""The guide's blocks run as they stand, find what they should, and a wrong step is noticed."""
 
 import re
 import sys
 import types
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from flwr_causal.errors import CausalError
+from flwr_causal.simulations import simulate
+from flwr_causal.strategies import Moments, NotearsADMM
+
 GUIDE = Path(__file__).parents[2] / "docs" / "new_method.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)
+AVERAGE, TWO, STEPS, ENTRY, CHECK = BLOCKS
 
 
-@pytest.fixture(scope="module")
-def text() -> str:
-    return re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)[0]
+NUMBERS = count()
 
 
-def test_guide_runs_as_it_stands(text, capsys, monkeypatch):
-    guide = types.ModuleType("guide")
-    # Dataclasses look their module up by name.
-    monkeypatch.setitem(sys.modules, "guide", guide)
-    exec(compile(text, str(GUIDE), "exec"), guide.__dict__)
+def execute(text, **names):
+    """Run a block in a module of its own, and return the module."""
+    guide = types.ModuleType(f"guide{next(NUMBERS)}")
+    vars(guide).update(names)
+    # Dataclasses and options look their module up by name.
+    sys.modules[guide.__name__] = guide
+    exec(compile(text, str(GUIDE), "exec"), vars(guide))
+    return guide
+
+
+module_of = cache(execute)
+
+
+# One exchange of averages.
+
+
+def finds_the_edge(guide):
     run = guide.run
-    assert "one round is enough" in capsys.readouterr().out
     ((cause, effect, weight),) = run.graph.edges()
     assert (cause, effect) == ("x0", "x1")
     assert weight == pytest.approx(2.0, abs=0.4)
     assert run.rounds == 1
+    assert run.stop_reason == "one round is enough"
     # d x d and d numbers from each of two parties, and little else.
     assert run.bytes_received >= 2 * 8 * (4 + 2)
     assert np.isfinite(run.graph.weights).all()
 
 
-def test_guide_is_a_page(text):
-    lines = [line for line in text.splitlines() if line.strip()]
-    assert len(lines) < 60
+def test_the_first_page_runs_as_it_stands():
+    finds_the_edge(module_of(AVERAGE))
+
+
+def test_the_first_page_is_a_page():
+    assert len([line for line in AVERAGE.splitlines() if line.strip()]) < 60
+
+
+# Two exchanges.
+
+
+def finds_the_order(guide):
+    """Assert everything that the second page promises, against the pooled rows."""
+    run, rows = guide.run, np.concatenate(guide.parties)
+    rows = rows - rows.mean(axis=0)
+    wanted = np.zeros((3, 3))
+    for j in (1, 2):
+        wanted[:j, j] = np.linalg.lstsq(rows[:, :j], rows[:, j], rcond=None)[0]
+    wanted[np.abs(wanted) <= 0.2] = 0.0
+    assert np.count_nonzero(wanted) == 2
+    np.testing.assert_allclose(run.graph.weights, wanted, atol=1e-10)
+    assert [record["exchange"] for record in run.history] == ["sums", "fit"]
+    noise = ((rows - rows @ wanted) ** 2).mean(axis=0)
+    assert run.history[1]["noise"] == pytest.approx(noise.mean(), rel=1e-10)
+    assert run.warnings == ["party 4: x2 follows another rule there"]
+    assert run.stop_reason == "two exchanges are enough"
+
+
+def test_the_second_page_runs_as_it_stands():
+    finds_the_order(module_of(TWO))
+
+
+def test_the_second_page_is_right_without_memory():
+    guide = module_of(TWO)
+
+    class Forgetful(guide.OrderedClient):
+        def recall(self):
+            return None
+
+    run = simulate(guide.Ordered(), guide.parties, client=Forgetful)
+    assert np.array_equal(run.graph.weights, guide.run.graph.weights)
+    assert run.warnings == guide.run.warnings
+
+
+def test_the_second_page_remembers():
+    guide, reads = module_of(TWO), []
+
+    class Counting(guide.OrderedClient):
+        def moments(self):
+            reads.append(self.recall() is not None)
+            return super().moments()
+
+    simulate(guide.Ordered(), guide.parties, client=Counting)
+    assert reads == [False] * 5 + [True] * 5
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('("d", "d"), combine="sum"', '("d", "d"), combine="each"'),
+        ('"non-negative", "sum"', '"non-negative"'),
+        ("rest.T @ moments @ rest", "rest @ moments @ rest.T"),
+        ('Request(FIT, {"weights": state.weights})', 'Request(FIT, {"weights": -state.weights})'),
+        ("moments[:j, :j], moments[:j, j]", "moments[:j, :j], moments[j, j:]"),
+        ("shares < 0.5", "shares > 0.5"),
+        ('return {"moments": moments}', 'return {"moments": moments, "rows": self.rows()}'),
+        ('self.remember({"moments": moments})', 'self.remember({"moments": 2 * moments})'),
+        ("if isinstance(state, Done) else None", "if isinstance(state, Weighted) else None"),
+    ],
+)
+def test_a_wrong_step_of_the_second_page_is_noticed(right, wrong):
+    assert right in TWO
+    with pytest.raises((AssertionError, CausalError, ValueError, KeyError, IndexError)):
+        finds_the_order(execute(TWO.replace(right, wrong)))
+
+
+# One step of an existing method.
+
+
+@cache
+def chain():
+    """Two parties' rows of x0 -> x1 -> x3 <- x2."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(600, 4))
+    rows[:, 1] += 0.8 * rows[:, 0]
+    rows[:, 3] += 0.8 * rows[:, 1] - 0.8 * rows[:, 2]
+    return rows
+
+
+EDGES = [("x0", "x1"), ("x1", "x3"), ("x2", "x3")]
+
+
+def parts(rows):
+    return [rows[:200], rows[200:]]
+
+
+def bias(run):
+    """How far the weights before the refit are from those of least squares."""
+    rows, graph = chain(), run.graph
+    fitted = np.zeros((4, 4))
+    for j in range(4):
+        causes = graph.adjacency[:, j]
+        centred = rows - rows.mean(axis=0)
+        fitted[causes, j] = np.linalg.lstsq(centred[:, causes], centred[:, j], rcond=None)[0]
+    return np.abs(graph.raw_weights - fitted)[graph.adjacency].max()
+
+
+def adaptive(guide):
+    usual = simulate(Moments(sparsity=0.1), parts(chain()))
+    run = simulate(guide.AdaptiveMoments(sparsity=0.1), parts(chain()))
+    assert [edge[:2] for edge in run.graph.edges()] == EDGES
+    assert bias(run) < 0.6 * bias(usual)
+    np.testing.assert_allclose(run.scores, np.abs(run.graph.raw_weights))
+
+
+def reweighted(guide):
+    usual = simulate(NotearsADMM(sparsity=0.1, refit=False), parts(chain()))
+    run = simulate(guide.ReweightedADMM(sparsity=0.1, refit=False), parts(chain()))
+    assert [edge[:2] for edge in run.graph.edges()] == EDGES
+    assert bias(run) < 0.4 * bias(usual)
+
+
+def clipped(guide):
+    rng = np.random.default_rng(1)
+    wild = chain().copy()
+    wild[::50] = rng.normal(scale=20.0, size=(12, 4))
+    usual = simulate(Moments(), parts(wild))
+    run = simulate(Moments(), parts(wild), client=guide.ClippedMomentsClient)
+    assert [edge[:2] for edge in usual.graph.edges()] != EDGES
+    assert [edge[:2] for edge in run.graph.edges()] == EDGES
+
+
+@pytest.mark.parametrize("promise", [adaptive, reweighted, clipped])
+def test_a_changed_step_does_what_the_page_says(promise):
+    promise(module_of(STEPS))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "promise"),
+    [
+        ("self.threshold / np.maximum", "1.0 * np.maximum", adaptive),
+        ("graph=graph, model=model, scores=scores", "graph=graph, model=model", adaptive),
+        ('info["sparsity"] * factors', 'info["sparsity"]', adaptive),
+        ("1.0 / (1.0 + np.abs", "1.0 * (1.0 + np.abs", reweighted),
+        ("if state.stopped is None", "if state.stopped is not None", reweighted),
+        ("np.clip(rows, -most, most)", "rows", clipped),
+    ],
+)
+def test_a_wrong_change_is_noticed(right, wrong, promise):
+    assert right in STEPS
+    with pytest.raises((AssertionError, CausalError, ValueError)):
+        promise(execute(STEPS.replace(right, wrong)))
+
+
+# Names and checks.
+
+
+def test_the_entry_is_a_method():
+    guide = module_of(AVERAGE)
+    entry = execute(ENTRY, Regression=guide.Regression, RegressionClient=guide.RegressionClient)
+    assert entry.METHOD.strategy.method == "regression"
+
+
+@pytest.mark.slow
+def test_the_second_page_passes_the_checks():
+    guide = module_of(TWO)
+    names = {name: getattr(guide, name) for name in ("Ordered", "OrderedClient", "parties")}
+    report = execute(CHECK, **names).report
+    passed = {result.name for result in report.results if result.status == "passed"}
+    assert {"split_of_rows", "order_of_parties", "nothing_undeclared_travels"} <= passed

@@ -71,7 +71,7 @@ def timed(learn, train, test, seed):
 
 def own_learner(train, seed):
     from flwr_causal.core.circuits.domain import Domain, Variable
-    from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
+    from flwr_causal.core.circuits.learners.einsum import EinsumNetwork
 
     domain = Domain(tuple(Variable(f"x{j}", (0, 1)) for j in range(train.shape[1])))
     options = {"depth": DEPTH, "replicas": REPLICAS, "sums": SUMS, "batch_size": BATCH}
@@ -203,7 +203,7 @@ def federated_images(file, seeds, epochs):
 
 def image_learner(shape, epochs):
     from flwr_causal.core.circuits.domain import Domain, Variable
-    from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
+    from flwr_causal.core.circuits.learners.einsum import EinsumNetwork
 
     domain = Domain(tuple(Variable(f"pixel {j}") for j in range(shape[0] * shape[1])))
     return domain, EinsumNetwork(

@@ -17,7 +17,6 @@ from flwr_causal.core.circuits.composed.joint_trees import Part, PartyRows
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.by_name import training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
-from flwr_causal.core.circuits.learners.training_by_sums import Request
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.data.check.party_table import complete_rows, describe
@@ -95,8 +94,9 @@ class FedPCClient(CausalClient):
         plan = training.plan(
             domain, seed=int(options["seed"]), min_rows=int(options["minimum-count"])
         )
-        sent = {one.name: asked[one.name] for one in training.steps[step].sent}
-        return training.answer(self._values(domain, asked), plan, Request(step, sent))
+        exchange = training.steps[step]
+        sent = {one.name: asked[one.name] for one in exchange.sent}
+        return exchange.sums(self._values(domain, asked), plan, sent)
 
     @answers(ALIGN)
     def align(self, asked: Asked) -> Arrays:

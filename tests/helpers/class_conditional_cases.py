@@ -4,7 +4,7 @@ import numpy as np
 
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.core.circuits.learners.training_by_sums import add
+from flwr_causal.core.circuits.learners.training_by_sums import Step, add
 
 #: Grids small enough for tests.
 QUICK = ClassConditional(
@@ -47,13 +47,13 @@ def values_of(n=150, num_classes=2, with_category=True, seed=0):
 def exchanged(learner, parties, plan, presence=None):
     """Exchange until all is known, checking that arrays can be sent; return steps too."""
     state, steps = learner.start(plan, presence), []
-    while (asked := learner.request(state)) is not None:
-        replies = [learner.answer(values, plan, asked) for values in parties]
-        for arrays in (asked.arrays, *replies):
+    while isinstance(state, Step):
+        replies = [state.sums(values, plan, state.arrays()) for values in parties]
+        for arrays in (state.arrays(), *replies):
             for array in arrays.values():
                 assert array.dtype == np.float64
                 assert array.ndim > 0
                 assert np.isfinite(array).all()
-        steps.append(asked.step)
-        state = learner.after(state, add(replies))
+        steps.append(state.name)
+        state = state.after(add(replies))
     return state, steps

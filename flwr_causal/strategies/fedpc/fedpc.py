@@ -11,6 +11,7 @@ import numpy as np
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
+from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID, target_in
@@ -357,9 +358,9 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
         return _begun(method, replace(state, domain=domain)), step.info
     if isinstance(stage, SumsStage):
         following, info = stage.close(replies)
-        if not following.complete:
-            return replace(state, stage=following), info
-        return _complete(state, stage.training.fitted(following.state, state.domain)), info
+        if isinstance(following, Trained):
+            return _complete(state, following.model(state.domain)), info
+        return replace(state, stage=SumsStage(stage.learner, following)), info
     if isinstance(stage, AlignStage):
         info = {"ids": sum(map(len, replies.list("hashes")))}
         return replace(state, stage=_aligned(method, state, stage.common(replies))), info
@@ -382,8 +383,8 @@ def _begun(method: FedPC, state: FedPCRun) -> FedPCRun:
         return replace(state, stage=stage)
     training = training_of(state.learner, state.target, method)
     plan = training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
-    known = training.start(plan, state.holdings.presence)
-    return replace(state, stage=SumsStage(state.learner, training, known))
+    first = training.start(plan, state.holdings.presence)
+    return replace(state, stage=SumsStage(state.learner, first))
 
 
 def _aligned(method: FedPC, state: FedPCRun, common: dict[str, IntArray]) -> Stage:

@@ -7,9 +7,9 @@ from circuit_cases import domain_of
 from shared_data import DATA, needs_shared_data
 
 from flwr_causal.core.circuits.domain import Domain, Variable
-from flwr_causal.core.circuits.learners.training_by_sums import Request, add
+from flwr_causal.core.circuits.learners.training_by_sums import Step, add
 from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
-from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.errors import ConfigError, DataError
 
 STATES = (2, 3, 2, 3, 2)
 SMALL = ChowLiuMixture(components=3, ensembles=2, product_steps=3, tree_steps=2)
@@ -99,9 +99,9 @@ def test_steps_of_trees_do_not_lower_the_penalised_likelihood():
     plan = learner.plan(domain)
     state = learner.start(plan)
     objectives = []
-    while (asked := learner.request(state)) is not None:
-        state = learner.after(state, learner.answer(values, plan, asked))
-        if asked.step == "trees":
+    while isinstance(state, Step):
+        asked, state = state, state.after(state.sums(values, plan, state.arrays()))
+        if asked.name == "trees":
             mixture = state.mixtures[0]
             codes = np.ascontiguousarray(values.T.astype(np.int32))
             prior = mixture.trees.added @ mixture.trees.log_tables
@@ -146,11 +146,11 @@ def test_sums_of_few_rows_are_withheld():
     few = np.vstack([values[values[:, 4] == 0][:20], values[values[:, 4] == 1][:2]])
     learner = ChowLiuMixture(target="e")
     plan = learner.plan(domain, min_rows=3)
-    asked = learner.request(learner.start(plan))
-    reply = learner.answer(few, plan, asked)["counts"]
+    state = learner.start(plan)
+    reply = state.sums(few, plan, state.arrays())["counts"]
     assert reply[0, 0] == 20
     assert not reply[1].any()
-    kept = learner.answer(few, replace(plan, min_rows=2), asked)["counts"]
+    kept = state.sums(few, replace(plan, min_rows=2), state.arrays())["counts"]
     assert kept[1, 0] == 2
 
 
@@ -160,13 +160,13 @@ def test_what_is_exchanged_is_finite():
     learner = replace(SMALL, target="e")
     plan = learner.plan(domain)
     state, steps = learner.start(plan), []
-    while (asked := learner.request(state)) is not None:
-        reply = add([learner.answer(values, plan, asked)])
-        for array in (*asked.arrays.values(), *reply.values()):
+    while isinstance(state, Step):
+        reply = add([state.sums(values, plan, state.arrays())])
+        for array in (*state.arrays().values(), *reply.values()):
             assert array.dtype == np.float64
             assert np.isfinite(array).all()
-        steps.append(asked.step)
-        state = learner.after(state, reply)
+        steps.append(state.name)
+        state = state.after(reply)
     assert steps == ["pairs"] + ["products"] * 3 + ["trees"] * 2
 
 
@@ -190,10 +190,6 @@ def test_errors_name_the_thing():
         ChowLiuMixture(target="a").plan(domain_of((2,)))
     with pytest.raises(ConfigError, match="components"):
         ChowLiuMixture(components=0)
-    with pytest.raises(ConfigError, match="not complete"):
-        learner.fitted(learner.start(plan), domain)
-    with pytest.raises(FederationError, match="unknown step 'other'"):
-        learner.answer(values, plan, Request("other", {}))
     with pytest.raises(DataError, match="no 1 rows"):
         learner.train([values[:0]], plan)
     values[3, 4] = np.nan

@@ -11,12 +11,10 @@ from sklearn.metrics import f1_score
 
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.core.circuits.learners.class_conditional.steps import Moments
-from flwr_causal.core.circuits.learners.class_conditional.tables import SMOOTHING
-from flwr_causal.core.circuits.learners.folds import row_folds
-from flwr_causal.core.circuits.learners.training_by_sums import Request
+from flwr_causal.core.circuits.learners.class_conditional.steps import SMOOTHING, Moments
+from flwr_causal.core.circuits.learners.training_by_sums import row_folds
 from flwr_causal.core.circuits.model import CircuitModel
-from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.errors import ConfigError, DataError
 
 ALL = replace(QUICK, head=True, decision="macro-f1")
 
@@ -30,7 +28,7 @@ def _arrays_hold_values(monkeypatch):
 def trained(parties, domain, learner=QUICK, **settings):
     plan = learner.plan(domain, **settings)
     state, steps = exchanged(learner, parties, plan)
-    return learner.fitted(state, domain), steps
+    return state.model(domain), steps
 
 
 def train(parties, domain, learner=QUICK):
@@ -224,9 +222,9 @@ def test_no_sum_of_few_rows_leaves_a_party(min_rows):
     plan = QUICK.plan(domain, min_rows=min_rows)
     state = QUICK.start(plan)
     while not isinstance(state, Moments):
-        state = QUICK.after(state, QUICK.answer(values, plan, QUICK.request(state)))
+        state = state.after(state.sums(values, plan, state.arrays()))
     for own in parties:
-        counts = QUICK.answer(own, plan, QUICK.request(state))["counts"]
+        counts = state.sums(own, plan, state.arrays())["counts"]
         assert ((counts == 0) | (counts >= min_rows)).all()
         classes = np.bincount(own[:, -1].astype(int), minlength=2)
         np.testing.assert_array_equal(counts.sum(axis=0), np.where(classes >= min_rows, classes, 0))
@@ -307,10 +305,6 @@ def test_plans_that_do_not_fit():
     model = trained([values_of()], domain_of(), ALL)[0]
     with pytest.raises(ConfigError, match="the head tells 'kind', not 'site'"):
         model.posterior.predict_proba(values_of(), "site")
-    with pytest.raises(ConfigError, match="not complete"):
-        QUICK.fitted(QUICK.start(QUICK.plan(domain)), domain)
-    with pytest.raises(FederationError, match="unknown step 'gradient'"):
-        QUICK.answer(values_of(), QUICK.plan(domain), Request("gradient", {}))
 
 
 def test_breast_cancer():

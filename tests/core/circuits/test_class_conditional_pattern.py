@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.core.circuits.learners.class_conditional.pattern import started
-from flwr_causal.core.circuits.learners.training_by_sums import add
+from flwr_causal.core.circuits.learners.training_by_sums import Step, add
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import ConfigError, DataError
 
@@ -38,7 +38,7 @@ def presence(*parties):
 def trained(parties, columns, learner=QUICK, **settings):
     plan = learner.plan(domain_of(), **settings)
     state, steps = exchanged(learner, parties, plan, presence(*columns))
-    return learner.fitted(state, domain_of()), steps
+    return state.model(domain_of()), steps
 
 
 def test_common_columns_connect_the_others():
@@ -72,9 +72,9 @@ def test_all_columns_everywhere_are_nearly_the_same_as_without_patterns():
     parties = np.array_split(values, 4)
     plan = QUICK.plan(domain_of())
     state = started(plan, presence(*[ALL] * 4))
-    while (asked := QUICK.request(state)) is not None:
-        state = QUICK.after(state, add(QUICK.answer(own, plan, asked) for own in parties))
-    model = QUICK.fitted(state, domain_of())
+    while isinstance(state, Step):
+        state = state.after(add(state.sums(own, plan, state.arrays()) for own in parties))
+    model = state.model(domain_of())
     pooled = QUICK.learn_model(domain_of(), values)
     np.testing.assert_allclose(model.log_likelihood(test), pooled.log_likelihood(test), atol=1e-3)
     np.testing.assert_allclose(model.predict_proba(test), pooled.predict_proba(test), atol=1e-3)

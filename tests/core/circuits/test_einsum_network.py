@@ -11,15 +11,15 @@ from einsum_nodes import nodes_of
 
 from flwr_causal.core.circuits.circuit import Circuit, mixture
 from flwr_causal.core.circuits.domain import Domain, Variable
-from flwr_causal.core.circuits.learners.einsum.network import EinsumNetwork
-from flwr_causal.core.circuits.learners.training_by_sums import add
+from flwr_causal.core.circuits.learners.einsum import EinsumNetwork
+from flwr_causal.core.circuits.learners.training_by_sums import Step, add
 from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.errors import ConfigError, DataError
 
 torch = pytest.importorskip("torch", reason="tensorised circuits need torch")
 
-from flwr_causal.core.circuits.learners.einsum.em import counted, expected, stepped  # noqa: E402
+from flwr_causal.core.circuits.learners.einsum import counted, expected, stepped  # noqa: E402
 
 SMALL = EinsumNetwork(depth=2, replicas=3, sums=3, epochs=3, batch_size=None, precision="float64")
 
@@ -321,17 +321,17 @@ def test_what_is_exchanged_is_finite_and_float64():
     plan = learner.plan(domain)
     state = learner.start(plan)
     steps = []
-    while (asked := learner.request(state)) is not None:
-        reply = learner.answer(values, plan, asked)
-        empty = learner.answer(values[:0], plan, asked)
+    while isinstance(state, Step):
+        reply = state.sums(values, plan, state.arrays())
+        empty = state.sums(values[:0], plan, state.arrays())
         assert {name: one.shape for name, one in reply.items()} == {
             name: one.shape for name, one in empty.items()
         }
-        for one in (*asked.arrays.values(), *reply.values()):
+        for one in (*state.arrays().values(), *reply.values()):
             assert one.dtype == np.float64
             assert np.isfinite(one).all()
-        steps.append(asked.step)
-        state = learner.after(state, add([reply, empty]))
+        steps.append(state.name)
+        state = state.after(add([reply, empty]))
     assert steps == ["scale"] + ["counts"] * 6
 
 

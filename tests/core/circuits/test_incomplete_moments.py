@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.circuits.learners.class_conditional.incomplete_moments import (
+from flwr_causal.core.circuits.learners.class_conditional.pattern import (
     PartMoments,
     joint_moments,
 )

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
-from flwr_causal.core.circuits.learners.spn.independence import (
+from flwr_causal.core.circuits.learners.spn.splits import (
     dependent_pairs,
     equal_cuts,
     groups_of,

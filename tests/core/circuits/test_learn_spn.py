@@ -6,10 +6,9 @@ import pytest
 from circuit_cases import domain_of, plain_density, worlds
 from scipy.stats import norm
 
-from flwr_causal.core.circuits.learners.spn.independence import Indicators
 from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN, learn_spn
 from flwr_causal.core.circuits.learners.spn.leaves import LeafFit
-from flwr_causal.core.circuits.learners.spn.row_clusters import cluster_rows
+from flwr_causal.core.circuits.learners.spn.splits import Indicators, cluster_rows
 from flwr_causal.core.circuits.leaves.elliptical import Elliptical
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram
 from flwr_causal.core.circuits.nodes import Product, Sum

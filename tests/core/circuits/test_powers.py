@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flwr_causal.core.circuits.learners.class_conditional.powers import (
+from flwr_causal.core.circuits.learners.class_conditional.moments import (
     LARGEST,
     choose_powers,
     log_sums,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.circuits.learners.einsum.regions import random_regions
+from flwr_causal.core.circuits.learners.einsum import random_regions
 from flwr_causal.errors import ConfigError
 
 

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.circuits.learners.class_conditional.blocks import correlation_blocks, judge
-from flwr_causal.core.circuits.learners.class_conditional.shrinkage import (
+from flwr_causal.core.circuits.learners.class_conditional.moments import (
     FLOOR,
     ClassMoments,
     ClassSums,
     Shrinkage,
     choose_shrinkage,
+    correlation_blocks,
     held_out_likelihoods,
+    judge,
     pooled_covariance,
     shrunk_moments,
 )

@@ -9,7 +9,7 @@ from circuit_cases import domain_of
 
 from flwr_causal.core.circuits.learners.by_name import learner_of, training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain, to_plain
-from flwr_causal.core.circuits.learners.training_by_sums import add
+from flwr_causal.core.circuits.learners.training_by_sums import Step, add
 from flwr_causal.core.circuits.model import CircuitModel, HeadPosterior
 from flwr_causal.errors import ConfigError
 
@@ -79,17 +79,17 @@ def exchanged(learner, parties, domain, min_rows=1):
     plan = learner.plan(domain, min_rows=min_rows)
     state = learner.start(plan, np.stack([~np.isnan(one).all(axis=0) for one in parties]))
     steps = []
-    while (asked := learner.request(state)) is not None:
-        step, symbols = learner.steps[asked.step], {}
-        check_shapes(step.sent, asked.arrays, symbols)
-        replies = [learner.answer(values, plan, asked) for values in parties]
+    while isinstance(state, Step):
+        step, symbols = learner.steps[state.name], {}
+        check_shapes(step.sent, state.arrays(), symbols)
+        replies = [step.sums(values, plan, state.arrays()) for values in parties]
         for reply in replies:
             check_shapes(step.summed, {one.name: reply[one.name] for one in step.summed}, symbols)
             assert set(reply) == {one.name for one in step.summed}
             check_values(step.summed, reply)
-        steps.append(asked.step)
-        state = learner.after(state, add(replies))
-    return learner.fitted(state, domain), steps
+        steps.append(state.name)
+        state = state.after(add(replies))
+    return state.model(domain), steps
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -177,13 +177,13 @@ def test_few_rows_of_a_class_are_left_out_of_einsum_sums():
     learner = training_of("einsum", "e", LearnerOptions(**SMALL | {"batches": 1}))
     plan = learner.plan(domain_of(MIXED), min_rows=3)
     state = learner.start(plan)
-    scale = learner.answer(few, plan, learner.request(state))
+    scale = state.sums(few, plan, state.arrays())
     assert scale["rows"] == [20.0]
-    state = learner.after(state, learner.answer(values, plan, learner.request(state)))
-    reply = learner.answer(few, plan, learner.request(state))
+    state = state.after(state.sums(values, plan, state.arrays()))
+    reply = state.sums(few, plan, state.arrays())
     assert reply["rows"] == [20.0]
     assert not reply["root"][1].any()
-    alone = learner.answer(few[-1:], plan, learner.request(state))
+    alone = state.sums(few[-1:], plan, state.arrays())
     assert all(not array.any() for array in alone.values())
     assert {key: array.shape for key, array in alone.items()} == {
         key: array.shape for key, array in reply.items()

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from circuit_cases import domain_of
 
-from flwr_causal.core.circuits.learners.trees.features import FoldedRows, log_cells
+from flwr_causal.core.circuits.learners.training_by_sums import Step
 from flwr_causal.core.circuits.learners.trees.learner import (
     NUM_FOLDS,
     ChowLiuMixture,
+    FoldedRows,
     FoldPairs,
+    log_cells,
     pair_sums_of,
 )
 from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, encode
@@ -79,7 +81,7 @@ def test_a_row_is_seen_by_features_that_were_made_without_its_fold():
     folded = FoldedRows.of(rows, plan, NUM_FOLDS)
     state = LEARNER.start(plan)
     while not isinstance(state, FoldPairs):
-        state = LEARNER.after(state, LEARNER.answer(rows, plan, LEARNER.request(state)))
+        state = state.after(state.sums(rows, plan, state.arrays()))
     made = state.after(state.sums(rows, plan, state.arrays())).features.by_fold
     layout = Layout(STATES[:3], complete=False)
     for fold, features in enumerate(made):
@@ -96,12 +98,12 @@ def test_a_class_of_which_nobody_has_a_row():
     learner = replace(LEARNER, decision="macro-f1")
     plan = learner.plan(domain)
     state, steps = learner.start(plan), []
-    while (asked := learner.request(state)) is not None:
-        reply = learner.answer(rows, plan, asked)
-        for array in (*asked.arrays.values(), *reply.values()):
+    while isinstance(state, Step):
+        reply = state.sums(rows, plan, state.arrays())
+        for array in (*state.arrays().values(), *reply.values()):
             assert np.isfinite(array).all()
-        steps.append(asked.step)
-        state = learner.after(state, reply)
+        steps.append(state.name)
+        state = state.after(reply)
     assert steps[7] == "fold-pairs"
     assert set(steps[8:]) == {"head"}
     assert state.threshold is None

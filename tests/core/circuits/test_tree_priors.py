@@ -5,7 +5,7 @@ from scipy.special import gammaln
 
 from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
 from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, encode, weighted_products
-from flwr_causal.core.circuits.learners.trees.priors import STRENGTHS, prior_cells, shrunk_trees
+from flwr_causal.core.circuits.learners.trees.trees import STRENGTHS, prior_cells, shrunk_trees
 
 STATES = (2, 3, 4)
 

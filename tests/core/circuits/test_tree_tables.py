@@ -3,7 +3,7 @@ from itertools import product
 import numpy as np
 
 from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, weighted_products
-from flwr_causal.core.circuits.learners.trees.tables import (
+from flwr_causal.core.circuits.learners.trees.trees import (
     chow_liu_tree,
     heaviest_tree,
     independent,

@@ -25,15 +25,19 @@ from scipy.special import logsumexp
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.composed.composition import Composition, Output
-from flwr_causal.core.circuits.learners.trees import mixtures as tree_mixtures
+from flwr_causal.core.circuits.learners.trees import trees as tree_mixtures
 from flwr_causal.core.circuits.learners.trees.learner import STRENGTHS, tree_leaves
 from flwr_causal.core.circuits.learners.trees.pair_sums import (
     Layout,
     encode,
     row_sums,
 )
-from flwr_causal.core.circuits.learners.trees.priors import prior_cells, products, shrunk_trees
-from flwr_causal.core.circuits.learners.trees.tables import independent
+from flwr_causal.core.circuits.learners.trees.trees import (
+    independent,
+    prior_cells,
+    products,
+    shrunk_trees,
+)
 from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.nodes import joined, mixed
 from flwr_causal.errors import DataError
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
-    from flwr_causal.core.circuits.learners.trees.tables import Trees
+    from flwr_causal.core.circuits.learners.trees.trees import Trees
     from flwr_causal.core.circuits.nodes import Node
 
 

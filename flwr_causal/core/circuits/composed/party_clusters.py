@@ -14,9 +14,8 @@ import numpy as np
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.core.circuits.learners.spn.independence import indicators
 from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN
-from flwr_causal.core.circuits.learners.spn.row_clusters import cluster_rows
+from flwr_causal.core.circuits.learners.spn.splits import cluster_rows, indicators
 from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.nodes import joined, mixed
 from flwr_causal.errors import DataError

@@ -25,7 +25,7 @@ _HOMES = {
     "class-conditional": (f"{_ROOM}.class_conditional.learner", "ClassConditional"),
     "trees": (f"{_ROOM}.trees.learner", "ChowLiuMixture"),
     "spn": (f"{_ROOM}.spn.learn_spn", "LearnSPN"),
-    "einsum": (f"{_ROOM}.einsum.network", "EinsumNetwork"),
+    "einsum": (f"{_ROOM}.einsum", "EinsumNetwork"),
     "decision-tree": (f"{_ROOM}.decision_tree", "DecisionTree"),
 }
 NAMES = tuple(_HOMES)

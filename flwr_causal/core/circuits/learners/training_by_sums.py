@@ -17,21 +17,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from flwr_causal.core.arrays import FloatArray
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from enum import StrEnum
 
+    from numpy.typing import NDArray
+
     from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.model import CircuitModel
+
 
 Arrays = dict[str, FloatArray]
 
@@ -141,21 +144,6 @@ class Plan:
         return labels.astype(np.int64)
 
 
-class Request(NamedTuple):
-    """What the server asks of every party alike.
-
-    Parameters
-    ----------
-    step : str
-        Which sums: a name of the training's ``steps`` (of an enumeration).
-    arrays : dict of arrays
-        What a party needs to know for them, finite; see ``Step.sent``.
-    """
-
-    step: str
-    arrays: Arrays
-
-
 class Step(ABC):
     """One exchange: what the server knows before it. A subclass is a frozen dataclass.
 
@@ -252,7 +240,7 @@ class TrainingBySums(ABC):
         return Plan(domain.names, states, target, columns, self, seed, min_rows)
 
     @abstractmethod
-    def start(self, plan: Plan, presence: BoolArray | None = None) -> State:
+    def start(self, plan: Plan, presence: BoolArray | None = None) -> Step:
         """Return the state before the first exchange.
 
         Parameters
@@ -267,44 +255,6 @@ class TrainingBySums(ABC):
             If options do not fit the plan.
         """
 
-    def request(self, state: State) -> Request | None:
-        """Return what to ask of the parties next; None when all is known."""
-        return Request(state.name, state.arrays()) if isinstance(state, Step) else None
-
-    def answer(self, values: FloatArray, plan: Plan, request: Request) -> Arrays:
-        """Return a party's answer to a request; see `Step.sums`.
-
-        Raises
-        ------
-        FederationError
-            If there is no such step.
-        """
-        if request.step not in self.steps:
-            raise FederationError(f"the server asks for the unknown step {str(request.step)!r}")
-        return self.steps[request.step].sums(values, plan, request.arrays)
-
-    def after(self, state: State, summed: Mapping[str, FloatArray]) -> State:
-        """Return the state after an exchange; ``summed`` are the parties' answers, added up.
-
-        Raises
-        ------
-        DataError
-            If nothing can be learned from the rows.
-        """
-        return state.after(summed) if isinstance(state, Step) else state
-
-    def fitted(self, state: State, domain: Domain) -> CircuitModel:
-        """Return the circuits of a training that is complete.
-
-        Raises
-        ------
-        ConfigError
-            If an exchange is missing.
-        """
-        if isinstance(state, Step):
-            raise ConfigError("the training is not complete: there is a request to answer yet")
-        return state.model(domain)
-
     def train(
         self, parties: Sequence[FloatArray], plan: Plan, presence: BoolArray | None = None
     ) -> Trained:
@@ -316,10 +266,10 @@ class TrainingBySums(ABC):
         plan, presence
             As in `start`.
         """
-        state = self.start(plan, presence)
-        while (asked := self.request(state)) is not None:
-            state = self.after(state, add(self.answer(values, plan, asked) for values in parties))
-        assert isinstance(state, Trained)
+        state: State = self.start(plan, presence)
+        while isinstance(state, Step):
+            asked = state.arrays()
+            state = state.after(add(state.sums(values, plan, asked) for values in parties))
         return state
 
     def learn_model(self, domain: Domain, values: FloatArray, seed: int = 0) -> CircuitModel:
@@ -339,7 +289,7 @@ class TrainingBySums(ABC):
         DataError
             If nothing can be learned from the rows.
         """
-        return self.fitted(self.train([values], self.plan(domain, seed=seed)), domain)
+        return self.train([values], self.plan(domain, seed=seed)).model(domain)
 
     def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
         """Return the density alone; see `learn_model`."""
@@ -375,3 +325,40 @@ def symmetric(triangles: FloatArray, d: int) -> FloatArray:
     matrices[..., rows, columns] = triangles
     matrices[..., columns, rows] = triangles
     return matrices
+
+
+# Constants of the SplitMix64 generator (Steele, Lea & Flood 2014).
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+def row_folds(values: FloatArray, num_folds: int, seed: int) -> IntArray:
+    """Fold of each row, a hash of its values.
+
+    Parameters
+    ----------
+    values : ndarray of float, shape (n, m)
+        In the same order of columns at every party.
+    num_folds : int
+    seed : int
+
+    Returns
+    -------
+    ndarray of int, shape (n,)
+        Equal rows have equal folds; different rows fall into folds as if drawn at random.
+    """
+    # -0.0 and 0.0 are equal, their bits are not
+    bits = np.ascontiguousarray(values + 0.0, dtype=np.float64).view(np.uint64)
+    state = np.full(len(values), np.uint64(seed % 2**64), dtype=np.uint64)
+    for column in bits.T:
+        state = _mixed(state ^ column)
+    return (state % np.uint64(num_folds)).astype(np.int64)
+
+
+def _mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One step of SplitMix64; arrays of uint64 wrap around without a warning."""
+    state = state + _STEP
+    state = (state ^ (state >> np.uint64(30))) * _FIRST
+    state = (state ^ (state >> np.uint64(27))) * _SECOND
+    return state ^ (state >> np.uint64(31))

@@ -36,7 +36,7 @@ class TensorLayout:
     num_states : ndarray of int64, shape (d,)
         Of each column of the domain, 0 of a number.
     regions : ndarray of int64, shape (G, R, V)
-        Columns of the leaf regions, see `learners.einsum.regions`; -1 pads.
+        Columns of the leaf regions, see `learners.einsum.random_regions`; -1 pads.
     shift, scale : ndarray of float64, shape (d,)
         A number is computed with as ``(x - shift) / scale``.
     target : int, optional

@@ -1,18 +1,34 @@
-"""Exchanges of class-conditional circuits where parties hold different columns.
+"""Class-conditional circuits where parties hold different columns.
 
-What `steps` does for parties that hold the same columns, for any pattern of columns over parties:
-scales, powers and tables of a column come from the parties that hold it; moments from the rows of
-each pattern, a set of numbers that some parties hold, shrunk by their own held-out likelihood;
-the joint moments of each class are put together from these (see `incomplete_moments`). No rows are
-aligned and no row leaves a party. Every party must know the class of its rows.
+The exchanges are those of `steps`, for any pattern of columns over parties. Scales, powers and
+tables of a column come from the parties that hold it. Moments come from the rows of each pattern, a
+set of numbers that some parties hold, shrunk by their own held-out likelihood; `joint_moments` puts
+the joint moments of each class together from these. No rows are aligned and no row leaves a party.
+Every party must know the class of its rows.
 
-Every party gets the same request, answers as in `steps` for the columns that it holds, and leaves
-zeros elsewhere, so that the answers are added up as they are. Parties find the columns that they
-hold in their values: the others are missing in every row.
+All parties get the same request, answer as in `steps` for the columns that they hold, and leave
+zeros elsewhere, so that answers add up. A party finds the columns that it holds in its values: the
+others are missing in every row.
 
-Parties that hold all columns get nearly the circuit of `steps`, which should be taken then: blocks
-are cut out of fold there. Parties without a common column get one elliptical leaf a party and
-class, put together to one with no covariance between parties.
+Parties that all hold all columns train by `steps`, where blocks are chosen for each fold. Parties
+without a common column get one elliptical leaf a party and class, put together to one with no
+covariance between parties.
+
+Joint moments: columns that no party holds together are taken to be independent given the columns
+that connect them. The covariance is the one of largest entropy that agrees with the known entries;
+its inverse is 0 between such columns (Dempster 1972). With parties that hold (a, S) and (b, S) that
+is p(S) p(a | S) p(b | S). EM finds the most likely such covariance; its expectation needs of a
+party only the moments of its own columns, on which the other columns are regressed.
+
+A t distribution with the joint covariance has the t of each party's own columns as its marginals.
+It says of a and b that they are uncorrelated given S, but not that they are independent: all
+columns share one scale, so rows that are far out in a are expected to be far out in b. No t
+distribution has independent parts.
+
+References
+----------
+Dempster: Covariance selection, Biometrics 1972.
+Hastie, Tibshirani & Friedman: The elements of statistical learning, 2009, Algorithm 17.1.
 """
 
 from __future__ import annotations
@@ -24,25 +40,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.circuits.learners.class_conditional import steps
-from flwr_causal.core.circuits.learners.class_conditional.blocks import (
-    chosen_of,
-    correlation_blocks,
-    tails_of,
-)
-from flwr_causal.core.circuits.learners.class_conditional.circuits import ClassConditionalTrained
-from flwr_causal.core.circuits.learners.class_conditional.incomplete_moments import (
-    PartMoments,
-    joint_moments,
-)
-from flwr_causal.core.circuits.learners.class_conditional.powers import Coordinates
-from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS
-from flwr_causal.core.circuits.learners.class_conditional.shrinkage import (
+from flwr_causal.core.circuits.learners.class_conditional.moments import (
     ClassMoments,
     ClassSums,
+    Coordinates,
     choose_shrinkage,
+    chosen_of,
+    correlation_blocks,
     shrunk_moments,
+    tails_of,
 )
-from flwr_causal.core.circuits.learners.class_conditional.tables import probabilities
+from flwr_causal.core.circuits.learners.class_conditional.steps import (
+    NUM_FOLDS,
+    ClassConditionalTrained,
+    probabilities,
+)
 from flwr_causal.core.circuits.learners.training_by_sums import (
     SentArray,
     Step,
@@ -59,7 +71,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.circuits.learners.class_conditional.shrinkage import Shrinkage
+    from flwr_causal.core.circuits.learners.class_conditional.moments import Shrinkage
     from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalOptions
     from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
 
@@ -572,3 +584,166 @@ def triangles_of(patterns: BoolArray) -> list[slice]:
     sizes = patterns.sum(axis=1)
     ends = np.cumsum(sizes * (sizes + 1) // 2).tolist()
     return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+#: Largest change of an entry, of columns whose variance is about 1, at which EM has converged.
+TOLERANCE = 1e-7
+MAX_STEPS = 500
+
+
+class PartMoments(NamedTuple):
+    """Moments of rows of which some columns are known.
+
+    Parameters
+    ----------
+    columns : ndarray of int64, shape (k,)
+        Ascending.
+    rows : float
+        Number of rows.
+    mean : ndarray of float64, shape (k,)
+    covariance : ndarray of float64, shape (k, k)
+        Positive definite; divided by the number of rows.
+    """
+
+    columns: IntArray
+    rows: float
+    mean: FloatArray
+    covariance: FloatArray
+
+
+def joint_moments(
+    parts: Sequence[PartMoments], names: Sequence[str], of: str = "the rows"
+) -> tuple[FloatArray, FloatArray]:
+    """Return the most likely mean and covariance of a Gaussian.
+
+    Parameters
+    ----------
+    parts : sequence of PartMoments
+        Of different rows. Rows that two parts share count twice.
+    names : sequence of str
+        Of the d columns.
+    of : str, default "the rows"
+        What the rows are, for the error.
+
+    Returns
+    -------
+    mean : ndarray of float64, shape (d,)
+    covariance : ndarray of float64, shape (d, d)
+        Its inverse is 0 for columns that no part holds together.
+
+    Raises
+    ------
+    DataError
+        If no part with rows holds a column.
+    """
+    present, num_columns = [part for part in parts if part.rows > 0], len(names)
+    known = np.zeros((num_columns, num_columns), dtype=bool)
+    for part in present:
+        known[np.ix_(part.columns, part.columns)] = True
+    unseen = np.flatnonzero(~np.diagonal(known))
+    if len(unseen):
+        listed = ", ".join(names[int(j)] for j in unseen)
+        raise DataError(
+            f"no party has rows of {of} with the columns {listed}: the parties that hold these "
+            "need such rows too"
+        )
+    if len(present) == 1:
+        return present[0].mean.copy(), present[0].covariance.copy()
+    groups, adjacent = _groups(known)
+    mean, covariance = _start(present, num_columns)
+    for _ in range(MAX_STEPS):
+        new_mean, new_covariance = _step(present, mean, covariance)
+        new_covariance = completed(new_covariance, groups, adjacent)
+        change = max(
+            float(np.abs(new_mean - mean).max()), float(np.abs(new_covariance - covariance).max())
+        )
+        mean, covariance = new_mean, new_covariance
+        if change < TOLERANCE:
+            break
+    return mean, covariance
+
+
+def completed(
+    covariance: FloatArray, groups: Sequence[IntArray], adjacent: BoolArray
+) -> FloatArray:
+    """Replace the covariances between groups that are not adjacent, by the largest entropy.
+
+    Parameters
+    ----------
+    covariance : ndarray of float64, shape (d, d)
+    groups : sequence of ndarray of int64
+        Columns; within a group everything is known.
+    adjacent : ndarray of bool, shape (groups, groups)
+        Between which groups covariances are known.
+
+    Returns
+    -------
+    ndarray of float64, shape (d, d)
+        Equal to the given one where it is known; its inverse is 0 elsewhere.
+    """
+    result = covariance.copy()
+    near = [
+        _columns(groups, adjacent[g] & (np.arange(len(groups)) != g)) for g in range(len(groups))
+    ]
+    far = [_columns(groups, ~adjacent[g]) for g in range(len(groups))]
+    for own, others, unknown in zip(groups, near, far, strict=True):
+        if not len(others):
+            result[np.ix_(unknown, own)] = 0.0
+            result[np.ix_(own, unknown)] = 0.0
+    for _ in range(MAX_STEPS):
+        before = result.copy()
+        for own, others, unknown in zip(groups, near, far, strict=True):
+            if len(others) and len(unknown):
+                slopes = np.linalg.solve(
+                    result[np.ix_(others, others)], result[np.ix_(others, own)]
+                )
+                filled = result[np.ix_(unknown, others)] @ slopes
+                result[np.ix_(unknown, own)] = filled
+                result[np.ix_(own, unknown)] = filled.T
+        if np.abs(result - before).max() < TOLERANCE * 1e-3:
+            break
+    return result
+
+
+def _step(
+    parts: Sequence[PartMoments], mean: FloatArray, covariance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the expected moments of all rows with all columns."""
+    total = sum(part.rows for part in parts)
+    first = np.zeros_like(mean)
+    means, spreads = [], []
+    for part in parts:
+        own = part.columns
+        slopes = np.linalg.solve(covariance[np.ix_(own, own)], covariance[own]).T
+        means.append(mean + slopes @ (part.mean - mean[own]))
+        spreads.append(covariance - slopes @ covariance[own] + slopes @ part.covariance @ slopes.T)
+        first += part.rows / total * means[-1]
+    second = np.zeros_like(covariance)
+    for part, own_mean, spread in zip(parts, means, spreads, strict=True):
+        deviation = own_mean - first
+        second += part.rows / total * (spread + np.outer(deviation, deviation))
+    return first, (second + second.T) / 2.0
+
+
+def _start(parts: Sequence[PartMoments], num_columns: int) -> tuple[FloatArray, FloatArray]:
+    """Return the mean and variance of each column where it is known, without covariances."""
+    counts, first, second = (np.zeros(num_columns) for _ in range(3))
+    for part in parts:
+        counts[part.columns] += part.rows
+        first[part.columns] += part.rows * part.mean
+        second[part.columns] += part.rows * (np.diagonal(part.covariance) + part.mean**2)
+    mean = first / counts
+    return mean, np.diag(second / counts - mean**2)
+
+
+def _groups(known: BoolArray) -> tuple[list[IntArray], BoolArray]:
+    """Return columns that are known together with the same others, and which groups are so."""
+    _, first, labels = np.unique(known, axis=0, return_index=True, return_inverse=True)
+    labels = labels.reshape(-1)
+    groups = [np.flatnonzero(labels == g).astype(np.int64) for g in range(len(first))]
+    return groups, known[np.ix_(first, first)]
+
+
+def _columns(groups: Sequence[IntArray], chosen: BoolArray) -> IntArray:
+    own = [group for group, one in zip(groups, chosen, strict=True) if one]
+    return np.sort(np.concatenate(own)) if own else np.zeros(0, dtype=np.int64)

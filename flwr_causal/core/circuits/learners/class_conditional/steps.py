@@ -26,47 +26,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.circuits.learners.class_conditional.blocks import (
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.learners.class_conditional.moments import (
     Choice,
+    ClassMoments,
+    ClassSums,
+    Coordinates,
+    Shrinkage,
+    choose_powers,
+    choose_shrinkage,
     chosen_of,
     correlation_blocks,
     dof_of,
     judge,
     leaf_log_density,
-    tails_of,
-)
-from flwr_causal.core.circuits.learners.class_conditional.circuits import (
-    ClassConditionalTrained,
-    pieces,
-)
-from flwr_causal.core.circuits.learners.class_conditional.powers import (
-    Coordinates,
-    choose_powers,
     log_sums,
-    power_sums,
-)
-from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS, rows_of
-from flwr_causal.core.circuits.learners.class_conditional.shrinkage import (
-    ClassMoments,
-    ClassSums,
-    choose_shrinkage,
+    members,
     pooled_covariance,
+    power_sums,
     shrunk_moments,
-)
-from flwr_causal.core.circuits.learners.class_conditional.tables import (
-    log_probabilities,
-    probabilities,
-    tables_of,
+    tails_of,
 )
 from flwr_causal.core.circuits.learners.head import (
     HEAD_SENT,
     Features,
     HeadStep,
     ThresholdStep,
+    TrainedWithHead,
     init_head,
 )
 from flwr_causal.core.circuits.learners.options import HeadOptions
@@ -75,11 +65,16 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     State,
     Step,
     SummedArray,
+    row_folds,
     symmetric,
     upper_triangles,
 )
-from flwr_causal.core.circuits.leaves.elliptical import standard_log_density
+from flwr_causal.core.circuits.leaves.elliptical import Elliptical, standard_log_density
+from flwr_causal.core.circuits.leaves.univariate import Categorical
+from flwr_causal.core.circuits.leaves.yeo_johnson import of_signed_log, signed_log
+from flwr_causal.core.circuits.model import CircuitModel, HeadPosterior
 from flwr_causal.core.circuits.model import Head as LogisticHead
+from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import ConfigError, DataError
 
@@ -87,8 +82,254 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.circuits.learners.class_conditional.shrinkage import Shrinkage
+    from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
+    from flwr_causal.core.circuits.model import Posterior
+    from flwr_causal.core.circuits.nodes import Leaf, Node
+
+
+NUM_FOLDS = 5
+
+
+class Rows(NamedTuple):
+    """Rows of a party: numbers (n, d), class (n,), fold (n,) and categories (n, k) of each."""
+
+    numbers: FloatArray
+    classes: IntArray
+    folds: IntArray
+    categories: IntArray
+
+
+def rows_of(values: FloatArray, plan: Plan) -> Rows:
+    """Return the rows that count; see ``Plan.min_rows``.
+
+    Folds of fewer rows are joined, so that with ``min_rows`` above 1 they depend on who holds which
+    rows.
+
+    Raises
+    ------
+    DataError
+        If a value is missing or infinite: sums need complete rows. Queries of the circuit do not.
+    """
+    numbers = np.ascontiguousarray(values[:, plan.numbers], dtype=np.float64)
+    bad = ~np.isfinite(numbers).all(axis=0)
+    if bad.any():
+        listed = ", ".join(plan.names[plan.numbers[j]] for j in np.flatnonzero(bad))
+        raise DataError(
+            f"missing or infinite values in columns {listed}: sums need complete rows, drop or fill"
+        )
+    classes = plan.classes_of(values)
+    states = values[:, plan.categories]
+    if not ((states >= 0) & (states < np.array(plan.sizes)) & (states == np.floor(states))).all():
+        raise DataError(
+            "a category is missing in some rows, or none of its states: drop those rows, or make "
+            "the missing value a state"
+        )
+    categories = states.astype(np.int64)
+    folds = row_folds(np.column_stack((numbers, categories, classes)), NUM_FOLDS, plan.seed)
+    kept = np.bincount(classes, minlength=plan.num_classes)[classes] >= plan.min_rows
+    rows = Rows(numbers[kept], classes[kept], folds[kept], categories[kept])
+    return rows._replace(folds=_large_folds(rows, plan)) if plan.min_rows > 1 else rows
+
+
+def _large_folds(rows: Rows, plan: Plan) -> IntArray:
+    """Fold of each row, such that no class has a fold of fewer rows than may be summed.
+
+    The small folds of a class become one, or join its largest where that is small too.
+    """
+    folds = rows.folds.copy()
+    for c in range(plan.num_classes):
+        own = np.flatnonzero(rows.classes == c)
+        sizes = np.bincount(folds[own], minlength=NUM_FOLDS)
+        small = np.flatnonzero((sizes > 0) & (sizes < plan.min_rows))
+        if len(small):
+            enough = sizes[small].sum() >= plan.min_rows
+            moved = own[np.isin(folds[own], small)]
+            folds[moved] = small[0] if enough else int(sizes.argmax())
+    return folds
+
+
+#: Rows of all classes' shares that a class is given beforehand, and rows of equal shares that all
+#: classes together are: no state has the probability 0 because a class was not seen with it.
+SMOOTHING = 1.0
+
+
+def tables_of(
+    categories: IntArray, groups: IntArray, num_groups: int, sizes: IntArray
+) -> FloatArray:
+    """Count rows by group and state.
+
+    Parameters
+    ----------
+    categories : ndarray of int, shape (n, k)
+        States of the k categories.
+    groups : ndarray of int, shape (n,)
+    num_groups : int
+    sizes : ndarray of int, shape (k,)
+        Numbers of states.
+
+    Returns
+    -------
+    ndarray of float, shape (num_groups, sum of sizes)
+    """
+    counts = np.zeros((num_groups, int(sizes.sum())))
+    for j, start in enumerate(starts_of(sizes)):
+        np.add.at(counts, (groups, start + categories[:, j]), 1.0)
+    return counts
+
+
+def probabilities(counts: FloatArray, sizes: IntArray) -> FloatArray:
+    """Return the probabilities of the states in each class, smoothed by those of all classes.
+
+    Parameters
+    ----------
+    counts : ndarray of float, shape (..., C, sum of sizes)
+    sizes : ndarray of int, shape (k,)
+
+    Returns
+    -------
+    ndarray of float, shape (..., C, sum of sizes)
+    """
+    result = np.empty(counts.shape)
+    for start, size in zip(starts_of(sizes), sizes, strict=True):
+        own = counts[..., start : start + size]
+        everyone = own.sum(axis=-2, keepdims=True) + SMOOTHING / size
+        shares = everyone / everyone.sum(axis=-1, keepdims=True)
+        smoothed = own + SMOOTHING * shares
+        result[..., start : start + size] = smoothed / smoothed.sum(axis=-1, keepdims=True)
+    return result
+
+
+def log_probabilities(categories: IntArray, tables: FloatArray, sizes: IntArray) -> FloatArray:
+    """Return the log probability of each category of rows under each class.
+
+    Parameters
+    ----------
+    categories : ndarray of int, shape (n, k)
+    tables : ndarray of float, shape (C, sum of sizes)
+        Probabilities.
+    sizes : ndarray of int, shape (k,)
+
+    Returns
+    -------
+    ndarray of float, shape (n, C, k)
+    """
+    places = categories + starts_of(sizes)
+    return np.log(tables)[:, places].transpose(1, 0, 2)
+
+
+def starts_of(sizes: Sequence[int] | IntArray) -> IntArray:
+    """Where the table of each category begins."""
+    return (np.cumsum(sizes) - sizes).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassConditionalTrained(TrainedWithHead):
+    """All that the circuits are made of.
+
+    Parameters
+    ----------
+    plan : Plan
+    counts : ndarray of float, shape (C,)
+        Rows of each class.
+    coordinates : Coordinates
+    moments : ClassMoments
+        Means (C, d) and covariances (C, d, d), in the coordinates.
+    tables : ndarray of float, shape (C, states)
+        Rows of each class and state, the categories side by side.
+    choice : Choice
+        Tails and blocks.
+    """
+
+    plan: Plan
+    counts: FloatArray
+    coordinates: Coordinates
+    moments: ClassMoments
+    tables: FloatArray
+    choice: Choice
+
+    def model(self, domain: Domain) -> CircuitModel:
+        """Return the circuit of the best density, and what predicts the class.
+
+        The density has one leaf over all numbers for each class. The class is predicted by a
+        circuit of the same sums whose leaves are over blocks of correlated numbers, or by a
+        logistic head. Classes of which no party has a row are in neither: their likelihood is 0.
+        """
+        plan, choice = self.plan, self.choice
+        everything = np.zeros(len(plan.numbers), dtype=np.int64)
+        density = Circuit(domain, self._root(everything, choice.dof))
+        if plan.target is None:
+            return CircuitModel(density)
+        target = domain.names[plan.target]
+        posterior: Posterior
+        if self.head is None:
+            posterior = Circuit(domain, self._root(choice.blocks, choice.block_dof))
+        else:
+            factors = self._factors(pieces(choice.blocks), choice.block_dof)
+            posterior = HeadPosterior(domain, target, tuple(map(tuple, factors)), self.head)
+        return CircuitModel(density, target, posterior, self.threshold)
+
+    def _root(self, blocks: IntArray, dof: float) -> Node:
+        """Return the root of a circuit with one leaf for each class and block, and category."""
+        target, num_classes = self.plan.target, self.plan.num_classes
+        present = np.flatnonzero(self.counts > 0)
+        factors_of = self._factors(members(blocks), dof)
+        children: list[Node] = []
+        for c in map(int, present):
+            factors: list[Node] = list(factors_of[c])
+            if target is not None:
+                factors.append(Categorical(target, np.eye(num_classes)[c]))
+            children.append(Product(factors) if len(factors) > 1 else factors[0])
+        if target is None:
+            return children[0]
+        return Sum(children, self.counts[present] / self.counts.sum())
+
+    def _factors(self, parts: list[IntArray], dof: float) -> list[list[Leaf]]:
+        """Return for each class its leaves over parts of the numbers, and its categories."""
+        plan, moments = self.plan, self._transformed_moments()
+        factors: list[list[Leaf]] = [
+            [self._leaf(moments, c, part, dof) for part in parts] for c in range(plan.num_classes)
+        ]
+        sizes = np.array(plan.sizes, dtype=np.int64)
+        tables = probabilities(self.tables, sizes)
+        for leaves, row in zip(factors, tables, strict=True):
+            for column, start, size in zip(plan.categories, starts_of(sizes), sizes, strict=True):
+                leaves.append(Categorical(column, row[start : start + size]))
+        return factors
+
+    def _transformed_moments(self) -> ClassMoments:
+        """Return moments of the transformed numbers themselves, as leaves take them.
+
+        Sums were taken of coordinates that keep more digits. Where powers are 1 the numbers are
+        divided by their scale alone.
+        """
+        known, moments = self.coordinates, self.moments
+        start = signed_log(known.middle)
+        slope = np.exp((known.powers - 1.0) * start)
+        origin = of_signed_log(start, known.powers) + slope * known.center
+        unit = slope * known.unit
+        return ClassMoments(
+            origin + unit * moments.means, unit[:, None] * moments.covariances * unit
+        )
+
+    def _leaf(self, moments: ClassMoments, which: int, part: IntArray, dof: float) -> Elliptical:
+        """Return the leaf of some numbers in one class, from `_transformed_moments`."""
+        known = self.coordinates
+        scope = tuple(np.array(self.plan.numbers)[part].tolist())
+        mean = moments.means[which, part]
+        covariance = moments.covariances[which][np.ix_(part, part)]
+        scale = known.scale[part]
+        if (known.powers == 1.0).all():
+            return Elliptical(scope, mean * scale, scale[:, None] * covariance * scale, dof)
+        reach = known.reach[part]
+        return Elliptical(scope, mean, covariance, dof, known.powers[part], scale, reach)
+
+
+def pieces(blocks: IntArray) -> list[IntArray]:
+    """Columns of each leaf that a head weighs: every column alone, then blocks of several."""
+    alone = [np.array([j]) for j in range(len(blocks))]
+    return alone + [block for block in members(blocks) if len(block) > 1]
+
 
 #: Squares about an origin that lies so many deviations from the mean have lost four digits.
 FAR = 100.0

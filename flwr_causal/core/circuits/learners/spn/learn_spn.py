@@ -31,18 +31,19 @@ from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.layers import Layers
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.core.circuits.learners.folds import row_folds
 from flwr_causal.core.circuits.learners.spn.em import checked_weights, expectation_maximisation
-from flwr_causal.core.circuits.learners.spn.independence import (
+from flwr_causal.core.circuits.learners.spn.leaves import LeafFit, NumericLeaf
+from flwr_causal.core.circuits.learners.spn.splits import (
+    cluster_rows,
     dependent_pairs,
     groups_of,
     indicators,
     joint_counts,
     largest_correlations,
     likelihood_ratios,
+    one_thread,
 )
-from flwr_causal.core.circuits.learners.spn.leaves import LeafFit, NumericLeaf
-from flwr_causal.core.circuits.learners.spn.row_clusters import cluster_rows, one_thread
+from flwr_causal.core.circuits.learners.training_by_sums import row_folds
 from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.nodes import Product, Sum, joined
 from flwr_causal.errors import ConfigError, DataError
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.circuits.learners.spn.independence import Indicators
+    from flwr_causal.core.circuits.learners.spn.splits import Indicators
     from flwr_causal.core.circuits.nodes import Node
 
     Factors = Callable[[IntArray, int], Sequence[Node]]
@@ -94,7 +95,7 @@ class LearnSPN:
     clusters : int, default 2
         Children of a sum.
     significance : float, default 1e-4
-        Probability that independent columns are taken for dependent; see `independence`.
+        Probability that independent columns are taken for dependent; see `splits`.
     correlation : float, optional
         Columns are dependent whose largest correlation is above it, instead of by the test: the
         paper's threshold on RDC, 0.3 to 0.5.

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from flwr_causal.core.arrays import FloatArray
-from flwr_causal.core.circuits.learners.spn.independence import equal_cuts
+from flwr_causal.core.circuits.learners.spn.splits import equal_cuts
 from flwr_causal.core.circuits.leaves.univariate import NORMALISER, Categorical, Gaussian, Histogram
 from flwr_causal.errors import DataError
 

@@ -1,15 +1,19 @@
-"""Which columns of a mixed table depend on each other: one test for all pairs at once.
+"""How LearnSPN splits a mixed table: columns by a test of independence, rows by k-means.
 
-Every column is coded by indicators of its states; a number is first cut into bins of about equally
-many rows. One matrix product then counts all pairs of states of all pairs of columns, over the rows
-in which both are known, and the likelihood ratio of a pair,
+Both work on indicators of the states of every column; a number is first cut into bins of about
+equally many rows. Numbers and categories are thus on one scale, and rows may have weights.
+
+Columns: one matrix product counts all pairs of states of all pairs of columns, over the rows in
+which both are known. The likelihood ratio of a pair of columns,
 ``G = 2 sum_ab n_ab log(n_ab n / (n_a n_b))``, is compared with the quantile of a chi-squared
-distribution. It finds dependence of every form that the bins can show, monotone or not.
-
-LearnSPN is often run with a threshold on the randomised dependence coefficient (RDC) instead. That
+distribution. The test finds dependence of every form that the bins can show, monotone or not.
+LearnSPN is often run with a threshold on the randomised dependence coefficient (RDC) instead. RDC
 estimates, from random features, the largest correlation that any functions of the two columns have;
-of the counts it is one singular value of each table. A threshold on it means another level of the
+from the counts it is one singular value of each table. A threshold on it means another level of the
 test for few rows than for many.
+
+Rows: k-means on the indicators. A missing value is equally far from every state of its column.
+Mixtures by EM on the same indicators made circuits of the same likelihood, in more time.
 
 References
 ----------
@@ -19,6 +23,9 @@ Lopez-Paz, Hennig & Schoelkopf: The randomized dependence coefficient, NIPS 2013
 
 from __future__ import annotations
 
+import warnings
+from contextlib import contextmanager
+from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +33,10 @@ import numpy as np
 from scipy.special import chdtri, xlogy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
+    from threadpoolctl import ThreadpoolController
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
@@ -229,3 +239,78 @@ def groups_of(dependent: BoolArray) -> list[IntArray]:
         groups.append(np.flatnonzero(reached))
         left &= ~reached
     return groups
+
+
+#: Steps of k-means: clusters hardly change after it.
+STEPS = 12
+#: Rows that the means are found from; all rows are assigned.
+MOST_ROWS = 20_000
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    import sklearn.cluster  # noqa: F401 - threads can be limited once the library is loaded
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run the block with one thread.
+
+    Nodes have few rows, on which threads that wait for each other on a busy machine take many times
+    as long.
+    """
+    with _controller().limit(limits=1):
+        yield
+
+
+def cluster_rows(
+    coded: Indicators, row_weights: FloatArray, clusters: int, rng: np.random.Generator
+) -> IntArray:
+    """Return the cluster of each row.
+
+    Parameters
+    ----------
+    coded : Indicators
+    row_weights : ndarray of float64, shape (n,)
+    clusters : int
+    rng : Generator
+        Draws the rows that clusters start from.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        From 0 to ``clusters - 1``; some may be empty.
+    """
+    import sklearn
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    matrix, weights = coded.matrix, row_weights
+    if len(matrix) <= clusters:
+        return np.arange(len(matrix))
+    if len(matrix) > MOST_ROWS:
+        chosen = rng.choice(len(matrix), MOST_ROWS, replace=False)
+        matrix, weights = matrix[chosen], weights[chosen]
+    # k-means++ starts no better here. No tolerance: to compute what it is relative to takes longer
+    # than the steps that it saves. Checks of the input take as long as k-means on a few rows.
+    means = KMeans(
+        clusters,
+        init="random",
+        n_init=1,
+        max_iter=STEPS,
+        tol=0.0,
+        random_state=int(rng.integers(2**31)),
+    )
+    with (
+        one_thread(),
+        warnings.catch_warnings(),
+        sklearn.config_context(assume_finite=True, skip_parameter_validation=True),
+    ):
+        # Fewer different rows than clusters: some stay empty.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        means.fit(matrix, sample_weight=weights)
+    labels = means.labels_ if matrix is coded.matrix else means.predict(coded.matrix)
+    return np.asarray(labels, dtype=np.int64)

@@ -1,34 +1,41 @@
 """Einsum networks (EiNets): tensorised circuits learned by EM (Peharz et al., ICML 2020).
 
-By sums over rows, parties with the same columns train one circuit, that of the pooled rows: the
-exchange `Scale` sums what standardising needs; each of the others, `Counts`, is an E-step: the
-server sends the parameters, a party answers with expected counts, which are added, and the server
-divides. With more than one batch an exchange asks for a part of the rows only, chosen by a hash of
-their values and so the same part however they are split: stepwise EM, which needs fewer exchanges
-than passes over all rows.
+Parties that hold the same columns train one circuit by sums over rows, that of the pooled rows. The
+exchange `Scale` sums what standardising needs. Each exchange `EStep` is an E-step: the server sends
+the parameters, a party answers with the expected counts of each weight and unit, and the server
+adds and divides them, the M-step. With more than one batch an exchange concerns a part of the rows,
+chosen by a hash of their values and therefore the same part however rows are split among parties.
+
+An M-step with a step s < 1 is that of stepwise EM (Cappe & Moulines 2009), which needs fewer
+exchanges than passes over all rows: the counts of a batch enter a running mean,
+``(1 - s) running + s counts / rows``. The running mean is not stored: it equals the counts that the
+circuit itself expects of a new row, since the last M-step made the parameters of it.
+
+Region graphs are random (Peharz et al., UAI 2019). A *replica* splits the set of all columns in
+two, each part in two again, and so on: after ``depth`` splits it has ``2**depth`` leaf regions.
+Region b of a level with B regions has the children b and b + B of the next level, so the left
+children of a level come first, and the leaf regions determine the graph.
 
 `EinsumNetwork.learn` learns from one table, by batches of shuffled rows.
+
+References
+----------
+Cappe & Moulines: On-line expectation-maximization algorithm for latent data models, JRSS B 2009.
+Peharz et al.: Random sum-product networks, UAI 2019.
+Peharz et al.: Einsum networks, ICML 2020.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.learners.einsum.em import (
-    SMOOTHING,
-    VARIANCES,
-    Counts,
-    cooled,
-    counted,
-    stepped,
-)
-from flwr_causal.core.circuits.learners.einsum.regions import random_regions
-from flwr_causal.core.circuits.learners.folds import row_folds
 from flwr_causal.core.circuits.learners.options import EinsumOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     SentArray,
@@ -37,8 +44,15 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     Trained,
     TrainingBySums,
     by_name,
+    row_folds,
 )
 from flwr_causal.core.circuits.model import CircuitModel
+from flwr_causal.core.circuits.tensors.evaluation import (
+    TensorParameters,
+    chunks,
+    evaluated,
+    flows,
+)
 from flwr_causal.core.circuits.tensors.layout import TensorLayout
 from flwr_causal.core.circuits.tensors.leaf import TensorLeaf, parameter_arrays, parameters_from
 from flwr_causal.core.devices import PRECISIONS
@@ -46,12 +60,23 @@ from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
 
+
+Tensor = Any
+
+#: Rows of the data that a sum (a category) is taken to have seen already, all choices alike.
+SMOOTHING = 0.01
+#: Bounds of a unit's variance, of standardised values. The least is that of the paper's images.
+VARIANCES = (1e-3, float("inf"))
+#: What a unit that no row comes to keeps of itself; and the least probability of a state.
+NOTHING = 1e-9
+#: What is left of the first step at the end.
+LAST_STEP = 0.01
 #: Squares about an origin that lies so many deviations from the mean have lost four digits.
 FAR = 100.0
 #: Rows of each state that a unit's first probabilities are drawn about, in proportion to all rows.
@@ -60,6 +85,243 @@ CONCENTRATION = 4.0
 #: the circuit near its random start.
 LEAST_BATCHES = 10
 LEAST_ROWS = 20
+
+
+# -- region graphs ---------------------------------------------------------------------------------
+
+
+def random_regions(
+    columns: Sequence[int],
+    depth: int,
+    replicas: int,
+    rng: np.random.Generator,
+    image: tuple[int, int] | None = None,
+) -> IntArray:
+    """Draw the leaf regions of some replicas.
+
+    Parameters
+    ----------
+    columns : sequence of int
+        The columns to be split, at least one.
+    depth : int
+        Splits from the root to a leaf region. No more are made than there are columns for, and at
+        least one: of a single column the other part is empty.
+    replicas : int
+    rng : Generator
+    image : tuple of int, optional
+        Height and width of an image whose pixels, row after row, are the columns: then a region is
+        a rectangle, and a split a cut near its middle along a random side. Default: a split is a
+        random half.
+
+    Returns
+    -------
+    ndarray of int64, shape (2**depth, replicas, widest)
+        Columns of each leaf region; -1 where it has fewer than the widest.
+
+    Raises
+    ------
+    ConfigError
+        If a number is below 1, or the image has another number of pixels.
+    """
+    if depth < 1 or replicas < 1 or len(columns) < 1:
+        raise ConfigError(
+            f"regions need a depth, replicas and columns of at least 1, got {depth}, {replicas} "
+            f"and {len(columns)}"
+        )
+    pixels = np.asarray(columns, dtype=np.int64)
+    if image is not None:
+        if image[0] * image[1] != len(pixels):
+            raise ConfigError(f"an image {image[0]} x {image[1]} has not {len(pixels)} pixels")
+        pixels = pixels.reshape(image)
+    depth = max(1, min(depth, len(columns).bit_length() - 1))
+    drawn = [_leaf_regions(pixels, depth, rng) for _ in range(replicas)]
+    widest = max(len(region) for replica in drawn for region in replica)
+    regions = np.full((2**depth, replicas, widest), -1, dtype=np.int64)
+    for r, replica in enumerate(drawn):
+        for g, region in enumerate(replica):
+            regions[g, r, : len(region)] = np.sort(region)
+    return regions
+
+
+def _leaf_regions(pixels: IntArray, depth: int, rng: np.random.Generator) -> list[IntArray]:
+    """Return the columns of each leaf region of one replica."""
+    parts = [pixels if pixels.ndim == 2 else rng.permutation(pixels)]
+    for _ in range(depth):
+        halves = [_halves(part, rng) for part in parts]
+        parts = [left for left, _ in halves] + [right for _, right in halves]
+    return [part.ravel() for part in parts]
+
+
+def _halves(part: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    if part.ndim == 1:
+        # A column more on a random side, or the same side would have all of them.
+        middle = (len(part) + int(rng.integers(2))) // 2
+        return part[:middle], part[middle:]
+    height, width = part.shape
+    # The longer side is the likelier, and one pixel is never cut while there is another.
+    if height == 1 or (width > 1 and rng.random() * (height + width) >= height):
+        left, right = _halves_of_rows(part.T, rng)
+        return left.T, right.T
+    return _halves_of_rows(part, rng)
+
+
+def _halves_of_rows(part: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    middle = max(1, round(len(part) * rng.uniform(0.4, 0.6)))
+    return part[:middle], part[middle:]
+
+
+# -- E-step and M-step -----------------------------------------------------------------------------
+
+
+def cooled(step: float, done: float) -> float:
+    """Return the step when a share of all M-steps is done: half a cosine from the first step down.
+
+    Large steps forget the random start quickly, small ones average over many batches.
+    """
+    return step * (LAST_STEP + (1.0 - LAST_STEP) * 0.5 * (1.0 + math.cos(math.pi * done)))
+
+
+class Counts(NamedTuple):
+    """Expected counts, of some rows or of one.
+
+    Attributes
+    ----------
+    statistics : (F, R, K)
+        Sums of the statistics of rows that a unit is taken for.
+    presence : (columns, R, K)
+        Numbers of such rows.
+    layers, root
+        Of each weight; shapes as in `TensorParameters`.
+    """
+
+    statistics: Tensor
+    presence: Tensor
+    layers: tuple[Tensor, ...]
+    root: Tensor
+
+    def plus(self, other: Counts) -> Counts:
+        """Return the counts of the rows of both."""
+        return Counts(
+            self.statistics + other.statistics,
+            self.presence + other.presence,
+            tuple(a + b for a, b in zip(self.layers, other.layers, strict=True)),
+            self.root + other.root,
+        )
+
+
+def counted(
+    layout: TensorLayout, parameters: TensorParameters, rows: Tensor
+) -> tuple[Counts, float]:
+    """E-step: the counts of rows (d, n), at least one, and the sum of their log densities."""
+    parts = [
+        _counted(layout, parameters, rows[:, part])
+        for part in chunks(layout, parameters, rows.shape[1])
+    ]
+    total = reduce(Counts.plus, (counts for counts, _ in parts))
+    return total, sum(float(densities) for _, densities in parts)
+
+
+def _counted(
+    layout: TensorLayout, parameters: TensorParameters, rows: Tensor
+) -> tuple[Counts, Tensor]:
+    torch = layout.torch
+    evaluation = evaluated(layout, parameters, rows)
+    root, layers, below = flows(parameters, evaluation)
+    statistics = torch.bmm(evaluation.statistics, below.transpose(1, 2))
+    if evaluation.presence is None:
+        spread = below.sum(dim=2)[:, None, :]
+        presence = spread.expand(-1, layout.region_presence.shape[1], -1)
+    else:
+        presence = torch.bmm(evaluation.presence, below.transpose(1, 2))
+    counts = Counts(
+        layout.by_statistic(statistics, layout.region_statistics, len(layout.statistic_columns)),
+        layout.by_statistic(presence, layout.region_presence, len(layout.columns)),
+        tuple(layers),
+        root,
+    )
+    return counts, evaluation.joint.logsumexp(dim=0).sum()
+
+
+def expected(layout: TensorLayout, parameters: TensorParameters) -> Counts:
+    """Return the counts of one row drawn from the circuit."""
+    torch = layout.torch
+    layers = []
+    below = parameters.root.T[None]  # (B, R, O)
+    for weights in reversed(parameters.layers):
+        layers.append(below[..., None, None] * weights)
+        below = torch.cat([layers[-1].sum(dim=(2, 4)), layers[-1].sum(dim=(2, 3))])
+    presence = below.flatten(0, 1)[layout.region_of]
+    seen = [
+        parameters.means,
+        parameters.variances + parameters.means**2,
+        parameters.probabilities[layout.later_states],
+    ]
+    statistics = torch.cat(seen) * presence[layout.statistic_places]
+    return Counts(statistics, presence, tuple(layers[::-1]), parameters.root)
+
+
+def stepped(
+    layout: TensorLayout,
+    parameters: TensorParameters,
+    counts: Counts,
+    rows: float,
+    step: float,
+    prior: float,
+    variances: tuple[float, float] = VARIANCES,
+) -> TensorParameters:
+    """M-step.
+
+    Parameters
+    ----------
+    layout : TensorLayout
+    parameters : TensorParameters
+        Those that rows were counted with.
+    counts : Counts
+    rows : float
+        Their number.
+    step : float
+        Share of the counts in the running mean; 1 forgets what was before, which is EM itself.
+    prior : float
+        What each sum and category is given beforehand, all choices alike, as a share of all rows of
+        the data: it does not grow as the batches get smaller.
+    variances : tuple of float
+        Bounds of the units' variances, of standardised values.
+    """
+    torch = layout.torch
+    before = expected(layout, parameters)
+    share, keep = step / rows, 1.0 - step
+
+    def mean(old: Tensor, new: Tensor) -> Tensor:
+        return old * keep + new * share
+
+    layers = []
+    for old, new in zip(before.layers, counts.layers, strict=True):
+        own = mean(old, new) + prior / (new.shape[-1] * new.shape[-2])
+        layers.append(own / own.sum(dim=(3, 4), keepdim=True))
+    root = mean(before.root, counts.root) + prior / before.root.numel()
+
+    kept = max(keep, NOTHING)
+    presence = before.presence * kept + counts.presence * share
+    statistics = before.statistics * kept + counts.statistics * share
+    numbers = len(layout.numbers)
+    first, second, later = statistics.tensor_split([numbers, 2 * numbers])
+    own = presence[layout.number_places]
+    means = first / own
+    variance = second / own - means**2
+
+    begin, place = layout.first_states
+    totals = presence[layout.category_places]
+    states = totals.new_empty((len(layout.states), *totals.shape[1:]))
+    states[begin] = totals
+    states[layout.later_states] = later
+    states[begin] -= torch.zeros_like(totals).index_add_(0, place[layout.later_states], later)
+    alike = layout.num_states[layout.categories][place.cpu().numpy()]
+    states = states.clamp_(min=0.0) + prior / layout.tensor(alike)[:, None, None]
+    states = (states / totals[place]).clamp(min=NOTHING)
+    sums = torch.zeros_like(totals).index_add_(0, place, states)
+    return TensorParameters(
+        means, variance.clamp(*variances), states / sums[place], tuple(layers), root / root.sum()
+    )
 
 
 class Steps(StrEnum):

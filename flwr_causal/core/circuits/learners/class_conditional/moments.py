@@ -1,0 +1,535 @@
+"""What class-conditional circuits choose from sums over rows: powers, shrinkage, blocks, tails.
+
+Powers: a column is given the power of the Yeo-Johnson transform under which it is most likely to be
+Gaussian within each class. For a grid of powers that takes the sums of the transformed column and
+of its squares, and one sum of the logarithms of the slopes, which are linear in the power.
+
+Shrinkage: a covariance of d columns has more entries than a class may have rows. ``diagonal`` moves
+it towards its own diagonal, ``pooled`` towards the covariance within classes that all classes share
+(Friedman 1989). The Gaussian log-likelihood of held-out rows is a function of their sums, so both
+are chosen without another exchange.
+
+Blocks: a circuit with one leaf over all columns has the better density, but the worse posterior of
+the class: a few hundred rows do not determine hundreds of weak correlations. Leaves over blocks of
+strongly correlated columns have fewer, from the same sums. Held-out rows choose the blocks and the
+degrees of freedom (tails) of the leaves.
+
+References
+----------
+Friedman: Regularized discriminant analysis, Journal of the American Statistical Association 1989.
+Yeo & Johnson: A new family of power transformations, Biometrika 2000.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.special import logsumexp
+
+from flwr_causal.core.circuits.leaves.elliptical import (
+    squared_norms,
+    standard_log_density,
+    whitened,
+)
+from flwr_causal.core.circuits.leaves.yeo_johnson import of_signed_log, signed_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from flwr_causal.core.arrays import FloatArray, IntArray
+
+
+# A power that squeezes a column so that its deviation is below this share of its values would
+# cost the density most of its digits; such powers are not chosen.
+LEAST_RELATIVE_SLOPE = 1e-9
+# Transformed values beyond this are cut off: sums of their squares stay finite, as what is sent has
+# to be, and a power with such a value is not chosen.
+LARGEST = 1e140
+# Rows transformed at once with all powers.
+POWER_ROWS = 4096
+
+
+class Coordinates(NamedTuple):
+    """How numbers are transformed before second moments are taken of them, each of shape (d,).
+
+    Parameters
+    ----------
+    scale : ndarray of float
+        Standard deviation of a column; ``u = x / scale``.
+    middle : ndarray of float
+        Mean of u, about which the power acts.
+    reach : ndarray of float
+        ``|u|`` beyond which the transform goes on as a straight line.
+    powers : ndarray of float
+        Of Yeo and Johnson; 1 leaves a column as it is.
+    center, unit : ndarray of float
+        Mean and deviation of the relative transform.
+    """
+
+    scale: FloatArray
+    middle: FloatArray
+    reach: FloatArray
+    powers: FloatArray
+    center: FloatArray
+    unit: FloatArray
+
+    def apply(self, numbers: FloatArray) -> FloatArray:
+        """Transform numbers (n, d): mean 0 and deviation 1 over all parties' rows."""
+        t = relative_transform(numbers / self.scale, self.middle, self.powers, self.reach)
+        return np.asarray((t - self.center) / self.unit)
+
+
+def relative_transform(
+    u: ArrayLike, middle: ArrayLike, power: ArrayLike, reach: ArrayLike
+) -> FloatArray:
+    """``(transform(u) - transform(middle)) / slope(middle)`` without cancellation.
+
+    Near the middle this is about ``u - middle`` whatever the power, so sums of it and of its square
+    keep their digits where those of the transformed values themselves would lose all.
+
+    Parameters
+    ----------
+    u, middle, power, reach : array_like
+        They broadcast; ``reach`` exceeds ``|middle|``.
+    """
+    values, center = np.asarray(u, dtype=np.float64), np.asarray(middle, dtype=np.float64)
+    powers, limit = np.asarray(power, dtype=np.float64), np.asarray(reach, dtype=np.float64)
+    inside = np.clip(values, -limit, limit)
+    logs, start = signed_log(inside), signed_log(center)
+    # Away from zero, in the direction of the middle: log(1 + |u|) less that of the middle.
+    sign = np.where(center < 0, -1.0, 1.0)
+    side = np.where(center < 0, 2.0 - powers, powers)
+    way = sign * (logs - start)
+    flat = np.abs(side) < 1e-12
+    grown = np.where(flat, way, np.expm1(side * way) / np.where(flat, 1.0, side))
+    same = sign * np.exp(np.abs(start)) * grown
+    across = of_signed_log(logs, powers) - of_signed_log(start, powers)
+    across = across * np.exp(-(powers - 1.0) * start)
+    relative = np.where(sign * logs >= 0, same, across)
+    relative = relative + (values - inside) * np.exp((powers - 1.0) * (logs - start))
+    return np.where(powers == 1.0, values - center, relative)
+
+
+def power_sums(
+    u: FloatArray, middle: FloatArray, powers: FloatArray, reach: FloatArray
+) -> FloatArray:
+    """Return sums over rows of the relative transform and of its square, for every power.
+
+    Parameters
+    ----------
+    u : ndarray of float, shape (n, d)
+    middle : ndarray of float, shape (d,)
+    powers : ndarray of float, shape (p,)
+    reach : ndarray of float, shape (d,)
+
+    Returns
+    -------
+    ndarray of float, shape (2, d, p)
+        Where a power overflows the square is at least that of ``LARGEST``, and
+        :func:`choose_powers` passes over the power.
+    """
+    sums = np.zeros((2, u.shape[1], len(powers)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, len(u), POWER_ROWS):
+            rows = u[start : start + POWER_ROWS, :, None]
+            t = relative_transform(rows, middle[:, None], powers, reach[:, None])
+            t = np.clip(np.nan_to_num(t, nan=LARGEST), -LARGEST, LARGEST)
+            sums[0] += t.sum(axis=0)
+            sums[1] += (t**2).sum(axis=0)
+    return sums
+
+
+def log_sums(u: FloatArray, reach: FloatArray) -> FloatArray:
+    """Sum ``sign(u) log(1 + |u|)`` over rows: log slopes, per unit of the power less 1, (d,)."""
+    return np.asarray(signed_log(np.clip(u, -reach, reach)).sum(axis=0))
+
+
+def choose_powers(
+    counts: FloatArray,
+    logs: FloatArray,
+    sums: FloatArray,
+    middle: FloatArray,
+    powers: FloatArray,
+    penalty: float = 0.0,
+) -> IntArray:
+    """Choose the most likely power of every column.
+
+    Parameters
+    ----------
+    counts : ndarray of float, shape (C,)
+        Rows of each class.
+    logs : ndarray of float, shape (C, d)
+        :func:`log_sums` of each class.
+    sums : ndarray of float, shape (C, 2, d, p)
+        :func:`power_sums` of each class.
+    middle : ndarray of float, shape (d,)
+        The one of the sums.
+    powers : ndarray of float, shape (p,)
+    penalty : float
+        Nats a row that a unit of ``|power - 1|`` must gain: small tables choose extreme powers.
+
+    Returns
+    -------
+    ndarray of int, shape (d,)
+        Index of the power. Variances of the classes are shrunk by one row of the total variance.
+    """
+    n = counts.sum()
+    first, second = sums[:, 0], sums[:, 1]
+    each = counts[:, None, None]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        total = second.sum(axis=0) / n - (first.sum(axis=0) / n) ** 2
+        scatter = np.maximum(second - first**2 / np.maximum(each, 1.0), 0.0)
+        variances = (scatter + total) / (each + 1.0)
+        likelihood = -0.5 * (each * np.log(variances)).sum(axis=0)
+        # The slope at the middle was divided out of the transformed values.
+        start = signed_log(middle)
+        likelihood += (powers - 1.0) * (logs.sum(axis=0) - n * start)[:, None]
+        likelihood -= penalty * n * np.abs(powers - 1.0)
+        size = np.abs(of_signed_log(start[:, None], powers))
+        precise = (powers - 1.0) * start[:, None] >= np.log(LEAST_RELATIVE_SLOPE * size)
+        bounded = second.sum(axis=0) < LARGEST**2
+    usable = np.isfinite(likelihood) & bounded & precise & (total > 0)
+    # Where nothing is usable the identity does least harm.
+    identity = int(np.abs(powers - 1.0).argmin())
+    best = np.where(usable, likelihood, -np.inf).argmax(axis=1)
+    return np.where(usable.any(axis=1), best, identity)
+
+
+# Added to variances, in units of the columns' variance: a column may be constant in one class.
+FLOOR = 1e-6
+
+
+class Shrinkage(NamedTuple):
+    """How far covariances are shrunk, both from 0 to 1.
+
+    Parameters
+    ----------
+    diagonal : float
+        Share by which correlations shrink.
+    pooled : float
+        Share of the pooled covariance in that of a class of mean size. It counts as a fixed number
+        of rows, so a class of few rows takes more of it.
+    """
+
+    diagonal: float
+    pooled: float
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSums:
+    """Sums over the rows of each class; leading axes may hold folds.
+
+    Parameters
+    ----------
+    counts : ndarray of float, shape (..., C)
+        Numbers of rows.
+    first : ndarray of float, shape (..., C, d)
+        Of ``z - offset of the class``.
+    second : ndarray of float, shape (..., C, d, d)
+        Of their outer products.
+    offsets : ndarray of float, shape (C, d)
+        Agreed before the sums and close to the means of the classes: no digits are lost.
+    """
+
+    counts: FloatArray
+    first: FloatArray
+    second: FloatArray
+    offsets: FloatArray
+
+    def total(self) -> ClassSums:
+        """Return sums over all folds, the first axis."""
+        return ClassSums(
+            self.counts.sum(axis=0), self.first.sum(axis=0), self.second.sum(axis=0), self.offsets
+        )
+
+    def without_each(self) -> ClassSums:
+        """Return sums over all folds but one, for each."""
+        everything = self.total()
+        return ClassSums(
+            everything.counts - self.counts,
+            everything.first - self.first,
+            everything.second - self.second,
+            self.offsets,
+        )
+
+
+class ClassMoments(NamedTuple):
+    """Means (..., C, d) and covariances (..., C, d, d) of the classes."""
+
+    means: FloatArray
+    covariances: FloatArray
+
+
+def pooled_covariance(sums: ClassSums) -> FloatArray:
+    """Covariance within classes, the mean over all rows, shape (..., d, d)."""
+    _, scatter = _centered(sums)
+    rows = np.maximum(sums.counts.sum(axis=-1), 1.0)
+    pooled = scatter.sum(axis=-3) / rows[..., None, None]
+    return np.asarray(pooled + FLOOR * np.eye(pooled.shape[-1]))
+
+
+def shrunk_moments(sums: ClassSums, shrinkage: Shrinkage) -> ClassMoments:
+    """Moments of the classes. One without rows has the mean of all rows, and the pooled covariance.
+
+    The covariance of a class of n_c rows with scatter W_c is ``(W_c + k P) / (n_c + k)``, P the
+    pooled covariance and ``k = pooled / (1 - pooled)`` times the classes' mean number of rows, but
+    at least 1 (a class of one row has no scatter), and then ``(1 - diagonal)`` of its correlations.
+    """
+    means, covariances = _towards_pooled(sums, shrinkage.pooled)
+    off = (1.0 - shrinkage.diagonal) * covariances
+    index = np.arange(covariances.shape[-1])
+    off[..., index, index] = covariances[..., index, index]
+    return ClassMoments(means, off)
+
+
+def held_out_likelihoods(
+    folds: ClassSums, diagonals: Sequence[float], pooled: Sequence[float]
+) -> FloatArray:
+    """Gaussian log-likelihood of each fold's rows under the moments of the others, summed.
+
+    Parameters
+    ----------
+    folds : ClassSums
+        With one leading axis of folds.
+    diagonals, pooled : sequences of float
+        The shrinkages to try.
+
+    Returns
+    -------
+    ndarray of float, shape (diagonals, pooled)
+        In nats, of all rows together, given their classes. Folds outside of which there are no
+        rows judge nothing and are passed over.
+    """
+    training = folds.without_each()
+    judged = training.counts.sum(axis=-1) > 0
+    n = folds.counts[judged]
+    d = folds.first.shape[-1]
+    likelihoods = np.zeros((len(diagonals), len(pooled)))
+    for k, share in enumerate(pooled):
+        means, covariances = _towards_pooled(training, share)
+        mean = (means - folds.offsets)[judged]
+        first = folds.first[judged]
+        cross = first[..., :, None] * mean[..., None, :]
+        spread = folds.second[judged] - cross - np.swapaxes(cross, -1, -2)
+        spread += n[..., None, None] * mean[..., :, None] * mean[..., None, :]
+        deviations = np.sqrt(np.diagonal(covariances[judged], axis1=-2, axis2=-1))
+        outer = deviations[..., :, None] * deviations[..., None, :]
+        # In the eigenvectors of the correlations, shrinking to the diagonal is a step to 1.
+        eigenvalues, vectors = np.linalg.eigh(covariances[judged] / outer)
+        squares = np.einsum("...ij,...ij->...j", vectors, (spread / outer) @ vectors)
+        log_scale = d * np.log(2.0 * np.pi) + 2.0 * np.log(deviations).sum(axis=-1)
+        for i, diagonal in enumerate(diagonals):
+            shrunk = np.maximum((1.0 - diagonal) * eigenvalues + diagonal, FLOOR)
+            log_det = log_scale + np.log(shrunk).sum(axis=-1)
+            likelihoods[i, k] = -0.5 * (n * log_det + (squares / shrunk).sum(axis=-1)).sum()
+    return likelihoods
+
+
+def choose_shrinkage(
+    folds: ClassSums, diagonals: Sequence[float], pooled: Sequence[float]
+) -> Shrinkage:
+    """Shrinkage of the largest held-out log-likelihood; of equal ones the first, which is least."""
+    if folds.counts.shape[-1] == 1:
+        pooled = (0.0,)  # one class is its own pooled covariance
+    likelihoods = held_out_likelihoods(folds, diagonals, pooled)
+    i, k = map(int, np.unravel_index(int(likelihoods.argmax()), likelihoods.shape))
+    return Shrinkage(float(diagonals[i]), float(pooled[k]))
+
+
+def _centered(sums: ClassSums) -> tuple[FloatArray, FloatArray]:
+    """Means (..., C, d) less the offsets, 0 without rows, and scatters about them."""
+    n = np.maximum(sums.counts, 1.0)
+    mean = sums.first / n[..., None]
+    scatter = sums.second - n[..., None, None] * mean[..., :, None] * mean[..., None, :]
+    return mean, scatter
+
+
+def _towards_pooled(sums: ClassSums, share: float) -> tuple[FloatArray, FloatArray]:
+    mean, scatter = _centered(sums)
+    means = sums.offsets + mean
+    rows = np.maximum(sums.counts.sum(axis=-1), 1.0)
+    overall = np.einsum("...c,...cj->...j", sums.counts, means) / rows[..., None]
+    means = np.where(sums.counts[..., None] > 0, means, overall[..., None, :])
+    pooled = (scatter.sum(axis=-3) / rows[..., None, None])[..., None, :, :]
+    if share >= 1.0:
+        covariances = np.broadcast_to(pooled, scatter.shape).copy()
+    else:
+        present = np.maximum((sums.counts > 0).sum(axis=-1), 1)
+        extra = np.maximum(share / (1.0 - share) * rows / present, 1.0)[..., None, None, None]
+        covariances = (scatter + extra * pooled) / (sums.counts[..., None, None] + extra)
+    return means, covariances + FLOOR * np.eye(scatter.shape[-1])
+
+
+# Rows judged at once.
+JUDGED_ROWS = 8192
+
+
+def correlation_blocks(covariance: FloatArray, cuts: Sequence[float]) -> IntArray:
+    """Cluster columns by average linkage on ``1 - |correlation|``.
+
+    Parameters
+    ----------
+    covariance : ndarray of float, shape (d, d)
+    cuts : sequence of float
+        Clusters join while their mean distance is at most the cut: at 1 or more all columns are one
+        block, below 0 each is its own.
+
+    Returns
+    -------
+    ndarray of int, shape (cuts, d)
+        Blocks 0, 1, ... in the order of their first columns.
+    """
+    d = len(covariance)
+    if d == 1:
+        return np.zeros((len(cuts), 1), dtype=np.int64)
+    deviations = np.sqrt(np.diagonal(covariance))
+    distance = 1.0 - np.abs(covariance / np.outer(deviations, deviations))
+    tree = linkage(np.clip(distance[np.triu_indices(d, 1)], 0.0, 1.0), "average")
+    return np.stack([_in_order(fcluster(tree, cut, "distance")) for cut in cuts])
+
+
+def members(labels: IntArray) -> list[IntArray]:
+    """Columns of each block."""
+    return [np.flatnonzero(labels == block) for block in range(int(labels.max()) + 1)]
+
+
+class Choice(NamedTuple):
+    """What held-out rows preferred.
+
+    Parameters
+    ----------
+    dof : float
+        Degrees of freedom of the leaf over all columns.
+    block_dof : float
+        Degrees of freedom of the leaves over blocks.
+    blocks : ndarray of int, shape (d,)
+        Block of each column.
+    """
+
+    dof: float
+    block_dof: float
+    blocks: IntArray
+
+
+def chosen_of(
+    likelihoods: FloatArray, log_losses: FloatArray, blocks: IntArray, dof: Sequence[float]
+) -> Choice:
+    """Return what held-out rows preferred.
+
+    Parameters
+    ----------
+    likelihoods : ndarray of float, shape (p,)
+    log_losses : ndarray of float, shape (cuts, p)
+        All 0 where there is one class: the middle cut will do.
+    blocks : ndarray of int, shape (cuts, d)
+    dof : sequence of float
+        p.
+    """
+    best = block_dof = int(likelihoods.argmax())
+    cut = len(blocks) // 2
+    if log_losses.any():
+        cut, block_dof = map(int, np.unravel_index(int(log_losses.argmin()), log_losses.shape))
+    return Choice(dof[best], dof[block_dof], blocks[cut])
+
+
+class Judgement(NamedTuple):
+    """Sums over held-out rows.
+
+    Parameters
+    ----------
+    likelihoods : ndarray of float, shape (p,)
+        Log-likelihood of the rows given their classes, one leaf over all columns, by degrees of
+        freedom; without the Jacobian, which is the same for all.
+    log_losses : ndarray of float, shape (blocks, p)
+        Of the class given the row: minus the log posterior of the leaves over blocks.
+    """
+
+    likelihoods: FloatArray
+    log_losses: FloatArray
+
+
+def judge(
+    z: FloatArray,
+    classes: IntArray,
+    moments: ClassMoments,
+    log_priors: FloatArray,
+    blocks: IntArray,
+    dof: FloatArray,
+) -> Judgement:
+    """Judge moments by rows that they were not made of.
+
+    Parameters
+    ----------
+    z : ndarray of float, shape (n, d)
+    classes : ndarray of int, shape (n,)
+    moments : ClassMoments
+        Means (C, d) and covariances (C, d, d).
+    log_priors : ndarray of float, shape (n, C)
+        Log weights of the classes times what the row's categories say; -inf of a class without
+        rows.
+    blocks : ndarray of int, shape (blocks, d)
+    dof : ndarray of float, shape (p,)
+    """
+    leaves = [(block, members(labels)) for block, labels in enumerate(blocks)]
+    everything = np.arange(z.shape[1])
+    likelihoods = np.zeros(len(dof))
+    log_losses = np.zeros((len(blocks), len(dof)))
+    present = np.flatnonzero((log_priors > -np.inf).all(axis=0))
+    place = np.zeros(log_priors.shape[1], dtype=np.int64)
+    place[present] = np.arange(len(present))
+    for start in range(0, len(z), JUDGED_ROWS):
+        rows, labels = z[start : start + JUDGED_ROWS], place[classes[start : start + JUDGED_ROWS]]
+        priors = log_priors[start : start + JUDGED_ROWS, present].T[:, :, None]
+        index = np.arange(len(rows))
+        known: dict[bytes, FloatArray] = {}
+
+        def densities(
+            columns: IntArray, rows: FloatArray = rows, known: dict[bytes, FloatArray] = known
+        ) -> FloatArray:
+            """Log densities (C, n, p) of one leaf; many partitions share it."""
+            key = columns.tobytes()
+            if key not in known:
+                known[key] = np.stack(
+                    [leaf_log_density(rows, columns, moments, int(c), dof) for c in present]
+                )
+            return known[key]
+
+        likelihoods += densities(everything)[labels, index].sum(axis=0)
+        if len(present) == 1:
+            continue
+        for block, parts in leaves:
+            joint = priors + sum(densities(part) for part in parts)
+            log_losses[block] += (logsumexp(joint, axis=0) - joint[labels, index]).sum(axis=0)
+    return Judgement(likelihoods, log_losses)
+
+
+def leaf_log_density(
+    rows: FloatArray, columns: IntArray, moments: ClassMoments, which: int, dof: FloatArray
+) -> FloatArray:
+    """Log density of some columns of rows (n, d) in one class, for each dof, (n, p)."""
+    whitening, log_det = whitened(moments.covariances[which][np.ix_(columns, columns)])
+    squares = squared_norms((rows[:, columns] - moments.means[which, columns]) @ whitening.T)
+    return np.stack(
+        [standard_log_density(squares, log_det, len(columns), float(nu)) for nu in dof], axis=1
+    )
+
+
+def _in_order(labels: NDArray[Any]) -> IntArray:
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse].astype(np.int64)
+
+
+def tails_of(dof: ArrayLike) -> FloatArray:
+    """Inverse degrees of freedom, which are finite: 0 is a Gaussian."""
+    return np.asarray(1.0 / np.asarray(dof, dtype=np.float64))
+
+
+def dof_of(tails: FloatArray) -> FloatArray:
+    """Opposite of :func:`tails_of`."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(1.0 / tails)

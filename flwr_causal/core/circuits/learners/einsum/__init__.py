@@ -1,1 +1,0 @@
-"""Einsum networks: tensorised circuits learned by EM, from rows or by sums over them."""

@@ -58,28 +58,21 @@ def split_even(frame: pd.DataFrame, num: int, seed: int | None = None) -> list[p
 
 
 def split_uneven(
-    frame: pd.DataFrame,
-    num: int,
-    seed: int | None = None,
-    concentration: float = 1.0,
-    *,
-    min_rows: int = MIN_ROWS,
+    frame: pd.DataFrame, num: int, seed: int | None = None, concentration: float = 1.0
 ) -> list[pd.DataFrame]:
-    """Split into parties of random sizes.
+    """Split into parties of random sizes, each of two rows at least.
 
     Parameters
     ----------
     frame : DataFrame
         n rows.
     num : int
-        Parties, at most n / ``min_rows``.
+        Parties, at most n / 2.
     seed : int, optional
         Draws sizes and shuffles the rows. Default: sizes of seed 0, rows in the file's order.
     concentration : float
         Of the symmetric Dirichlet distribution of the shares: 1 (default) is uniform over all
         divisions, large values are nearly even, small ones give one party almost everything.
-    min_rows : int
-        Fewest rows a party gets, default 2.
 
     Returns
     -------
@@ -91,13 +84,13 @@ def split_uneven(
         An argument out of range; too few rows for so many parties.
     """
     _check_concentration(concentration)
-    order = _order(len(frame), num, seed, min_rows)
+    order = _order(len(frame), num, seed, MIN_ROWS)
     shares = draw_shares(_generator(seed, 1), concentration, num)
-    sizes = min_rows + round_shares(shares, len(frame) - num * min_rows)
+    sizes = MIN_ROWS + round_shares(shares, len(frame) - num * MIN_ROWS)
     return _take(frame, np.split(order, np.cumsum(sizes)[:-1]))
 
 
-def split_by_column(frame: pd.DataFrame, column: str, num: int | None = None) -> list[pd.DataFrame]:
+def split_by_column(frame: pd.DataFrame, column: str, num: int) -> list[pd.DataFrame]:
     """Split by the values of a column, such as the condition of an experiment.
 
     Parameters
@@ -106,57 +99,39 @@ def split_by_column(frame: pd.DataFrame, column: str, num: int | None = None) ->
         n rows.
     column : str
         The column that tells the parties apart; the parties' tables are without it.
-    num : int, optional
-        The expected number of parties; an error is raised if the column has more or fewer values.
+    num : int
+        Parties; there must be as many different values.
 
     Returns
     -------
     list of DataFrame
-        In the order of the values' first appearance, as :func:`party_values` lists them.
+        In the order of the values' first appearance.
 
     Raises
     ------
     ConfigError, DataError
         No such column; another number of values than ``num``; missing values in the column.
     """
-    values = party_values(frame, column)
-    if num is not None and num != len(values):
-        shown = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
+    _check_column(frame, column)
+    codes, values = pd.factorize(frame[column])
+    if num != len(values):
+        shown = ", ".join(map(str, values[:10])) + (", ..." if len(values) > 10 else "")
         raise ConfigError(
             f"partition-column {column!r} has {len(values)} values ({shown}), but there are {num} "
             f"parties: run with num-supernodes={len(values)}, or choose another column"
         )
-    codes = pd.factorize(frame[column])[0]
-    parts = [np.flatnonzero(codes == code) for code in range(len(values))]
+    parts = [np.flatnonzero(codes == code) for code in range(num)]
     return _take(frame.drop(columns=column), parts)
 
 
-def party_values(frame: pd.DataFrame, column: str) -> list[str]:
-    """Return a column's values as text in order of first appearance: names for parties.
-
-    Raises
-    ------
-    ConfigError, DataError
-        No such column, or missing values in it.
-    """
-    _check_column(frame, column)
-    return [str(value) for value in frame[column].unique()]
-
-
 def split_dirichlet(
-    frame: pd.DataFrame,
-    column: str,
-    num: int,
-    alpha: float = 0.5,
-    seed: int | None = None,
-    *,
-    min_rows: int = MIN_ROWS,
+    frame: pd.DataFrame, column: str, num: int, alpha: float = 0.5, seed: int | None = None
 ) -> list[pd.DataFrame]:
     """Split so that the parties' shares of every value of a column differ (label skew).
 
     For each value the parties' shares are drawn from a Dirichlet distribution with parameter
-    ``alpha`` (Hsu, Qi & Brown 2019; Yurochkin et al. 2019). Parties that got fewer than
-    ``min_rows`` rows then take some from the largest party.
+    ``alpha`` (Hsu, Qi & Brown 2019; Yurochkin et al. 2019). Parties that got fewer than two rows
+    then take some from the largest party.
 
     Parameters
     ----------
@@ -165,13 +140,11 @@ def split_dirichlet(
     column : str
         A column of labels; it stays in the parties' tables.
     num : int
-        Parties, at most n / ``min_rows``.
+        Parties, at most n / 2.
     alpha : float
         Small is skewed, large is even. Default 0.5, Flower's and the literature's usual choice.
     seed : int, optional
         Draws shares and shuffles rows. Default: shares of seed 0, rows in the file's order.
-    min_rows : int
-        Fewest rows a party gets, default 2.
 
     Returns
     -------
@@ -184,7 +157,7 @@ def split_dirichlet(
     """
     _check_concentration(alpha)
     _check_column(frame, column)
-    order = _order(len(frame), num, seed, min_rows)
+    order = _order(len(frame), num, seed, MIN_ROWS)
     codes = pd.factorize(frame[column])[0][order]
     generator = _generator(seed, 2)
     members: list[list[int]] = [[] for _ in range(num)]
@@ -194,7 +167,7 @@ def split_dirichlet(
         for party, part in enumerate(np.split(rows, np.cumsum(sizes)[:-1])):
             members[party].extend(part.tolist())
     for own in members:
-        while len(own) < min_rows:
+        while len(own) < MIN_ROWS:
             own.append(max(members, key=len).pop())
     if seed is None:
         members = [sorted(own) for own in members]
@@ -493,8 +466,9 @@ def hold_out(
 
 def _unit_hashes(table: pd.DataFrame, row_id: str, seed: int) -> np.ndarray:
     """Return a number in [0, 1) for each row, (n,), the same for the same id or values."""
-    told = table[[row_id]] if row_id in table.columns else table
-    texts = told.astype(str).agg("\x1f".join, axis=1) if told.shape[1] > 1 else told.iloc[:, 0]
+    hashed = table[[row_id]] if row_id in table.columns else table
+    several = hashed.shape[1] > 1
+    texts = hashed.astype(str).agg("\x1f".join, axis=1) if several else hashed.iloc[:, 0]
     salt = str(seed).encode()
     digests = (
         hashlib.blake2b(str(text).encode(), digest_size=6, key=salt).digest() for text in texts

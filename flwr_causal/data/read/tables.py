@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import csv
 import gzip
-import threading
 import zipfile
-from collections import OrderedDict
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
@@ -36,13 +35,9 @@ if TYPE_CHECKING:
 #: The file names that :func:`read_table` understands.
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".npz")
 
-TableKey = tuple[str, int, int]
-
 Source: TypeAlias = "str | Path | npt.NDArray[Any] | pd.DataFrame"
 
 CACHED_TABLES = 8
-_cache: OrderedDict[tuple[TableKey, tuple[str, ...] | None], pd.DataFrame] = OrderedDict()
-_cache_lock = threading.Lock()
 
 #: Parse decimals to the nearest float64: the default from pandas 3.1 on, which warns of the option.
 EXACT: dict[str, Any] = (
@@ -52,11 +47,7 @@ EXACT: dict[str, Any] = (
 )
 
 
-def read_table(
-    source: Source | Sequence[Source],
-    *,
-    columns: Sequence[str] | None = None,
-) -> pd.DataFrame:
+def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
     """Read a table of samples (rows) and variables (columns).
 
     Parameters
@@ -70,8 +61,6 @@ def read_table(
         A DataFrame is copied shallowly; its index is dropped.
         A list holds several time series of one party, with the same columns: they come under each
         other, and the first column, called :data:`SERIES`, numbers them from 0.
-    columns : sequence of str, optional
-        Keep these columns only, in this order. Default: all.
 
     Returns
     -------
@@ -81,56 +70,36 @@ def read_table(
     Raises
     ------
     DataError
-        The source cannot be read, a column asked for is absent or there twice, or the series of a
-        list differ in their columns.
+        The source cannot be read, or the series of a list differ in their columns.
     """
     if isinstance(source, list | tuple):
-        return _from_series(source, columns)
+        return _from_series(source)
     if isinstance(source, pd.DataFrame):
-        frame = _from_frame(source)
-    elif isinstance(source, np.ndarray):
-        frame = _from_array(source, None, "the array")
-    elif isinstance(source, str | Path):
-        frame = _from_path(Path(source).expanduser())
-    else:
-        raise DataError(
-            f"a table of type {type(source).__name__} cannot be read: "
-            "give a path, a numpy array of shape (n, d) or a pandas DataFrame, or a list of series"
-        )
-    return frame if columns is None else _select(frame, tuple(columns))
+        return _from_frame(source)
+    if isinstance(source, np.ndarray):
+        return _from_array(source, None, "the array")
+    if isinstance(source, str | Path):
+        return _from_path(Path(source).expanduser())
+    raise DataError(
+        f"a table of type {type(source).__name__} cannot be read: "
+        "give a path, a numpy array of shape (n, d) or a pandas DataFrame, or a list of series"
+    )
 
 
-def table_key(path: str | Path) -> TableKey:
-    """Identify the present content of a file: (absolute path, mtime in ns, size in bytes).
-
-    Raises
-    ------
-    DataError
-        The file does not exist.
-    """
-    absolute = _existing_file(Path(path).expanduser()).resolve()
-    status = absolute.stat()
-    return str(absolute), status.st_mtime_ns, status.st_size
-
-
-def read_table_cached(path: str | Path, *, columns: Sequence[str] | None = None) -> pd.DataFrame:
+def read_table_cached(path: str | Path) -> pd.DataFrame:
     """Read a file as :func:`read_table` does, once per process while it is unchanged.
 
     The same DataFrame object is returned to every caller, so nobody may modify it. The last few
-    tables are kept.
+    tables are kept. A file whose time of change and size are the same is taken to be unchanged.
     """
-    selection = None if columns is None else tuple(columns)
-    key = (table_key(path), selection)
-    with _cache_lock:
-        if key in _cache:
-            _cache.move_to_end(key)
-            return _cache[key]
-    frame = read_table(path, columns=selection)
-    with _cache_lock:
-        _cache[key] = frame
-        while len(_cache) > CACHED_TABLES:
-            _cache.popitem(last=False)
-    return frame
+    absolute = _existing_file(Path(path).expanduser()).absolute()
+    status = absolute.stat()
+    return _read_version(absolute, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=CACHED_TABLES)
+def _read_version(path: Path, changed: int, size: int) -> pd.DataFrame:
+    return read_table(path)
 
 
 def _existing_file(path: Path) -> Path:
@@ -252,7 +221,7 @@ def _from_frame(source: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _from_series(sources: Sequence[Any], columns: Sequence[str] | None) -> pd.DataFrame:
+def _from_series(sources: Sequence[Any]) -> pd.DataFrame:
     if not sources:
         raise DataError("the party's list of series is empty: give at least one table")
     frames: list[pd.DataFrame] = []
@@ -264,7 +233,7 @@ def _from_series(sources: Sequence[Any], columns: Sequence[str] | None) -> pd.Da
                 "read: give each as a numpy array of shape (steps, variables) or a pandas DataFrame"
             )
         try:
-            frame = read_table(source, columns=columns)
+            frame = read_table(source)
         except DataError as error:
             raise DataError(f"{where}: {error}") from error
         _check_same_columns(where, frame, frames[0] if frames else frame)
@@ -288,23 +257,6 @@ def _check_same_columns(where: str, frame: pd.DataFrame, first: pd.DataFrame) ->
             f"{where} {lacking} column {other[0]!r}, unlike the first: all series of a party need "
             "the same columns"
         )
-
-
-def _select(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    counts = frame.columns.value_counts()
-    if not columns:
-        raise DataError("no columns were asked for: name at least one, or leave the selection out")
-    for name in columns:
-        found = int(counts.get(name, 0))
-        if found != 1 or columns.count(name) != 1:
-            problem = "asked for twice" if found == 1 else f"there {found} times"
-            if found == 0:
-                problem = "not in the table"
-            raise DataError(
-                f"column {name!r} is {problem}: the table has {', '.join(frame.columns)}; "
-                "correct the selection or the table"
-            )
-    return frame.loc[:, list(columns)]
 
 
 def read_delimited(path: Path, separator: str) -> pd.DataFrame:

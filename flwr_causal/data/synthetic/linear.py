@@ -23,19 +23,20 @@ from flwr_causal.data.synthetic.random_graphs import (
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from flwr_causal.core.arrays import FloatArray
 
 
 Noise = Literal["gaussian", "gumbel", "exponential", "uniform"]
 
-EULER_GAMMA = 0.5772156649015329
-
+#: Coefficients are uniform between these, of either sign (Ng & Zhang 2022, section 6.1, after Zheng
+#: et al. 2018).
+WEIGHT_RANGE = (0.5, 2.0)
 #: Noise of mean 0 and variance 1: (generator, shape) -> array.
 STANDARD_NOISE: dict[str, Callable[[np.random.Generator, tuple[int, int]], FloatArray]] = {
     "gaussian": lambda rng, shape: rng.standard_normal(shape),
-    "gumbel": lambda rng, shape: (rng.gumbel(size=shape) - EULER_GAMMA) * np.sqrt(6.0) / np.pi,
+    "gumbel": lambda rng, shape: (rng.gumbel(size=shape) - np.euler_gamma) * np.sqrt(6.0) / np.pi,
     "exponential": lambda rng, shape: rng.standard_exponential(shape) - 1.0,
     "uniform": lambda rng, shape: rng.uniform(-np.sqrt(3.0), np.sqrt(3.0), shape),
 }
@@ -51,13 +52,10 @@ class LinearSystem:
         Effects; row causes column, acyclic, exactly 0 where there is no edge.
     noise_scale : float64 array of shape (d,)
         Standard deviations of the noise e_j.
-    names : tuple of str
-        The d variables.
     """
 
     weights: FloatArray
     noise_scale: FloatArray
-    names: tuple[str, ...]
 
     def sample(self, n: int, seed: Seed, noise: Noise = "gaussian") -> pd.DataFrame:
         """Draw independent rows.
@@ -74,7 +72,7 @@ class LinearSystem:
         Returns
         -------
         DataFrame
-            n rows, the system's names.
+            n rows, columns ``x0``, ``x1``, ...
 
         Raises
         ------
@@ -85,20 +83,14 @@ class LinearSystem:
             raise ConfigError(f"noise is {noise!r}: choose one of {', '.join(get_args(Noise))}")
         if n < 0:
             raise ConfigError(f"the number of rows is {n}: it must not be negative")
-        d = len(self.names)
+        d = len(self.weights)
         E = STANDARD_NOISE[noise](np.random.default_rng(seed), (n, d)) * self.noise_scale
         X = np.linalg.solve((np.eye(d) - self.weights).T, E.T).T  # X (I - W) = E
-        return pd.DataFrame(X, columns=pd.Index(self.names))
+        return pd.DataFrame(X, columns=pd.Index([f"x{j}" for j in range(d)]))
 
 
 def linear_system(
-    adjacency: npt.ArrayLike,
-    seed: Seed,
-    *,
-    low: float = 0.5,
-    high: float = 2.0,
-    noise_scale: float | tuple[float, float] = 1.0,
-    names: Sequence[str] | None = None,
+    adjacency: npt.ArrayLike, seed: Seed, *, noise_scale: float | tuple[float, float] = 1.0
 ) -> LinearSystem:
     """Draw coefficients for a graph.
 
@@ -107,14 +99,9 @@ def linear_system(
     adjacency : array of shape (d, d)
         Nonzero at ``[i, j]`` where i causes j; acyclic.
     seed : int, sequence of int, or Generator
-    low, high : float
-        Coefficients are uniform on [-high, -low] and [low, high]. Default 0.5 and 2 (Ng & Zhang
-        2022, section 6.1, after Zheng et al. 2018).
     noise_scale : float or pair of float
-        Standard deviation of all noise, default 1 (the same source); or the bounds between which
-        every variable's own is drawn uniformly.
-    names : sequence of str, optional
-        Default ``x0``, ``x1``, ...
+        Standard deviation of all noise, default 1 (Ng & Zhang 2022, section 6.1); or the bounds
+        between which every variable's own is drawn uniformly.
 
     Returns
     -------
@@ -123,25 +110,18 @@ def linear_system(
     Raises
     ------
     ConfigError
-        No square acyclic adjacency, bounds out of order, or names that do not fit.
+        No square acyclic adjacency, or bounds out of order.
     """
     edges = acyclic_edges(adjacency)
     d = len(edges)
-    labels = tuple(f"x{j}" for j in range(d)) if names is None else tuple(names)
-    if len(labels) != d or len(set(labels)) != d:
-        raise ConfigError(f"{len(labels)} names for {d} variables: give each one its own name")
     scales = noise_scale if isinstance(noise_scale, tuple) else (noise_scale, noise_scale)
-    if not 0 <= low <= high or not 0 < scales[0] <= scales[1]:
-        raise ConfigError(
-            f"coefficients between {low} and {high}, noise_scale {noise_scale}: "
-            "bounds must be positive, the lower first"
-        )
+    if not 0 < scales[0] <= scales[1]:
+        raise ConfigError(f"noise_scale {noise_scale}: bounds must be positive, the lower first")
     rng = np.random.default_rng(seed)
-    weights = edges * signed_weights(rng, low, high, (d, d))
     # Adding 0 turns the negative zeros of absent edges into positive ones.
-    weights += 0.0
+    weights = edges * signed_weights(rng, *WEIGHT_RANGE, (d, d)) + 0.0
     scale = rng.uniform(*scales, d) if scales[0] < scales[1] else np.full(d, float(scales[0]))
-    return LinearSystem(weights, scale, labels)
+    return LinearSystem(weights, scale)
 
 
 def federated_linear(

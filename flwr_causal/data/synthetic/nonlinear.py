@@ -151,21 +151,18 @@ def simulate_nonlinear(
     return rows
 
 
-def deal_packages(
-    num_rows: int, num_parties: int, seed: Seed, package_rows: int = PACKAGE_ROWS
-) -> list[int]:
+def deal_packages(num_rows: int, num_parties: int, seed: Seed) -> list[int]:
     """Draw uneven numbers of rows, as the paper's supplement does.
 
-    The rows are put up in packages; every party gets one, and the others go to parties at random.
+    Packages of 50 rows: every party gets one, and the others go to parties at random.
 
     Parameters
     ----------
     num_rows : int
         n; what does not fill a package goes to a party at random.
     num_parties : int
-        K, at most n / ``package_rows``.
+        K, at most n / 50.
     seed : int, sequence of int, or Generator
-    package_rows : int, default 50
 
     Returns
     -------
@@ -177,16 +174,16 @@ def deal_packages(
     DataError
         Fewer packages than parties.
     """
-    num_packages = num_rows // package_rows
+    num_packages = num_rows // PACKAGE_ROWS
     if num_packages < num_parties:
         raise DataError(
-            f"{num_rows} rows are {num_packages} packages of {package_rows} for {num_parties} "
-            f"parties: give {num_parties * package_rows} rows or more, or sizes='even'"
+            f"{num_rows} rows are {num_packages} packages of {PACKAGE_ROWS} for {num_parties} "
+            f"parties: give {num_parties * PACKAGE_ROWS} rows or more, or sizes='even'"
         )
     rng = np.random.default_rng(seed)
     owners = rng.integers(num_parties, size=num_packages - num_parties)
-    sizes = package_rows * (1 + np.bincount(owners, minlength=num_parties))
-    sizes[rng.integers(num_parties)] += num_rows % package_rows
+    sizes = PACKAGE_ROWS * (1 + np.bincount(owners, minlength=num_parties))
+    sizes[rng.integers(num_parties)] += num_rows % PACKAGE_ROWS
     return [int(size) for size in sizes]
 
 

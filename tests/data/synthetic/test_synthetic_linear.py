@@ -74,10 +74,7 @@ def test_coefficients_and_noise_are_in_their_bounds():
     assert (system.weights > 0).sum() == pytest.approx(100, abs=25)
     assert not np.signbit(system.weights[~adjacency]).any()
     np.testing.assert_array_equal(system.noise_scale, 1.0)
-    names = [f"v{j}" for j in range(30)]
-    unequal = linear_system(adjacency, 1, low=1.0, high=1.0, noise_scale=(0.5, 3.0), names=names)
-    assert unequal.names == tuple(names)
-    assert set(np.abs(unequal.weights[adjacency])) == {1.0}
+    unequal = linear_system(adjacency, 1, noise_scale=(0.5, 3.0))
     assert unequal.noise_scale.min() < 1.0
     assert unequal.noise_scale.max() > 2.0
 
@@ -104,9 +101,9 @@ def test_noise_has_its_shape(noise, skewness, kurtosis):
 
 
 def test_rows_obey_the_equations():
-    system = LinearSystem(np.array([[0.0, 2.0], [0.0, 0.0]]), np.array([1.0, 1e-9]), ("a", "b"))
+    system = LinearSystem(np.array([[0.0, 2.0], [0.0, 0.0]]), np.array([1.0, 1e-9]))
     rows = system.sample(50, 0)
-    np.testing.assert_allclose(rows["b"], 2 * rows["a"], atol=1e-7)
+    np.testing.assert_allclose(rows["x1"], 2 * rows["x0"], atol=1e-7)
 
 
 def test_one_generator_drives_a_whole_simulation():
@@ -162,9 +159,7 @@ def test_federation_options():
         (lambda: linear_system(CHAIN + CHAIN.T, 0), ConfigError, "no directed cycle"),
         (lambda: linear_system(np.eye(2), 0), ConfigError, "no directed cycle"),
         (lambda: linear_system(CHAIN[:2], 0), ConfigError, r"shape \(2, 3\)"),
-        (lambda: linear_system(CHAIN, 0, low=2, high=1), ConfigError, "between 2 and 1"),
         (lambda: linear_system(CHAIN, 0, noise_scale=0.0), ConfigError, "noise_scale 0.0"),
-        (lambda: linear_system(CHAIN, 0, names=["a", "b", "a"]), ConfigError, "its own name"),
         (lambda: linear_system(CHAIN, 0).sample(3, 0, "pink"), ConfigError, "noise is 'pink'"),
         (lambda: linear_system(CHAIN, 0).sample(-1, 0), ConfigError, "must not be negative"),
         (lambda: federated_linear(3, 9, 3, "tree"), ConfigError, "graph is 'tree'"),

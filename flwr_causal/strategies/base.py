@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, MessageType
 from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.data.check.agreement import Agreement, agree
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.policy import FailDrop, Policy
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.runtime.federation import Federation
-
-OnProblem = Literal["fail", "drop"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -82,11 +80,11 @@ class CausalStrategy(FedAvg, Method[StateT]):
     quorum: float = 0.5
     round_timeout: float = 3600.0
     precision: Literal["float64", "float32"] = "float64"
-    missing_values: OnProblem = "fail"
-    constant_columns: OnProblem = "fail"
-    text_columns: OnProblem = "fail"
-    unshared_columns: OnProblem = "fail"
-    duplicate_columns: OnProblem = "fail"
+    missing_values: FailDrop = "fail"
+    constant_columns: FailDrop = "fail"
+    text_columns: FailDrop = "fail"
+    unshared_columns: FailDrop = "fail"
+    duplicate_columns: FailDrop = "fail"
     federation: Federation | None = field(default=None, init=False, repr=False)
     grid: Grid | None = field(default=None, init=False, repr=False)
     state: StateT | None = field(default=None, init=False, repr=False)

@@ -13,14 +13,14 @@ import numpy as np
 
 from flwr_causal.core.discrete import cut_points
 from flwr_causal.data.check.checks import examine, have_states
-from flwr_causal.data.check.intervals import interval_names
+from flwr_causal.data.check.columns import interval_names
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flwr_causal.core.arrays import FloatArray, IndexArray, IntArray
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.discrete.cut_points import CutState
     from flwr_causal.data.check.report import Kind, States, TableReport
 
@@ -191,21 +191,14 @@ def _listed(problems: Sequence[str]) -> str:
     return "\n  ".join([heading, *shown])
 
 
-def to_discretize(agreement: Agreement) -> IndexArray:
-    """Return the positions, among the agreed names, of the columns that are to be discretised.
+def start_cuts(agreement: Agreement, num_bins: int, num_rows: IntArray | None = None) -> CutState:
+    """Return the state before the first exchange on the cut points of the continuous columns.
 
     With ``Policy.discretize`` bins these are the columns of numbers that over all parties have
     more than ``max_states`` different values, or that hold numbers which are not whole and more
     different values than bins. A column of few whole numbers thus stays as it is (codes of
     categories are often numbers), and so does one with no more values than there would be bins.
     Which columns these are depends on the rows of all parties together, not on who has which.
-    """
-    chosen = set(agreement.continuous)
-    return np.array([k for k, name in enumerate(agreement.names) if name in chosen], dtype=np.intp)
-
-
-def start_cuts(agreement: Agreement, num_bins: int, num_rows: IntArray | None = None) -> CutState:
-    """Return the state before the first exchange on the cut points of :func:`to_discretize`.
 
     Parameters
     ----------
@@ -221,7 +214,7 @@ def start_cuts(agreement: Agreement, num_bins: int, num_rows: IntArray | None = 
     DataError
         The reports had no sums.
     """
-    chosen = to_discretize(agreement)
+    chosen = [agreement.names.index(name) for name in agreement.continuous]
     whole = np.array([name in agreement.whole for name in agreement.continuous], dtype=np.bool_)
     mean, variance = agreement.mean[chosen], agreement.variance[chosen]
     rows = agreement.n if num_rows is None else num_rows

@@ -83,7 +83,9 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     columns = _columns_of(reports)
     has_states = have_states(reports)
     _check_rows(reports, policy, found)
-    _pass_notes_on(reports, found)
+    found.warnings += [
+        f"party {p!r}: {note}" for p, report in reports.items() for note in report.notes
+    ]
     _check_levels(reports, found)
     _check_duplicate_names(reports, found)
     _check_shared(reports, columns, policy, found)
@@ -179,12 +181,6 @@ def _check_levels(reports: Mapping[str, TableReport], found: Findings) -> None:
             "all parties, all columns: all steps are under a perturbation, so that the level "
             "without one is unknown; give unperturbed steps too, or use center='series'"
         )
-
-
-def _pass_notes_on(reports: Mapping[str, TableReport], found: Findings) -> None:
-    """Add the notes of the parties' reports to the warnings."""
-    for party, report in reports.items():
-        found.warnings += [f"party {party!r}: {note}" for note in report.notes]
 
 
 def _check_duplicate_names(reports: Mapping[str, TableReport], found: Findings) -> None:

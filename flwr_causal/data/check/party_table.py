@@ -12,14 +12,15 @@ from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.data.check.columns import (
     PLAIN,
     all_columns,
+    apply_cuts,
     as_numbers,
     distinct_values,
     find_columns,
     find_numbers,
+    interval_names,
     kind_of,
     named_states,
 )
-from flwr_causal.data.check.intervals import apply_cuts, interval_names
 from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
 from flwr_causal.data.check.report import NUMBERS, ColumnReport, Kind, TableReport
 from flwr_causal.errors import DataError
@@ -166,7 +167,7 @@ def prepare_states(
         The policy that the table was described with.
     cuts : mapping of str to float64 array, optional
         Agreed cut points, ascending, of the columns that are discretised; their states are
-        :func:`~flwr_causal.data.check.intervals.interval_names` of them.
+        :func:`~flwr_causal.data.check.columns.interval_names` of them.
 
     Returns
     -------

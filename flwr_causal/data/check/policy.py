@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 #: Numbers that are not whole are taken for categories up to so many different ones.
 MOST_FRACTIONS = 10
 
-FailDropKeep = Literal["fail", "drop", "keep"]
+FailDrop = Literal["fail", "drop"]
+FailDropKeep = Literal[FailDrop, "keep"]
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,10 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():
-            if name in ("min_rows", "max_states", "discretize", "number_states"):
+            if isinstance(getattr(Policy, name), int):
                 if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                    what = f"{name} is {value!r}"
-                    raise ConfigError(f"{what}: give a whole number, 0 or more")
-                continue
-            if value not in (known := get_args(FailDropKeep)):
+                    raise ConfigError(f"{name} is {value!r}: give a whole number, 0 or more")
+            elif value not in (known := get_args(FailDropKeep)):
                 raise ConfigError(f"{name} is {value!r}: choose one of {', '.join(known)}")
         if not 2 <= self.max_states <= MAX_STATES:
             raise ConfigError(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete import cut_points
-from flwr_causal.data.check.agreement import agree, start_cuts, to_discretize, with_cuts
-from flwr_causal.data.check.intervals import apply_cuts, interval_names
+from flwr_causal.data.check.agreement import agree, start_cuts, with_cuts
+from flwr_causal.data.check.columns import apply_cuts, interval_names
 from flwr_causal.data.check.party_table import describe, prepare, prepare_states
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
@@ -75,7 +75,6 @@ def test_columns_that_are_discretised():
     agreement = agreed({"a": mixed(seed=0), "b": mixed(seed=1)})
     assert agreement.continuous == ("length", "age")
     assert agreement.whole == ("age",)
-    assert to_discretize(agreement).tolist() == [0, 2]
     assert agreement.states == (
         (),
         ("0", "1", "2", "3", "4"),

@@ -8,6 +8,7 @@ import shutil
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +26,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
 
-# The kinds of models that a directory may hold, by the name that is written beside them, and where
-# they live: loaded when first met, since most runs have none of most kinds.
-MODELS = {
-    "LinearModel": "flwr_causal.core.linear.model",
-    "LaggedModel": "flwr_causal.core.series.model",
-    "BayesianNetwork": "flwr_causal.core.discrete.bayesian_network",
-    "CircuitModel": "flwr_causal.core.circuits.model",
-}
 GRAPHS_FILE = "local_graphs.json"
 TABLE_FILE = "heterogeneity.csv"
 OPTIONAL_FILES = (
@@ -79,18 +72,20 @@ class Run:
         Method and options.
     model : object or None
         What the method fits beside the graph: a linear system (with lags for time series), a
-        Bayesian network, a circuit.
+        Bayesian network, a circuit. It is kept with the run if its class has ``save(path)`` and a
+        class method ``load(path)``.
     parties : dict of str to int
         Name and number of rows of each party.
     local_graphs : dict of str to CausalGraph
-        The graph that each party's own rows speak for, by its name, where they were asked for.
+        The graph that each party's own rows support most, by party, where the option
+        ``local_graphs`` asks for them.
     heterogeneity : DataFrame or None
-        One row for each party and edge, where the parties' own graphs were asked for; see
+        One row for each party and edge, with ``local_graphs``; see
         :func:`flwr_causal.core.fedcausal.heterogeneity.edge_table`.
     answers : DataFrame or None
-        What a fitted circuit says of the rows that the run config's ``query`` names.
+        The answers of a fitted circuit on the rows that the run config's ``query`` names.
     failures : list of dict
-        Parties that did not deliver in a round: ``round``, ``party``, ``reason``.
+        Parties whose reply is missing in a round: ``round``, ``party``, ``reason``.
     warnings : list of str
         What the user should know.
     error : str
@@ -131,9 +126,10 @@ class Run:
 
         ``graph.json`` (loads back), ``graph.graphml``, ``graph.dot``, ``edges.csv``,
         ``history.jsonl`` (one line a round), ``run.json`` (status, metrics, configuration,
-        versions), ``scores.csv``, ``model.json``, ``local_graphs.json`` (by party),
-        ``heterogeneity.csv`` and ``answers.csv``, as far as the run has them; beside the model
-        ``model.bif`` where it is a Bayesian network, the directory ``model`` where it is a circuit.
+        versions, the model's class), ``scores.csv``, ``model.json``, ``local_graphs.json`` (by
+        party), ``heterogeneity.csv`` and ``answers.csv``, as far as the run has them; beside the
+        model ``model.bif`` where it is a Bayesian network, the directory ``model`` where it is a
+        circuit.
 
         Returns
         -------
@@ -143,13 +139,14 @@ class Run:
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
         for name in OPTIONAL_FILES:
-            # What an earlier run left here must not pass for a part of this one.
+            # No file of an earlier run may pass for a part of this one.
             (target / name).unlink(missing_ok=True)
         shutil.rmtree(target / "model", ignore_errors=True)
         versions = {name: _version(name) for name in VERSIONED}
         content = {**self.summary(), "versions": versions}
-        if self.model is not None and type(self.model).__name__ in MODELS:
-            content["model"] = type(self.model).__name__
+        kind = type(self.model)
+        if hasattr(kind, "save") and hasattr(kind, "load"):
+            content["model"] = f"{kind.__module__}:{kind.__qualname__}"
             self.model.save(target / "model.json")
         if isinstance(self.model, BayesianNetwork):
             write_bif(self.model, target / "model.bif")
@@ -173,16 +170,14 @@ class Run:
         Raises
         ------
         DataError
-            If the directory holds no run.
+            If the directory holds no run, or the package of its model cannot be imported.
         """
         source = Path(directory)
         if not (source / "run.json").is_file():
             raise DataError(f"{source} holds no run: there is no file run.json in it.")
         content = json.loads((source / "run.json").read_text(encoding="utf-8"))
         kind = content.pop("model", None)
-        model = None
-        if kind:
-            model = getattr(import_module(MODELS[kind]), kind).load(source / "model.json")
+        model = _model_class(kind).load(source / "model.json") if kind else None
         for name in ("status", "versions"):
             content.pop(name)
         history = [
@@ -193,9 +188,7 @@ class Run:
         graph = CausalGraph.load(graph_file) if graph_file.is_file() else None
         scores = None
         if scores_file.is_file():
-            # As text first: Python then reads the digits, which is exact whatever the pandas.
-            table = pd.read_csv(scores_file, index_col=0, dtype=str, keep_default_na=False)
-            scores = table.to_numpy(dtype=np.float64)
+            scores = _read_text(scores_file, index_col=0).to_numpy(dtype=np.float64)
         local_graphs, differences = _read_local(source)
         answers_file = source / "answers.csv"
         return cls(
@@ -232,12 +225,31 @@ def _read_local(directory: Path) -> tuple[dict[str, CausalGraph], pd.DataFrame |
     if (directory / TABLE_FILE).is_file():
         from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
 
-        # As text first: Python then reads the digits, which is exact whatever the pandas.
-        table = pd.read_csv(directory / TABLE_FILE, dtype=str, keep_default_na=False)
+        table = _read_text(directory / TABLE_FILE)
         parsers: dict[type, Callable[[str], Any]] = {bool: "True".__eq__, float: float, str: str}
         for name, kind in COLUMNS.items():
             table[name] = table[name].map(parsers[kind]).astype(kind)
     return graphs, table
+
+
+def _read_text(path: Path, index_col: int | None = None) -> pd.DataFrame:
+    """Read a table of texts: Python reads numbers from them exactly, not every pandas does."""
+    return pd.read_csv(path, index_col=index_col, dtype=str, keep_default_na=False)
+
+
+def _model_class(name: str) -> Any:
+    """Return the class that ``run.json`` names as ``module:class``."""
+    module, _, qualified = name.partition(":")
+    try:
+        found = attrgetter(qualified)(import_module(module))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise DataError(
+            f"the run's model is a '{name}', which cannot be imported ({error}): install the "
+            "package of the method that fitted it"
+        ) from error
+    if not (isinstance(found, type) and hasattr(found, "save") and hasattr(found, "load")):
+        raise DataError(f"the run's model is a '{name}', which is no class with 'save' and 'load'")
+    return found
 
 
 def _write(path: Path, text: str) -> None:

@@ -134,6 +134,36 @@ def test_a_model_with_lags_is_kept_exactly(admm_run, tmp_path):
     same(admm_run, Run.load(admm_run.save(tmp_path)))
 
 
+class Mean:
+    """A model of another package."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def save(self, path):
+        path.write_text(repr(self.value))
+
+    @classmethod
+    def load(cls, path):
+        return cls(float(path.read_text()))
+
+
+def test_a_model_says_itself_how_it_is_kept(tmp_path):
+    loaded = Run.load(Run(**BARE, model=Mean(0.1)).save(tmp_path))
+    assert (type(loaded.model), loaded.model.value) == (Mean, 0.1)
+    # A model without the two methods is not kept.
+    assert Run.load(Run(**BARE, model=object()).save(tmp_path / "other")).model is None
+    content = json.loads((tmp_path / "run.json").read_text())
+    for name, words in (
+        ("nowhere.models:Mean", "'nowhere.models:Mean', which cannot be imported.*install the"),
+        (f"{Mean.__module__}:Means", "cannot be imported"),
+        ("json:dumps", "is no class with 'save' and 'load'"),
+    ):
+        (tmp_path / "run.json").write_text(json.dumps({**content, "model": name}))
+        with pytest.raises(DataError, match=words):
+            Run.load(tmp_path)
+
+
 def test_a_directory_without_a_run(tmp_path):
     with pytest.raises(DataError, match=r"holds no run.*run\.json"):
         Run.load(tmp_path)

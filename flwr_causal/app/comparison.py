@@ -1,4 +1,4 @@
-"""How good a result is, and what the parties would have found without a federation."""
+"""How good a result is, and how good it would be without a federation."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ if TYPE_CHECKING:
     from flwr_causal.strategies import CausalStrategy
 
 Metrics = dict[str, Any]
-# What is kept of the baselines: of a DAG, and of an equivalence class.
+# The metrics of baselines: of a DAG, and of an equivalence class.
 DAG_METRICS = ("shd", "tpr", "fdr")
 CLASS_METRICS = ("cpdag_shd", "smhd", "adjacency_precision", "adjacency_recall")
 
 
 def judged(found: Any, truth: CausalGraph | None, test: pd.DataFrame | None) -> Metrics:
-    """Return the metrics of a graph against the truth, or of a circuit on test rows, if there."""
+    """Return the metrics of a graph against the truth, or of a circuit on test rows.
+
+    Empty where there is no truth, or there are no test rows.
+    """
     if isinstance(found, CausalGraph):
         return {} if truth is None else compare(truth, found)
     return {} if test is None or not len(test) else circuit_scores(found, test)
@@ -49,7 +52,7 @@ def baselines(
     truth: CausalGraph | None = None,
     test: pd.DataFrame | None = None,
 ) -> Metrics:
-    """Return the metrics of what is found without a federation; see the strategy's ``baselines``.
+    """Return the metrics of the baselines without a federation, see ``CausalStrategy.baselines``.
 
     Parameters
     ----------
@@ -66,9 +69,9 @@ def baselines(
     Returns
     -------
     dict
-        ``pooled``; ``alone``, the mean over parties, of the log-likelihood only where all of them
-        hold all columns; ``solver``, what found them where it is not the method. Empty where there
-        is nothing to compare with.
+        ``pooled``, the metrics on all rows in one place; ``alone``, the mean of the parties' own,
+        with the log-likelihood only where all parties hold all columns; ``solver``, the solver of
+        both where it is not the method itself. Empty for a method without baselines.
     """
 
     def run_alone(table: pd.DataFrame, **changes: Any) -> Any:
@@ -91,7 +94,7 @@ def baselines(
     alone = [_of_baseline(one, truth, test) for one in found.alone if one is not None]
     kept = dict.fromkeys(name for entry in alone for name in entry)
     if any(set(table.columns) != set(tables[0].columns) for table in tables):
-        kept.pop("log_likelihood", None)  # of some of the columns it cannot be compared
+        kept.pop("log_likelihood", None)  # not comparable over different columns
     metrics["alone"] = {
         name: float(np.mean([entry[name] for entry in alone if name in entry])) for name in kept
     }
@@ -109,15 +112,16 @@ def _of_baseline(found: Any, truth: CausalGraph | None, test: pd.DataFrame | Non
 # Circuits.
 
 
-def circuit_scores(model: Any, test: pd.DataFrame, told: pd.DataFrame | None = None) -> Metrics:
-    """Judge a model on rows.
+def circuit_scores(model: Any, test: pd.DataFrame, known: pd.DataFrame | None = None) -> Metrics:
+    """Return the metrics of a model on rows.
 
     Parameters
     ----------
     model : CircuitModel
     test : DataFrame
-    told : DataFrame, optional
-        Its :func:`answers`, where they are known: on real nodes each question takes seconds.
+    known : DataFrame, optional
+        The model's :func:`answers` on these rows, if computed before: on real nodes each takes
+        seconds.
 
     Returns
     -------
@@ -128,22 +132,22 @@ def circuit_scores(model: Any, test: pd.DataFrame, told: pd.DataFrame | None = N
     """
     from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
-    told = answers(model, test) if told is None else told
-    scores: Metrics = {"log_likelihood": float(np.mean(told["log_likelihood"]))}
+    found = answers(model, test) if known is None else known
+    scores: Metrics = {"log_likelihood": float(np.mean(found["log_likelihood"]))}
     target = model.target
     if target is None or target not in test.columns:
         return scores
-    known = test[target].notna().to_numpy()
-    if not known.any():
+    labelled = test[target].notna().to_numpy()
+    if not labelled.any():
         return scores
     labels = pd.Index(model.classes())
     # A class that the model does not know is -1: no prediction is right.
-    truth = labels.get_indexer(pd.Index(test[target][known]))
-    predicted = labels.get_indexer(pd.Index(told["predicted"][known]))
+    truth = labels.get_indexer(pd.Index(test[target][labelled]))
+    predicted = labels.get_indexer(pd.Index(found["predicted"][labelled]))
     scores["accuracy"] = float(accuracy_score(truth, predicted))
     scores["macro_f1"] = float(f1_score(truth, predicted, average="macro"))
     if len(labels) == 2 and set(truth.tolist()) == {0, 1}:
-        scores["auroc"] = float(roc_auc_score(truth, told[_share_of(labels[1])][known]))
+        scores["auroc"] = float(roc_auc_score(truth, found[_share_of(labels[1])][labelled]))
     return scores
 
 
@@ -165,7 +169,7 @@ def query_table(path: str, row_id: str = ROW_ID) -> pd.DataFrame:
 
 
 def answers(model: Any, rows: pd.DataFrame, row_id: str = ROW_ID) -> pd.DataFrame:
-    """Return what a model says of each row.
+    """Return the log-likelihood and the prediction of a model for each row.
 
     Returns
     -------

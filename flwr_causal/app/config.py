@@ -38,7 +38,7 @@ _PAIR = re.compile(r"""([^\s=]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"']+)""")
 
 @dataclass(frozen=True)
 class JobConfig:
-    """The keys that belong neither to the data nor to a method's options.
+    """The keys of the run as a whole.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ class JobConfig:
     compare : bool, default True
         In a simulation, compare with the pooled rows and with each party alone.
     query : str, default ""
-        Absolute path of a table (or of a directory of tables with ids) whose rows a fitted circuit
-        is asked about: ``answers.csv`` in the output directory.
+        Absolute path of a table (or of a directory of tables with ids) on whose rows a fitted
+        circuit is evaluated: ``answers.csv`` in the output directory.
     options : str, default ""
         Further keys and values, written as behind ``-c``. Flower refuses a key that the app's
         ``pyproject.toml`` does not list; here all keys may stand, also those of methods of other
@@ -116,8 +116,11 @@ class DataConfig:
 
 @cache
 def shared_options() -> dict[str, Any]:
-    """Return the names and defaults of the options that stand alone: those of the bases."""
-    from flwr_causal.strategies import LinearStrategy  # a node that reads its own file needs none
+    """Return the names and defaults of the options whose keys stand alone.
+
+    These are the options of the base of the linear methods.
+    """
+    from flwr_causal.strategies import LinearStrategy  # late: a node with its own file needs none
 
     return {field.name: field.default for field in fields(LinearStrategy) if field.init}
 
@@ -128,7 +131,7 @@ def kebab(name: str) -> str:
 
 
 def key_of(method: str, name: str) -> str:
-    """Return the key of an option of a method, which is given by the name of its field."""
+    """Return the key of a method's option; ``name`` is that of the field."""
     if name in shared_options():
         return kebab(name)
     other = {field: other for other, field in other_names(methods.find(method).strategy).items()}
@@ -136,14 +139,14 @@ def key_of(method: str, name: str) -> str:
 
 
 def options_by_key(method: str) -> dict[str, str]:
-    """Return the names of a method's options by their keys; the shared ones have two each."""
+    """Return the fields of a method's options by key; shared options have two keys each."""
     names = option_types(methods.find(method).strategy)
     behind_id = {f"{method}.{kebab(name)}": name for name in names if name in shared_options()}
     return {key_of(method, name): name for name in names} | behind_id
 
 
 def data_config(run_config: Mapping[str, Any]) -> DataConfig:
-    """Return what a run config says about the data.
+    """Return the section of a run config that describes the data.
 
     Raises
     ------
@@ -154,7 +157,7 @@ def data_config(run_config: Mapping[str, Any]) -> DataConfig:
 
 
 def strategy_of(run_config: Mapping[str, Any]) -> CausalStrategy[Any]:
-    """Return the method of a run config with its options; other keys are not looked at.
+    """Return the method of a run config with its options; other keys are not checked.
 
     Raises
     ------
@@ -206,7 +209,7 @@ def pairs_of(text: str) -> dict[str, Any]:
 
 @contextmanager
 def keys_in_errors(method: str) -> Iterator[None]:
-    """Let errors speak of a method's options by their keys, as they stand in a run config."""
+    """Replace the names of options by their keys in errors raised inside."""
     try:
         yield
     except CausalError as error:
@@ -215,7 +218,7 @@ def keys_in_errors(method: str) -> Iterator[None]:
 
 
 def in_keys(text: str, method: str) -> str:
-    """Return a message with a method's options by their keys, and their values as in TOML."""
+    """Return a message in which options have their keys for names, and booleans are TOML's."""
     strategy = methods.find(method).strategy
     keys = {name: key_of(method, name) for name in option_types(strategy)}
     keys |= {other: keys[name] for other, name in other_names(strategy).items()}
@@ -253,35 +256,37 @@ def _strategy(method: str, given: Mapping[str, Any]) -> CausalStrategy[Any]:
 
 
 def _check_key(key: str, value: Any, method: str) -> None:
-    """Raise for a key that does not exist, or sets what the method of the run does not have."""
+    """Raise for a key that does not exist, or sets an option that the run's method lacks."""
     if key in _keys_of_sections() or key in options_by_key(method):
         return
-    owner, _, _ = key.rpartition(".")
+    owner = key.rpartition(".")[0]
     if not owner and key in map(kebab, shared_options()):
-        if not _same(value, shared_options()[key.replace("-", "_")]):
-            raise ConfigError(
-                f"{key}={_shown(value)} is no option of the method '{method}': leave it out."
-            )
-        return
-    if owner in methods.METHODS and key in options_by_key(owner):
-        name = options_by_key(owner)[key]
-        (default,) = (f.default for f in fields(methods.find(owner).strategy) if f.name == name)
-        # Every key of a pyproject.toml arrives here, with its default where nobody has set it.
-        if not _same(value, default):
-            raise ConfigError(
-                f"{key}={_shown(value)} is an option of the method '{owner}', but the run's method "
-                f"is '{method}': leave it out, or set method='{owner}'."
-            )
-        return
-    near = _nearest(key, method)
-    hint = f" Did you mean '{near}'?" if near else ""
-    if owner and owner not in methods.METHODS:
-        hint += f" There is no method '{owner}'; there are {', '.join(sorted(methods.METHODS))}."
-    raise ConfigError(f"There is no key '{key}'.{hint} All keys are listed in docs/options.md.")
+        default = shared_options()[key.replace("-", "_")]
+        problem = f"is no option of the method '{method}': leave it out."
+    elif owner in methods.METHODS and key in options_by_key(owner):
+        default = getattr(methods.find(owner).strategy, options_by_key(owner)[key])
+        problem = (
+            f"is an option of the method '{owner}', but the run's method is '{method}': leave it "
+            f"out, or set method='{owner}'."
+        )
+    else:
+        near = _nearest(key, method)
+        hint = f" Did you mean '{near}'?" if near else ""
+        if owner and owner not in methods.METHODS:
+            known = ", ".join(sorted(methods.METHODS))
+            hint += f" There is no method '{owner}'; there are {known}."
+        raise ConfigError(f"There is no key '{key}'.{hint} All keys are listed in docs/options.md.")
+    # Every key of a pyproject.toml arrives here, with its default where nobody has set it.
+    if value != default or isinstance(value, bool) != isinstance(default, bool):
+        shown = str(value).lower() if isinstance(value, bool) else repr(value)
+        raise ConfigError(f"{key}={shown} {problem}")
 
 
 def _nearest(key: str, method: str) -> str | None:
-    """Return the key that is most like another; of a bare name also by the method's own names."""
+    """Return the existing key nearest to a misspelt one, or None.
+
+    Without a dot it is also compared with the method's own options without their prefix.
+    """
     known = {key: key for key in (*_keys_of_sections(), *map(kebab, shared_options()))}
     for owner in {*methods.OWN_METHODS, method}:
         own = (key_of(owner, name) for name in option_types(methods.find(owner).strategy))
@@ -294,14 +299,6 @@ def _nearest(key: str, method: str) -> str | None:
 
 def _keys_of_sections() -> tuple[str, ...]:
     return tuple(kebab(field.name) for field in (*fields(JobConfig), *fields(DataConfig)))
-
-
-def _same(value: Any, default: Any) -> bool:
-    return bool(value == default) and isinstance(value, bool) == isinstance(default, bool)
-
-
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _value(text: str) -> Any:
@@ -333,8 +330,8 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested tables as Flower reads them: keys joined by dots."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        inside = _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else None
-        flat |= {f"{prefix}{key}": value} if inside is None else inside
+        name = f"{prefix}{key}"
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
     return flat
 
 

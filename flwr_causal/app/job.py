@@ -32,7 +32,7 @@ def execute(
     method : CausalStrategy
     grid : Grid
     config : mapping, optional
-        What the run's ``config`` holds beside method and options.
+        Further entries of the run's ``config``, beside method and options.
     settle : float, default 0.0
         Seconds for which the number of connected nodes must stay the same before the start.
     on_round : callable, optional
@@ -41,7 +41,7 @@ def execute(
     Raises
     ------
     CausalError
-        If the run failed; its attribute ``outcome`` is the run as far as it came.
+        If the run failed; its attribute ``outcome`` is the run up to the error.
     """
     settings = {**(config or {}), "method": method.method, **_plain_options(method)}
     try:

@@ -1,4 +1,4 @@
-"""The table of methods: which strategy and which client an id stands for."""
+"""The methods by id: strategy and client of each, also of those of other packages."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ OWN_METHODS = tuple(_OWN)
 class Method(NamedTuple):
     """A strategy and its client.
 
-    A package of somebody else's makes a method known by an entry point that leads to such a pair,
-    or to any object with these two attributes::
+    Another package declares a method by an entry point that names such a pair, or any object with
+    these two attributes::
 
         [project.entry-points."flwr_causal.methods"]
         mine = "their_package:METHOD"
@@ -83,7 +83,7 @@ def find(method: str) -> Method:
 
 
 def client_of(method: str) -> type[CausalClient]:
-    """Return the client of a method; a node needs no strategy, and saves the time to import it.
+    """Return the client of a method without importing its strategy, which a node does not need.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def _packages(points: tuple[EntryPoint, ...]) -> str:
 
 
 def _loaded(point: EntryPoint) -> Method:
-    """Import the method that an entry point names, and check that it is one."""
+    """Import the method that an entry point names, and check its type and id."""
     from flwr_causal.clients import CausalClient
     from flwr_causal.strategies import CausalStrategy
 
@@ -148,7 +148,7 @@ def _loaded(point: EntryPoint) -> Method:
 
 
 class _Table(Mapping[str, T]):
-    """All methods by id, or their clients; imported when they are asked for."""
+    """All methods by id, or their clients; each is imported when it is first looked up."""
 
     def __init__(self, get: Callable[[str], T]) -> None:
         self._get = get

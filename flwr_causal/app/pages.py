@@ -14,18 +14,19 @@ import re
 import sys
 import types
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from flwr_causal.app import methods
-from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of, shared_options
+from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of
 from flwr_causal.protocol import tables
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.strategies import LinearStrategy
 from flwr_causal.strategies.options import option_types, other_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 #: The files of the repository that hold lists of options.
 APPS = ("pyproject.toml", "examples/three-nodes/app/pyproject.toml")
@@ -66,40 +67,31 @@ class Option(NamedTuple):
         return '""' if self.default is None else json.dumps(self.default)
 
 
+def options_of(owner: type, key: Callable[[str], str] = kebab) -> list[Option]:
+    """Return the options that the fields of a dataclass are, in their order."""
+    kinds = option_types(owner)
+    return [
+        Option(key(field.name), kinds[field.name], field.default, meaning(owner, field.name))
+        for field in fields(owner)
+        if field.init
+    ]
+
+
 def job_options() -> list[Option]:
     """Return the keys that belong to no method."""
-    return [
-        Option(kebab(name), kind, getattr(owner, name), meaning(owner, name))
-        for owner in (JobConfig, DataConfig)
-        for name, kind in _in_order(owner)
-    ]
+    return options_of(JobConfig) + options_of(DataConfig)
 
 
 def common_options() -> list[Option]:
     """Return the options that methods share; the seed is among the keys that belong to none."""
-    return [
-        Option(kebab(name), kind, shared_options()[name], meaning(LinearStrategy, name))
-        for name, kind in _in_order(LinearStrategy)
-        if name != "seed"
-    ]
+    return [option for option in options_of(LinearStrategy) if option.key != "seed"]
 
 
 def method_options(method: str) -> list[Option]:
-    """Return a method's options, the shared ones where it says something else of them."""
-    strategy, shared = methods.find(method).strategy, shared_options()
-    defaults = {field.name: field.default for field in fields(strategy)}
-    found = [
-        Option(key_of(method, name), kind, defaults[name], meaning(strategy, name))
-        for name, kind in _in_order(strategy)
-    ]
-    names = [name for name, _ in _in_order(strategy)]
-    return [
-        option
-        for name, option in zip(names, found, strict=True)
-        if name not in shared
-        or option.default != shared[name]
-        or option.meaning != meaning(LinearStrategy, name)
-    ]
+    """Return a method's own options, and the shared ones that differ from those of the others."""
+    shared = options_of(LinearStrategy)
+    own = options_of(methods.find(method).strategy, partial(key_of, method))
+    return [option for option in own if option not in shared]
 
 
 def config_table(ids: Iterable[str], own: Sequence[str] = ()) -> str:
@@ -202,11 +194,6 @@ def _documented(owner: type) -> dict[str, str]:
         text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text).replace("``", "`")
         entries |= {name.strip(): text for name in head.partition(" : ")[0].split(",")}
     return entries
-
-
-def _in_order(owner: type) -> list[tuple[str, Any]]:
-    kinds = option_types(owner)
-    return [(field.name, kinds[field.name]) for field in fields(owner) if field.init]
 
 
 def _section(title: str, options: Sequence[Option], *, who: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""The ServerApp that runs the method of a run config, judges the result, and reports."""
+"""The ServerApp that runs the method of a run config, computes its metrics, and reports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def server_app() -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        """Run the job; raise what went wrong, so that Flower marks the run as failed."""
+        """Run the job; an error is raised on, so that Flower marks the run as failed."""
         job = None
         try:
             job, data, strategy = read_config(context.run_config)
@@ -68,7 +68,7 @@ def server_app() -> ServerApp:
 
 
 def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy[Any]) -> Run:
-    """Run the method and judge what it found; an error's ``outcome`` is the run up to there."""
+    """Run the method and fill in the metrics; an error's ``outcome`` is the run up to it."""
     run = execute(
         strategy,
         grid,
@@ -88,7 +88,7 @@ def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
 
 
 def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy[Any]) -> None:
-    """Fill in the metrics; in a simulation also those of the parties alone and of all rows."""
+    """Fill in the metrics; in a simulation also those of the baselines."""
     names = () if run.graph is None else run.graph.names
     truth = read_edges(job.truth, names) if job.truth and names else None
     if not run.config["simulated"]:
@@ -107,7 +107,7 @@ def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
 
 
 def _answer(run: Run, job: JobConfig, strategy: CausalStrategy[Any]) -> None:
-    """Ask a fitted circuit about the rows of the query, while its parties are in reach."""
+    """Evaluate a fitted circuit on the rows of the query while its parties are connected."""
     if job.query:
         row_id = Roles.of(strategy).row_id
         rows = query_table(job.query, row_id)
@@ -118,12 +118,8 @@ def _answer(run: Run, job: JobConfig, strategy: CausalStrategy[Any]) -> None:
 def _round_line(record: dict[str, Any], method: CausalStrategy[Any]) -> str:
     shown = ("h", "consensus", "changed", "num_edges")
     values = [f"{name} {record[name]:.3g}" for name in shown if name in record]
-    return ", ".join(
-        [
-            f"Exchange {record['round']} of at most {method.max_rounds} ({record['exchange']})",
-            *values,
-        ]
-    )
+    head = f"Exchange {record['round']} of at most {method.max_rounds} ({record['exchange']})"
+    return ", ".join([head, *values])
 
 
 def _compact(run: Run) -> dict[str, Any]:

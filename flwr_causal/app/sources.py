@@ -1,4 +1,4 @@
-"""Where the rows of a node come from: its own file, or its share of a simulated federation."""
+"""The rows of a node: from its own file, or its part of a simulated federation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer, digits
-from flwr_causal.data.read.tables import read_table, read_table_cached
+from flwr_causal.data.read.tables import SUFFIXES, read_table, read_table_cached
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.data.synthetic.discrete import federated_discrete
 from flwr_causal.data.synthetic.linear import federated_linear
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from flwr_causal.strategies import CausalStrategy
 
 EXAMPLES = {"": breast_cancer, "breast-cancer": breast_cancer, "digits": digits}
-TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".npz")
 # Rows of a synthetic system where none are given.
 ROWS = {
     DataKind.LINEAR: 256,
@@ -40,12 +39,12 @@ ROWS = {
 
 
 class Roles(NamedTuple):
-    """The columns of a table that a method's options name; they matter where it is dealt out.
+    """The columns that a method's options name and that decide how a table is dealt out.
 
     Parameters
     ----------
     series_column : str
-        Of a table of several time series: they are dealt out whole.
+        Tells the time series of a table apart; series are dealt out whole.
     target : str
         The class; empty: see `flwr_causal.data.roles.target_in`.
     row_id : str
@@ -58,7 +57,7 @@ class Roles(NamedTuple):
 
     @classmethod
     def of(cls, strategy: CausalStrategy[Any]) -> Roles:
-        """Return what a strategy's options say, where it has them."""
+        """Return the columns that a strategy's options name, the defaults where it names none."""
         given = {name: getattr(strategy, name, "") for name in cls._fields}
         return cls(**{name: value for name, value in given.items() if value})
 
@@ -95,8 +94,8 @@ def simulation(
     config : DataConfig
     num_parties : int
     kind : DataKind
-        What the method is for: decides on the synthetic system or the example, and on how a table
-        is dealt out.
+        The kind of tables of the method: decides which synthetic system or example is taken, and
+        how a table is dealt out.
     roles : Roles
 
     Raises
@@ -190,7 +189,7 @@ def deal_series(frame: pd.DataFrame, num_parties: int, series_column: str) -> li
 
 
 def _tables_in(directory: Path, num_parties: int) -> list[Path]:
-    files = sorted(f for f in directory.iterdir() if f.name.endswith(TABLE_SUFFIXES))
+    files = sorted(f for f in directory.iterdir() if f.name.lower().endswith(SUFFIXES))
     if len(files) != num_parties:
         raise DataError(
             f"The directory {directory} holds {len(files)} tables, but the federation has "
@@ -212,7 +211,7 @@ def source_of(context: Context) -> Source:
     Raises
     ------
     DataError
-        If the node config says neither.
+        If the node config has neither.
     """
     node = context.node_config
     if "partition-id" in node and "num-partitions" in node:
@@ -222,10 +221,10 @@ def source_of(context: Context) -> Source:
         return Source(f"party {index}", lambda: simulation(*what).tables[index])
     if "data-path" not in node:
         raise DataError(
-            "This node's config does not say where its data is. Start its SuperNode with "
+            "This node's config has no path of its data. Start its SuperNode with "
             "--node-config \"data-path='/absolute/path/to/table.csv'\"."
         )
     path = str(node["data-path"])
-    # The file's name may say more about a party than it wants to: the name is its own choice.
+    # Not the file's name, which may disclose more than the party wants.
     name = str(node.get("name", f"node {context.node_id}"))
     return Source(name, lambda: read_table_cached(path))

@@ -1,4 +1,4 @@
-"""A run in words, for the log."""
+"""The summary of a run for the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # A graph with more edges than this is not printed edge by edge.
 MOST_EDGES = 60
-# What is shown of the metrics: of a DAG, and of an equivalence class.
+# The metrics that are shown, with their heads: of a DAG, and of an equivalence class.
 DAGS = {"shd": "SHD", "tpr": "TPR", "fdr": "FDR"}
 CLASSES = {
     "cpdag_shd": "SHD",
@@ -22,7 +22,6 @@ CLASSES = {
     "adjacency_recall": "recall",
     "adjacency_precision": "precis",
 }
-COUNTED = {"shd", "cpdag_shd", "smhd"}
 # Of a circuit, on rows that it was not trained on.
 CIRCUITS = {
     "log_likelihood": "nats a row",
@@ -30,6 +29,10 @@ CIRCUITS = {
     "macro_f1": "macro F1",
     "auroc": "AUROC",
 }
+# Digits of the metrics of graphs; those of circuits have three.
+DIGITS = dict.fromkeys(("shd", "cpdag_shd", "smhd"), ".1f") | dict.fromkeys(
+    ("tpr", "fdr", "adjacency_recall", "adjacency_precision"), ".2f"
+)
 
 # Disagreements below this many nats (a factor of 20 in probability) are not shown.
 CLEAR = 3.0
@@ -39,13 +42,13 @@ CHANGES = {"same": "without", "absent": "without", "reversed": "turned", "additi
 
 
 def describe_run(run: Run) -> list[str]:
-    """Return the lines that tell a user what came out."""
+    """Return the lines of the log about a finished run."""
     lines = [f"{run.config.get('method', 'run')}: {run.stop_reason}"]
     if run.graph is not None:
         lines += describe_graph(run.graph)
     if run.heterogeneity is not None:
         lines += describe_heterogeneity(run.heterogeneity)
-    lines += _comparison(run.metrics) + _circuit_comparison(run.metrics)
+    lines += _comparison(run.metrics)
     lines += [
         f"Rounds {run.rounds}, {run.seconds:.1f} s, {len(run.parties)} parties, "
         f"{sum(run.parties.values())} rows",
@@ -90,7 +93,7 @@ def _arrows(graph: CausalGraph) -> list[tuple[str, str, float, str]]:
 
 
 def describe_heterogeneity(table: pd.DataFrame) -> list[str]:
-    """Return a line for each party: the common edges that it supports, what speaks against them."""
+    """Return a line for each party: the common edges that it supports, and clear disagreements."""
     if table.empty:
         return []
     lines = ["Own graphs of the parties (evidence in nats; 3 is a factor of 20)"]
@@ -117,41 +120,37 @@ def describe_heterogeneity(table: pd.DataFrame) -> list[str]:
 
 
 def _comparison(metrics: dict[str, Any]) -> list[str]:
-    """Return a small table: this run, all rows pooled, each party alone."""
-    if "shd" not in metrics:
-        return []
+    """Return a table of metrics: of this run, of all rows pooled, of the parties alone."""
     solver = f" ({metrics['solver']})" if metrics.get("solver") else ""
     rows = {
         "together, federated": metrics,
         f"all rows pooled{solver}": metrics.get("pooled"),
         "each party alone (mean)": metrics.get("alone"),
     }
-    shown = {name: row for name, row in rows.items() if row}
-    columns = DAGS if all("tpr" in row for row in shown.values()) else CLASSES
-    lines = [
-        "Against the truth              " + " ".join(f"{name:>6}" for name in columns.values())
-    ]
-    for name, row in shown.items():
-        values = [f"{row[key]:6.1f}" if key in COUNTED else f"{row[key]:6.2f}" for key in columns]
-        lines.append(f"  {name:<28} " + " ".join(values))
-    return lines
+    if "shd" in metrics:
+        present = [row for row in rows.values() if row]
+        columns = DAGS if all("tpr" in row for row in present) else CLASSES
+        return _table("Against the truth", rows, columns, (28, 6))
+    if "log_likelihood" not in metrics:
+        rows = {}
+    rows |= {"the rows of the query": metrics.get("query")}
+    return _table("How well the circuit fits", rows, CIRCUITS, (23, 10))
 
 
-def _circuit_comparison(metrics: dict[str, Any]) -> list[str]:
-    """Return a small table of circuits on rows set aside: this run, all rows pooled, each alone."""
-    rows = {"the rows of the query": metrics.get("query")}
-    if "log_likelihood" in metrics:
-        rows = {
-            "together, federated": metrics,
-            "all rows pooled": metrics.get("pooled"),
-            "each party alone (mean)": metrics.get("alone"),
-            **rows,
-        }
+def _table(
+    title: str,
+    rows: dict[str, dict[str, Any] | None],
+    columns: dict[str, str],
+    widths: tuple[int, int],
+) -> list[str]:
+    """Return the lines of a table, none without rows; a row that is None or empty is left out."""
     shown = {name: row for name, row in rows.items() if row}
-    if not shown:
-        return []
-    lines = ["How well the circuit fits " + " ".join(f"{name:>10}" for name in CIRCUITS.values())]
+    first, width = widths
+    lines = [f"{title:<{first + 2}} " + " ".join(f"{name:>{width}}" for name in columns.values())]
     for name, row in shown.items():
-        values = [f"{row[key]:10.3f}" if key in row else f"{'-':>10}" for key in CIRCUITS]
-        lines.append(f"  {name:<23} " + " ".join(values))
-    return lines
+        values = [
+            f"{row[key]:{width}{DIGITS.get(key, '.3f')}}" if key in row else f"{'-':>{width}}"
+            for key in columns
+        ]
+        lines.append(f"  {name:<{first}} " + " ".join(values))
+    return lines if shown else []

@@ -7,8 +7,7 @@ import logging
 import pickle
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -106,23 +105,27 @@ def simulate(
     if truth is not None and not isinstance(truth, CausalGraph):
         truth = _named_truth(truth, parties[0], strategy.role_columns)
     client_type = client or methods.find(strategy.method).client
-    job = _Job(strategy, truth, len(parties), progress, wrap_grid)
+
+    def run_on(grid: Grid, settle: float) -> Run:
+        grid = grid if wrap_grid is None else wrap_grid(grid)
+        with _progress_bar(progress, strategy.max_rounds) as on_round:
+            return execute(strategy, grid, settle=settle, on_round=on_round)
+
     with quiet(logging.WARNING):
         if engine == "local":
-            tables = _InMemory(tuple(parties))
-            app = client_app(client_type, tables)
-            grid = LocalGrid(app, len(parties))
+            grid = LocalGrid(client_app(client_type, _Tables(parties)), len(parties))
             try:
-                run = job.run_on(grid)
+                run = run_on(grid, 0.0)
             except FederationError as error:
-                # What a party's client has raised is the cause; its traceback says where.
+                # The cause is what a party's client has raised; its traceback says where.
                 raise error from (grid.raised[-1] if grid.raised else error.__cause__)
         else:
             with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
-                on_disk = _OnDisk(directory, tuple(parties))
-                run = job.run_on_ray(client_app(client_type, on_disk))
-    if run.metrics and run.graph is not None:
-        # What no federation can know: the score of the graph on all rows in one place.
+                app = client_app(client_type, _Tables(parties, directory))
+                run = _run_on_ray(run_on, app, len(parties))
+    if truth is not None and run.graph is not None:
+        run.metrics = compare(_without_dropped(truth, run.graph.names), run.graph)
+        # No federation can know this: the score of the graph on all rows in one place.
         rows = (read_table(party) for party in parties)
         run.metrics |= strategy.pooled_metrics(rows, run.graph)
     return run
@@ -172,88 +175,62 @@ def _without_dropped(truth: CausalGraph, names: tuple[str, ...]) -> CausalGraph:
     return CausalGraph.from_array(truth.weights[both], names, kind=truth.kind, lagged=lagged)
 
 
-@dataclass
-class _Job:
-    """A run whose engine is still to be chosen."""
+def _run_on_ray(run_on: Callable[[Grid, float], Run], app: ClientApp, num_parties: int) -> Run:
+    """Run on Flower's Ray engine; errors are raised as they are, where Flower would wrap them."""
+    results: list[Run] = []
+    errors: list[CausalError] = []
+    server = ServerApp()
 
-    strategy: CausalStrategy[Any]
-    truth: CausalGraph | None
-    num_parties: int
-    progress: bool
-    wrap_grid: Callable[[Grid], Any] | None
+    @server.main()
+    def main(grid: Grid, context: Context) -> None:
+        try:
+            results.append(run_on(grid, 0.5))
+        except CausalError as error:
+            errors.append(error)
 
-    def run_on(self, grid: Grid, settle: float = 0.0) -> Run:
-        grid = grid if self.wrap_grid is None else self.wrap_grid(grid)
-        with _progress_bar(self.progress, self.strategy.max_rounds) as on_round:
-            run = execute(self.strategy, grid, settle=settle, on_round=on_round)
-        if self.truth is not None and run.graph is not None:
-            run.metrics = compare(_without_dropped(self.truth, run.graph.names), run.graph)
-        return run
-
-    def run_on_ray(self, app: ClientApp) -> Run:
-        results: list[Run] = []
-        errors: list[CausalError] = []
-        server = ServerApp()
-
-        @server.main()
-        def main(grid: Grid, context: Context) -> None:
-            try:
-                results.append(self.run_on(grid, settle=0.5))
-            except CausalError as error:
-                # Flower would wrap it; the caller is to see the error itself.
-                errors.append(error)
-
-        run_on_ray(server, app, self.num_parties, RAY_BACKEND)
-        if errors:
-            raise errors[0]
-        run = results[0]
-        if hasattr(run.model, "out_of_reach"):
-            # A model that asks the parties: Ray's nodes have ended, and their Grid would wait.
-            run.model = run.model.out_of_reach()
-        return run
+    run_on_ray(server, app, num_parties, RAY_BACKEND)
+    if errors:
+        raise errors[0]
+    run = results[0]
+    if hasattr(run.model, "out_of_reach"):
+        # A model that asks the parties: Ray's nodes have ended, and their Grid would wait.
+        run.model = run.model.out_of_reach()
+    return run
 
 
-class _InMemory:
-    """Finds a party's table in this process; reads files when first asked."""
+class _Tables:
+    """Finds the table of a simulated party; reads a file when its party first needs it.
 
-    def __init__(self, parties: tuple[Any, ...]) -> None:
-        self._read = lru_cache(maxsize=None)(lambda index: read_table(parties[index]))
-
-    def __call__(self, context: Context) -> Source:
-        index = int(context.node_config["partition-id"])
-        return Source(f"party {index}", lambda: self._read(index))
-
-
-class _OnDisk:
-    """Finds a party's table in a directory of this run, for the processes that Ray starts.
-
-    Tables in memory are written there once: Ray would otherwise ship all of them with each message.
+    Parameters
+    ----------
+    parties : sequence
+        Tables in memory, or paths of files.
+    directory : str, optional
+        Tables in memory are written there once and read by the processes that Ray starts: Ray would
+        otherwise ship all of them with each message.
     """
 
-    def __init__(self, directory: str, parties: tuple[Any, ...]) -> None:
-        self._paths: dict[int, str] = {}
-        self._files: dict[int, str] = {}
-        for index, party in enumerate(parties):
-            if isinstance(party, str | Path):
-                self._files[index] = str(Path(party).absolute())
-                continue
-            path = Path(directory, f"party-{index}.pickle")
-            path.write_bytes(pickle.dumps(read_table(party)))
-            self._paths[index] = str(path)
+    def __init__(self, parties: Sequence[Any], directory: str | None = None) -> None:
+        self._reads = [self._read(index, party, directory) for index, party in enumerate(parties)]
+
+    @staticmethod
+    def _read(index: int, party: Any, directory: str | None) -> Callable[[], pd.DataFrame]:
+        if directory is None:
+            return cache(partial(read_table, party))
+        if isinstance(party, str | Path):
+            return partial(read_table, Path(party).absolute())
+        path = Path(directory, f"party-{index}.pickle")
+        path.write_bytes(pickle.dumps(read_table(party)))
+        return partial(_unpickled, path)
 
     def __call__(self, context: Context) -> Source:
         index = int(context.node_config["partition-id"])
-        read: Callable[[], pd.DataFrame] = (
-            (lambda: read_table(self._files[index]))
-            if index in self._files
-            else (lambda: _unpickled(self._paths[index]))
-        )
-        return Source(f"party {index}", read)
+        return Source(f"party {index}", self._reads[index])
 
 
 @lru_cache(maxsize=64)
-def _unpickled(path: str) -> pd.DataFrame:
-    frame: pd.DataFrame = pickle.loads(Path(path).read_bytes())
+def _unpickled(path: Path) -> pd.DataFrame:
+    frame: pd.DataFrame = pickle.loads(path.read_bytes())
     return frame
 
 

@@ -1,0 +1,57 @@
+"""What the pages name is there: files, headings, modules and what is in them."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/*.md"),
+    *ROOT.glob("examples/*/*.md"),
+    *ROOT.glob("benchmarks/*.md"),
+]
+# Names with dots that are no modules: the group of entry points.
+GROUPS = {"flwr_causal.methods"}
+
+
+def anchors(path):
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.S)
+    heads = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if link.startswith("http"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_names_of_the_package_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for name in set(re.findall(r"\bflwr_causal(?:\.[A-Za-z_][A-Za-z_0-9]*)+", text)) - GROUPS:
+        _find(name)
+    pattern = r"^(?:>>> )?from (flwr_causal[\w.]*) import (?:\(([^)]*)\)|([\w, ]+))"
+    for module, some, others in re.findall(pattern, text, re.M):
+        for one in re.findall(r"\w+", some or others):
+            _find(f"{module}.{one}")
+
+
+def _find(name):
+    """Import the longest part of a name that is a module, and take the rest from it."""
+    parts = name.split(".")
+    found, rest = import_module(parts[0]), parts[1:]
+    for number, part in enumerate(rest, start=2):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            found = import_module(".".join(parts[:number]))

@@ -7,7 +7,6 @@ from sklearn.linear_model import LogisticRegression
 
 from flwr_causal.core.circuits.learners.head import head_step, head_sums, init_head
 from flwr_causal.core.circuits.model import Head
-from flwr_causal.errors import ConfigError
 
 
 def rows(num_classes, n=300, m=4, seed=0):
@@ -111,8 +110,3 @@ def test_exchanges_end():
     features, classes = rows(2)
     state = trained(features, classes, most_exchanges=2)
     assert state.exchanges == 2
-
-
-def test_impossible_options():
-    with pytest.raises(ConfigError, match="penalty"):
-        init_head(np.ones(2), 2, penalty=0.0)

@@ -23,7 +23,7 @@ def skew_columns(rng, n=200):
     return yeo_johnson.inverse(0.2 * normal, powers) + rng.normal(size=12) * 0.1
 
 
-def chosen(columns, classes, grid=GRID, penalty=0.0, parts=1):
+def chosen(columns, classes, grid=GRID, parts=1):
     """Powers chosen from sums that several parties add up."""
     d = columns.shape[1]
     middle, reach = columns.mean(axis=0), np.full(d, 1e3)
@@ -36,7 +36,7 @@ def chosen(columns, classes, grid=GRID, penalty=0.0, parts=1):
             logs[c] += log_sums(own, reach)
             sums[c] += power_sums(own, middle, grid, reach)
     counts = np.bincount(classes).astype(float)
-    return grid[choose_powers(counts, logs, sums, middle, grid, penalty)]
+    return grid[choose_powers(counts, logs, sums, middle, grid)]
 
 
 @pytest.mark.parametrize("middle", [-3.0, -0.2, 0.0, 0.5, 40.0])
@@ -84,11 +84,6 @@ def test_powers_of_classes_by_direct_evaluation():
             likelihoods.append(total)
         expected.append(GRID[np.argmax(likelihoods)])
     np.testing.assert_array_equal(chosen(columns, classes, parts=4), expected)
-
-
-def test_a_penalty_leaves_columns_as_they_are():
-    columns = skew_columns(np.random.default_rng(1))
-    assert (chosen(columns, np.zeros(200, dtype=int), penalty=10.0) == 1.0).all()
 
 
 def test_powers_that_overflow_are_finite_and_not_chosen():

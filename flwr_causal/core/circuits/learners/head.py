@@ -1,14 +1,14 @@
-"""A logistic head and a threshold by sums over rows: steps that several trainings end with.
+"""A logistic head and a decision threshold, trained by sums over rows.
 
-Leaves taken for independent count what they share several times, and a posterior that multiplies
-them is too sure of itself. A head gives every leaf a weight (`Head`); weights of 1 are the product.
-For two classes that is logistic regression on the log ratios. The features of a training row, its
-log densities, must come from leaves that were made without it (`Features`). Loss, gradient and
-Hessian are sums over rows, so every exchange (`HeadStep`) is a full Newton step for all parties'
-rows: about eight reach the optimum.
+The posterior of the class as a product of leaves is overconfident: information that leaves share is
+counted several times. A head gives every leaf a weight (`Head`); with weights of 1 it is the
+product. For two classes it is logistic regression on the log ratios of the leaves. The features of
+a training row, its log densities, come from leaves that were made without the row (`Features`).
+Loss, gradient and Hessian are sums over rows, so every exchange (`HeadStep`) is a full Newton step
+for the rows of all parties; about eight reach the optimum.
 
-After it, or in its place, `ThresholdStep` counts rows by class and log odds, from which the
-probability follows from on which the second of two classes is predicted.
+After the head, or without one, `ThresholdStep` counts rows by class and log odds. From these counts
+follows the threshold: the probability from which the second of two classes is predicted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     upper_triangles,
 )
 from flwr_causal.core.circuits.model import EDGES, Head, best_threshold, log_odds_counts
-from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,19 +49,19 @@ PENALTY = 2.0
 
 @dataclass(frozen=True, eq=False)
 class HeadTraining:
-    """What the server knows of the head.
+    """The state of the training of a head.
 
     Parameters
     ----------
     head : Head
-        To be judged by the next exchange, or final.
+        At which the next exchange evaluates the loss; final if ``done``.
     penalty : float
         Half of it times the sum of squared weights is added to the loss, each weight in units of
         its feature's standard deviation (of the log ratio for two classes).
     tolerance : float
-        Nats that the last step may have gained.
+        The training ends with a step that gains less than this, nats.
     most_exchanges : int
-        After which the training ends with the best head that it has.
+        After so many exchanges the training ends with the best head so far.
     units : ndarray of float, shape (m,), optional
         Deviations of the features.
     accepted : Head, optional
@@ -101,11 +100,6 @@ def init_head(
     penalty, tolerance, most_exchanges
         See :class:`HeadTraining`.
     """
-    if not penalty > 0 or not tolerance > 0 or most_exchanges < 1:
-        raise ConfigError(
-            f"penalty, tolerance and most_exchanges must be above 0, got {penalty}, {tolerance}, "
-            f"{most_exchanges}"
-        )
     with np.errstate(divide="ignore"):
         biases = np.log(counts / counts.sum())
     done = int((counts > 0).sum()) < 2  # nothing to tell apart
@@ -253,7 +247,7 @@ def head_of(asked: Arrays) -> Head:
 
 
 class Features(ABC):
-    """What a head weighs, as the server knows it. A subclass is a frozen dataclass.
+    """The features that a head weighs. A subclass is a frozen dataclass, which the server holds.
 
     Attributes
     ----------
@@ -265,7 +259,7 @@ class Features(ABC):
 
     @abstractmethod
     def arrays(self) -> Arrays:
-        """Return what parties are sent of the features."""
+        """Return what parties need for the features of their rows."""
 
     @classmethod
     @abstractmethod
@@ -291,15 +285,15 @@ class TrainedWithHead(Trained):
 
 @dataclass(frozen=True, eq=False)
 class ThresholdStep(Step):
-    """The exchange that chooses a threshold. A subclass says how a row is judged.
+    """The exchange that chooses a threshold. A subclass defines the features.
 
     Parameters
     ----------
     features : Features
     head : Head
-        The trained one, or one whose posterior is that of the circuit.
+        The trained head, or one whose posterior is that of the circuit.
     trained : TrainedWithHead
-        What is known but the threshold.
+        The training's result without the threshold.
     """
 
     features: Features
@@ -313,7 +307,7 @@ class ThresholdStep(Step):
     def or_trained(
         cls, features: Features, head: Head, trained: TrainedWithHead, decision: str
     ) -> State:
-        """Return the exchange if it is asked for and two classes have rows, else ``trained``."""
+        """Return the exchange for ``decision="macro-f1"`` and two classes, else ``trained``."""
         two = len(head.biases) == 2 and bool(np.isfinite(head.biases).all())
         return cls(features, head, trained) if decision == "macro-f1" and two else trained
 
@@ -328,20 +322,20 @@ class ThresholdStep(Step):
         return {"log_odds": log_odds_counts(head_of(asked).log_posterior(features), classes)}
 
     def after(self, summed: Mapping[str, FloatArray]) -> State:
-        """Return what is known, with the threshold of the best macro F1."""
+        """Return the result with the threshold of the best macro F1."""
         return replace(self.trained, threshold=best_threshold(summed["log_odds"])[0])
 
 
 @dataclass(frozen=True, eq=False)
 class HeadStep(Step):
-    """One Newton step of a head. A subclass says which features there are.
+    """One Newton step of a head. A subclass defines the features.
 
     Parameters
     ----------
     features : Features
     training : HeadTraining
     trained : TrainedWithHead
-        What is known but the head.
+        The training's result without the head.
     decision : {"most-probable", "macro-f1"}
         Whether a threshold follows.
     """
@@ -381,7 +375,7 @@ class HeadStep(Step):
 
 
 class TrainingWithHead(TrainingBySums, HeadOptions):
-    """A training that may end with a head and a threshold. A subclass is a dataclass."""
+    """A learner whose training may end with a head and a threshold. A subclass is a dataclass."""
 
     def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
         """Return the density alone, for which neither head nor threshold is trained."""

@@ -47,7 +47,7 @@ class SentArray:
     ----------
     name, meaning : str
     shape : tuple of str or int
-        Within a step (what is sent and what comes back) a symbol is one number everywhere.
+        Sizes. A symbol stands for the same number in everything that one step sends and sums.
     """
 
     name: str
@@ -56,7 +56,7 @@ class SentArray:
 
 
 @dataclass(frozen=True)
-class SummedArray:
+class SummedArray(SentArray):
     """An array of sums over a party's rows, which is added up over parties.
 
     Parameters
@@ -64,15 +64,10 @@ class SummedArray:
     name, meaning, shape
         As in `SentArray`.
     values : {"finite", "non-negative", "count"}
-        What an entry may be; a count is a whole number of rows.
-    dtype : {"float64", "int64"}
+        Possible values of an entry; a count is a whole number of rows.
     """
 
-    name: str
-    meaning: str
-    shape: tuple[str | int, ...]
     values: Literal["finite", "non-negative", "count"] = "finite"
-    dtype: Literal["float64", "int64"] = "float64"
 
 
 @dataclass(frozen=True)
@@ -84,18 +79,18 @@ class Plan:
     names : tuple of str
         Of the domain's variables.
     num_states : tuple of int
-        Of these; 0 of a number.
+        Numbers of states of the variables; 0 for a number.
     target : int or None
-        Column of the class; None: there is none, all rows are of one class.
+        Column of the class. None: all rows are of one class.
     columns : tuple of int
         The other columns, ascending.
     learner : TrainingBySums
         Its options are known to both sides.
     seed : int
     min_rows : int
-        A party leaves out what it has of a class where it has fewer than so many rows of it, of the
-        fold or component that is asked about: a sum over one row is the row. 1 leaves out none, and
-        then sums are those of the pooled rows.
+        A party leaves out a class (of a fold, of a component) of which it has fewer rows than this:
+        a sum over one row is the row itself. With 1 no row is left out, and the sums of all parties
+        are those of the pooled rows.
     """
 
     names: tuple[str, ...]

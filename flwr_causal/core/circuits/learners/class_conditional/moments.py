@@ -155,7 +155,6 @@ def choose_powers(
     sums: FloatArray,
     middle: FloatArray,
     powers: FloatArray,
-    penalty: float = 0.0,
 ) -> IntArray:
     """Choose the most likely power of every column.
 
@@ -168,10 +167,8 @@ def choose_powers(
     sums : ndarray of float, shape (C, 2, d, p)
         :func:`power_sums` of each class.
     middle : ndarray of float, shape (d,)
-        The one of the sums.
+        As of the sums.
     powers : ndarray of float, shape (p,)
-    penalty : float
-        Nats a row that a unit of ``|power - 1|`` must gain: small tables choose extreme powers.
 
     Returns
     -------
@@ -189,7 +186,6 @@ def choose_powers(
         # The slope at the middle was divided out of the transformed values.
         start = signed_log(middle)
         likelihood += (powers - 1.0) * (logs.sum(axis=0) - n * start)[:, None]
-        likelihood -= penalty * n * np.abs(powers - 1.0)
         size = np.abs(of_signed_log(start[:, None], powers))
         precise = (powers - 1.0) * start[:, None] >= np.log(LEAST_RELATIVE_SLOPE * size)
         bounded = second.sum(axis=0) < LARGEST**2

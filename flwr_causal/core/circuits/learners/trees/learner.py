@@ -41,7 +41,7 @@ from flwr_causal.core.circuits.learners.head import (
     TrainingWithHead,
     init_head,
 )
-from flwr_causal.core.circuits.learners.options import HeadOptions, TreesOptions
+from flwr_causal.core.circuits.learners.options import TreesOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     SentArray,
     Step,
@@ -266,56 +266,6 @@ class Steps(StrEnum):
     THRESHOLD = "threshold"
 
 
-@dataclass(kw_only=True, eq=False)
-class MixtureOptions(TreesOptions, HeadOptions):
-    """How mixtures and heads are trained.
-
-    Parameters
-    ----------
-    ensembles : int, default 3
-        Mixtures whose mean is taken: .2 to .4 nats better than one on the larger binary sets. They
-        share exchanges, whose size grows in proportion.
-    product_steps : int, default 5
-        Exchanges before the trees. Three cost up to .04 nats, eight gain less than .01.
-    tree_steps : int, default 1
-        Exchanges of counts of pairs for each component. A second one overfits where rows are few:
-        it cost .09 nats on jester and gained .01 on plants.
-    strengths : tuple of float
-        Rows of the pooled table, one of which is chosen for each variable; see `shrunk_trees`.
-    head_strength : float, default 0.03
-        Rows of the pooled table that are added to the counts of each class for the head, as a share
-        of all rows. On Income and Credit AUROC rises by .001 to .002 up to there from a few rows.
-    head_penalty : float, default 3
-        Of the head's weights; see `HeadTraining`.
-    most_pairs : int, default 300
-        Pairs of variables that have a feature of the head: a Newton step takes the cube of their
-        number.
-    """
-
-    ensembles: int = 3
-    product_steps: int = 5
-    tree_steps: int = 1
-    strengths: tuple[float, ...] = STRENGTHS
-    head_strength: float = 0.03
-    head_penalty: float = 3.0
-    most_pairs: int = 300
-
-    def __post_init__(self) -> None:
-        for name in ("components", "ensembles", "product_steps", "tree_steps"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be 1 or more, got {value}")
-        strengths = tuple(float(one) for one in self.strengths)
-        if not strengths or not all(0.0 < one < np.inf for one in strengths):
-            raise ConfigError(f"strengths needs numbers above 0, got {self.strengths}")
-        self.strengths = strengths
-        if not self.head_strength > 0 or self.most_pairs < 0:
-            raise ConfigError(
-                "head_strength must be above 0 and most_pairs 0 or more, got "
-                f"{self.head_strength} and {self.most_pairs}"
-            )
-
-
 # -- the mixture ----------------------------------------------------------------------------------
 
 
@@ -350,7 +300,7 @@ class Pairs(Step):
     def after(self, summed: Mapping[str, FloatArray]) -> Products:
         """Return the first step of EM, from components that are drawn."""
         plan, counts = self.plan, summed["counts"]
-        options: MixtureOptions = plan.learner
+        options: ChowLiuMixture = plan.learner
         rows = counts[:, 0]
         if rows.sum() < 1:
             raise DataError(
@@ -480,7 +430,7 @@ class Products(Step):
 
     def next_step(self) -> State:
         """Return this step again, the step with trees, or what follows."""
-        options: MixtureOptions = self.plan.learner
+        options: ChowLiuMixture = self.plan.learner
         if self.done < options.product_steps:
             return self
         if self.done < options.product_steps + options.tree_steps:
@@ -673,7 +623,7 @@ class FoldPairs(Step):
     def after(self, summed: Mapping[str, FloatArray]) -> State:
         """Return the first Newton step of the head."""
         plan, sent = self.trained.plan, summed["counts"]
-        options: MixtureOptions = plan.learner
+        options: ChowLiuMixture = plan.learner
         layout = Layout(plan.sizes, complete=False)
         shape = (NUM_FOLDS, plan.num_classes, layout.total, layout.total)
         counts = np.stack([layout.pair_counts(one) for one in sent]).reshape(shape)
@@ -749,18 +699,58 @@ class Head(HeadStep):
 
 
 @dataclass(kw_only=True, eq=False)
-class ChowLiuMixture(MixtureOptions, TrainingWithHead):
+class ChowLiuMixture(TreesOptions, TrainingWithHead):
     """Learner of mixtures of Chow-Liu trees for tables of categories.
 
     Parameters
     ----------
     target : str, optional
         A class whose states have trees of their own. None: it is a column as the others.
-    components, head, decision, ...
-        See `TreesOptions`, `HeadOptions` and `MixtureOptions`.
+    components, head, decision
+        See `TreesOptions` and `HeadOptions`.
+    ensembles : int, default 3
+        Mixtures whose mean is taken: .2 to .4 nats better than one on the larger binary sets. They
+        share exchanges, whose size grows in proportion.
+    product_steps : int, default 5
+        Exchanges before the trees. Three cost up to .04 nats, eight gain less than .01.
+    tree_steps : int, default 1
+        Exchanges of counts of pairs for each component. A second one overfits where rows are few:
+        it cost .09 nats on jester and gained .01 on plants.
+    strengths : tuple of float
+        Rows of the pooled table, one of which is chosen for each variable; see `shrunk_trees`.
+    head_strength : float, default 0.03
+        Rows of the pooled table that are added to the counts of each class for the head, as a share
+        of all rows. On Income and Credit AUROC rises by .001 to .002 up to there from a few rows.
+    head_penalty : float, default 3
+        Of the head's weights; see `HeadTraining`.
+    most_pairs : int, default 300
+        Pairs of variables that have a feature of the head: a Newton step takes the cube of their
+        number.
     """
 
     target: str | None = None
+    ensembles: int = 3
+    product_steps: int = 5
+    tree_steps: int = 1
+    strengths: tuple[float, ...] = STRENGTHS
+    head_strength: float = 0.03
+    head_penalty: float = 3.0
+    most_pairs: int = 300
+
+    def __post_init__(self) -> None:
+        for name in ("components", "ensembles", "product_steps", "tree_steps"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be 1 or more, got {value}")
+        strengths = tuple(float(one) for one in self.strengths)
+        if not strengths or not all(0.0 < one < np.inf for one in strengths):
+            raise ConfigError(f"strengths needs numbers above 0, got {self.strengths}")
+        self.strengths = strengths
+        if not self.head_strength > 0 or not self.head_penalty > 0 or self.most_pairs < 0:
+            raise ConfigError(
+                "head_strength and head_penalty must be above 0 and most_pairs 0 or more, got "
+                f"{self.head_strength}, {self.head_penalty} and {self.most_pairs}"
+            )
 
     steps: ClassVar = by_name(Pairs, Products, TreeCounts, Odds, FoldPairs, Head, Threshold)
 

@@ -27,7 +27,7 @@ ROUND = Exchange(
         ),
     ),
     weight="one",
-    when="in every round, model='linear'",
+    when="in every round of the linear model",
 )
 
 REFIT = Exchange(
@@ -43,7 +43,7 @@ REFIT = Exchange(
             combine="mean",
         ),
     ),
-    when="in the last exchange, with refit, model='linear'",
+    when="in the last exchange of the linear model, with refit",
 )
 
 PERCEPTRONS = Exchange(

@@ -23,6 +23,7 @@ SUMS = Exchange(
             combine="mean",
         ),
     ),
+    when="once",
 )
 
 

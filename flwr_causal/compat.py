@@ -38,12 +38,12 @@ CLIENT_RAISED: int = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 NODE_UNAVAILABLE: int = ErrorCode.NODE_UNAVAILABLE
 SERVER_NODE_ID = 1
 
-# What the mathematics has to say, which knows nothing of Flower, appears among Flower's messages.
+# core/ does not import Flower: its messages are logged by Flower's logger through the parent.
 logging.getLogger("flwr_causal").parent = FLOWER_LOGGER
 
 
 def set_task_identity(run_id: int) -> None:
-    """Say which run this process works for; ``flwr.app.Message`` refuses to be built without."""
+    """Set the run of this process; ``flwr.app.Message`` cannot be built without one."""
     TaskIdentity.task_id = 1
     TaskIdentity.run_id = run_id
     TaskIdentity.node_id = SERVER_NODE_ID
@@ -51,7 +51,7 @@ def set_task_identity(run_id: int) -> None:
 
 @contextmanager
 def own_identity() -> Iterator[None]:
-    """Let a run inside another one have an identity of its own; the other's is restored."""
+    """Give a run inside another one its own identity; the outer one is restored at the end."""
     names = ("_task_id", "_run_id", "_node_id")
     before = {name: getattr(TaskIdentity, name) for name in names}
     try:
@@ -63,7 +63,7 @@ def own_identity() -> Iterator[None]:
 
 @contextmanager
 def quiet(level: int) -> Iterator[None]:
-    """Silence what Flower's logger has to say below a level."""
+    """Silence the messages of Flower's logger below a level."""
     before = FLOWER_LOGGER.level
     FLOWER_LOGGER.setLevel(level)
     try:
@@ -78,7 +78,7 @@ def set_message_id(message: Message, message_id: str) -> None:
 
 
 def empty_run(run_id: int) -> FlowerRun:
-    """Return the run information that a ``Grid`` has to hold."""
+    """Return the run information that a ``Grid`` holds."""
     return FlowerRun.create_empty(run_id)
 
 

@@ -1,4 +1,4 @@
-"""The errors that every public call of flwr_causal raises for a problem of the user's.
+"""The errors of every public call of flwr_causal.
 
 Messages name options as Python does (``missing_values='drop'``); where they come from a run config,
 ``flwr_causal.app.config.in_keys`` turns the names into keys.
@@ -11,8 +11,8 @@ class CausalError(Exception):
     Attributes
     ----------
     outcome : object or None
-        Where an error ended a run: what had been done by then (history, graph of the last round),
-        an ``Outcome`` from ``strategies.run`` and a ``Run`` from ``simulate``. None otherwise.
+        Where an error ended a run, its result up to then (history, graph of the last round): an
+        ``Outcome`` from ``strategies.run``, a ``Run`` from ``simulate``. None otherwise.
     """
 
     outcome: object | None = None

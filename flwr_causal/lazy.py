@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__`` (PEP 562) that imports a name from its home.
+    """Return a package's ``__getattr__`` (PEP 562) that imports a name from its module.
 
     A SuperNode starts a process for each message, which needs few of a package's names.
 
@@ -19,7 +19,7 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     package : str
         Its ``__name__``, for the error.
     homes : mapping of str to str
-        Name to the module that it lives in.
+        Name to the module that defines it.
     """
 
     def find(name: str) -> Any:

@@ -174,7 +174,7 @@ def _agreement() -> str:
 
 
 def meaning(owner: type, name: str) -> str:
-    """Return what the docstring of a dataclass, or of its bases, says of a field, in Markdown."""
+    """Return a field's description in the docstring of a dataclass or its bases, in Markdown."""
     called = {field: other for other, field in other_names(owner).items()}.get(name, name)
     for base in owner.__mro__:
         said = _documented(base)

@@ -6,10 +6,10 @@ from enum import Enum
 
 
 class DataKind(Enum):
-    """What a method's tables hold; a simulation without data makes or takes such tables.
+    """The kind of a method's tables; a simulation without data makes or takes such tables.
 
-    The options that matter where a simulation deals a table out are read from the strategy:
-    ``series_column`` for ``SERIES``, ``target`` and ``row_id`` for ``TABLE``.
+    Where a simulation deals a table out, the strategy's option ``series_column`` counts for
+    ``SERIES``, and ``target`` and ``row_id`` count for ``TABLE``.
     """
 
     #: Numbers with linear effects, the same at all parties.

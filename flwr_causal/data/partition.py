@@ -98,7 +98,7 @@ def split_by_column(frame: pd.DataFrame, column: str, num: int) -> list[pd.DataF
     frame : DataFrame
         n rows.
     column : str
-        The column that tells the parties apart; the parties' tables are without it.
+        The column with one value for each party; the parties' tables are without it.
     num : int
         Parties; there must be as many different values.
 
@@ -240,7 +240,7 @@ def split(
     Raises
     ------
     ConfigError, DataError
-        An unknown way, a column that is missing or given in vain, and what the functions raise.
+        An unknown way, a column that is missing or not used, and what the functions raise.
     """
     if how not in get_args(Partition):
         raise ConfigError(f"partition is {how!r}: choose one of {', '.join(get_args(Partition))}")
@@ -289,7 +289,7 @@ def _take(frame: pd.DataFrame, parts: Sequence[IndexArray]) -> list[pd.DataFrame
 
 
 def _generator(seed: int | None, purpose: int) -> np.random.Generator:
-    """Return a stream of its own for each purpose, so that sizes do not depend on the shuffle."""
+    """Return one random stream for each purpose, so that sizes do not depend on the shuffle."""
     return np.random.default_rng([0 if seed is None else seed, purpose])
 
 
@@ -334,7 +334,7 @@ def draw_shares(generator: np.random.Generator, concentration: float, num: int) 
     Parameters
     ----------
     generator : Generator
-        Source of chance.
+        The generator of random numbers.
     concentration : float
         Above 0; 1 is uniform over all divisions.
     num : int

@@ -1,4 +1,4 @@
-"""Columns that are found by their name where no option names others."""
+"""The default names of columns that are no variables."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Tells which rows of different parties are about the same thing.
+#: The same id in tables of different parties marks rows about the same thing.
 ROW_ID = "row_id"
 #: The class that is to be predicted, as scikit-learn calls it in its tables.
 TARGET = "target"
-#: Tells apart the series of a party that gave several, 0, 1, ... in their order.
+#: Numbers the series of a party that gave a list of several, from 0 in their order.
 SERIES = "(series)"
 
 

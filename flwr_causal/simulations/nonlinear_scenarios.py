@@ -116,7 +116,7 @@ def growing_parties(
 ) -> tuple[NonlinearSetting, ...]:
     """Return the settings of supplement D: 2048 iid rows of 40 variables over 2 to 32 parties.
 
-    The paper does not say of which mechanism.
+    The paper does not name the mechanism.
     """
     return tuple(
         NonlinearSetting(num_variables, num_rows, K, mechanisms=(mechanism,), iid=True)

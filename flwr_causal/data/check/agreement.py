@@ -1,7 +1,7 @@
-"""What all parties train on: agreed columns, pooled moments, states and what is to be discretised.
+"""The agreement of all parties: columns, pooled moments, states, columns to be discretised.
 
-Parties are matched by column *name*, never by position. Everything that is wrong is said at once,
-with party, column and remedy, before anything is trained.
+Parties are matched by column *name*, never by position. One error before the training lists every
+problem with party, column and remedy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONGEST_LIST = 20
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """What all parties train on.
+    """The columns that all parties train on, with their pooled moments and states.
 
     Parameters
     ----------

@@ -34,12 +34,12 @@ SUGGESTED_BINS = 5
 
 @dataclass
 class Findings:
-    """What the checks found so far.
+    """The results of the checks so far.
 
     Parameters
     ----------
     problems : list of str
-        One line each: who, which column, what is wrong, what to do.
+        One line each: party, column, problem and remedy.
     warnings : list of str
         What is unusual but allowed.
     dropped : dict of str to str
@@ -94,7 +94,7 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
         for name, holders in columns.items()
         if len(holders) == len(reports) or policy.unshared_columns == "keep"
     }
-    # Columns that some parties should yet add are looked at too: all problems are said at once.
+    # Columns that some parties lack are checked too: one error lists all problems.
     for name, holders in columns.items():
         if name not in found.dropped:
             filled = {
@@ -199,7 +199,7 @@ def _check_shared(
     policy: Policy,
     found: Findings,
 ) -> None:
-    """Find columns that some parties lack; the problem is put down to the smaller group."""
+    """Find columns that some parties lack; the smaller group of parties gets the problem."""
     for name, holders in columns.items():
         lacking = [party for party in reports if party not in holders]
         if not lacking or policy.unshared_columns == "keep":
@@ -418,7 +418,7 @@ def _check_constant(
     if not constant or policy.constant_columns == "keep":
         return
     if len(constant) < len(filled):
-        # A single row is constant by nature and not worth a word.
+        # A single row is constant by nature: no warning.
         striking = [party for party in constant if reports[party].rows > 1]
         if striking:
             found.warnings.append(
@@ -435,8 +435,8 @@ def _check_constant(
     # A party whose rows have all lost levels of their own has no mean to compare.
     if len({holders[party].mean for party in filled if reports[party].rows_of_means > 0}) > 1:
         found.warnings.append(
-            f"column {name!r} has one value only at every party, and not the same one: it tells "
-            "the parties apart and varies within none"
+            f"column {name!r} has one value only at every party, and not the same one: it "
+            "differs between the parties and varies within none"
         )
         return
     if policy.constant_columns == "drop":
@@ -458,7 +458,7 @@ def _warn_of_single_states(
     states : mapping of str to tuple of str
         The states of each over all parties; columns to be discretised are not among them.
     found : Findings
-        Gets at most one warning of each sort, since such columns come by the dozen.
+        Gets at most one warning of each sort, since such columns can be many.
     """
     lone, told_apart, at_some = [], [], []
     for name, together in states.items():
@@ -478,7 +478,7 @@ def _warn_of_single_states(
     if told_apart:
         found.warnings.append(
             f"{_these(told_apart, 'has', 'have')} one state only at every party, and not the same "
-            "one: such a column tells the parties apart and varies within none"
+            "one: such a column differs between the parties and varies within none"
         )
     if at_some:
         found.warnings.append(

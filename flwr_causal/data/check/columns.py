@@ -27,7 +27,7 @@ UNDIVIDED = "any value"
 
 
 def kind_of(column: pd.Series) -> Kind:
-    """Say what a column holds; missing values are passed over."""
+    """Return the kind of a column's values; missing ones do not count."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in PLAIN:
         return "boolean" if dtype.kind == "b" else "numeric"
@@ -112,8 +112,7 @@ def distinct_values(column: pd.Series, kind: Kind) -> tuple[npt.NDArray[Any], In
     Returns
     -------
     values : ndarray
-        In the order in which they occur. A category that is declared but occurs in no row is none
-        of them.
+        In the order in which they occur, without categories that are declared but occur in no row.
     codes : int64 array of shape (n,)
         Positions among the values, -1 where the value is missing or infinite.
     """

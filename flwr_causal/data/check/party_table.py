@@ -233,7 +233,7 @@ def _check_complete(name: str, complete: Any) -> None:
 def _columns(frame: pd.DataFrame, names: Sequence[str]) -> FloatArray:
     """Return the named columns, shape (n, len(names)), C-contiguous; each must be there once."""
     if list(names) == list(frame.columns) and frame.columns.is_unique and _is_plain(frame):
-        # One block: taking single columns leaves notes in the table, more than small tables weigh.
+        # One block: pandas caches single columns in the table, which costs more than small tables.
         return np.array(frame.to_numpy(dtype=np.float64), order="C")
     rows = np.empty((len(frame), len(names)))
     for position, column in enumerate(find_columns(frame, names)):
@@ -307,7 +307,7 @@ def _describe_text(column: pd.Series, rows: pd.Series) -> tuple[dict[str, Any], 
     missing = int(column.isna().sum())
     try:
         codes, values = pd.factorize(rows)
-    except TypeError:  # lists and the like, which can only be told apart by their text
+    except TypeError:  # lists and the like, which are compared as texts
         codes, values = pd.factorize(rows.astype(str))
     # Rows are equal if the values, in the order in which they occur, and their places are.
     content = "\0".join([str(value) for value in values]).encode()

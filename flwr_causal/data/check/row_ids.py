@@ -21,7 +21,7 @@ HASH_BYTES = 16
 
 
 def id_column(frame: pd.DataFrame, row_id: str = "") -> pd.Series | None:
-    """Return the column of ids; None where none is asked for and there is none of the usual name.
+    """Return the column of ids, named or of the usual name; None if there is neither.
 
     Raises
     ------
@@ -61,8 +61,8 @@ def without_ids(frame: pd.DataFrame, row_id: str = "") -> pd.DataFrame:
 def hashed_ids(column: pd.Series, secret: bytes) -> NDArray[np.uint8]:
     """Return the first bytes of HMAC-SHA-256 of each id, shape (n, 16).
 
-    Whoever does not know the secret can neither tell which id a hash stands for nor whether a
-    known id is among them. An id is hashed as text, a whole number alike whatever its type.
+    Without the secret nobody can compute the id of a hash, or test whether a known id is among
+    them. An id is hashed as text, a whole number alike whatever its type.
     """
     kind = kind_of(column)
     values, codes = distinct_values(column, kind)

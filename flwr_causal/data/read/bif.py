@@ -54,7 +54,7 @@ _NUMBER = re.compile(r"[0-9]+[eE]")
 
 
 class _Variable:
-    """What a file says of one variable; ``original`` is its name outside of the file."""
+    """A variable of a file; ``original`` is its name outside of the file."""
 
     def __init__(self, name: str) -> None:
         self.name = name

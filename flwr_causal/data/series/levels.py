@@ -1,4 +1,4 @@
-"""The levels of time series: what centring subtracts, and what a party reports of its series."""
+"""The levels of time series: centring by them, and a party's report on its series."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ def describe_series(
 ) -> TableReport:
     """Report on a party's series as :func:`describe` does on rows.
 
-    Everything is said of the steps that have p steps before them: one row of the lagged design
-    each. So the agreement's mean, variance and number of rows are those of the rows that are
-    learned from, whichever party a series lies with.
+    The report covers the steps that have p steps before them: one row of the lagged design each.
+    So the agreement's mean, variance and number of rows are those of the rows of the training,
+    whichever party holds a series.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The time series in a party's table: which rows belong to which, in which order, cut where."""
+"""The time series in a party's table: the rows of each, their order, and where they are cut."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Layout:
     Parameters
     ----------
     series_column : str, default ""
-        The column that tells series apart; its values never leave the party. The rows of one series
-        need not stand together. A column called ``(series)``, as a list of series gets it, tells
-        them apart too. With neither the table is one series.
+        The column whose values identify the series; they never leave the party. The rows of one
+        series need not be adjacent. A column called ``(series)``, as a list of series gets it,
+        identifies them too. With neither the table is one series.
     time_column : str, default ""
         The column of times: numbers or dates, ascending in steps of equal length within each
         series. Default: the rows of a series follow each other, one step apart.
     gaps : {"fail", "split"}, default "fail"
-        What a longer step means, or a row with a missing value: an error, or that a new series
-        starts after it.
+        The effect of a longer step, or of a row with a missing value: an error, or the start of a
+        new series after it.
     phase_column : str, default ""
         The column that marks the rows under a known perturbation: booleans, or 0 and 1.
     perturbed : tuple of two floats, optional
@@ -152,7 +152,7 @@ def find_series(
     Raises
     ------
     DataError
-        The table lacks a column that an option names (said before all else), or has no rows; a
+        The table lacks a column that an option names (checked first), or has no rows; a
         series' times are missing, descending, repeated or unequally spaced; a value is missing or
         infinite within a series; a phase is neither true nor false. Messages name series by their
         position, since ids may be private.
@@ -320,7 +320,7 @@ def _cut(rows: IndexArray, starts: BoolArray, complete: BoolArray) -> list[Index
 
 
 def _check_roles(frame: pd.DataFrame, layout: Layout) -> None:
-    """Check that each column that tells series, times or phases is there once."""
+    """Check that the table has each column of series, times or phases once."""
     for field, name in zip(OPTIONS, layout.columns, strict=True):
         count = list(frame.columns).count(name)
         if not name or count == 1:
@@ -355,7 +355,7 @@ class Times:
     unit: Literal["", "seconds", "months"] = ""
 
     def span(self, length: float) -> str:
-        """Return a length of time as people read it."""
+        """Return a length of time as a text with its unit."""
         if self.unit == "seconds":
             return str(pd.Timedelta(seconds=length))
         return f"{length:.10g} {self.unit}".strip()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MOST_DRAWS = 1000
 #: What the default burn-in leaves of the start, at most.
 START_REMAINS = 1e-6
-#: Fewest usable rows of a series: one alone says nothing of a spread.
+#: Fewest usable rows of a series: a spread needs two.
 LEAST_ROWS = 2
 
 

@@ -207,6 +207,22 @@ def test_a_wrong_change_is_noticed(right, wrong, promise):
 # Names and checks.
 
 
+def test_a_subclass_may_have_an_id_of_its_own():
+    named = STEPS.replace(
+        "    def close(self",
+        '    contract = replace(Moments.contract, method="adaptive-moments")\n\n    def close(self',
+        1,
+    ).replace(
+        "    def design(self",
+        "    contract = AdaptiveMoments.contract\n\n    def design(self",
+    )
+    guide = execute(named)
+    strategy = guide.AdaptiveMoments(sparsity=0.1)
+    assert strategy.method == "adaptive-moments"
+    run = simulate(strategy, parts(chain()), client=guide.ClippedMomentsClient)
+    assert [edge[:2] for edge in run.graph.edges()] == EDGES
+
+
 def test_the_entry_is_a_method():
     guide = module_of(AVERAGE)
     entry = execute(ENTRY, Regression=guide.Regression, RegressionClient=guide.RegressionClient)

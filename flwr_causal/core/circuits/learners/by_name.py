@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.domain import Domain
 
 _ROOM = "flwr_causal.core.circuits.learners"
-#: Module and class of each learner. They are imported when asked for: some are slow to load.
+#: Module and class of each learner. Imported on demand: some are slow to load.
 _HOMES = {
     "class-conditional": (f"{_ROOM}.class_conditional.learner", "ClassConditional"),
     "trees": (f"{_ROOM}.trees.learner", "ChowLiuMixture"),
@@ -80,7 +80,7 @@ def training_of(
     Raises
     ------
     ConfigError
-        If circuits of this kind are not trained by sums, or an option is not theirs.
+        If the learner does not train by sums, or does not have one of the options.
     """
     if name not in BY_SUMS:
         raise ConfigError(
@@ -89,8 +89,8 @@ def training_of(
         )
     chosen = options or LearnerOptions()
     learner = learner_of(name, target, chosen)
-    told = chosen.head or chosen.decision != "most-probable"
-    if told and not isinstance(learner, HeadOptions):
+    wanted = chosen.head or chosen.decision != "most-probable"
+    if wanted and not isinstance(learner, HeadOptions):
         raise ConfigError(
             "a head and a threshold are trained with class-conditional circuits and trees: leave "
             f"head and decision out, or take another learner than '{name}'"

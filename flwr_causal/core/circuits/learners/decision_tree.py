@@ -1,8 +1,9 @@
-"""A decision tree as a circuit: a sum over its leaves, whose boxes do not overlap.
+"""A decision tree as a circuit: a sum over the leaves of the tree, whose boxes do not overlap.
 
-Of a complete row one box has a density above 0, so P(class | row) is what the tree says; unlike the
-tree the circuit also has a density, and sums over what is missing exactly. Mixing the circuits of
-several parties is the paper's FC[DT]: each party's vote counts by how likely it holds the row.
+Exactly one box contains a complete row, so P(class | row) of the circuit is the prediction of the
+tree. Unlike the tree, the circuit also has a density, and sums over missing values exactly. The
+mixture of the circuits of several parties is the paper's FC[DT]: the vote of a party is weighted by
+the likelihood of the row under its circuit.
 
 References
 ----------
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 LEAST_ROWS, LEAST_SHARE = 5, 1 / 200
 #: scikit-learn compares numbers as float32.
 LARGEST = float(np.finfo(np.float32).max)
-#: Rows that each bin and tail of the whole table is given: a place without rows is possible too.
+#: Pseudo rows of each bin and tail of the whole table: values there are possible, if rare.
 EMPTY_ROWS = 0.5
 
 
 class Growth(NamedTuple):
-    """A tree that is grown, and what it sees of a row.
+    """A fitted tree, and how rows become its features.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ class Growth(NamedTuple):
     orders: tuple[IntArray | None, ...]
 
     def features(self, values: FloatArray) -> FloatArray:
-        """Return what the tree is given of complete rows (n, d), shape (n, features)."""
+        """Return the features of complete rows (n, d), shape (n, features)."""
         return _features(values, self.columns, self.orders)
 
 
@@ -71,11 +72,11 @@ class DecisionTree:
         Fewest rows of a leaf. Default: one in 200 of the table's, at least 5. On five parties of
         Income (5,400 rows each) AUROC is .007 higher than with 5, and leaves are a third as many.
     smoothing : float, default 5
-        Rows that each leaf's distributions are given beforehand, spread over its box as those of
-        the whole table are.
+        Pseudo rows of each leaf's distributions, spread over its box as the rows of the whole
+        table are.
     class_smoothing : float, default 0.1
-        The same for the class, spread as the classes of the whole table are, each with one row
-        more. With 0 its probabilities are the tree's own, which may be 0.
+        Pseudo rows of each leaf's class, spread as the classes of the whole table are, each with
+        one row more. With 0 the probabilities are the tree's own, which may be 0.
     bins : int, default 16
         Of a number: bins of about equally many rows of the table.
     """
@@ -139,7 +140,7 @@ class DecisionTree:
         return Circuit(domain, mixed([joined(own) for own in factors], counts))
 
     def grow(self, domain: Domain, values: FloatArray, seed: int = 0) -> Growth:
-        """Return the tree; arguments and errors are those of :meth:`learn`."""
+        """Return the tree; arguments and errors as of :meth:`learn`."""
         from sklearn.tree import DecisionTreeClassifier
 
         self._check(domain, values)
@@ -203,8 +204,8 @@ def state_order(column: FloatArray, labels: IntArray, num_states: int) -> IntArr
 
     States are ordered by their share of the classes: of two classes, the best cut in any grouping
     of states is one of this order (Breiman et al. 1984); of more, along the direction in which the
-    shares vary most (Coppersmith, Hong & Hosking 1999). A state without rows stands where the
-    shares of the whole table are.
+    shares vary most (Coppersmith, Hong & Hosking 1999). A state without rows is placed as one with
+    the shares of the whole table.
     """
     classes = np.unique(labels, return_inverse=True)[1]
     counts = np.zeros((num_states, int(classes.max()) + 1))
@@ -215,7 +216,7 @@ def state_order(column: FloatArray, labels: IntArray, num_states: int) -> IntArr
     )
     excess -= whole
     axis = np.linalg.svd(np.sqrt(rows)[:, None] * excess, full_matrices=False)[2][0]
-    # The sign of an axis is chance; rounding makes the same place of states of the same shares.
+    # The sign of an axis is arbitrary; rounding gives states of equal shares equal places.
     axis = axis * np.sign(axis[np.argmax(np.abs(axis))])
     order = np.argsort(np.round(excess @ axis, 12), kind="stable")
     positions = np.empty(num_states, dtype=np.int64)
@@ -329,7 +330,7 @@ def state_leaves(
 ) -> list[Categorical]:
     """Return the probabilities of the states in each box; arguments as for `number_leaves`.
 
-    ``order`` is the position of each state, shape (states,), which is what the cuts divide.
+    ``order`` is the position of each state, shape (states,); cuts lie between positions.
     """
     segment = np.searchsorted(cuts, order, side="left")
     inside = (segment >= boxes[:, :1]) & (segment < boxes[:, 1:])

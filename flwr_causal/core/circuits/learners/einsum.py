@@ -69,13 +69,14 @@ if TYPE_CHECKING:
 
 Tensor = Any
 
-#: Rows of the data that a sum (a category) is taken to have seen already, all choices alike.
+#: Pseudo rows of each sum and each category, spread evenly over its choices.
 SMOOTHING = 0.01
-#: Bounds of a unit's variance, of standardised values. The least is that of the paper's images.
+#: Bounds of a unit's variance, of standardised values. The lower one is the paper's for images.
 VARIANCES = (1e-3, float("inf"))
-#: What a unit that no row comes to keeps of itself; and the least probability of a state.
+#: Least share that a unit keeps of its own statistics, for units that get no rows; and the least
+#: probability of a state.
 NOTHING = 1e-9
-#: What is left of the first step at the end.
+#: The last step, as a share of the first.
 LAST_STEP = 0.01
 #: Squares about an origin that lies so many deviations from the mean have lost four digits.
 FAR = 100.0
@@ -280,10 +281,10 @@ def stepped(
     rows : float
         Their number.
     step : float
-        Share of the counts in the running mean; 1 forgets what was before, which is EM itself.
+        Share of the counts in the running mean; 1 is EM itself.
     prior : float
-        What each sum and category is given beforehand, all choices alike, as a share of all rows of
-        the data: it does not grow as the batches get smaller.
+        Pseudo rows of each sum and category, spread evenly over its choices, as a share of all rows
+        of the data: the prior does not grow as batches get smaller.
     variances : tuple of float
         Bounds of the units' variances, of standardised values.
     """
@@ -336,7 +337,7 @@ class Steps(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Scale(Step):
-    """What standardising needs, and rows of each state.
+    """Moments of each column, for standardising, and rows of each state.
 
     Parameters
     ----------
@@ -349,7 +350,7 @@ class Scale(Step):
     origin: FloatArray
 
     name = Steps.SCALE
-    sent = (SentArray("origin", "what sums are taken about", ("columns",)),)
+    sent = (SentArray("origin", "point about which sums are taken", ("columns",)),)
     summed = (
         SummedArray("rows", "rows", (1,), "count"),
         SummedArray("counts", "values of each column", ("columns",), "count"),
@@ -450,7 +451,7 @@ class EStep(Known, Step):
     done : int
         E-steps so far.
     log_likelihoods : tuple of float
-        Mean of a row under the parameters that each E-step was asked with.
+        Mean log-likelihood of a row under the parameters of each E-step.
     """
 
     rows: float
@@ -459,7 +460,7 @@ class EStep(Known, Step):
 
     name = Steps.COUNTS
     sent = (
-        SentArray("fold", "part of the rows that is asked about", (1,)),
+        SentArray("fold", "part of the rows that is summed", (1,)),
         SentArray(
             "regions", "columns of each leaf region, -1 for none", ("regions", "replicas", "widest")
         ),

@@ -1,8 +1,8 @@
-"""What a user of FedPC chooses of a learner: options, their defaults and meanings.
+"""The options of the learners that users of FedPC can set, with their defaults.
 
-Each class here is inherited by the learner that has these options and by the FedPC strategy: a new
-option is one field here and its use in the learner. What a learner has beside them (grids,
-strengths) are fields of the learner alone.
+Each class is inherited by its learner and, through `LearnerOptions`, by the FedPC strategy: a new
+option is one field here and its use in the learner. Parameters that only the core sets (grids,
+strengths) are fields of the learner.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ OptionsT = TypeVar("OptionsT")
 
 @dataclass(kw_only=True, eq=False)
 class HeadOptions:
-    """How the class is predicted; of class-conditional circuits and trees.
+    """How class-conditional circuits and trees predict the class.
 
     Parameters
     ----------
     head : bool, default False
         Whether a logistic head on log densities predicts the class: more accurate, about eight
-        exchanges more. Without a target there is none.
+        exchanges more. Without a target there is no head.
     decision : {"most-probable", "macro-f1"}, default "most-probable"
         Of two classes, whether the second is predicted where it is the more probable one, or from
         the probability on that has the best macro F1 on training rows (for rare classes), which
@@ -58,7 +58,7 @@ class EinsumOptions:
     Parameters
     ----------
     depth : int, default 4
-        Learner "einsum": splits from the root to the leaf regions, as far as there are columns.
+        Learner "einsum": splits from the root to the leaf regions; fewer where columns are few.
     replicas : int, default 5
         Learner "einsum": random region graphs.
     sums : int, default 10
@@ -66,13 +66,13 @@ class EinsumOptions:
     epochs : int, default 10
         Learner "einsum": passes over the rows.
     batches : int, default 5
-        Learner "einsum" by sums: parts of the rows that a pass asks for one after the other, an
-        exchange each. With 50 exchanges, 50 passes of 1 part have -16.1 nats on plants (17,412
+        Learner "einsum" by sums: parts into which a pass over the rows is divided, one exchange
+        each. With 50 exchanges, 50 passes of 1 part have -16.1 nats on plants (17,412
         rows) and 10 of 5 have -17.6, but -13.4 and -11.4 on 450 rows of six columns.
     image : str, default ""
         Learner "einsum": height and width such as "28x28", where the columns but the target are
         the pixels, row after row: regions are then rectangles, and all pixels are divided by the
-        same number. Empty: they are not.
+        same number. Empty: the columns are not pixels.
     """
 
     depth: int = 4
@@ -84,12 +84,12 @@ class EinsumOptions:
 
     @property
     def image_shape(self) -> tuple[int, int] | None:
-        """Height and width; None where columns are no pixels.
+        """Height and width; None where columns are not pixels.
 
         Raises
         ------
         ConfigError
-            If ``image`` is something else.
+            If ``image`` has another form.
         """
         if not self.image:
             return None
@@ -101,15 +101,15 @@ class EinsumOptions:
 
 @dataclass(kw_only=True, eq=False)
 class LearnerOptions(EinsumOptions, TreesOptions, HeadOptions):
-    """The options of all learners; each takes its own."""
+    """The options of all learners, of which each learner takes its own."""
 
 
 def to_plain(options: Any, kind: type) -> dict[str, Any]:
-    """Return the options of a dataclass by name, as they stand in an object that has them."""
+    """Return the fields of a dataclass by name, with the values that ``options`` has for them."""
     return {field.name: getattr(options, field.name) for field in fields(kind)}
 
 
 def from_plain(kind: type[OptionsT], plain: Mapping[str, Any]) -> OptionsT:
-    """Opposite of :func:`to_plain`; names that the dataclass does not have are passed over."""
+    """Opposite of :func:`to_plain`; names that the dataclass does not have are ignored."""
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in plain.items() if name in names})

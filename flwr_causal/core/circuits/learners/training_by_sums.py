@@ -1,15 +1,16 @@
-"""Training by sums over rows: what every such learner shares.
+"""Training by sums over rows: the base of every learner whose circuit is a function of such sums.
 
-The server sends every party the same arrays, every party answers with sums over its rows, the sums
-of all parties are added up, and the server makes of the total what it asks next. The circuit is
-that of the rows of all parties together, however they are split. A training is a chain of steps:
+In each exchange the server sends all parties the same arrays, every party answers with sums over
+its rows, and the server adds the sums of all parties and derives the next request from the total.
+The circuit is that of the pooled rows, however they are split among parties.
 
-- a `Step` is one exchange. Its fields are all that the server knows before it; its class says what
-  is sent and which sums come back, how a party computes them, and what follows from the total;
-- `Trained` is the state after the last exchange, from which the circuits follow;
-- a `TrainingBySums` is the learner: its fields are its options.
+- A `Step` is one exchange. Its fields are the server's state before it. Its class declares the
+  arrays that are sent and the sums that return, computes the sums of a party's rows, and derives
+  the next state from the total.
+- `Trained` is the state after the last exchange, from which the circuits are built.
+- A `TrainingBySums` is the learner; its fields are its options.
 
-Everything is pure: a strategy carries what is exchanged, `TrainingBySums.train` does the same with
+All of this is pure: a strategy transports the arrays, and `TrainingBySums.train` does the same for
 parties in one process.
 """
 
@@ -72,7 +73,7 @@ class SummedArray(SentArray):
 
 @dataclass(frozen=True)
 class Plan:
-    """What server and parties agree on before the first exchange.
+    """The settings of a training, known to server and parties before the first exchange.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ class Plan:
 
 
 class Step(ABC):
-    """One exchange: what the server knows before it. A subclass is a frozen dataclass.
+    """One exchange; its fields are the server's state. A subclass is a frozen dataclass.
 
     Attributes
     ----------
@@ -157,7 +158,7 @@ class Step(ABC):
 
     @abstractmethod
     def arrays(self) -> Arrays:
-        """Return what every party is sent."""
+        """Return the arrays that every party is sent."""
 
     @classmethod
     @abstractmethod
@@ -170,7 +171,7 @@ class Step(ABC):
             As ``Domain.encode`` makes them.
         plan : Plan
         asked : dict of arrays
-            What was sent.
+            As `arrays` returns them.
         """
 
     @abstractmethod
@@ -183,7 +184,7 @@ class Trained(ABC):
 
     @abstractmethod
     def model(self, domain: Domain) -> CircuitModel:
-        """Return the circuit, and what predicts the class."""
+        """Return the circuit, and the posterior that predicts the class."""
 
 
 State = Step | Trained
@@ -208,7 +209,7 @@ class TrainingBySums(ABC):
     target: str | None
 
     def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> Plan:
-        """Return what server and parties agree on before the first exchange.
+        """Return the settings of a training.
 
         Parameters
         ----------
@@ -268,7 +269,7 @@ class TrainingBySums(ABC):
         return state
 
     def learn_model(self, domain: Domain, values: FloatArray, seed: int = 0) -> CircuitModel:
-        """Return the circuits of one table, the exchanges being those of one party with itself.
+        """Return the circuits of one table: the training with a single party.
 
         Parameters
         ----------

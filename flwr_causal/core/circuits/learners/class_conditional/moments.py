@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 # A power that squeezes a column so that its deviation is below this share of its values would
 # cost the density most of its digits; such powers are not chosen.
 LEAST_RELATIVE_SLOPE = 1e-9
-# Transformed values beyond this are cut off: sums of their squares stay finite, as what is sent has
-# to be, and a power with such a value is not chosen.
+# Transformed values are clipped here, so that the sums of their squares, which are sent, are
+# finite. A power with such a value is not chosen.
 LARGEST = 1e140
 # Rows transformed at once with all powers.
 POWER_ROWS = 4096
@@ -89,8 +89,8 @@ def relative_transform(
 ) -> FloatArray:
     """``(transform(u) - transform(middle)) / slope(middle)`` without cancellation.
 
-    Near the middle this is about ``u - middle`` whatever the power, so sums of it and of its square
-    keep their digits where those of the transformed values themselves would lose all.
+    Near the middle this is about ``u - middle`` for every power. Sums of it and of its square keep
+    their digits where sums of the transformed values would lose all.
 
     Parameters
     ----------
@@ -208,8 +208,8 @@ class Shrinkage(NamedTuple):
     diagonal : float
         Share by which correlations shrink.
     pooled : float
-        Share of the pooled covariance in that of a class of mean size. It counts as a fixed number
-        of rows, so a class of few rows takes more of it.
+        Share of the pooled covariance in the covariance of a class of mean size. It counts as a
+        fixed number of rows, so its share is larger in a class of few rows.
     """
 
     diagonal: float
@@ -229,7 +229,7 @@ class ClassSums:
     second : ndarray of float, shape (..., C, d, d)
         Of their outer products.
     offsets : ndarray of float, shape (C, d)
-        Agreed before the sums and close to the means of the classes: no digits are lost.
+        Close to the means of the classes, so that no digits are lost.
     """
 
     counts: FloatArray
@@ -395,7 +395,7 @@ def members(labels: IntArray) -> list[IntArray]:
 
 
 class Choice(NamedTuple):
-    """What held-out rows preferred.
+    """The blocks and tails that are best on held-out rows.
 
     Parameters
     ----------
@@ -415,13 +415,13 @@ class Choice(NamedTuple):
 def chosen_of(
     likelihoods: FloatArray, log_losses: FloatArray, blocks: IntArray, dof: Sequence[float]
 ) -> Choice:
-    """Return what held-out rows preferred.
+    """Return the blocks and tails that are best on held-out rows.
 
     Parameters
     ----------
     likelihoods : ndarray of float, shape (p,)
     log_losses : ndarray of float, shape (cuts, p)
-        All 0 where there is one class: the middle cut will do.
+        All 0 where there is one class: then the middle cut is taken.
     blocks : ndarray of int, shape (cuts, d)
     dof : sequence of float
         p.
@@ -457,7 +457,7 @@ def judge(
     blocks: IntArray,
     dof: FloatArray,
 ) -> Judgement:
-    """Judge moments by rows that they were not made of.
+    """Evaluate moments on rows that they were not computed from.
 
     Parameters
     ----------
@@ -466,8 +466,8 @@ def judge(
     moments : ClassMoments
         Means (C, d) and covariances (C, d, d).
     log_priors : ndarray of float, shape (n, C)
-        Log weights of the classes times what the row's categories say; -inf of a class without
-        rows.
+        Log weights of the classes plus the log probabilities of the row's categories; -inf for a
+        class without rows.
     blocks : ndarray of int, shape (blocks, d)
     dof : ndarray of float, shape (p,)
     """

@@ -132,7 +132,7 @@ PATTERNS = SentArray("patterns", "1 where a set of parties holds a column", ("pa
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """What is known of each group of columns.
+    """The state of each group of columns.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ class Grouped:
     patterns : ndarray of bool, shape (G, d)
         The different sets of numbers that parties hold.
     groups : tuple of Scale, Powers or Moments
-        Of each group of numbers that the same parties hold, the exchange that is due for it. Those
-        that are ahead of others wait.
+        The next exchange of each group of numbers that the same parties hold. A group that is ahead
+        of others waits for them.
     """
 
     plan: Plan
@@ -164,7 +164,7 @@ class Grouped:
     def with_groups(
         self, groups: Iterable[steps.Scale | steps.Powers | steps.Moments]
     ) -> PatternScale | PatternPowers | PatternMoments:
-        """Return the next exchange: that of the group which is furthest behind."""
+        """Return the next exchange, which is the earliest one that a group still needs."""
         known = tuple(groups)
         following: type[PatternScale | PatternPowers | PatternMoments] = PatternMoments
         if any(isinstance(group, steps.Powers) for group in known):
@@ -483,7 +483,7 @@ class PatternHeldOut(Step):
         return steps.HeldOut.sums(values, party.plan, own)
 
     def after(self, summed: Mapping[str, FloatArray]) -> ClassConditionalTrained:
-        """Return what the circuits are made of."""
+        """Return the parameters of the circuits."""
         likelihoods, losses = summed["likelihoods"], summed["log_losses"]
         choice = chosen_of(likelihoods, losses, self._blocks(), self.plan.learner.dof)
         return ClassConditionalTrained(
@@ -503,7 +503,7 @@ BY_COLUMN = (*Coordinates._fields, "origin", "offsets")
 
 
 class Party(NamedTuple):
-    """What a party holds, found in its values.
+    """The columns of a party, found in its values.
 
     Parameters
     ----------
@@ -512,11 +512,11 @@ class Party(NamedTuple):
     own : ndarray of int64
         Places of its numbers in the joint plan.
     states : ndarray of bool
-        Which states, of all categories side by side, are those of its categories.
+        Which states, of all categories side by side, belong to its categories.
     pattern : int
     triangle : slice
-        Where the triangle of the pattern's second moments is among those of all. Without numbers
-        it is empty, and any pattern will do.
+        Place of the triangle of its pattern's second moments among the triangles of all patterns.
+        Empty without numbers; the pattern is then of no effect.
     """
 
     plan: Plan
@@ -527,7 +527,7 @@ class Party(NamedTuple):
 
     @classmethod
     def of(cls, values: FloatArray, plan: Plan, patterns: FloatArray) -> Party:
-        """Find what a party holds.
+        """Find the columns of a party.
 
         Parameters
         ----------
@@ -561,7 +561,7 @@ class Party(NamedTuple):
         return cls(part, own, states, which, triangles_of(patterns > 0)[which])
 
     def of_columns(self, asked: Arrays) -> Arrays:
-        """Return what was sent, of the party's numbers alone."""
+        """Return the arrays that were sent, restricted to the party's numbers."""
         return {
             name: array[..., self.own] if name in BY_COLUMN else array
             for name, array in asked.items()
@@ -580,7 +580,7 @@ def columns_of(patterns: BoolArray) -> list[IntArray]:
 
 
 def triangles_of(patterns: BoolArray) -> list[slice]:
-    """Return where the triangle of each pattern's second moments is among those of all."""
+    """Return the place of the triangle of each pattern's second moments among all triangles."""
     sizes = patterns.sum(axis=1)
     ends = np.cumsum(sizes * (sizes + 1) // 2).tolist()
     return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]

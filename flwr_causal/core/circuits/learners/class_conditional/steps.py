@@ -225,7 +225,7 @@ def starts_of(sizes: Sequence[int] | IntArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class ClassConditionalTrained(TrainedWithHead):
-    """All that the circuits are made of.
+    """The parameters of the circuits.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ class ClassConditionalTrained(TrainedWithHead):
     choice: Choice
 
     def model(self, domain: Domain) -> CircuitModel:
-        """Return the circuit of the best density, and what predicts the class.
+        """Return the circuit of the best density, and the posterior that predicts the class.
 
         The density has one leaf over all numbers for each class. The class is predicted by a
         circuit of the same sums whose leaves are over blocks of correlated numbers, or by a
@@ -407,7 +407,7 @@ class Scale(Step):
     origin: FloatArray
 
     name = Steps.SCALE
-    sent = (SentArray("origin", "what sums are taken about", ("columns",)),)
+    sent = (SentArray("origin", "point about which sums are taken", ("columns",)),)
     summed = (
         SummedArray("counts", "rows of each class", ("classes",), "count"),
         SummedArray("first", "sums of each class", ("classes", "columns")),
@@ -433,7 +433,7 @@ class Scale(Step):
         }
 
     def after(self, summed: Mapping[str, FloatArray]) -> Scale | Powers | Moments:
-        """Return the next exchange: that of the powers, or this one about a better origin."""
+        """Return the exchange of powers or of moments, or this one about a better origin."""
         counts, first, second = summed["counts"], summed["first"], summed["second"]
         n = counts.sum()
         if n < 2:
@@ -462,7 +462,7 @@ class Scale(Step):
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """What is known of the columns.
+    """The state after the scales of the columns are known.
 
     Parameters
     ----------
@@ -470,7 +470,7 @@ class Scaled:
     counts : ndarray of float, shape (C,)
         Rows of each class.
     coordinates : Coordinates
-        Its powers are 1 until they have been chosen.
+        With powers of 1 until these are chosen.
     offsets : ndarray of float, shape (C, d)
         Means of the classes in the coordinates.
     """

@@ -4,7 +4,7 @@ The expectation step is one evaluation upwards and one of flows downwards: the p
 probability that a node took part in a row. The maximisation step then has a closed form for each
 sum and each leaf alone: the most probable one given its sums over rows and its prior. Leaves have
 the priors of `leaves`; each sum has as many pseudo rows, spread evenly over its children. No step
-lowers the log-likelihood plus the log prior.
+lowers the sum of log-likelihood and log prior.
 
 References
 ----------

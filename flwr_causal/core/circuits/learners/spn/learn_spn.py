@@ -67,7 +67,8 @@ HASHES = 2**62
 LEAST_SHARE = 0.01
 #: ... and no circuit needs more sums below each other.
 MOST_SUMS = 60
-#: What is tried for a block: no parts of it. Candidates are judged on a coarser grid.
+#: Grids of the class-conditional learner for a block, which is not cut further. Candidates are
+#: compared on a coarser grid.
 FINE = {"cuts": (1.0,)}
 COARSE = {"cuts": (1.0,), "powers": tuple(np.arange(-8, 5) / 2), "dof": (np.inf, 10.0)}
 #: A block holds the numbers of which some function is so correlated with one of another number.
@@ -108,7 +109,7 @@ class LearnSPN:
     blocks : bool, default True
         Try multivariate leaves; see the module.
     target : str, optional
-        A category: the root is a sum over its states, which tells classes better apart. Rows in
+        A category: the root is a sum over its states, which separates classes better. Rows in
         which it is missing are passed over.
     em_steps : int, default 0
         Steps of EM on the finished circuit; see `em`.
@@ -211,8 +212,8 @@ def learn_spn(
     categorical : sequence of str, optional
         Further columns that are categories.
     domain : Domain, optional
-        What the columns are, instead of what this frame shows of them; an array then holds values
-        as ``domain.encode`` makes them.
+        The variables. Default: as found in the frame. With a domain, an array holds values as
+        ``domain.encode`` makes them.
     seed : int, default 0
         The same seed gives the same circuit.
     row_weights : array_like, shape (n,), optional

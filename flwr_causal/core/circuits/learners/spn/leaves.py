@@ -1,7 +1,7 @@
 """Leaves over one column as functions of sums over rows, and their fit to rows of a table.
 
 A leaf is the most probable one given its sums and a prior that is the column's distribution in the
-whole table, since few rows say little:
+whole table, since few rows determine a distribution badly:
 
 - a table, of the states of a category or of the bins of a histogram, is counted with ``smoothing``
   pseudo rows distributed as all rows are;
@@ -65,7 +65,7 @@ def location_and_spread(column: FloatArray, row_weights: FloatArray) -> tuple[fl
     mean = float(np.average(column, weights=row_weights))
     spread = float(np.sqrt(np.average((column - mean) ** 2, weights=row_weights)))
     size = abs(mean) or 1.0
-    # What a constant column deviates is rounding.
+    # Deviations of a constant column are rounding errors.
     return mean, spread if spread > 1e-9 * size else CONSTANT_SPREAD * size
 
 
@@ -127,7 +127,7 @@ class Columns:
     spiked : ndarray of bool, shape (d,)
         Numbers that are never normal.
     starts : ndarray of int, shape (d + 1,)
-        Where each column's masses stand among all.
+        Place of each column's masses among all.
     """
 
     num_states: IntArray
@@ -296,7 +296,7 @@ class LeafFit:
         means = self.columns.means[numbers] + spreads * mean
         deviations = spreads * np.sqrt(variance)
         normals = map(Gaussian, numbers.tolist(), means.tolist(), deviations.tolist())
-        # Whatever its weight, one row is left out; of less than one nothing would be left.
+        # One row is left out, whatever the weight of a row.
         others = np.maximum(total - 1.0, 0.0)
         mean, variance = smoothed_normals(others, first - z, second - z**2, self.smoothing)
         densities = -0.5 * ((z - mean) ** 2 / variance + np.log(variance)) - NORMALISER

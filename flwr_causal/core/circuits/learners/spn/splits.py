@@ -294,8 +294,8 @@ def cluster_rows(
     if len(matrix) > MOST_ROWS:
         chosen = rng.choice(len(matrix), MOST_ROWS, replace=False)
         matrix, weights = matrix[chosen], weights[chosen]
-    # k-means++ starts no better here. No tolerance: to compute what it is relative to takes longer
-    # than the steps that it saves. Checks of the input take as long as k-means on a few rows.
+    # k-means++ starts no better here. Tolerance 0: computing the variance that it is relative to
+    # takes longer than the steps it saves. Checks of the input take as long as k-means on few rows.
     means = KMeans(
         clusters,
         init="random",

@@ -41,7 +41,7 @@ CHUNK = 32_768
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the states of the variables stand in tables over all states.
+    """The places of the variables' states in tables over all states.
 
     Attributes
     ----------

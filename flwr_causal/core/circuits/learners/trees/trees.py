@@ -268,7 +268,7 @@ def mutual_information(layout: Layout, cells: FloatArray) -> FloatArray:
     layout : Layout
     cells : ndarray, shape (total, total)
         Symmetric positive weights of the pairs of states; each pair of variables is normalised by
-        itself. On the diagonal of the result stands nothing of use.
+        itself. The diagonal of the result is not meaningful.
     """
     first = layout.first
     by_variable = np.add.reduceat(cells, first, axis=1)
@@ -323,8 +323,8 @@ def heaviest_tree(gains: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 #: Share of the pooled table that is uniform over the states, and what may be chosen in its place:
-#: what is rare in the whole may be common in a component, but not where a column determines the
-#: class.
+#: a state that is rare in all rows may be common in a component, but not where a column determines
+#: the class.
 UNIFORM, UNIFORMS = 0.05, (0.0, 0.05, 0.2)
 #: Rows of the product of the states that are added to other classes' counts of pairs.
 PRODUCT_OF_STATES = 10.0
@@ -460,9 +460,9 @@ def shrunk_trees(
 ) -> Trees:
     """Return the tree of each component, shrunk to the pooled table as strongly as counts suggest.
 
-    Each variable's tables have a strength of their own, the same in all components: one that tells
-    others exactly would have to share the noise of those that tell little. So they have a share of
-    the pooled table that is uniform instead.
+    Each variable's tables have their own strength, the same in all components, since a common one
+    would blur variables that determine others exactly. The share of the pooled table that is made
+    uniform is chosen for each variable too.
 
     Parameters
     ----------
@@ -473,9 +473,8 @@ def shrunk_trees(
         See :func:`prior_cells`.
     strengths : sequence of float
         Rows of the pooled table that may be added to each component. Those under which the counts
-        are the most probable are taken; that needs no held-out rows. (What a row's density would be
-        had it not been counted does not tell: the row has a part in the tree and in the
-        responsibilities.)
+        are the most probable are taken; that needs no held-out rows. (Leave-one-out densities are
+        no substitute: a row also influences the tree and the responsibilities.)
     """
     counts = [layout.pair_counts(one) for one in pairs]
     given, soft = np.array(strengths), softened(layout, cells)
@@ -504,7 +503,7 @@ class Mixtures:
     Parameters
     ----------
     trees : Trees
-        Those of the first mixture, then of the second, and so on: E times K.
+        E times K trees, mixture by mixture.
     log_weights : ndarray of float, shape (E, K)
     """
 

@@ -10,8 +10,8 @@ from flwr_causal.core.consensus.schedules import TUNED_LAGGED, fast_schedule
 from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.moments import Moments, data_scale, merge
-from flwr_causal.core.linear.solution import refit_support, squared
-from flwr_causal.core.series.design import lagged_rows, split_blocks
+from flwr_causal.core.linear.solution import refit_support
+from flwr_causal.core.series.design import lagged_rows, split_blocks, to_square
 from flwr_causal.strategies.admm.two_dbn import DEFAULT_ROUNDS, TwoDBN
 from flwr_causal.strategies.series import LAGGED_FACTOR, by_block
 
@@ -87,6 +87,6 @@ def iterate(rows, problem):
 def refitted(raw, rows, threshold):
     """Threshold, no cycles, least squares on what is left; weights as stacked as they came."""
     m, d = raw.shape
-    kept = break_cycles(squared(np.where(np.abs(raw) > threshold, raw, 0.0))) != 0
+    kept = break_cycles(to_square(np.where(np.abs(raw) > threshold, raw, 0.0))) != 0
     pooled = merge(Moments.from_rows(part, names(m), center=False) for part in rows)
     return refit_support(pooled, kept, threshold, required=np.zeros((m, m), dtype=bool))[:, :d]

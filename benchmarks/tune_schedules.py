@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 
 from flwr_causal.core.consensus import admm
-from flwr_causal.core.consensus.schedules import TUNED, Tuning, tuned_schedule
+from flwr_causal.core.consensus.schedules import TUNED, Tuning, fast_schedule
 from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.linear.moments import data_scale
 
@@ -90,7 +90,7 @@ def errors(tuning, rounds, case, seed):
     """SHD of one run at threshold 0.3, cycles broken."""
     d, n, K = case
     locals_, scale = local_problems(d, n, K, seed)
-    W = iterate(locals_, tuned_schedule(tuning, rounds, K, n, d, scale), d)
+    W = iterate(locals_, fast_schedule(rounds, K, n, d, scale, {rounds: tuning}), d)
     graph = break_cycles(np.where(np.abs(W) > 0.3, W, 0.0))
     return structural_hamming_distance(paper_case(d, n, seed)[1], graph)
 

@@ -13,6 +13,7 @@ from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.core.linear.selection import (
+    default_grid,
     default_sparsity,
     select_by_bic,
     select_by_held_out,
@@ -360,11 +361,12 @@ def solve_rows(
     elif method.sparsity == "auto":
         sparsity = default_sparsity(pooled.n, pooled.d, typical_variance(pooled))
     elif method.sparsity == "bic":
-        sparsity = select_by_bic(pooled, None, solve).chosen
+        sparsity = select_by_bic(pooled, default_grid(pooled), solve)
     else:
         held_out = int(num_held_out(np.array(list(agreement.rows.values()))).sum())
         train = moments_of(agreement.n - held_out, sums[0])
-        sparsity = select_by_held_out(train, moments_of(held_out, sums[1]), None, solve).chosen
+        validation = moments_of(held_out, sums[1])
+        sparsity = select_by_held_out(train, validation, default_grid(train), solve)
     graph = solve(pooled, sparsity)
     assert graph.raw_weights is not None
     scores = np.abs(graph.raw_weights)

@@ -348,34 +348,14 @@ def server_step(
     return after, info
 
 
-def finished(
-    state: State,
-    info: Info,
-    problem: ServerProblem,
-    *,
-    h_tolerance: float = 1e-5,
-    consensus_tolerance: float = 3e-2,
-) -> str | None:
-    """Say why the run should end after this round, or None.
-
-    Parameters
-    ----------
-    state, info
-        Results of the last :func:`server_step`.
-    problem
-        The run's fixed settings.
-    h_tolerance
-        h must be at most this times d for an early end.
-    consensus_tolerance
-        ``||mean_k B_k - W||_F`` must be at most this times ``max(1, ||W||_F)`` for an early end.
-    """
-    norm = max(1.0, float(np.linalg.norm(state.weights, axis=(1, 2)).max()))
+def finished(state: State, info: Info, problem: ServerProblem) -> str | None:
+    """Return why the run ends after the round of this state, or None: see :func:`reason_to_end`."""
     return reason_to_end(
         problem.schedule,
         state.round,
         state.stable_rounds,
         h=info.h,
-        h_limit=h_tolerance * problem.num_variables,
+        num_variables=problem.num_variables,
         residual=info.consensus,
-        residual_limit=consensus_tolerance * norm,
+        norm=max(1.0, float(np.linalg.norm(state.weights, axis=(1, 2)).max())),
     )

@@ -28,11 +28,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.consensus import schedules
 from flwr_causal.core.consensus.admm import ClientState, multiplier_after
 from flwr_causal.core.consensus.projection import factors, project
 from flwr_causal.core.consensus.schedules import Schedule, Tuning, reason_to_end
-from flwr_causal.core.consensus.schedules import fast_schedule as interpolated_schedule
-from flwr_causal.core.consensus.schedules import paper_schedule as growing_schedule
 from flwr_causal.core.devices import one_thread
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters, minimise
 
@@ -54,7 +53,7 @@ NEURAL_DECAY = 1e-3
 
 def paper_schedule(max_rounds: int = 200) -> Schedule:
     """Return the schedule of Ng & Zhang (2022) for perceptrons; it has 176 rounds in all."""
-    return growing_schedule(
+    return schedules.paper_schedule(
         max_rounds, consensus_penalty=0.1, acyclicity_penalty=0.1, sparsity=0.001
     )
 
@@ -63,7 +62,7 @@ def fast_schedule(
     max_rounds: int, num_clients: int, num_rows: int, num_variables: int, scale: float = 1.0
 ) -> Schedule:
     """Return the default schedule; the arguments are those of :func:`schedules.fast_schedule`."""
-    return interpolated_schedule(
+    return schedules.fast_schedule(
         max_rounds, num_clients, num_rows, num_variables, NOISE_SHARE * scale, NEURAL_TUNED
     )
 
@@ -264,33 +263,13 @@ def server_step(
     return after, info
 
 
-def finished(
-    state: State,
-    info: Info,
-    problem: ServerProblem,
-    *,
-    h_tolerance: float = 1e-5,
-    consensus_tolerance: float = 3e-2,
-) -> str | None:
-    """Say why the run should end after this round, or None.
-
-    Parameters
-    ----------
-    state, info
-        Results of the last :func:`server_step`.
-    problem
-        The run's fixed settings.
-    h_tolerance
-        h must be at most this times d for an early end.
-    consensus_tolerance
-        The consensus residual must be at most this for an early end.
-    """
+def finished(state: State, info: Info, problem: ServerProblem) -> str | None:
+    """Return why the run ends after the round of this state, or None: see :func:`reason_to_end`."""
     return reason_to_end(
         problem.schedule,
         state.round,
         state.stable_rounds,
         h=info.h,
-        h_limit=h_tolerance * problem.network.num_variables,
+        num_variables=problem.network.num_variables,
         residual=info.consensus,
-        residual_limit=consensus_tolerance,
     )

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+# The paper's factors gamma_2 and gamma_1 of the penalties from round to round, and the value at
+# which they stop growing.
+CONSENSUS_GROWTH, ACYCLICITY_GROWTH = 1.25, 1.75
+PENALTY_CAP = 1e16
+# Limits for an early end: of h, times d, and of the consensus residual, relative to the solution.
+H_TOLERANCE = 1e-5
+CONSENSUS_TOLERANCE = 3e-2
+
+
 class RoundSettings(NamedTuple):
     """What one round uses: ``rho_2``, ``rho_1``, ``lambda_1`` of Ng & Zhang (2022), relaxation."""
 
@@ -93,16 +102,13 @@ def paper_schedule(
     *,
     consensus_penalty: float = 1e-3,
     acyclicity_penalty: float = 1e-3,
-    consensus_growth: float = 1.25,
-    acyclicity_growth: float = 1.75,
     sparsity: float = 0.01,
-    penalty_cap: float = 1e16,
 ) -> Schedule:
     """Return the schedule of Ng & Zhang (2022), appendix "Hyperparameters", eqs. (8) and (9).
 
-    The penalties grow geometrically; one that has reached the cap stays there, and the run ends
-    once both have. With the paper's numbers that is after 197 rounds, always: neither h nor the
-    consensus plays a part, as in the authors' program.
+    The penalties grow geometrically; one that has reached ``PENALTY_CAP`` stays there, and the run
+    ends once both have, whatever h and the consensus residual are, as in the authors' program. With
+    the paper's numbers that is after 197 rounds.
 
     Parameters
     ----------
@@ -110,12 +116,8 @@ def paper_schedule(
         Limit on the number of rounds; unlike in :func:`fast_schedule` it cuts the schedule.
     consensus_penalty, acyclicity_penalty
         ``rho_2`` and ``rho_1`` of the first round.
-    consensus_growth, acyclicity_growth
-        ``gamma_2`` and ``gamma_1``, the factors from round to round, above 1.
     sparsity
         ``lambda_1``.
-    penalty_cap
-        Penalties stop growing at this value.
 
     Raises
     ------
@@ -123,18 +125,14 @@ def paper_schedule(
         If an argument is out of its range.
     """
     _check_rounds(max_rounds, 1)
-    if min(consensus_penalty, acyclicity_penalty) <= 0:
-        raise ConfigError("consensus_penalty and acyclicity_penalty must be positive")
-    if min(consensus_growth, acyclicity_growth) <= 1:
-        raise ConfigError("consensus_growth and acyclicity_growth must be above 1")
     rho_1, rho_2 = acyclicity_penalty, consensus_penalty
     rhos_1: list[float] = []
     rhos_2: list[float] = []
-    while len(rhos_1) < max_rounds and (not rhos_1 or min(rho_1, rho_2) < penalty_cap):
+    while len(rhos_1) < max_rounds and (not rhos_1 or min(rho_1, rho_2) < PENALTY_CAP):
         rhos_1.append(rho_1)
         rhos_2.append(rho_2)
-        rho_1 *= acyclicity_growth if rho_1 < penalty_cap else 1.0
-        rho_2 *= consensus_growth if rho_2 < penalty_cap else 1.0
+        rho_1 *= ACYCLICITY_GROWTH if rho_1 < PENALTY_CAP else 1.0
+        rho_2 *= CONSENSUS_GROWTH if rho_2 < PENALTY_CAP else 1.0
     return Schedule(tuple(rhos_2), tuple(rhos_1), (sparsity,) * len(rhos_1))
 
 
@@ -209,35 +207,22 @@ def fast_schedule(
         If an argument is out of its range.
     """
     _check_rounds(max_rounds, 5)
-    return tuned_schedule(
-        _interpolated(max_rounds, tunings), max_rounds, num_clients, num_rows, num_variables, scale
-    )
-
-
-def tuned_schedule(
-    tuned: Tuning,
-    rounds: int,
-    num_clients: int,
-    num_rows: int,
-    num_variables: int,
-    scale: float = 1.0,
-) -> Schedule:
-    """Return the schedule that a tuning means for given data; arguments as fast_schedule's."""
     if num_clients < 1 or num_rows < 1 or num_variables < 1:
         raise ConfigError("num_clients, num_rows and num_variables must be at least 1")
     if not (np.isfinite(scale) and scale > 0):
         raise ConfigError(f"scale must be the positive variance of the data, not {scale}")
+    tuned = _interpolated(max_rounds, tunings)
     noise = np.sqrt(np.log(max(num_variables, 2)) / num_rows)
     return Schedule(
-        consensus_penalty=_path(tuned.consensus, rounds, scale / num_clients),
-        acyclicity_penalty=_path(tuned.acyclicity, rounds, scale, tuned.bend),
-        sparsity=_path(tuned.sparsity, rounds, scale * noise),
+        consensus_penalty=_path(tuned.consensus, max_rounds, scale / num_clients),
+        acyclicity_penalty=_path(tuned.acyclicity, max_rounds, scale, tuned.bend),
+        sparsity=_path(tuned.sparsity, max_rounds, scale * noise),
         relaxation=tuned.relaxation,
         max_iterations=16,
         tolerance=1e-5,
         resolution=2.0**-24,
         # a graph may pause on the way: wait longer where there is more time
-        patience=max(8, rounds // 5),
+        patience=max(8, max_rounds // 5),
     )
 
 
@@ -272,27 +257,32 @@ def reason_to_end(
     stable_rounds: int,
     *,
     h: float,
-    h_limit: float,
+    num_variables: int,
     residual: float,
-    residual_limit: float,
+    norm: float = 1.0,
 ) -> str | None:
-    """Say why a consensus run ends: its schedule is done, or it has converged; or None.
+    """Return why a consensus run ends: its schedule is done, or it has converged; else None.
 
     Parameters
     ----------
     schedule
-        Its patience is the number of rounds for which the graph must have stayed as it is; 0 rules
-        an early end out.
+        Its ``patience`` is the number of rounds for which the graph must have stayed the same; with
+        0 there is no early end.
     rounds_done, stable_rounds
         Rounds so far, and how many the thresholded graph has not changed for.
     h, residual
-        Acyclicity and consensus residual of the last round, which must not exceed their limits for
-        an early end.
+        Acyclicity and consensus residual of the last round. For an early end they must be at most
+        ``H_TOLERANCE`` d and ``CONSENSUS_TOLERANCE`` times the norm.
+    num_variables
+        d.
+    norm
+        Norm of the solution, where the residual is not relative to it already.
     """
     rounds, patience = schedule.rounds, schedule.patience
     if rounds_done >= rounds:
         return f"the schedule's {rounds} rounds are done"
-    if patience and stable_rounds >= patience and h <= h_limit and residual <= residual_limit:
+    settled = h <= H_TOLERANCE * num_variables and residual <= CONSENSUS_TOLERANCE * norm
+    if patience and stable_rounds >= patience and settled:
         return (
             f"converged after {rounds_done} of {rounds} rounds: the graph has not changed for "
             f"{stable_rounds} rounds, h = {h:.1e}, consensus residual {residual:.1e}"

@@ -35,8 +35,6 @@ from flwr_causal.core.compiled import compiled
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
 
-    pass
-
 
 # Up to this norm the series of degree 9 is relatively exact to 2e-15: 0.125^9 / 10!.
 SERIES_NORM = 0.125

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.linear.active_set import SparseProblem
-from flwr_causal.core.linear.edge_problem import logdet_measure
+from flwr_causal.core.linear.edge_problem import SparseProblem, logdet_measure
 from flwr_causal.core.linear.solution import finish, prepared
 from flwr_causal.core.threads import single_threaded
 
@@ -82,7 +81,7 @@ def dagma(
     all_edges
         Optimise over all allowed edges at once, or over a growing active set of them that ends
         in a stationary point of the same problem. By default all edges up to
-        ``active_set.ALL_EDGES_LIMIT`` variables, the active set above.
+        ``edge_problem.ALL_EDGES_LIMIT`` variables, the active set above.
 
     Returns
     -------

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import h_exponential
-from flwr_causal.core.linear.active_set import SparseProblem
-from flwr_causal.core.linear.edge_problem import exponential_block
+from flwr_causal.core.linear.edge_problem import SparseProblem, exponential_block
 from flwr_causal.core.linear.solution import finish, prepared
 from flwr_causal.core.threads import single_threaded
 
@@ -69,7 +68,7 @@ def notears(
     all_edges
         Optimise over all allowed edges at once, or over a growing active set of them that ends
         in a stationary point of the same problem. By default all edges up to
-        ``active_set.ALL_EDGES_LIMIT`` variables, the active set above.
+        ``edge_problem.ALL_EDGES_LIMIT`` variables, the active set above.
 
     Returns
     -------

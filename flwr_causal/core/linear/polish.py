@@ -70,7 +70,6 @@ def polish(
     gamma: float = DEFAULT_GAMMA,
     knowledge: Knowledge | EdgeMasks | None = None,
     max_parents: int | None = None,
-    max_moves: int | None = None,
     num_targets: int | None = None,
 ) -> Polished:
     """Improve a DAG by the best single addition, removal or reversal until there is none.
@@ -91,8 +90,6 @@ def polish(
     max_parents
         Most parents that the search gives to a variable; by default ``(n - 1) // 2``, since with
         about as many parents as rows any variable is predicted perfectly.
-    max_moves
-        Most moves; by default no limit (the score falls with every move, so the search ends).
     num_targets
         Only the first so many variables can have parents and noise of their own: the others are
         lags of them. Default: all.
@@ -119,10 +116,8 @@ def polish(
     limit = (moments.n - 1) // 2 if max_parents is None else max_parents
     search = _Search(moments, start | required, masks, score, gamma, limit, num_targets)
     moves: list[Move] = []
-    while max_moves is None or len(moves) < max_moves:
-        move = search.best_move()
-        if move is None:
-            break
+    # the score falls with every move, so the search ends
+    while (move := search.best_move()) is not None:
         search.apply(move)
         moves.append(move)
     final = search.adjacency
@@ -139,20 +134,12 @@ def polish_graph(
     graph: CausalGraph,
     *,
     score: ScoreName = "bic",
-    gamma: float = DEFAULT_GAMMA,
     knowledge: Knowledge | EdgeMasks | None = None,
-    max_parents: int | None = None,
     num_targets: int | None = None,
 ) -> CausalGraph:
     """Polish a causal graph; the result has least-squares weights, see :func:`polish`."""
     result = polish(
-        moments,
-        graph.adjacency,
-        score=score,
-        gamma=gamma,
-        knowledge=knowledge,
-        max_parents=max_parents,
-        num_targets=num_targets,
+        moments, graph.adjacency, score=score, knowledge=knowledge, num_targets=num_targets
     )
     required = edge_masks(knowledge, moments.names).required
     return CausalGraph(names=moments.names, weights=result.weights, required=required)

@@ -6,19 +6,18 @@ else, so they also work where a federation reveals no other moments (the others 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, gaussian_bic
 from flwr_causal.core.linear.model import regress
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.linear.moments import Moments
 
@@ -68,11 +67,6 @@ def default_grid(moments: Moments) -> tuple[float, ...]:
     return tuple(multiple * base for multiple in GRID_MULTIPLES)
 
 
-def score_graph_bic(moments: Moments, adjacency: ArrayLike, gamma: float = 0.0) -> float:
-    """Gaussian BIC of the graph with least-squares weights; lower is better."""
-    return gaussian_bic(moments, adjacency, gamma)
-
-
 def held_out_error(train: Moments, validation: Moments, adjacency: ArrayLike) -> float:
     """Held-out negative log-likelihood per row of the graph's linear Gaussian model.
 
@@ -109,75 +103,33 @@ def held_out_error(train: Moments, validation: Moments, adjacency: ArrayLike) ->
     return total
 
 
-class Candidate(NamedTuple):
-    """One sparsity that was tried, the score of its graph (lower is better), and its edges."""
-
-    sparsity: float
-    score: float
-    num_edges: int
-
-
-class Selection(NamedTuple):
-    """The chosen sparsity, the graph found with it, and the table of all candidates."""
-
-    chosen: float
-    graph: CausalGraph
-    table: tuple[Candidate, ...]
-
-
-def select_by_bic(
-    moments: Moments,
-    sparsities: Iterable[float] | None,
-    solver: Solver,
-    *,
-    gamma: float = 0.0,
-) -> Selection:
-    """Choose the sparsity whose graph has the least Gaussian BIC.
+def select_by_bic(moments: Moments, sparsities: Sequence[float], solver: Solver) -> float:
+    """Return the sparsity whose graph has the least Gaussian BIC.
 
     Parameters
     ----------
     moments
         Moments of all rows.
     sparsities
-        Values to try; None for :func:`default_grid`.
+        Values to try, as those of :func:`default_grid`. Of equal scores the larger one is chosen.
     solver
         ``(moments, sparsity) -> CausalGraph``.
-    gamma
-        Extra price of an edge, see ``gaussian_scores.edge_price``.
-
-    Raises
-    ------
-    ConfigError
-        If there is no sparsity to try.
     """
-    return _select(moments, sparsities, solver, lambda mask: score_graph_bic(moments, mask, gamma))
+    return _select(sparsities, lambda s: gaussian_bic(moments, solver(moments, s).adjacency))
 
 
 def select_by_held_out(
-    train: Moments, validation: Moments, sparsities: Iterable[float] | None, solver: Solver
-) -> Selection:
-    """Choose the sparsity whose graph, fitted to ``train``, errs least on ``validation``.
+    train: Moments, validation: Moments, sparsities: Sequence[float], solver: Solver
+) -> float:
+    """Return the sparsity whose graph on ``train`` has the least :func:`held_out_error`.
 
-    The parameters are those of :func:`select_by_bic`; the graph is that of ``train``. See
-    :func:`held_out_error` for the error.
+    The other parameters are those of :func:`select_by_bic`.
     """
-    return _select(train, sparsities, solver, lambda mask: held_out_error(train, validation, mask))
-
-
-def _select(
-    moments: Moments,
-    sparsities: Iterable[float] | None,
-    solver: Solver,
-    score: Callable[[BoolArray], float],
-) -> Selection:
-    grid = default_grid(moments) if sparsities is None else tuple(sparsities)
-    if not grid:
-        raise ConfigError("there is no sparsity to choose from; give at least one")
-    graphs = [solver(moments, sparsity) for sparsity in grid]
-    table = tuple(
-        Candidate(sparsity, score(graph.adjacency), graph.num_edges)
-        for sparsity, graph in zip(grid, graphs, strict=True)
+    return _select(
+        sparsities, lambda s: held_out_error(train, validation, solver(train, s).adjacency)
     )
+
+
+def _select(sparsities: Sequence[float], score: Callable[[float], float]) -> float:
     # equal scores mean equal or equivalent graphs: the stronger penalty is the safer choice
-    best = min(range(len(grid)), key=lambda k: (table[k].score, -grid[k]))
-    return Selection(grid[best], graphs[best], table)
+    return min(sparsities, key=lambda sparsity: (score(sparsity), -sparsity))

@@ -111,14 +111,6 @@ def standing_weights(adjacency: BoolArray, strengths: FloatArray) -> FloatArray:
     return np.where(adjacency, np.where(strengths == 0, LEAST_WEIGHT, strengths), 0.0)
 
 
-def squared(stacked: FloatArray) -> FloatArray:
-    """Weights over all m columns, ``(m, m)``, of those into the first d, ``(m, d)``."""
-    m, d = stacked.shape
-    square = np.zeros((m, m))
-    square[:, :d] = stacked
-    return square
-
-
 def refit_support(
     moments: Moments, adjacency: BoolArray, threshold: float | FloatArray, required: BoolArray
 ) -> FloatArray:

@@ -34,9 +34,8 @@ from scipy.optimize import minimize
 
 from flwr_causal.core.graphs.acyclicity import logdet_block
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.linear.active_set import RESOLUTION
 from flwr_causal.core.linear.dagma import CENTRAL_PATH
-from flwr_causal.core.linear.edge_problem import INFEASIBLE
+from flwr_causal.core.linear.edge_problem import INFEASIBLE, RESOLUTION
 from flwr_causal.core.linear.solution import (
     check_at_least_zero,
     check_sparsity,

@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
 
-__all__ = [
-    "companion_radius",
-    "join_blocks",
-    "knowledge_masks",
-    "lagged_graph",
-    "lagged_masks",
-    "lagged_names",
-    "lagged_rows",
-    "split_blocks",
-]
 
 Entry = TypeVar("Entry", bound=np.generic)
 
@@ -129,12 +119,12 @@ def lagged_masks(
         If a required edge is not allowed.
     """
     now = np.asarray(allowed_now, dtype=bool)
-    allowed = _square(join_blocks(now & ~np.eye(len(now), dtype=bool), allowed_lagged))
+    allowed = to_square(join_blocks(now & ~np.eye(len(now), dtype=bool), allowed_lagged))
     required_blocks = (
         np.zeros_like(allowed_now) if required_now is None else required_now,
         np.zeros_like(allowed_lagged) if required_lagged is None else required_lagged,
     )
-    required = _square(join_blocks(*required_blocks))
+    required = to_square(join_blocks(*required_blocks))
     contradictions = np.argwhere(required & ~allowed)
     if len(contradictions):
         source, effect = (int(k) for k in contradictions[0])
@@ -206,6 +196,15 @@ def join_blocks(now: NDArray[Entry], lagged: NDArray[Entry]) -> NDArray[Entry]:
         )
     past = np.reshape(lagged, (*front, order * d, d))
     return np.concatenate([now, past], axis=-2)
+
+
+def to_square(stacked: NDArray[Entry]) -> NDArray[Entry]:
+    """Widen ``(m, d)`` entries of the edges into the first d of m columns to ``(m, m)``, by zeros.
+
+    The entries may be weights or truth values.
+    """
+    m, d = stacked.shape
+    return np.pad(stacked, ((0, 0), (0, m - d)))
 
 
 def lagged_graph(
@@ -297,11 +296,3 @@ def companion_radius(now: FloatArray, lagged: FloatArray) -> float:
 def _check_order(order: int) -> None:
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 0:
         raise ConfigError(f"order is {order!r}: give the number of lags, a whole number from 0 up")
-
-
-def _square(stacked: BoolArray) -> BoolArray:
-    """Return an (m, m) mask whose first d columns are these and whose others are False."""
-    m, d = stacked.shape
-    result = np.zeros((m, m), dtype=bool)
-    result[:, :d] = stacked
-    return result

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.linear.moments import Moments
 
-__all__ = ["LaggedModel", "fit_lagged"]
-
-
 KIND = "lagged linear model"
 FORMAT = f"flwr-causal {KIND} 1"
 FIELDS = ("weights", "lagged", "intercepts", "noise_variances")

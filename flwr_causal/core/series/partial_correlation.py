@@ -6,7 +6,7 @@ partial correlations of x_t rank the pairs best. They are symmetric: no directio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
@@ -17,7 +17,7 @@ from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.linear.moments import Moments
@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 
 # Ridges to choose from, as shares of the variables' mean variance.
 RIDGE_SHARES = (0.003, 0.01, 0.03, 0.1, 0.2, 0.4)
-
-
-class RidgeTrial(NamedTuple):
-    """A ridge that was tried, and its held-out negative log-likelihood per row."""
-
-    ridge: float
-    error: float
-
-
-class RidgeSelection(NamedTuple):
-    """The ridge of least held-out error (of equal ones the largest), and the table of all."""
-
-    chosen: float
-    table: tuple[RidgeTrial, ...]
 
 
 @single_threaded()
@@ -85,39 +71,41 @@ def held_out_loss(train: Moments, held_out: Moments, ridge: float) -> float:
     return 0.5 * (train.d * float(np.log(2.0 * np.pi)) + log_determinant + spread)
 
 
-def select_ridge(folds: Sequence[Moments], ridges: Iterable[float] | None = None) -> RidgeSelection:
+def held_out_losses(folds: Sequence[Moments], ridges: Sequence[float]) -> FloatArray:
+    """Return the mean :func:`held_out_loss` of each ridge, every fold held out in turn.
+
+    The mean is over the rows of all folds. The parameters are those of :func:`select_ridge`.
+    """
+    totals = np.zeros(len(ridges))
+    for k, fold in enumerate(folds):
+        train = merge(other for i, other in enumerate(folds) if i != k)
+        totals += [fold.n * held_out_loss(train, fold, ridge) for ridge in ridges]
+    return totals / sum(fold.n for fold in folds)
+
+
+def select_ridge(folds: Sequence[Moments]) -> float:
     """Choose the ridge under which every fold is most likely given the others.
+
+    The candidates are ``RIDGE_SHARES`` of the mean variance; of equal ones the largest is chosen.
 
     Parameters
     ----------
     folds
         Moments of x_t of at least two disjoint sets of rows, best parties or stretches of time.
-    ridges
-        Values to try. Default: ``RIDGE_SHARES`` of the mean variance.
 
     Raises
     ------
     ConfigError
-        If there are fewer than two folds or no ridges, or one is negative.
+        If there are fewer than two folds.
     DataError
         If the folds differ in their variables, or are singular with every ridge.
     """
     if len(folds) < 2:
         raise ConfigError(f"a choice by held-out rows needs at least 2 folds, got {len(folds)}")
-    everything = merge(folds)
-    unit = everything.mean_variance
-    grid = tuple(share * unit for share in RIDGE_SHARES) if ridges is None else tuple(ridges)
-    if not grid:
-        raise ConfigError("there is no ridge to choose from; give at least one")
-    totals = np.zeros(len(grid))
-    for k, fold in enumerate(folds):
-        train = merge(other for i, other in enumerate(folds) if i != k)
-        totals += [fold.n * held_out_loss(train, fold, ridge) for ridge in grid]
-    table = tuple(
-        RidgeTrial(ridge, float(total) / everything.n)
-        for ridge, total in zip(grid, totals, strict=True)
-    )
-    return RidgeSelection(min(table, key=lambda trial: (trial.error, -trial.ridge)).ridge, table)
+    unit = merge(folds).mean_variance
+    ridges = [share * unit for share in RIDGE_SHARES]
+    losses = held_out_losses(folds, ridges)
+    return min(zip(losses, ridges, strict=True), key=lambda trial: (trial[0], -trial[1]))[1]
 
 
 def _precision(moments: Moments, ridge: float) -> tuple[FloatArray, float]:

@@ -18,8 +18,6 @@ from flwr_causal.core.compiled import compiled
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
 
-    pass
-
 
 @compiled
 def descend(

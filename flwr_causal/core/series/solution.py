@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments, data_scale, merge
-from flwr_causal.core.linear.selection import score_graph_bic
-from flwr_causal.core.linear.solution import finish, squared
-from flwr_causal.core.series.design import split_blocks
+from flwr_causal.core.linear.solution import finish
+from flwr_causal.core.series.design import split_blocks, to_square
 from flwr_causal.core.series.instantaneous import dynotears
 from flwr_causal.core.series.partial_correlation import partial_correlation, select_ridge
 from flwr_causal.core.series.regression import lasso, leading, order_of, ridge
@@ -178,7 +178,7 @@ class LaggedProblem:
         m = moments.d
         masks = self.masks.first(m)
         limits = self.thresholds[:m]
-        return finish(moments, squared(raw), threshold=limits, masks=masks, refit=refit)
+        return finish(moments, to_square(raw), threshold=limits, masks=masks, refit=refit)
 
     def _choose_from_the_past(
         self, folds: Sequence[Moments], d: int
@@ -283,14 +283,14 @@ class _Fitting:
         if ranking == "weights":
             return _strengths(weights)
         now = standardized_folds([fold.subset(range(self.d)) for fold in self.folds])
-        symmetric = np.abs(partial_correlation(merge(now), select_ridge(now).chosen))
+        symmetric = np.abs(partial_correlation(merge(now), select_ridge(now)))
         if ranking == "partial-correlation":
             return symmetric
         return _normalized(symmetric) + _normalized(_strengths(weights))
 
     def _bic(self, weights: FloatArray) -> float:
         graph = self.problem.cut(self.pooled, weights, refit=True)
-        return score_graph_bic(self.pooled, graph.adjacency)
+        return gaussian_bic(self.pooled, graph.adjacency)
 
     def _select(self, *methods: MethodName) -> LaggedSelection:
         """Try the methods that have not been tried yet; return the trials of all of them."""

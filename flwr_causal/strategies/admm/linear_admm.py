@@ -17,9 +17,11 @@ from flwr_causal.core.consensus.schedules import (
 )
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.folds import num_held_out
+from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.selection import held_out_error, score_graph_bic
-from flwr_causal.core.linear.solution import refit_support, squared, standing_edges
+from flwr_causal.core.linear.selection import held_out_error
+from flwr_causal.core.linear.solution import refit_support, standing_edges
+from flwr_causal.core.series.design import to_square
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.linear import LinearStrategy
@@ -274,7 +276,7 @@ class LinearADMM(LinearStrategy[AdmmRun]):
     def _adjacencies(self, state: AdmmRun) -> list[BoolArray]:
         """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
         thresholds, required = self.thresholds(state.agreement), state.masks.required
-        return [standing_edges(squared(raw), thresholds, required) for raw in state.inner.weights]
+        return [standing_edges(to_square(raw), thresholds, required) for raw in state.inner.weights]
 
     def _needed(self, state: AdmmRun) -> FloatArray:
         """Mark the pairs of columns that share a family in some candidate's graph, (m, m)."""
@@ -309,7 +311,7 @@ class LinearADMM(LinearStrategy[AdmmRun]):
             train, held_out = folds
             errors = [held_out_error(train, held_out, graph) for graph in graphs[:count]]
         else:
-            errors = [score_graph_bic(folds[0], graph) for graph in graphs]
+            errors = [gaussian_bic(folds[0], graph) for graph in graphs]
         # Two orders may come to the same graph, without an edge at the lags that one lacks.
         lags = [candidate.lags for candidate in self.candidates]
         return first + min(range(count), key=lambda k: (errors[k], lags[k]))

@@ -9,8 +9,7 @@ import numpy as np
 
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.linear.solution import squared
-from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
+from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names, to_square
 from flwr_causal.protocol.consensus import TWO_DBN
 from flwr_causal.strategies.admm.linear_admm import LinearADMM
 from flwr_causal.strategies.series import (
@@ -138,7 +137,7 @@ perturbed_from, perturbed_to
         assert graph.lagged is not None
         stacked = np.vstack([graph.weights, *graph.lagged])
         moments = self._all_moments(state).subset(range(len(stacked)))
-        return system_of_series(state.agreement, scale, moments, squared(stacked) != 0)
+        return system_of_series(state.agreement, scale, moments, to_square(stacked) != 0)
 
     def scores(self, state: AdmmRun) -> FloatArray:
         """Return the absolute weights before the threshold, summed over W and the lags."""

@@ -6,8 +6,8 @@ from small_graphs import h_logdet
 
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.linear.active_set import SparseProblem
 from flwr_causal.core.linear.dagma import dagma
+from flwr_causal.core.linear.edge_problem import SparseProblem
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.polish import polish

@@ -8,8 +8,13 @@ from small_graphs import h_logdet
 
 from flwr_causal.core.graphs.acyclicity import h_exponential
 from flwr_causal.core.linear import edge_problem
-from flwr_causal.core.linear.active_set import VIOLATION_TOLERANCE, SparseProblem
-from flwr_causal.core.linear.edge_problem import EdgeProblem, exponential_block, logdet_measure
+from flwr_causal.core.linear.edge_problem import (
+    VIOLATION_TOLERANCE,
+    EdgeProblem,
+    SparseProblem,
+    exponential_block,
+    logdet_measure,
+)
 
 
 def covariance(seed, d, n=200):

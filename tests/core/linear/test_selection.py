@@ -5,17 +5,16 @@ import pytest
 
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.folds import num_held_out, split_rows
+from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.selection import (
     default_grid,
     default_sparsity,
     held_out_error,
-    score_graph_bic,
     select_by_bic,
     select_by_held_out,
     typical_variance,
 )
-from flwr_causal.errors import ConfigError
 
 CHAIN = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=bool)
 
@@ -69,7 +68,7 @@ def test_only_families_are_read():
     second = moments.second.copy()
     second[0, 2] = second[2, 0] = np.nan
     masked = Moments(moments.n, moments.mean, second, moments.names)
-    assert score_graph_bic(masked, CHAIN) == score_graph_bic(moments, CHAIN)
+    assert gaussian_bic(masked, CHAIN) == gaussian_bic(moments, CHAIN)
     assert held_out_error(masked, masked, CHAIN) == held_out_error(moments, moments, CHAIN)
 
 
@@ -77,15 +76,13 @@ def test_bic_and_held_out_choose_the_chain_not_the_extremes():
     moments = Moments.from_rows(chain_rows(400, 4))
     validation = Moments.from_rows(chain_rows(200, 5))
     grid = (1e-4, 0.05, 5.0)
-    by_bic = select_by_bic(moments, grid, solver)
-    by_error = select_by_held_out(moments, validation, grid, solver)
-    assert by_bic.chosen == 0.05
-    assert by_error.chosen < 5.0
-    np.testing.assert_array_equal(by_bic.graph.adjacency, CHAIN)
-    assert [candidate.sparsity for candidate in by_bic.table] == list(grid)
-    assert by_bic.table[2].num_edges == 0
-    with pytest.raises(ConfigError, match="sparsity"):
-        select_by_bic(moments, (), solver)
+    assert select_by_bic(moments, grid, solver) == 0.05
+    assert select_by_held_out(moments, validation, grid, solver) < 5.0
+    np.testing.assert_array_equal(solver(moments, 0.05).adjacency, CHAIN)
+    # two sparsities without any edge have equal scores
+    assert solver(moments, 5.0).num_edges == 0
+    assert select_by_bic(moments, (6.0, 5.0), solver) == 6.0
+    assert select_by_bic(moments, (5.0, 6.0), solver) == 6.0
 
 
 def test_folds_are_a_partition_and_the_server_counts_alike():

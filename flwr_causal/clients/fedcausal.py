@@ -11,7 +11,7 @@ from flwr_causal.clients.linear import LinearClient
 from flwr_causal.core.fedcausal import evidence, group, heterogeneity, linear, perceptrons
 from flwr_causal.core.fedcausal.evidence_search import SearchProblem
 from flwr_causal.core.linear.moments import data_scale
-from flwr_causal.core.nonlinear.basis import additive
+from flwr_causal.core.nonlinear.basis import basis_moments
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.fedcausal import (
@@ -72,7 +72,7 @@ class FedCausalClient(LinearClient):
             )
         # A reply that got lost is given again: the multipliers must not be updated twice.
         if state is None or state.round < iteration:
-            problem = self.once("group", lambda: group.local_problem(additive(self._rows)))
+            problem = self.once("group", lambda: group.local_problem(basis_moments(self._rows)))
             penalty = float(asked["penalty"])
             state = group.client_step(problem, state, asked["factors"], penalty, iteration)
         self.remember({"formed": state.formed}, penalty=state.penalty, iteration=iteration)

@@ -20,7 +20,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.series.design import lagged_graph, lagged_names, lagged_rows, split_blocks
-from flwr_causal.core.series.instantaneous import dynotears
+from flwr_causal.core.series.regression import dynotears
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import DataError
 from flwr_causal.simulations.linear_scenarios import PARTIES
@@ -28,7 +28,7 @@ from flwr_causal.simulations.linear_scenarios import PARTIES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.series.instantaneous import SolverName
+    from flwr_causal.core.series.regression import SolverName
 
     Party = pd.DataFrame | Sequence[pd.DataFrame]
 

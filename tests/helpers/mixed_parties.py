@@ -5,7 +5,7 @@ import pandas as pd
 
 from flwr_causal.core.fedcausal import group
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.nonlinear.basis import additive
+from flwr_causal.core.nonlinear.basis import basis_moments
 
 MECHANISMS = (
     lambda x: 1.5 * x,
@@ -50,7 +50,7 @@ def group_lasso(parties, schedule=None, masks=None, lost=()):
     """Run the joint group lasso; ``lost`` names (round, party) pairs that lose their state."""
     d = parties[0].shape[1]
     problem = group.ServerProblem(schedule or group.group_schedule(), masks or no_knowledge(d))
-    local = [group.local_problem(additive(rows)) for rows in parties]
+    local = [group.local_problem(basis_moments(rows)) for rows in parties]
     shares = np.array([len(rows) for rows in parties]) / sum(map(len, parties))
     state, clients = group.init(d), [None] * len(parties)
     while group.finished(state, problem) is None:

@@ -9,7 +9,7 @@ from flwr_causal.core.fedcausal import evidence, evidence_search, group
 from flwr_causal.core.fedcausal import linear as fedcausal
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.core.nonlinear.basis import additive
+from flwr_causal.core.nonlinear.basis import basis_moments
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.strategies import run
@@ -42,7 +42,7 @@ def test_the_group_stage_is_the_cores_iteration():
     parties = [frame.to_numpy() for frame in MIXED]
     problem = group.ServerProblem(group.group_schedule(6), FedCausal().masks_of(NAMES))
     state, own = group.init(6), [None] * len(parties)
-    local = [group.local_problem(additive(rows)) for rows in parties]
+    local = [group.local_problem(basis_moments(rows)) for rows in parties]
     sizes = np.array([len(rows) for rows in parties])
     for k in range(6):
         penalty = problem.schedule.at(k).consensus_penalty

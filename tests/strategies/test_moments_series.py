@@ -9,9 +9,8 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear.moments import Moments as CoreMoments
 from flwr_causal.core.series.design import lagged_names, lagged_rows
-from flwr_causal.core.series.instantaneous import dynotears
 from flwr_causal.core.series.partial_correlation import partial_correlation
-from flwr_causal.core.series.regression import lasso, ridge
+from flwr_causal.core.series.regression import dynotears, lasso, ridge
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.synthetic.series import federated_dynamic, simulate_series
 from flwr_causal.errors import CausalError, ConfigError

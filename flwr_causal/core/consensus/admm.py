@@ -18,14 +18,14 @@ One round, with the numbers of the paper's equations:
 - client (7): ``beta_k += rho_2 (B_k - W)``, which is ``rho_2 (Z_k - W)`` once W arrives.
 
 The mean is the plain one, also when parties have different numbers of rows: their sizes are in the
-``S_k`` already. The consensus of the parties can be watched without a further upload, because
-``mean_k beta_k = rho_2 (M - W)`` is known to the server.
+``S_k`` already. The server can compute the consensus residual without a further upload, because it
+knows ``mean_k beta_k = rho_2 (M - W)``.
 
-What is sent is not harmless: the first ``Z_k`` is ``(S_k + rho_2 I)^{-1} S_k E``, from which
-``S_k`` follows exactly. Only the mean over many parties (secure aggregation) hides it.
+The replies are informative: the first ``Z_k`` is ``(S_k + rho_2 I)^{-1} S_k E``, from which ``S_k``
+follows exactly. Only secure aggregation hides it, by revealing the mean over the parties alone.
 
-A client holds ``S_k`` as its spectrum, ``S_k = U diag(s) U^T``, and from one round to the next no
-more than what it sent last.
+A client holds the spectrum of its ``S_k = U diag(s) U^T``, and between two rounds only the array
+that it sent last.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class LocalProblem(NamedTuple):
-    """A client's rows as far as the iteration needs them: the spectrum of ``S_k``.
+    """A client's rows, reduced to the spectrum of ``S_k``.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class LocalProblem(NamedTuple):
 
 
 class ClientState(NamedTuple):
-    """What a client keeps from one round to the next.
+    """A client's state between two rounds.
 
     Attributes
     ----------
@@ -149,14 +149,14 @@ def client_step(
     round_index: int,
     relaxation: float = 1.0,
 ) -> ClientState:
-    """Do a client's part of a round: update ``beta_k`` (7), solve (10), form ``Z_k``.
+    """Perform a client's step of a round: update ``beta_k`` (7), solve (10), form ``Z_k``.
 
     Parameters
     ----------
     problem
         The client's rows.
     state
-        What the client kept of the round before, None if it has nothing.
+        The state after the round before, or None.
     weights
         ``(..., m, d)`` W as received.
     penalty
@@ -170,7 +170,7 @@ def client_step(
 
     Returns
     -------
-    What the client keeps; its field ``sent`` is what it sends.
+    The new state; its field ``sent`` is sent.
     """
     multiplier = multiplier_after(state, weights)
     solution = local_step(problem, weights, multiplier, penalty)
@@ -180,7 +180,7 @@ def client_step(
 
 @dataclass(frozen=True, eq=False)
 class ServerProblem:
-    """What stays the same through a run.
+    """The settings of a run.
 
     Attributes
     ----------
@@ -218,7 +218,7 @@ class ServerProblem:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What the server keeps from one round to the next; a run can be resumed from it.
+    """The server's state between two rounds; a run can be resumed from it.
 
     Attributes
     ----------
@@ -231,7 +231,7 @@ class State:
     mean_multiplier
         ``(L, m, d)`` mean over the clients of ``beta_k``.
     stable_rounds
-        For how many rounds in a row the thresholded graphs have stayed as they are.
+        Number of rounds for which the thresholded graphs have not changed.
     """
 
     round: int
@@ -251,11 +251,11 @@ class Info(NamedTuple):
     consensus
         ``||mean_k B_k - W||_F``, in units of the weights.
     changed
-        Edges (after the threshold) that came or went in this round.
+        Number of edges, after the threshold, added or removed in this round.
     num_edges
         Edges after the threshold, of the candidate that has fewest.
     consensus_penalty, acyclicity_penalty, sparsity
-        What the round used.
+        The settings of the round.
     iterations
         Inner iterations of the server's problem, all candidates together.
     """
@@ -279,7 +279,7 @@ def init(problem: ServerProblem) -> State:
 def server_step(
     state: State, mean: FloatArray, problem: ServerProblem, num_clients: int
 ) -> tuple[State, Info]:
-    """Do the server's part of a round, eqs. (5) and (6).
+    """Perform the server's step of a round, eqs. (5) and (6).
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def fast_schedule(
 
 @dataclass(frozen=True, eq=False)
 class ServerProblem:
-    """What stays the same through a run.
+    """The settings of a run.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class ServerProblem:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What the server keeps from one round to the next; a run can be resumed from it.
+    """The server's state between two rounds; a run can be resumed from it.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class State:
     mean_multiplier
         ``(size,)`` mean over the clients of ``beta_k``.
     stable_rounds
-        For how many rounds in a row the thresholded graph has stayed as it is.
+        Number of rounds for which the thresholded graph has not changed.
     """
 
     round: int
@@ -127,7 +127,7 @@ class Info(NamedTuple):
     consensus
         ``||mean_k theta_k - theta||`` over ``max(1, ||theta||)``.
     changed
-        Edges (after the threshold) that came or went in this round.
+        Number of edges, after the threshold, added or removed in this round.
     num_edges
         Edges after the threshold.
     iterations
@@ -158,7 +158,7 @@ def client_step(
     round_index: int,
     max_iterations: int = 20,
 ) -> ClientState:
-    """Do a client's part of a round: update ``beta_k``, solve the local problem, form ``Z_k``.
+    """Perform a client's step of a round: update ``beta_k``, solve the local problem, form ``Z_k``.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def client_step(
 
     Returns
     -------
-    What the client keeps; its field ``sent`` is what it sends.
+    The new state; its field ``sent`` is sent.
     """
     multiplier = multiplier_after(state, theta)
 
@@ -197,7 +197,7 @@ def client_step(
 def server_step(
     state: State, mean: FloatArray, problem: ServerProblem, num_clients: int
 ) -> tuple[State, Info]:
-    """Do the server's part of a round.
+    """Perform the server's step of a round.
 
     Parameters
     ----------

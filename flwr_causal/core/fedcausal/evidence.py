@@ -4,24 +4,27 @@ The mechanism of variable j with parents P is a random function with the covaria
 
     k(x, x') = c sum_{i in P} x_i x'_i + a exp(- sum_{i in P} (x_i - x'_i)^2 / (2 l^2 s_i^2)),
 
-a linear part and one smooth function of all parents together, beside independent noise. Covariance
+a linear part and one smooth function of all parents together, and independent noise. Covariance
 and noise are in proportion to the noise variance v, so that n values y have the log marginal
 likelihood ``log N(y; 0, v (K + I))``, the *evidence* for P. The function is integrated out: more
 parents fit no better by themselves, there is no penalty to choose, and parties with whatever
-mechanisms can add up their evidence for one graph. (a, l) is the best of four pairs, and v is
+mechanisms can add up their evidence for one graph. (a, l) is the best of four pairs. There are two
+assumptions on v:
 
-- each variable's and party's own (``noise="own"``, the default), the maximiser
+- ``noise="own"``, the default: every variable of every party has its own v, the maximiser
   ``y^T (K + I)^{-1} y / n``; variables are standardised and all ``s_i = 1``: the evidence's
   differences do not change with the units of any column;
-- one known number for all variables of a party (``noise="equal"``), the square of
+- ``noise="equal"``: all variables of a party have the same, known v, the square of
   :func:`core.nonlinear.basis.noise_scale` given the graph at which the search starts;
-  ``s_i`` is the larger of the noise's and half the variable's standard deviation. It tells the
-  direction of linear Gaussian effects where the claim is true, and misleads where it is not.
+  ``s_i`` is the larger of the noise's and half the variable's standard deviation. This identifies
+  the direction of linear Gaussian effects where the assumption holds, and misleads where it does
+  not.
 
-The Cholesky factor of n rows costs n^3/3. A party with more than ``block_rows`` rows has them dealt
-to the fewest blocks that keep the limit (rows 0, B, 2B, ... to the first of B), and the covariance
-between blocks is taken to be zero: every row counts, (a, l) and v stay common, and the cost grows
-as n. What is lost is that one block does not learn the function from another.
+The Cholesky factor of n rows costs n^3/3. The rows of a party with more than ``block_rows`` of them
+are divided into the smallest number B of blocks that keeps the limit (rows 0, B, 2B, ... are the
+first block), and the covariance between blocks is taken to be zero: every row counts, (a, l) and v
+are common to the blocks, and the cost grows as n. The price is that one block does not learn the
+function from another.
 
 Rasmussen & Williams: Gaussian Processes for Machine Learning (2006), section 5.4.1.
 """
@@ -34,8 +37,8 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
 from flwr_causal.core.nonlinear.basis import (
-    Additive,
-    additive,
+    BasisMoments,
+    basis_moments,
     noise_scale,
     partial_shares,
     standardised,
@@ -60,22 +63,24 @@ BLOCK_ROWS = 300
 
 
 class EvidenceProblem(NamedTuple):
-    """A party's rows as the evidence needs them; all of it stays at the party.
+    """A party's rows, prepared for the evidence; nothing of this leaves the party.
 
     Attributes
     ----------
     targets
-        ``(n, d)`` centred values that are explained: standardised, or in the noise's unit.
+        ``(n, d)`` centred values of the variables as effects: standardised, or in units of the
+        noise's standard deviation.
     linear, smooth
-        ``(n, d)`` the same as causes: times ``sqrt(c)``, and divided by ``s_i``.
+        ``(n, d)`` values of the variables as causes: ``targets`` times ``sqrt(c)``, and divided by
+        ``s_i``.
     varies
         ``(d,)`` whether a variable varies at this party. One that does not has evidence 0.
     num_blocks
-        Blocks to which the rows are dealt.
+        Number of blocks into which the rows are divided.
     noise
-        Whose the noise variance is.
+        The assumption on the noise variance.
     moments
-        For the additive shares.
+        Moments of the basis functions, for the additive shares.
     """
 
     targets: FloatArray
@@ -84,7 +89,7 @@ class EvidenceProblem(NamedTuple):
     varies: BoolArray
     num_blocks: int
     noise: Noise
-    moments: Additive
+    moments: BasisMoments
 
 
 class Tables(NamedTuple):
@@ -94,13 +99,13 @@ class Tables(NamedTuple):
     ----------
     changes
         ``(d, d)`` change of the party's evidence, in nats, when edge i -> j is taken out of the
-        graph or put in; 0 where the mask is False. To be summed.
+        graph or added to it; 0 where the mask is False. Summed over the parties.
     evidence
         ``(d,)`` evidence of each variable given its present parents, in nats; 0 where no change of
-        its parents is in the mask. To be summed.
+        its parents is in the mask. Summed over the parties.
     shares
-        ``(d, d)`` :func:`core.nonlinear.basis.partial_shares`, to be averaged with the numbers of
-        rows as weights.
+        ``(d, d)`` :func:`core.nonlinear.basis.partial_shares`, averaged over the parties with
+        their numbers of rows as weights.
     """
 
     changes: FloatArray
@@ -138,7 +143,7 @@ def evidence_problem(
         raise ConfigError(f"noise must be 'own' or 'equal', not {noise!r}")
     if block_rows < 1:
         raise ConfigError(f"block_rows must be at least 1, not {block_rows}")
-    moments = additive(rows)
+    moments = basis_moments(rows)
     values = standardised(rows)
     lengths = np.ones(rows.shape[1])
     if noise == "equal":
@@ -175,7 +180,7 @@ def log_evidence(problem: EvidenceProblem, child: int, parents: Sequence[int]) -
 def evidence_changes(
     problem: EvidenceProblem, graph: BoolArray, wanted: BoolArray, known: Known | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Change of the evidence when an edge is taken out (where it stands) or put in.
+    """Return the change of the evidence by single edges: present ones removed, others added.
 
     Parameters
     ----------
@@ -186,8 +191,8 @@ def evidence_changes(
     wanted
         ``(d, d)`` mask of the entries to compute; all others are 0.
     known
-        Evidence that was computed before, by variable and parents: looked up, and added to. Two
-        searches, and the steps of one, share most of what they ask.
+        A cache of evidence by variable and parents, which is read and extended. Two searches, and
+        the steps of one search, need mostly the same entries.
 
     Returns
     -------
@@ -216,16 +221,16 @@ def evidence_changes(
 def client_step(
     problem: EvidenceProblem, graph: BoolArray, wanted: BoolArray, known: Known | None = None
 ) -> Tables:
-    """Do a party's part of an exchange of the search; see :func:`evidence_changes`.
+    """Compute a party's tables for one exchange of the search; see :func:`evidence_changes`.
 
-    What is ``known`` saves time and nothing else: a party may lose it between exchanges.
+    The cache ``known`` only saves time: a party may lose it between exchanges.
     """
     changes, evidence = evidence_changes(problem, graph, wanted, known)
     return Tables(changes, evidence, partial_shares(problem.moments, graph))
 
 
 def _work(problem: EvidenceProblem) -> FloatArray:
-    """Scratch for four covariances of a block: allocating them anew costs as much as filling."""
+    """Allocate four covariances of a block once: allocation costs as much as filling them."""
     size = -(-len(problem.targets) // problem.num_blocks)
     return np.empty((4, size * size))
 

@@ -5,25 +5,25 @@ The evidence of a graph is the sum over its variables, and over the parties, of
 does not depend on what happens to the others, and every variable may move in the same step:
 
 1. the server sends the graph and the mask of the changes that it does not know yet;
-2. parties reply with the changes of their evidence, to be summed, and with a table of additive
-   shares (:func:`core.nonlinear.basis.partial_shares`), to be averaged;
-3. the server takes the moves that improve, best first, at most one for each variable: deletions,
-   additions, and reversals, whose change is the sum of two entries. Additions and reversals that
-   would close a cycle are passed over.
+2. the parties reply with the changes of their evidence, which are summed, and with a table of
+   additive shares (:func:`core.nonlinear.basis.partial_shares`), which are averaged;
+3. the server makes the moves that raise the evidence, best first, at most one for each variable:
+   deletions, additions, and reversals, whose change is the sum of two entries. It skips additions
+   and reversals that would close a cycle.
 
-Evidence is costly where shares are cheap: besides the edges that stand and their reversals, only
-the ``candidates`` strongest non-edges into each variable are requested. Shares are of the graph
-that was sent: after its move, a variable's next candidates are those of its former parents, and
-fresh ones follow with the reply. So a step takes one exchange where asking for the shares of each
-graph first would take two. The search ends when no known change improves and none is left to ask
-for: at a local optimum over these moves. The summed evidence rises with every move, so it ends.
+Evidence is costly and shares are cheap: besides the edges of the graph and their reversals, only
+the ``candidates`` non-edges into each variable with the largest shares are requested. The shares
+belong to the graph that was sent: after a move, the next candidates of a variable are those for its
+former parents, and the next reply brings new shares. So a step takes one exchange, not two. The
+search ends when no known change raises the evidence and no change is unknown: at a local optimum
+over these moves. It ends because the summed evidence rises with every move.
 
-Which optimum depends on the start, and the evidence tells which is the better one: run two searches
-in the same exchanges, from the group lasso's graph and from the required edges alone, and keep the
+The optimum depends on the start, and the evidence tells which one is better: run two searches in
+the same exchanges, from the group lasso's graph and from the required edges alone, and keep the
 `more_probable`. Measured, mixed mechanisms with standardised data, d = 20: the group lasso's graph
 is poor there (noise differs over the variables) and leads to 0 to 63 wrong edges, the empty one to
-0 or 1. On linear data in raw units the empty graph leads to 5 to 24, the other one to 1 to 6. The
-evidence chose rightly each time.
+0 or 1. On linear data in raw units the empty graph leads to 5 to 24, the group lasso's to 1 to 6.
+The evidence chose the better one each time.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
 
 
-# Smallest improvement that counts, in nats: far below what evidence can tell, far above rounding.
+# Smallest improvement that counts, in nats: far above rounding, far below any notable evidence.
 SMALLEST_GAIN = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class SearchProblem:
-    """What stays the same through a search.
+    """The settings of a search.
 
     Attributes
     ----------
     masks
-        Edges that may stand, and edges that are never taken out.
+        Allowed edges, and required ones, which are never removed.
     candidates
         Additions into each variable whose evidence is requested, at least 1. Measured: 5.
     max_exchanges
-        After so many exchanges the search ends with its present graph; `finished` gives the reason.
+        The search ends after this number of exchanges at the latest.
     """
 
     masks: EdgeMasks
@@ -66,25 +66,25 @@ class SearchProblem:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What the server keeps; a run can be resumed from it. Arrays are ``(d, d)`` but for one.
+    """The state of the server; a run can be resumed from it. Arrays are ``(d, d)`` unless said.
 
     Attributes
     ----------
     exchanges
         Exchanges done so far.
     graph
-        Present graph, acyclic; to be sent.
+        Present graph, acyclic; sent to the parties.
     wanted
-        Mask of the changes to ask for; to be sent. Empty at the end.
+        Mask of the changes to request; sent to the parties. Empty at the end.
     changes
         Summed change of the evidence by each edge, in nats; NaN where it is not known for the
-        present parents. Known for every edge that stands once the search has ended by itself
-        (required ones too): `support` reads it.
+        present parents. Once the search has ended at an optimum it is known for every edge of the
+        graph, required ones too: `support` reads it.
     evidence
         ``(d,)`` summed evidence of each variable given its present parents, in nats; NaN before the
         first exchange, and for variables that may have no parents at all.
     ranking
-        By what candidates are chosen, larger first.
+        Strengths by which candidates are chosen, larger first.
     """
 
     exchanges: int
@@ -108,9 +108,9 @@ class Info(NamedTuple):
     added, deleted, reversed
         Moves made.
     gain
-        By how much they raised the summed evidence, in nats.
+        Increase of the summed evidence by these moves, in nats.
     asked
-        Entries to ask for in the next exchange.
+        Number of entries to request in the next exchange.
     """
 
     added: int
@@ -121,14 +121,14 @@ class Info(NamedTuple):
 
 
 def init(start: BoolArray, ranking: FloatArray, problem: SearchProblem) -> State:
-    """Begin at a graph.
+    """Return the state before the first exchange.
 
     Parameters
     ----------
     start
         ``(d, d)`` acyclic graph with all required and no forbidden edges.
     ranking
-        ``(d, d)`` strength of the edges that do not stand, for the first candidates:
+        ``(d, d)`` strength of the non-edges, for the first candidates:
         ``received`` of :class:`core.fedcausal.group.State`.
     problem
         The search's settings.
@@ -139,7 +139,7 @@ def init(start: BoolArray, ranking: FloatArray, problem: SearchProblem) -> State
 
 
 def server_step(state: State, tables: Tables, problem: SearchProblem) -> tuple[State, Info]:
-    """Do the server's part of an exchange.
+    """Make the moves that an exchange allows.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def server_step(state: State, tables: Tables, problem: SearchProblem) -> tuple[S
 
 
 def finished(state: State, info: Info, problem: SearchProblem) -> str | None:
-    """Say why the search ends after this exchange, or None."""
+    """Return why the search ends after this exchange, or None."""
     moves = info.added + info.deleted + info.reversed
     if not moves and not info.asked:
         return f"no change of an edge raises the evidence, after {state.exchanges} exchanges"
@@ -218,7 +218,7 @@ def support(state: State) -> FloatArray:
 def _wanted(
     graph: BoolArray, known: FloatArray, ranking: FloatArray, problem: SearchProblem
 ) -> BoolArray:
-    """Mask the changes to ask for: of edges, reversals and candidates, where not known."""
+    """Mask the changes to request: unknown ones of edges, reversals and candidates."""
     possible = problem.masks.allowed & ~graph
     scores = np.where(possible, ranking, -np.inf)
     ranks = np.argsort(np.argsort(-scores, axis=0, kind="stable"), axis=0, kind="stable")

@@ -9,9 +9,9 @@ of such a block is the variance of the effect of i on j at party k). An edge i -
     subject to  h(R) = 0,    R_ij = sqrt( sum_k w_k ||C_k[i, :, j]||^2 ),
 
 with ``L_k`` half the mean squared residual, in units of the party's noise scale, and h the
-trace-exponential. A party may use an edge as it likes, linear here, wavy and of opposite sign
-there; what is shared is only whether the edge stands, so nothing can cancel in an average of
-parameters. FedCausal (Yang et al., AAAI 2024) has the same aim and averages first layers.
+trace-exponential. Only the presence of an edge is shared: its effect may be linear at one party,
+wavy or of opposite sign at another, and nothing can cancel, as it does in an average of parameters.
+FedCausal (Yang et al., AAAI 2024) has the same aim; it averages first layers.
 
 ADMM with a copy Z of C (Boyd et al. 2011, section 3), scaled multipliers U, one exchange a round:
 
@@ -24,8 +24,8 @@ ADMM with a copy Z of C (Boyd et al. 2011, section 3), scaled multipliers U, one
   the factors ``r / R(Y)``, ``(d, d)``, and ``alpha += rho_1 h``;
 - party: ``Z_k = factors * Y_k``, ``U_k = Y_k - Z_k``.
 
-The multipliers never leave the party. What leaves is not harmless: the first norms are those of a
-ridge regression. Only a sum over parties (secure aggregation) hides a party's share.
+The multipliers never leave the party. The norms that leave it are informative: the first ones are
+those of a ridge regression. Only secure aggregation hides them, by revealing their sum alone.
 
 A party holds its Gram matrix of basis functions as a spectrum, and from one round to the next the
 blocks whose norms it sent: with the factors that come back they give copy and multiplier.
@@ -41,7 +41,7 @@ import numpy as np
 from flwr_causal.core.consensus.projection import factors, project
 from flwr_causal.core.consensus.schedules import Schedule
 from flwr_causal.core.linear.solution import standing_edges
-from flwr_causal.core.nonlinear.basis import SIZE, Additive, prior_noise_scale
+from flwr_causal.core.nonlinear.basis import SIZE, BasisMoments, prior_noise_scale
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class LocalProblem(NamedTuple):
 
 
 class ClientState(NamedTuple):
-    """What a party keeps from one round to the next.
+    """A party's state between two rounds.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class ClientState(NamedTuple):
         return norms
 
 
-def local_problem(moments: Additive) -> LocalProblem:
+def local_problem(moments: BasisMoments) -> LocalProblem:
     """Decompose a party's Gram matrix once, and bring its variables to its noise scale."""
     eigenvalues, basis = np.linalg.eigh(moments.gram)
     positive = eigenvalues > 1e-10 * max(eigenvalues[-1], 1e-300)
@@ -134,18 +134,18 @@ def client_step(
     penalty: float,
     round_index: int,
 ) -> ClientState:
-    """Do a party's part of a round.
+    """Perform a party's step of a round.
 
     Parameters
     ----------
     problem
         The party's rows.
     state
-        What the party kept of its last round, None if it has nothing: because this is the first
-        round, or because it lost it or has come later. Then it makes up for the rounds that it
-        missed alone, with the factors of this one: its blocks and multipliers then fit the factors,
-        where blocks from zero would disturb the next sum. (Measured: the norms it sends are then
-        within 16 % of those of a party that lost nothing.)
+        The state after the party's last round. None in the first round, and for a party that lost
+        its state or joined later: it then repeats the rounds that it missed on its own, with the
+        factors of this round, so that its blocks and multipliers fit these factors; blocks from
+        zero would disturb the next sum. (Measured: the norms that it sends are within 16 % of those
+        of a party with its state.)
     factors
         ``(d, d)`` as received.
     penalty
@@ -155,7 +155,7 @@ def client_step(
 
     Returns
     -------
-    What the party keeps; its property ``squared_norms`` is what it sends.
+    The new state; its property ``squared_norms`` is sent.
     """
     d = len(factors)
     if state is None:
@@ -181,14 +181,14 @@ def _iterate(
 
 @dataclass(frozen=True, eq=False)
 class ServerProblem:
-    """What stays the same through a run.
+    """The settings of a run.
 
     Attributes
     ----------
     schedule
         Penalties and sparsity of every round, see `group_schedule`.
     masks
-        Edges that may stand, and edges that must: these are not shrunk.
+        Allowed edges, and required ones, which are not shrunk.
     threshold
         An edge stands when R exceeds this (in the parties' noise scales). Measured: .3.
     """
@@ -200,19 +200,19 @@ class ServerProblem:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What the server keeps; a run can be resumed from it. All arrays are ``(d, d)``.
+    """The server's state; a run can be resumed from it. All arrays are ``(d, d)``.
 
     Attributes
     ----------
     round
         Rounds done so far; also the index of the next one in the schedule.
     factors
-        By what the parties multiply their blocks, in [0, 1]; to be sent.
+        Factors of the parties' blocks, in [0, 1]; sent to the parties.
     norms
         R of the server's solution Z: the root mean square over the parties of an effect's standard
         deviation, in units of their noise scales. Sparse, and acyclic in the limit.
     received
-        R of what the parties sent; where ``norms`` is 0 it tells how near an edge is to standing.
+        R of the parties' replies; where ``norms`` is 0 it ranks the edges that were left out.
     multiplier
         alpha.
     """
@@ -232,7 +232,7 @@ class Info(NamedTuple):
     h
         Acyclicity of the norms; 0 for a DAG.
     changed
-        Edges (after the threshold) that came or went.
+        Number of edges, after the threshold, that were added or removed.
     num_edges
         Edges after the threshold.
     gap
@@ -304,7 +304,7 @@ def init(num_variables: int) -> State:
 def server_step(
     state: State, mean_squares: FloatArray, problem: ServerProblem
 ) -> tuple[State, Info]:
-    """Do the server's part of a round.
+    """Perform the server's step of a round.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def server_step(
 
 
 def finished(state: State, problem: ServerProblem) -> str | None:
-    """Say why the rounds end, or None."""
+    """Return why the rounds end, or None."""
     rounds = problem.schedule.rounds
     return f"the schedule's {rounds} rounds are done" if state.round >= rounds else None
 

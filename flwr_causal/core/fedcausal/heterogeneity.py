@@ -1,9 +1,9 @@
 """Where a party disagrees with the common graph: its own graph, and its evidence for each edge.
 
-The search of :mod:`core.fedcausal.evidence_search` needs sums over parties only to find what they
-have in common. Over one party's rows alone it finds the graph of that party, and the evidence of
-these rows tells how much they support every single edge. Evidence is a log probability in nats: a
-change of 3 means that the rows are exp(3), about 20 times, as probable with the edge as without.
+Without sums over parties, the search of :mod:`core.fedcausal.evidence_search` finds the graph of
+one party's rows alone, and their evidence tells how much they support each edge. Evidence is a log
+probability in nats: a change of 3 means that the rows are exp(3), about 20, times as probable with
+the edge as without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
 
 
-#: Steps of a party's search, which cost no exchange: far more than it takes to end by itself.
+#: Most steps of a party's own search, which cost no exchange: far more than it needs.
 STEPS = 100
 #: Columns of `edge_table`, and their types.
 COLUMNS: dict[str, type] = {
@@ -61,7 +61,7 @@ class OwnGraph(NamedTuple):
 
 
 class Heterogeneity(NamedTuple):
-    """What a run has found of the parties one by one.
+    """The results of a run for each party.
 
     Attributes
     ----------
@@ -78,12 +78,13 @@ class Heterogeneity(NamedTuple):
 def own_graph(
     problem: EvidenceProblem, common: BoolArray, search: SearchProblem, known: Known | None = None
 ) -> OwnGraph:
-    """Search for a party's own graph, and weigh the edges of both graphs by its rows.
+    """Search for a party's own graph, and return its rows' support of the edges of both graphs.
 
-    As in the federation there are two searches: from the common graph, and from the required edges
-    alone. The more probable end stands, the first one where they are equal. The common graph is a
-    good start: of 36 simulated parties 30 came to what the whole method finds on them alone, and
-    five of the others to a more probable graph (by up to 27 nats).
+    As in the federation there are two searches, from the common graph and from the required edges
+    alone. The more probable result is returned, the first one where they are equal. The common
+    graph is a good start: for 30 of 36 simulated parties the result is the graph that the whole
+    method finds on their rows alone, and for five of the others a more probable one (by up to
+    27 nats).
 
     Parameters
     ----------
@@ -92,9 +93,9 @@ def own_graph(
     common
         ``(d, d)`` common graph, acyclic and in accord with the knowledge.
     search
-        Knowledge and candidates; enough steps to end by itself (`STEPS`).
+        Knowledge and candidates, with `STEPS` for ``max_exchanges``.
     known
-        As of :func:`core.fedcausal.evidence.evidence_changes`.
+        The cache of :func:`core.fedcausal.evidence.evidence_changes`.
     """
     known = {} if known is None else known
     starts = (common, np.asarray(search.masks.required, dtype=bool))
@@ -111,11 +112,11 @@ def own_graph(
 def support(
     problem: EvidenceProblem, common: BoolArray, own: BoolArray, known: Known | None = None
 ) -> FloatArray:
-    """By how much a party's rows support the edges of two graphs, ``(d, d)``, in nats.
+    """Return how much a party's rows support the edges of two graphs, ``(d, d)``, in nats.
 
-    For an edge of the common graph: by how much the evidence falls when it is taken out of that
-    graph. For one of the party's own graph alone: by how much it rises when it is put into the
-    common one; of the effect's parents nothing else changes. 0 for all other pairs.
+    For an edge of the common graph: the decrease of the evidence when it is removed from that
+    graph. For an edge of the party's own graph alone: the increase when it is added to the common
+    graph. The other parents of the effect stay as they are. 0 for all other pairs.
     """
     changes, _ = evidence_changes(problem, common, common | own, known)
     # 0.0 - x and not -x: no negative zeros
@@ -125,7 +126,7 @@ def support(
 def edge_table(
     common: BoolArray, own: Mapping[str, OwnGraph], names: Sequence[str]
 ) -> pd.DataFrame:
-    """List where the parties agree with the common graph, and where they do not.
+    """List the edges on which each party agrees or disagrees with the common graph.
 
     Parameters
     ----------
@@ -139,21 +140,21 @@ def edge_table(
     Returns
     -------
     DataFrame
-        One row for each party and edge of either graph, parties in their order, the strongest
-        disagreement of each first. An edge that is turned around is listed once, as the common
-        graph has it. Columns:
+        One row for each party and edge of either graph: parties in their order, for each the
+        largest disagreement first. A reversed edge is listed once, in the direction of the common
+        graph. Columns:
 
         - ``party``, ``cause``, ``effect``;
-        - ``common``: whether the edge stands in the common graph;
-        - ``own``: what it is in the party's own, "same", "reversed" or "absent" for edges of the
-          common graph, "additional" for others;
+        - ``common``: whether the edge is in the common graph;
+        - ``own``: the edge in the party's own graph: "same", "reversed" or "absent" for edges of
+          the common graph, "additional" for others;
         - ``support``: :func:`support`, in nats;
-        - ``disagreement``: by how much the party's evidence rises, in nats, when this edge of the
-          common graph, and no other, is made what it is in the party's own; where it is the same
-          there, when it is taken out. Negative too for an edge that the party's graph lacks or
-          turns only together with other changes;
+        - ``disagreement``: the increase of the party's evidence, in nats, when this edge alone is
+          changed in the common graph to what it is in the party's own, or, where both agree, when
+          it is removed. It can be negative for an edge that the party's graph lacks or reverses
+          only together with other changes;
         - ``strength``: :func:`core.nonlinear.basis.strengths` in the party's own graph; for edges
-          that are absent or reversed there, of what the cause would add.
+          that are absent or reversed there, the strength that the cause would add.
     """
     from pandas import DataFrame
 
@@ -169,7 +170,7 @@ def edge_table(
 
 
 def _compared(common: BoolArray, one: OwnGraph, i: int, j: int) -> tuple[str, float]:
-    """Return what edge i -> j is in a party's graph, and the nats that it gains by that."""
+    """Return the entries ``own`` and ``disagreement`` of edge i -> j for one party."""
     without = 0.0 - float(one.support[i, j])
     if not common[i, j]:
         return "additional", float(one.support[i, j])

@@ -19,9 +19,9 @@ parties' differences keep large, the inner test always passes, rho never grows, 
 exchanges h(W) is still some 1e-3 (measured, d = 10 to 40).
 
 One exchange is one pass through the inner loop; the loops are unrolled into :class:`State`, so that
-:func:`server_step` takes whatever mean arrived and says what to broadcast next. A party keeps
-nothing from one exchange to the next: what it needs beside its second moments comes with the
-message. So the parties that take part may change from exchange to exchange.
+:func:`server_step` takes one mean and returns the next message. A party keeps no state between
+exchanges, because the message holds all it needs beside its second moments. So the parties that
+take part may change from exchange to exchange.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 # unique solution then.
 SPARSITY = 0.1
 PROXIMITY = 0.001
-# Measured as well: parties that go on to full precision (50 steps, 1e-5) give the same graphs in
-# as many exchanges as with 5 steps, at 4 to 5 times the work; the next exchange goes on where this
-# one ended.
+# Measured: parties that solve their problem to full precision (50 steps, 1e-5) give the same graphs
+# in as many exchanges as with 5 steps, at 4 to 5 times the work; each exchange starts where the one
+# before ended.
 MAX_STEPS = 5
 # Ends early: the same errors and exchanges as with 1e-4 (d = 20, 40, ten seeds each), in three
 # quarters of the time.
@@ -65,7 +65,7 @@ RESOLUTION = 2.0**-34
 
 
 class PartyProblem(NamedTuple):
-    """All of eq. (5) that does not change from exchange to exchange.
+    """The parts of eq. (5) that are the same in all exchanges.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class PartyProblem(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a party found.
+    """The result of a party's step.
 
     Attributes
     ----------
@@ -112,14 +112,14 @@ def party_problem(
     proximity: float = PROXIMITY,
     scale: float = 1.0,
 ) -> PartyProblem:
-    """Reduce a party's rows to the second moments that eq. (5) is about.
+    """Return eq. (5) for a party's rows, which enter by their second moments.
 
     Parameters
     ----------
     rows
         ``(n_k, d)`` rows, already centred; no rows at all is allowed.
     masks
-        Edges that may be, and edges that bear no sparsity penalty.
+        Allowed edges, and required ones, which bear no sparsity penalty.
     sparsity
         lambda_1 in the units of the variables' variance, one number or ``(d, d)``.
     proximity
@@ -228,7 +228,7 @@ class Settings:
     penalty_limit
         rho at which both loops end (Table S2).
     max_exchanges
-        Exchanges after which the run ends whatever h is. Default 16, what the paper reports.
+        Most exchanges, whatever h is. Default 16, the paper's number.
     patience
         Exchanges for which the thresholded graph must have stayed the same for an early end; 0:
         never end early.
@@ -284,7 +284,7 @@ PAPER = Settings(growth=10.0, max_exchanges=100, patience=0)
 
 @dataclass(frozen=True, eq=False)
 class ServerProblem:
-    """What stays the same through a run.
+    """The settings of a run.
 
     Attributes
     ----------
@@ -307,7 +307,7 @@ class ServerProblem:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What the server keeps from one exchange to the next; a run can be resumed from it.
+    """The server's state between two exchanges; a run can be resumed from it.
 
     Weights, multiplier and penalty are what is broadcast.
 
@@ -322,7 +322,7 @@ class State:
     last_h
         H, the h(W) with which the last inner loop ended; infinite before the first one did.
     stable_exchanges
-        For how many exchanges in a row the thresholded graph has stayed as it is.
+        Number of exchanges for which the thresholded graph has not changed.
     """
 
     exchange: int
@@ -345,7 +345,7 @@ class Info(NamedTuple):
     moved
         Largest change of a weight of W since the exchange before.
     changed
-        Edges (after the threshold) that came or went.
+        Number of edges, after the threshold, that were added or removed.
     num_edges
         Edges after the threshold.
     multiplier, penalty
@@ -375,7 +375,7 @@ def init(problem: ServerProblem) -> State:
 
 
 def server_step(state: State, mean: FloatArray, problem: ServerProblem) -> tuple[State, Info]:
-    """Do the server's part of an exchange: eq. (4), and lines 8 to 14 of Algorithm 1.
+    """Perform the server's step of an exchange: eq. (4), and lines 8 to 14 of Algorithm 1.
 
     Parameters
     ----------
@@ -448,7 +448,7 @@ def _next_penalties(
 
 
 def finished(state: State, info: Info, problem: ServerProblem) -> str | None:
-    """Say why the run should end after this exchange, or None.
+    """Return why the run ends after this exchange, or None.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ AVERAGING = ("norms", "layers")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What stays the same through a run, and is the same for server and parties.
+    """The settings of a run, the same for server and parties.
 
     Attributes
     ----------
@@ -87,8 +87,8 @@ class Problem:
     threshold
         Edges stand whose strength exceeds this.
     acyclic
-        Whether the server's problem has the acyclicity; without it (the paper's ablation NO-w/oAcy)
-        the server passes the mean on, and only the parties know of h.
+        Whether the server solves eq. (4). False: the server returns the mean, and h is only in the
+        parties' problems (the paper's ablation NO-w/oAcy).
     seed
         Of the weights that all parties start from.
 
@@ -122,7 +122,7 @@ class Problem:
 
 
 class Broadcast(NamedTuple):
-    """What the server sends, the same to every party.
+    """The message of the server, the same to every party.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Broadcast(NamedTuple):
 
 
 class ClientState(NamedTuple):
-    """What a party keeps: its whole solution, of which only the rest is needed with ``layers``.
+    """A party's state: its whole solution, of which ``layers`` needs the rest alone.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class ClientState(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """What a party sends; both are to be averaged with weights n_k.
+    """The reply of a party; both arrays are averaged with weights n_k.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ def received(problem: Problem, state: ClientState | None, broadcast: Broadcast) 
 def client_step(
     problem: Problem, loss: SquaredLoss, state: ClientState | None, broadcast: Broadcast
 ) -> tuple[ClientState, Upload]:
-    """Do a party's part of a round, eq. (7), inexactly.
+    """Perform a party's step of a round, eq. (7), inexactly.
 
     Parameters
     ----------
@@ -212,9 +212,9 @@ def client_step(
     loss
         The party's centred rows.
     state
-        What the party kept, None if it has nothing.
+        The state after the party's last round, or None.
     broadcast
-        What the server sent.
+        The message of the server.
     """
     network = problem.network
     start = received(problem, state, broadcast)
@@ -241,18 +241,18 @@ def client_step(
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What the server keeps from one round to the next; a run can be resumed from it.
+    """The server's state between two rounds; a run can be resumed from it.
 
     Attributes
     ----------
     broadcast
-        What is sent next.
+        The next message.
     strengths
         ``(d, d)`` strengths of the edges, by their blocks' factors; 0 where there is none.
     h_accepted
         H of Algorithm 1: h when alpha last changed.
     stable_rounds
-        For how many rounds in a row the thresholded graph has stayed as it is.
+        Number of rounds for which the thresholded graph has not changed.
     """
 
     broadcast: Broadcast
@@ -271,7 +271,7 @@ class Info(NamedTuple):
     h_mean
         Acyclicity of the mean over the parties.
     changed
-        Edges (after the threshold) that came or went in this round.
+        Number of edges, after the threshold, added or removed in this round.
     num_edges
         Edges after the threshold.
     iterations
@@ -295,14 +295,14 @@ def init(problem: Problem) -> State:
 
 
 def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, Info]:
-    """Do the server's part of a round: eq. (4), then rho or alpha (Algorithm 1).
+    """Perform the server's step of a round: eq. (4), then rho or alpha (Algorithm 1).
 
     Parameters
     ----------
     state
         State before the round.
     mean
-        Mean of what the parties sent, weighted by their rows.
+        Mean of the parties' replies, weighted by their rows.
     problem
         The run's fixed settings.
 
@@ -328,7 +328,7 @@ def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, In
             penalty=sent.penalty,
             allowed=problem.masks.allowed,
         )
-        # what knowledge demands is not traded for acyclicity: the edges against it have to yield
+        # required edges keep their norms: the edges that close cycles with them are removed
         weights = np.where(problem.masks.required, norms, solution.weights)
         iterations = solution.iterations
     scale = factors(weights, norms)
@@ -352,7 +352,7 @@ def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, In
 
 
 def finished(state: State, info: Info, problem: Problem) -> str | None:
-    """Say why the run should end after this round, or None."""
+    """Return why the run ends after this round, or None."""
     sent = state.broadcast
     if info.h <= problem.h_tolerance:
         return f"converged after {sent.round} rounds: h = {info.h:.1e}"

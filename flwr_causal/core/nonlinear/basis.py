@@ -6,7 +6,7 @@ variable, so that the squared norm of a block of coefficients is the variance of
 squared units of the variable that is explained: a measure that parties with different mechanisms
 can add up. Everything in :mod:`core.fedcausal.group`, and the choice of candidates in
 :mod:`core.fedcausal.evidence_search`, needs no more of the rows than the second moments of these
-functions (`Additive`).
+functions (`BasisMoments`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RANK_TOLERANCE = 1e-6
 RIDGE = 1e-2
 
 
-class Additive(NamedTuple):
+class BasisMoments(NamedTuple):
     """Second moments of a party's basis functions and variables.
 
     Attributes
@@ -93,7 +93,7 @@ def orthonormal_basis(rows: FloatArray) -> FloatArray:
     return result
 
 
-def additive(rows: FloatArray) -> Additive:
+def basis_moments(rows: FloatArray) -> BasisMoments:
     """Return the moments of a party's ``(n_k, d)`` rows, ``n_k >= 1``.
 
     The rows are centred by the party's own means: intercepts are part of its mechanisms.
@@ -101,7 +101,7 @@ def additive(rows: FloatArray) -> Additive:
     n, d = rows.shape
     functions = orthonormal_basis(rows).reshape(n, d * SIZE)
     values = centred(rows)
-    return Additive(
+    return BasisMoments(
         gram=functions.T @ functions / n,
         cross=functions.T @ values / n,
         variances=(values**2).mean(axis=0),
@@ -109,7 +109,7 @@ def additive(rows: FloatArray) -> Additive:
     )
 
 
-def prior_noise_scale(moments: Additive) -> float:
+def prior_noise_scale(moments: BasisMoments) -> float:
     """Return the scale of a party's noise before anything of the graph is known, in raw units.
 
     The standard deviation below which a tenth of the varying columns lie: causes vary by their
@@ -119,7 +119,7 @@ def prior_noise_scale(moments: Additive) -> float:
     return float(np.sqrt(np.quantile(varying, 0.1))) if len(varying) else 1.0
 
 
-def noise_scale(moments: Additive, graph: BoolArray) -> float:
+def noise_scale(moments: BasisMoments, graph: BoolArray) -> float:
     """Return the scale of a party's noise given a graph, in raw units; 1 if no column varies.
 
     The median over the varying columns of the standard deviation that the additive model on the
@@ -137,7 +137,7 @@ def noise_scale(moments: Additive, graph: BoolArray) -> float:
     return scale if scale > 0 else 1.0
 
 
-def partial_shares(moments: Additive, graph: BoolArray) -> FloatArray:
+def partial_shares(moments: BasisMoments, graph: BoolArray) -> FloatArray:
     """Share of an effect's variance that a cause explains beyond the other parents, ``(d, d)``.
 
     Entry (i, j) compares the additive model of j on its parents and i with the one on its parents
@@ -170,7 +170,7 @@ def strengths(mean_shares: FloatArray) -> FloatArray:
     return np.sqrt(np.clip(mean_shares, 0.0, 1.0))
 
 
-def _added(moments: Additive, child: int, parents: IntArray) -> FloatArray:
+def _added(moments: BasisMoments, child: int, parents: IntArray) -> FloatArray:
     """Return `partial_shares` of all variables i, ``(d,)``, beyond the given parents."""
     d = len(moments.variances)
     columns = _columns(parents)

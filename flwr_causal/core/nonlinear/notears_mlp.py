@@ -42,13 +42,12 @@ class Minimum(NamedTuple):
     ----------
     theta
         ``(size,)`` parameters.
-    iterations, evaluations
-        What L-BFGS-B took.
+    iterations
+        Iterations of L-BFGS-B.
     """
 
     theta: FloatArray
     iterations: int
-    evaluations: int
 
 
 @single_threaded()
@@ -246,7 +245,7 @@ def minimise(
             "gtol": gradient_tolerance,
         },
     )
-    return Minimum(spread(result.x).copy(), int(result.nit), int(result.nfev))
+    return Minimum(spread(result.x).copy(), int(result.nit))
 
 
 def strength_graph(

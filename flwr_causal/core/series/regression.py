@@ -1,24 +1,36 @@
-"""Regression of the present on the past, from summed moments: ridge and lasso.
+"""Lagged models from summed moments: ridge and lasso of the present on the past, and DYNOTEARS.
 
 The moments are those of the m = d (1 + p) columns of ``z = [x_t, x_{t-1}, ..., x_{t-p}]``, in this
 order, and a fit is an ``(m, d)`` array of weights whose row causes their column: instantaneous
-effects in the first d rows (zero here, see `instantaneous`), those of lag 1 in the next d.
-Sums over parties, series and rows enter in no other way: a federation's fit is that of its pooled
-rows.
+effects W in the first d rows, the effects A of lag 1 in the next d, and so on. The rows of a
+federation enter through these sums only: its fit is that of its pooled rows.
 
-Both methods minimise ``1/2 E (x_j - a^T y)^2`` plus a penalty for every target j, E the mean over
-rows, after the means. So a ridge is in units of the causes' variance, and a sparsity in units of
-a covariance of cause and target. Of standardised moments both are plain numbers.
+Ridge and lasso fit lagged effects alone (W = 0). They minimise ``1/2 E (x_j - a^T y)^2`` plus a
+penalty for every target j, where E is the mean over rows, after the means. So a ridge is in units
+of the causes' variance, and a sparsity in units of a covariance of cause and target.
+Of standardised moments both are plain numbers.
+
+DYNOTEARS (Pamfil et al. 2020, eq. 9) fits both. It is the problem of NOTEARS on the m columns of z,
+in which no edge may lead into a lagged column: these have no causes, lie on no cycle, and their
+part of the loss is a constant. So the centralised solvers apply as they are.
+
+Reference
+---------
+Pamfil et al.: DYNOTEARS: structure learning from time-series data, AISTATS 2020.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from flwr_causal.core.linear.solution import check_at_least_zero
+from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear.dagma import follow_central_path
+from flwr_causal.core.linear.notears import solve_augmented
+from flwr_causal.core.linear.solution import check_at_least_zero, check_sparsity
+from flwr_causal.core.series.design import to_square
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 
@@ -29,6 +41,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
 
 
+SolverName = Literal["dagma", "notears"]
+SOLVERS = {"dagma": follow_central_path, "notears": solve_augmented}
 # Sweeps of coordinate descent over the causes of one target. A few hundred are the rule; many
 # thousands mean causes that are all but combinations of each other, with next to no penalty.
 MAX_SWEEPS = 100_000
@@ -165,8 +179,7 @@ def lasso(
     moments.require_complete()
     d, m = num_variables, moments.d
     penalties = np.where(_usable(moments, d, allowed), sparsity, np.inf)
-    if required is not None:
-        penalties[_mask(required, (m, d), "required")] = 0.0
+    penalties[_mask(required, (m, d), "required")] = 0.0
     weights = np.zeros((d, m - d)) if start is None else np.array(start[d:].T, order="C")
     moving = descend(
         np.ascontiguousarray(moments.second[d:, d:]),
@@ -184,18 +197,75 @@ def lasso(
     return np.vstack([np.zeros((d, d)), weights.T])
 
 
+@single_threaded()
+def dynotears(
+    moments: Moments,
+    num_variables: int,
+    sparsity: float,
+    lagged_sparsity: float | None = None,
+    *,
+    allowed: ArrayLike | None = None,
+    required: ArrayLike | None = None,
+    solver: SolverName = "dagma",
+) -> FloatArray:
+    """Minimise ``1/2 E |x - W^T x - A^T y|^2 + sparsity |W|_1 + lagged_sparsity |A|_1``, W acyclic.
+
+    Parameters
+    ----------
+    moments
+        Moments of the m = d (1 + p) stacked columns.
+    num_variables
+        d.
+    sparsity, lagged_sparsity
+        Penalties of instantaneous and lagged weights in units of a covariance; the second is by
+        default the first.
+    allowed, required
+        ``(m, d)`` masks of the edges that may be, and of those that bear no penalty. Default: all
+        but x_i -> x_i, and none.
+    solver
+        ``"dagma"``, the log-determinant's central path, or ``"notears"``, the paper's augmented
+        Lagrangian.
+
+    Returns
+    -------
+    ``(m, d)`` weights before any threshold. W is acyclic but for small weights, as the solvers
+    leave them: drop these first.
+
+    Raises
+    ------
+    DataError
+        If the moments are incomplete or not those of d variables and their lags.
+    ConfigError
+        If a penalty is out of range, a mask has another shape or the solver is unknown.
+    """
+    if solver not in SOLVERS:
+        raise ConfigError(f"unknown solver {solver!r}; known are {', '.join(SOLVERS)}")
+    order_of(moments, num_variables)
+    moments.require_complete()
+    d, m = num_variables, moments.d
+    penalties = np.full((m, m), sparsity, dtype=np.float64)
+    penalties[d:] = sparsity if lagged_sparsity is None else lagged_sparsity
+    check_sparsity(penalties, m)
+    may = to_square(_mask(allowed, (m, d), "allowed"))
+    must = to_square(_mask(required, (m, d), "required"))
+    masks = EdgeMasks(may & ~np.eye(m, dtype=bool), must)
+    return SOLVERS[solver](moments, masks, penalties)[:, :d]
+
+
 def _usable(moments: Moments, num_variables: int, allowed: ArrayLike | None) -> BoolArray:
     """Return the ``(m, d)`` edges that may be: lagged, and allowed."""
     order_of(moments, num_variables)  # raises where the columns do not fit
     shape = (moments.d, num_variables)
-    usable = np.ones(shape, dtype=bool) if allowed is None else _mask(allowed, shape, "allowed")
+    usable = _mask(allowed, shape, "allowed")
     usable[:num_variables] = False
     return usable
 
 
-def _mask(values: ArrayLike, shape: tuple[int, int], name: str) -> BoolArray:
-    """Return a copy of a mask, of the right shape."""
-    mask = np.array(values, dtype=bool)
+def _mask(
+    values: ArrayLike | None, shape: tuple[int, int], name: Literal["allowed", "required"]
+) -> BoolArray:
+    """Return a copy of a mask; by default all edges are allowed and none is required."""
+    mask = np.full(shape, name == "allowed") if values is None else np.array(values, dtype=bool)
     if mask.shape != shape:
         raise ConfigError(f"the mask of {name} edges must have shape {shape}, got {mask.shape}")
     return mask

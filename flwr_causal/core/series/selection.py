@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from flwr_causal.core.linear.moments import merge
-from flwr_causal.core.series.instantaneous import dynotears
-from flwr_causal.core.series.regression import lasso, leading, order_of, ridge
+from flwr_causal.core.series.regression import dynotears, lasso, leading, order_of, ridge
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError
 
@@ -68,8 +67,8 @@ class LaggedSelection(NamedTuple):
 
     table: tuple[Trial, ...]
 
-    def best(self, method: MethodName | None = None, order: int | None = None) -> Trial:
-        """Return the trial of least error, among all or those of one method or order.
+    def best(self, method: MethodName | None = None) -> Trial:
+        """Return the trial of least error, among all or those of one method.
 
         Of equal errors the smaller order wins, then the larger penalty.
 
@@ -78,13 +77,9 @@ class LaggedSelection(NamedTuple):
         ConfigError
             If there is no such trial.
         """
-        among = [
-            trial
-            for trial in self.table
-            if method in (None, trial.recipe.method) and order in (None, trial.recipe.order)
-        ]
+        among = [trial for trial in self.table if method in (None, trial.recipe.method)]
         if not among:
-            raise ConfigError(f"no candidate of method {method} and order {order} was tried")
+            raise ConfigError(f"no candidate of method {method} was tried")
         return min(among, key=lambda t: (t.error, t.recipe.order, -t.recipe.penalty))
 
     @property
@@ -99,9 +94,9 @@ class LaggedSelection(NamedTuple):
         least = min(lagged)
         return 1.0 - self.best("dynotears").error / least if least > 0 else 0.0
 
-    def trusts_instantaneous(self, margin: float = INSTANTANEOUS_MARGIN) -> bool:
-        """Whether instantaneous effects lower the held-out error by more than a share of it."""
-        return self.instantaneous_gain > margin
+    def trusts_instantaneous(self) -> bool:
+        """Whether instantaneous effects lower the error by more than ``INSTANTANEOUS_MARGIN``."""
+        return self.instantaneous_gain > INSTANTANEOUS_MARGIN
 
 
 def standardized_folds(folds: Sequence[Moments]) -> list[Moments]:
@@ -191,20 +186,20 @@ def select(
         for method in methods
         for penalty in grids[method]
     ]
-    masks = _Masks(
-        None if allowed is None else np.asarray(allowed, dtype=bool),
-        None if required is None else np.asarray(required, dtype=bool),
-        lagged_sparsity,
-    )
     errors = dict.fromkeys(recipes, 0.0)
     for k, fold in enumerate(folds):
         train = merge(other for i, other in enumerate(folds) if i != k)
         for order in tried:
             part = leading(train, num_variables, order)
             held_out = leading(fold, num_variables, order)
+            masks = {
+                name: np.asarray(mask, dtype=bool)[: part.d]
+                for name, mask in (("allowed", allowed), ("required", required))
+                if mask is not None
+            }
             for method in methods:
                 wanted = sorted({r for r in recipes if r[:2] == (order, method)}, reverse=True)
-                for recipe, weights in _fits(part, num_variables, wanted, masks):
+                for recipe, weights in _fits(part, num_variables, wanted, masks, lagged_sparsity):
                     errors[recipe] += fold.n * one_step_error(weights, part, held_out)
     return LaggedSelection(tuple(Trial(r, errors[r] / everything.n) for r in errors))
 
@@ -222,48 +217,28 @@ def default_penalties(moments: Moments, num_variables: int) -> dict[MethodName, 
     }
 
 
-class _Masks(NamedTuple):
-    """Masks of the largest order, ``(m, d)`` or None, and the lagged share of the sparsity."""
-
-    allowed: BoolArray | None
-    required: BoolArray | None
-    lagged_sparsity: float = 1.0
-
-    def of(self, size: int) -> _Masks:
-        """Return the masks' first rows."""
-        allowed, required = (None if mask is None else mask[:size] for mask in self[:2])
-        return _Masks(allowed, required, self.lagged_sparsity)
-
-
 def _fits(
     moments: Moments,
     num_variables: int,
     recipes: Sequence[Recipe],
-    masks: _Masks,
+    masks: Mapping[str, BoolArray],
+    lagged_sparsity: float,
 ) -> Iterator[tuple[Recipe, FloatArray]]:
     """Fit recipes of one order and method, penalties falling: a lasso starts from the last one."""
-    own = masks.of(moments.d)
     weights: FloatArray | None = None
     for recipe in recipes:
-        if recipe.method == "ridge":
-            weights = ridge(moments, num_variables, recipe.penalty, allowed=own.allowed)
-        elif recipe.method == "lasso":
+        _, method, penalty = recipe
+        if method == "ridge":
+            weights = ridge(moments, num_variables, penalty, allowed=masks.get("allowed"))
+        elif method == "lasso":
             weights = lasso(
                 moments,
                 num_variables,
-                recipe.penalty,
-                allowed=own.allowed,
-                required=own.required,
+                penalty,
+                **masks,
                 start=weights,
                 tolerance=SELECTION_TOLERANCE,
             )
         else:
-            weights = dynotears(
-                moments,
-                num_variables,
-                recipe.penalty,
-                recipe.penalty * own.lagged_sparsity,
-                allowed=own.allowed,
-                required=own.required,
-            )
+            weights = dynotears(moments, num_variables, penalty, penalty * lagged_sparsity, **masks)
         yield recipe, weights

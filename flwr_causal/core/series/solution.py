@@ -17,9 +17,8 @@ from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments, data_scale, merge
 from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.series.design import split_blocks, to_square
-from flwr_causal.core.series.instantaneous import dynotears
 from flwr_causal.core.series.partial_correlation import partial_correlation, select_ridge
-from flwr_causal.core.series.regression import lasso, leading, order_of, ridge
+from flwr_causal.core.series.regression import dynotears, lasso, leading, order_of, ridge
 from flwr_causal.core.series.selection import (
     LaggedSelection,
     MethodName,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.series.instantaneous import SolverName
+    from flwr_causal.core.series.regression import SolverName
 
 
 Regression = Literal["lasso", "ridge", "held-out"]

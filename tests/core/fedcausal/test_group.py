@@ -10,7 +10,7 @@ from mixed_parties import group_lasso, mixed_parties, no_knowledge
 from flwr_causal.core.fedcausal import group
 from flwr_causal.core.graphs.acyclicity import h_exponential, is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.nonlinear.basis import SIZE, additive, prior_noise_scale
+from flwr_causal.core.nonlinear.basis import SIZE, basis_moments, prior_noise_scale
 from flwr_causal.errors import ConfigError
 
 ONE = mixed_parties(3, sizes=(300,))
@@ -27,7 +27,7 @@ def constant_schedule(rounds, rho_2=0.3, rho_1=1e-12):
 def test_local_step_is_the_ridge_solution_without_the_own_variable(n):
     rows = ONE[1][0][:n]
     d = rows.shape[1]
-    moments = additive(rows)
+    moments = basis_moments(rows)
     target = np.random.default_rng(4).standard_normal((d, SIZE, d))
     solution = group.local_step(group.local_problem(moments), target, 0.25)
     cross = moments.cross / prior_noise_scale(moments)
@@ -41,7 +41,7 @@ def test_local_step_is_the_ridge_solution_without_the_own_variable(n):
 
 
 def test_multiplier_survives_the_growth_of_the_penalty():
-    problem = group.local_problem(additive(ONE[1][0]))
+    problem = group.local_problem(basis_moments(ONE[1][0]))
     d = problem.cross.shape[1]
     factors = np.random.default_rng(0).uniform(0, 1, (d, d))
     first = group.client_step(problem, None, np.zeros((d, d)), 0.1, 0)
@@ -101,7 +101,7 @@ def test_rounds_converge_to_the_joint_group_lasso():
     sparsity = problem.schedule.sparsity[0]
     gradients = []
     for rows, client in zip(parties, clients, strict=True):
-        moments = additive(rows)
+        moments = basis_moments(rows)
         blocks = (state.factors[:, None, :] * client.formed).reshape(-1, 5)
         gradient = moments.gram @ blocks - moments.cross / prior_noise_scale(moments)
         gradients.append((blocks.reshape(5, SIZE, 5), gradient.reshape(5, SIZE, 5)))

@@ -8,7 +8,7 @@ from flwr_causal.core.fedcausal import group
 from flwr_causal.core.nonlinear.basis import (
     RIDGE,
     SIZE,
-    additive,
+    basis_moments,
     noise_scale,
     orthonormal_basis,
     partial_shares,
@@ -40,7 +40,7 @@ def test_columns_with_few_values_have_fewer_functions():
     functions = orthonormal_basis(rows.astype(float))
     ranks = [round((functions[:, i] ** 2).mean(axis=0).sum()) for i in range(3)]
     assert ranks == [1, 0, 2]
-    moments = additive(rows.astype(float))
+    moments = basis_moments(rows.astype(float))
     assert moments.variances[1] == 0
     assert np.isfinite(partial_shares(moments, np.zeros((3, 3), dtype=bool))).all()
     step = group.client_step(group.local_problem(moments), None, np.zeros((3, 3)), 0.1, 0)
@@ -49,7 +49,7 @@ def test_columns_with_few_values_have_fewer_functions():
 
 
 def test_a_party_may_have_one_row():
-    moments = additive(np.ones((1, 4)))
+    moments = basis_moments(np.ones((1, 4)))
     assert prior_noise_scale(moments) == 1.0
     assert noise_scale(moments, np.zeros((4, 4), dtype=bool)) == 1.0
     assert (partial_shares(moments, np.zeros((4, 4), dtype=bool)) == 0).all()
@@ -71,7 +71,7 @@ def test_partial_shares_are_those_of_regressions():
         rest = np.linalg.lstsq(stacked, target)[1][0] if causes else target @ target
         return rest / (n - 1 - design.shape[1])
 
-    shares = partial_shares(additive(rows), graph)
+    shares = partial_shares(basis_moments(rows), graph)
     for i in range(d):
         for j in range(d):
             parents = [int(p) for p in np.flatnonzero(graph[:, j]) if p != i]
@@ -91,7 +91,7 @@ def test_strength_is_the_partial_correlation_of_a_linear_model():
     rows = np.column_stack([a, b, effect, rng.standard_normal(n)]) * [1.0, 50.0, 3.0, 1e-3]
     graph = np.zeros((4, 4), dtype=bool)
     graph[:2, 2] = True
-    strength = strengths(partial_shares(additive(rows), graph))
+    strength = strengths(partial_shares(basis_moments(rows), graph))
     assert strength[0, 2] == pytest.approx(np.sqrt(0.36 / 1.36), abs=0.02)
     assert strength[1, 2] == pytest.approx(np.sqrt(4 / 5), abs=0.02)
     assert strength[3].max() < 0.03
@@ -101,16 +101,19 @@ def test_shares_of_nothing_are_zero_on_average():
     rng = np.random.default_rng(2)
     empty = np.zeros((10, 10), dtype=bool)
     shares = np.mean(
-        [partial_shares(additive(rng.standard_normal((80, 10))), empty) for _ in range(20)], axis=0
+        [partial_shares(basis_moments(rng.standard_normal((80, 10))), empty) for _ in range(20)],
+        axis=0,
     )
     assert abs(shares[~np.eye(10, dtype=bool)].mean()) < 3e-3  # without the correction .064
 
 
 def test_scales():
     graph, (rows,) = ONE
-    moments = additive(rows)
+    moments = basis_moments(rows)
     assert noise_scale(moments, graph) == pytest.approx(1.0, abs=0.15)
-    assert noise_scale(additive(9.0 * rows), graph) == pytest.approx(
+    assert noise_scale(basis_moments(9.0 * rows), graph) == pytest.approx(
         9 * noise_scale(moments, graph)
     )
-    assert prior_noise_scale(additive(9.0 * rows)) == pytest.approx(9 * prior_noise_scale(moments))
+    assert prior_noise_scale(basis_moments(9.0 * rows)) == pytest.approx(
+        9 * prior_noise_scale(moments)
+    )

@@ -8,8 +8,7 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import lagged_rows
-from flwr_causal.core.series.instantaneous import dynotears
-from flwr_causal.core.series.regression import lasso
+from flwr_causal.core.series.regression import dynotears, lasso
 from flwr_causal.errors import ConfigError, DataError
 
 D = 4

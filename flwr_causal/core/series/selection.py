@@ -192,11 +192,10 @@ def select(
         for order in tried:
             part = leading(train, num_variables, order)
             held_out = leading(fold, num_variables, order)
-            masks = {
-                name: np.asarray(mask, dtype=bool)[: part.d]
-                for name, mask in (("allowed", allowed), ("required", required))
-                if mask is not None
-            }
+            masks = [
+                None if mask is None else np.asarray(mask, dtype=bool)[: part.d]
+                for mask in (allowed, required)
+            ]
             for method in methods:
                 wanted = sorted({r for r in recipes if r[:2] == (order, method)}, reverse=True)
                 for recipe, weights in _fits(part, num_variables, wanted, masks, lagged_sparsity):
@@ -221,24 +220,29 @@ def _fits(
     moments: Moments,
     num_variables: int,
     recipes: Sequence[Recipe],
-    masks: Mapping[str, BoolArray],
+    masks: Sequence[BoolArray | None],
     lagged_sparsity: float,
 ) -> Iterator[tuple[Recipe, FloatArray]]:
     """Fit recipes of one order and method, penalties falling: a lasso starts from the last one."""
+    allowed, required = masks
     weights: FloatArray | None = None
     for recipe in recipes:
         _, method, penalty = recipe
         if method == "ridge":
-            weights = ridge(moments, num_variables, penalty, allowed=masks.get("allowed"))
+            weights = ridge(moments, num_variables, penalty, allowed=allowed)
         elif method == "lasso":
             weights = lasso(
                 moments,
                 num_variables,
                 penalty,
-                **masks,
+                allowed=allowed,
+                required=required,
                 start=weights,
                 tolerance=SELECTION_TOLERANCE,
             )
         else:
-            weights = dynotears(moments, num_variables, penalty, penalty * lagged_sparsity, **masks)
+            lagged = penalty * lagged_sparsity
+            weights = dynotears(
+                moments, num_variables, penalty, lagged, allowed=allowed, required=required
+            )
         yield recipe, weights

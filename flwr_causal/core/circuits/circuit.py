@@ -18,7 +18,7 @@ from flwr_causal.core.circuits import storage
 from flwr_causal.core.circuits.distribution import Distribution
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.layers import Layers
-from flwr_causal.core.circuits.nodes import Leaf, Product, Sum, ascending, numbers
+from flwr_causal.core.circuits.nodes import Sum, combined, numbers, with_leaves
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import Arrays, FloatArray
-    from flwr_causal.core.circuits.nodes import Node
+    from flwr_causal.core.circuits.nodes import Leaf, Node
 
 
 def restricted(root: Node, scope: Collection[int]) -> Node:
@@ -41,19 +41,14 @@ def restricted(root: Node, scope: Collection[int]) -> Node:
         At least one column of the root's scope.
     """
     kept = set(scope)
-    made: dict[int, Node | None] = {}
-    for node in ascending(root):
-        own = [column for column in node.scope if column in kept]
-        if not own:
-            made[id(node)] = None
-        elif len(own) == len(node.scope):
-            made[id(node)] = node
-        elif isinstance(node, Leaf):
-            made[id(node)] = node.restrict(own)
-        else:
-            children = [made[id(child)] for child in node.children]
-            made[id(node)] = _combined(children, getattr(node, "weights", None))
-    result = made[id(root)]
+
+    def part(leaf: Leaf) -> Leaf | None:
+        own = [column for column in leaf.scope if column in kept]
+        if len(own) == len(leaf.scope):
+            return leaf
+        return leaf.restrict(own) if own else None
+
+    result = with_leaves(root, part)
     assert result is not None  # the caller keeps a column
     return result
 
@@ -61,8 +56,7 @@ def restricted(root: Node, scope: Collection[int]) -> Node:
 def conditioned(layers: Layers, values: FloatArray) -> tuple[Node | None, float]:
     """Return a circuit given evidence, over the columns without any.
 
-    The children of a sum get the weights that they have after the evidence; what it excludes is
-    dropped.
+    The weights of a sum become posterior ones; children that the evidence excludes are dropped.
 
     Parameters
     ----------
@@ -94,19 +88,11 @@ def conditioned(layers: Layers, values: FloatArray) -> tuple[Node | None, float]
             possible = np.flatnonzero((node.weights > 0) & (own > -np.inf))
             weights = node.weights[possible] * np.exp(own[possible] - densities[number])
             children = [made[places[k]] for k in possible]
-            made.append(_combined(children, weights / weights.sum()))
+            made.append(combined(children, weights / weights.sum()))
         else:
-            made.append(_combined([made[place] for place in places], None))
+            made.append(combined([made[place] for place in places], None))
     density = float(densities[-1])
     return (None if np.isneginf(density) else made[-1]), density
-
-
-def _combined(children: list[Node | None], weights: FloatArray | None) -> Node | None:
-    """Return a sum or product of what is left of its children; the child itself if it is one."""
-    left = [child for child in children if child is not None]
-    if len(left) < 2:
-        return left[0] if left else None
-    return Product(left) if weights is None else Sum(left, weights)
 
 
 def moved(root: Node, columns: Mapping[int, int]) -> Node:
@@ -118,14 +104,9 @@ def moved(root: Node, columns: Mapping[int, int]) -> Node:
     columns : mapping of int to int
         The new column of each of the root's.
     """
-    made: dict[int, Node] = {}
-    for node in ascending(root):
-        if isinstance(node, Leaf):
-            made[id(node)] = node.moved([columns[column] for column in node.scope])
-            continue
-        children = [made[id(child)] for child in node.children]
-        made[id(node)] = Sum(children, node.weights) if isinstance(node, Sum) else Product(children)
-    return made[id(root)]
+    result = with_leaves(root, lambda leaf: leaf.moved([columns[column] for column in leaf.scope]))
+    assert result is not None  # no leaf is left out
+    return result
 
 
 FORMAT = "flwr-causal circuit 1"
@@ -134,12 +115,12 @@ FORMAT = "flwr-causal circuit 1"
 class Circuit(Distribution):
     """A joint distribution of the variables in a circuit's scope.
 
-    What it takes and answers is said at `Distribution`.
+    Data and answers are described at `Distribution`.
 
     Parameters
     ----------
     domain : Domain
-        The columns that the nodes speak of; the root's scope may be a part of it.
+        The columns of the nodes; the root's scope may be a part of them.
     root : Node
 
     Raises
@@ -261,7 +242,7 @@ class Circuit(Distribution):
 
     @classmethod
     def load(cls, directory: str | Path) -> Circuit:
-        """Read what `save` wrote; a DataError if it is something else."""
+        """Read a circuit that `save` wrote; a DataError if the files hold something else."""
         plain, arrays = storage.read_pair(directory, "circuit", FORMAT)
         return cls.from_arrays(Domain.from_plain(plain["domain"]), arrays)
 
@@ -272,7 +253,7 @@ def mixture(circuits: Sequence[Circuit], weights: ArrayLike) -> Circuit:
     Parameters
     ----------
     circuits : sequence of Circuit
-        At least one. Columns are found by name: the result has the first one's domain.
+        At least one. Columns are found by name: the result has the first circuit's domain.
     weights : array_like, shape (number of circuits,)
         Non-negative, such as the numbers of rows that each was learned from; only their shares
         count.

@@ -1,6 +1,6 @@
-"""What every circuit answers about its variables: frames, names, labels and checks.
+"""The queries of a circuit in terms of frames, names and labels.
 
-The answers themselves come from the engine (`layers`), which knows *values* (see `domain`) only.
+The engine (`layers`) computes the answers; it works on *values* (see `domain`) only.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ class Distribution(ABC):
     def state_probabilities(self, values: FloatArray, column: int) -> FloatArray:
         """Probability of each state of a category given the rest of each row, (n, states).
 
-        What the column itself holds is not read; an impossible row is answered as one without
-        evidence.
+        The column itself is not read; an impossible row counts as one without evidence.
         """
         num_states = self.domain.variables[column].num_states
         return self.layers.state_probabilities(values, column, num_states)
@@ -80,7 +79,7 @@ class Distribution(ABC):
         """Write into a directory; numbers survive exactly."""
 
     def out_of_reach(self) -> Distribution:
-        """Return what is left after the run: the distribution itself, if it is in one piece."""
+        """Return the distribution without access to parties: itself, if none is needed."""
         return self
 
     @property
@@ -143,7 +142,7 @@ class Distribution(ABC):
         """Mean and variance of a number given what each row holds, both of shape (n,).
 
         A value that is given has the variance 0. Of a category whose states are numbers, and of a
-        number that is seen by its interval, the states (the middles of the intervals) are meant.
+        number that is known by its interval, the states (middles of the intervals) are averaged.
 
         Raises
         ------
@@ -178,7 +177,7 @@ class Distribution(ABC):
         Returns
         -------
         DataFrame
-            The circuit's variables; what was given stays as it was, an interval becomes its middle.
+            The circuit's variables; given values stay as they were, an interval becomes its middle.
         """
         values = self.encode(data)
         filled = self.domain.decode(self.layers.mpe(values), self.names)
@@ -199,7 +198,7 @@ class Distribution(ABC):
         seed : int, optional
             Default: other rows every time.
         given : mapping of str to object, or data of n rows, optional
-            Evidence: the same for all rows, or what each row holds already.
+            Evidence: the same for all rows, or the known values of each row.
 
         Returns
         -------
@@ -241,7 +240,7 @@ class Distribution(ABC):
 
 
 def _kept(filled: pd.Series[Any], given: pd.Series[Any], values: FloatArray) -> NDArray[Any]:
-    """Return a column in which what was given stays."""
+    """Return a filled column with the given values, where there were any."""
     there = given.notna().to_numpy() & ~np.isnan(values)
     result = filled.to_numpy(copy=True)
     if there.all():

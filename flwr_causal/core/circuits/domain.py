@@ -36,7 +36,7 @@ class Variable(NamedTuple):
     states : tuple, optional
         The labels of a category, in the order of their indices. None: a number.
     edges : tuple of float, optional
-        Ascending cut points of a number that is only seen by its interval. Interval k holds
+        Ascending cut points of a number that is known only by its interval. Interval k holds
         ``edges[k - 1] < x <= edges[k]``; the first and the last are open.
     missing_state : bool, default False
         A missing value is a state (an interval) of its own, the last.
@@ -69,7 +69,7 @@ class Domain:
     Raises
     ------
     DataError
-        If names repeat, or a variable's states or edges are none.
+        If names repeat, or a variable's states or edges are invalid.
     """
 
     variables: tuple[Variable, ...]
@@ -238,7 +238,7 @@ class Domain:
         )
 
     def to_plain(self) -> list[dict[str, Any]]:
-        """Return what JSON can hold; a DataError for states that it cannot."""
+        """Return lists and plain values for JSON; a DataError for states that JSON cannot hold."""
         for variable in self.variables:
             for state in variable.states or ():
                 if not isinstance(state, str | int | float | bool):
@@ -294,7 +294,7 @@ def _states_of(column: Any, named: bool) -> tuple[Any, ...] | None:
     ----------
     column : Series
     named : bool
-        It is a category whatever it holds.
+        It was named as a category: numbers are states too.
     """
     import pandas as pd
 
@@ -316,7 +316,7 @@ def _encoded_states(name: str, column: Any, states: Sequence[Any]) -> FloatArray
 
     codes, present = pd.factorize(column)
     index_of = {state: float(k) for k, state in enumerate(states)}
-    # The last entry is what the code of a missing value, -1, finds.
+    # The last entry is for the code of missing values, -1.
     indices = np.full(len(present) + 1, np.nan)
     for k, value in enumerate(present):
         if value not in index_of:

@@ -102,7 +102,7 @@ def spread(
 ) -> None:
     """Add the flow of each node to its children, of a sum in their shares, kept in ``terms``.
 
-    Without any terms all of it goes to each child.
+    Without terms (products) each child gets the whole flow.
     """
     for k in range(len(starts) - 1):
         own = flows[first + k]
@@ -154,10 +154,10 @@ def looked_up(
 
 Codes = NDArray[np.int32]
 
-#: Below it a probability goes into the logarithm, lest the next factors take it to 0.
+#: A smaller probability is added to the logarithm before further factors underflow it.
 SMALL = 1e-150
-#: Rows that `incomplete_rows` works on together, and what it takes for small: several such factors,
-#: and a probability of 1e-200, may meet before it looks.
+#: Rows that `incomplete_rows` processes together, and its bound for small probabilities: several
+#: such factors, and a probability of 1e-200, may be multiplied before the next test.
 ROWS = 128
 SMALL_BELIEF = 1e-50
 

@@ -1,18 +1,23 @@
 """The circuit engine: every circuit is evaluated, differentiated, sampled and maximised here.
 
-The nodes are numbered once: the leaves first, those of one kind side by side, then the inner nodes
-in layers, each behind all its children; the root is the last. A layer holds sums or products and is
-evaluated as one, for a chunk of rows that fits the cache: no step is made in Python for a single
-node or row.
+**Order.** The nodes are numbered once: first the leaves, leaves of one kind side by side, then the
+inner nodes in layers, each node behind all its children; the root is the last. A layer consists of
+sums or of products and is evaluated at once, for a chunk of rows that fits the cache: no Python
+statement is executed for a single node and row.
 
-There are two passes. `Layers.upward` takes log densities of the leaves to those of all nodes, or
-with maxima in place of sums to those of the best explanations. On the way down a row is divided
-among the children of each sum (`Layers.flows`, the derivatives of the log density), or takes one of
-them (`Layers.descent`: a draw, or the best). All queries are made of these two passes and of what
-the leaves say of their own columns.
+**Upward pass** (`Layers.upward`). The log densities of the leaves give those of all nodes: a
+product adds the log densities of its children, a sum takes the log of their weighted sum. With
+maxima in place of sums the result is the log density of the best explanation (max-product).
 
-The leaves may lie elsewhere: `Leaves` is what the engine asks of them. `LocalLeaves` answers from
-the `Leaf` nodes of the circuit; those of a circuit that lies with several parties ask the parties.
+**Downward pass.** From the root down, a row is divided among the children of each sum in proportion
+to their posterior probabilities (`Layers.flows`: the derivatives of the row's log density with
+respect to the nodes'), or takes one child of each sum (`Layers.descent`: drawn, or the best one).
+
+**Queries.** Densities and probabilities of states need the upward pass; moments, samples and mpe
+need both passes and then the leaves' answers for their own columns.
+
+`Leaves` is the interface between the engine and the leaves. `LocalLeaves` implements it for `Leaf`
+nodes of the circuit; `composed.federated_circuit.PartyLeaves` for circuits that stay with parties.
 """
 
 from __future__ import annotations
@@ -34,16 +39,16 @@ if TYPE_CHECKING:
     #: Numbers of some leaves of one kind, and the leaves ready to be evaluated together.
     Batches = list[tuple[IntArray | slice, LeafBatch]]
 
-#: Node values that are kept at once, in numbers: with what is computed from them they fit a cache.
+#: Node values of a chunk of rows on the way up: with intermediate results they fit a cache.
 CHUNK = 2**18
-#: The same for the way down, where each node costs a step for every chunk (64 MB).
+#: The same on the way down, where every node costs a step in Python for each chunk (64 MB).
 DESCENT_CHUNK = 2**23
-#: No log density is below it but minus infinity, which minus itself would be no number.
+#: Stands for minus infinity, from which minus infinity cannot be subtracted.
 LOWEST = float(np.finfo(np.float64).min)
 
 
 class Leaves(ABC):
-    """What the engine asks of the leaves of a circuit.
+    """The leaves of a circuit, as the engine uses them.
 
     In all methods ``values`` has the shape (n, d), all columns of the domain, NaN where a value is
     missing. Leaves have the numbers from 0 on that `Layers` gives them.
@@ -51,8 +56,7 @@ class Leaves(ABC):
     Attributes
     ----------
     chunked : bool
-        Whether rows may be asked about in parts. Where a question is costly, all rows are asked
-        about at once.
+        Whether rows may be evaluated in parts; False where each call is costly.
     """
 
     chunked: ClassVar[bool] = True
@@ -67,7 +71,7 @@ class Leaves(ABC):
     ) -> Iterator[FloatArray]:
         """Yield log densities (L, n) with each state of a category in turn.
 
-        What is yielded may be overwritten by the next.
+        The same array may be yielded and overwritten each time.
         """
 
     @abstractmethod
@@ -80,8 +84,8 @@ class Leaves(ABC):
     ) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of a number, both of shape (n,).
 
-        ``holders`` are the leaves with the number in their scope; ``flows`` (holders, n) are the
-        probabilities that they made their part of the row.
+        ``holders`` are the leaves with the number in their scope; ``flows`` (holders, n) their
+        posterior probabilities.
         """
 
     @abstractmethod
@@ -91,9 +95,9 @@ class Leaves(ABC):
         arriving: Sequence[IntArray],
         rng: np.random.Generator | None,
     ) -> FloatArray:
-        """Return the rows, missing values filled by the leaves that each row comes to.
+        """Return the rows, missing values filled by the leaves that each row reaches.
 
-        ``arriving`` holds the rows of each leaf. Values are drawn, or without ``rng`` the modes.
+        ``arriving`` holds the rows that reach each leaf. Values are drawn; without ``rng``, modes.
         """
 
 
@@ -103,13 +107,13 @@ class LocalLeaves(Leaves):
     Parameters
     ----------
     leaves : sequence of Leaf
-        Those of one kind side by side.
+        Leaves of one kind side by side.
     """
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         self.leaves = tuple(leaves)
         self._batches = _batches(self.leaves, range(len(self.leaves)))
-        # Leaves that see the column that was asked for last, and the others.
+        # The column of the last query of states; batches of the leaves over it, and of the others.
         self._split: tuple[int, tuple[Batches, Batches]] | None = None
 
     def log_densities(self, values: FloatArray, result: FloatArray) -> None:
@@ -130,7 +134,7 @@ class LocalLeaves(Leaves):
         result = np.empty((len(self.leaves), len(values)))
         for place, batch in others:
             result[place] = batch.log_density(values)
-        # Only the leaves that see the column change from state to state.
+        # Only the densities of leaves over the column change from state to state.
         parts = [
             (place, batch.state_log_densities(values, column, num_states))
             for place, batch in seeing
@@ -174,7 +178,7 @@ class LocalLeaves(Leaves):
         arriving: Sequence[IntArray],
         rng: np.random.Generator | None,
     ) -> FloatArray:
-        """Return the rows, missing values filled by the leaves that each row comes to."""
+        """Return the rows, missing values filled by the leaves that each row reaches."""
         result = values.copy()
         for leaf, rows in zip(reversed(self.leaves), reversed(arriving), strict=True):
             place = np.ix_(rows, np.array(leaf.scope))
@@ -185,7 +189,7 @@ class LocalLeaves(Leaves):
 
 
 class Layer(NamedTuple):
-    """Sums, or products, none of which is below another.
+    """Sums, or products, of which none is a descendant of another.
 
     Parameters
     ----------
@@ -216,7 +220,7 @@ class Layers:
     num_leaves : int
         The first nodes.
     source : Leaves
-        Answers for the leaves.
+        Evaluates the leaves.
     sums : tuple of Sum
         By their numbers.
     layers : tuple of Layer
@@ -246,8 +250,7 @@ class Layers:
         ----------
         root : Node
         source : callable, optional
-            Of the leaves by their numbers makes what answers for them. Default: they are `Leaf`
-            nodes and answer for themselves.
+            Takes the leaves by their numbers and returns their `Leaves`. Default: `LocalLeaves`.
         """
         order = ascending(root)
         leaves = [node for node in order if not node.children]
@@ -281,7 +284,7 @@ class Layers:
         Parameters
         ----------
         leaf_values : ndarray of float64, shape (L, n)
-            Of the leaves, wherever they were computed.
+            Log densities of the leaves.
         maximise : bool, default False
             Sums are replaced by the largest of their weighted children.
 
@@ -296,7 +299,7 @@ class Layers:
         return result
 
     def _climb(self, nodes: FloatArray, maximise: bool) -> None:
-        """Fill the rows of the inner nodes, those of the leaves being there."""
+        """Compute the rows of the inner nodes from the rows of the leaves, in place."""
         if not self.layers:
             return
         from flwr_causal.core.circuits import kernels
@@ -320,10 +323,10 @@ class Layers:
     def flows(
         self, node_values: FloatArray, row_weights: FloatArray | None = None
     ) -> tuple[FloatArray, list[FloatArray]]:
-        """Return the probability of each node, and how often each child of a sum is taken.
+        """Return the flow of each node, and the total flow from each sum to each child.
 
-        The flow of a node is the posterior probability that the row came by it, from the root
-        down: what the expectation step of EM needs.
+        The flow of a node is the posterior probability that the row passes through it on the way
+        down from the root: the expectation step of EM.
 
         Parameters
         ----------
@@ -335,7 +338,7 @@ class Layers:
         Returns
         -------
         flows : ndarray of float64, shape (number of nodes, n)
-            Rows of weight w have w times their probability, impossible rows 0.
+            Multiplied by the rows' weights; 0 for impossible rows.
         taken : list of ndarray of float64, shape (children,)
             For each of `sums`, the flow into each child, summed over the rows.
         """
@@ -373,8 +376,8 @@ class Layers:
         Returns
         -------
         list of ndarray of int64
-            The rows that come to each leaf. The scopes of the leaves that a row comes to are
-            disjoint and cover the root's.
+            The rows that reach each leaf. The scopes of the leaves that a row reaches are disjoint
+            and cover the root's.
         """
         nothing: IntArray = np.zeros(0, dtype=np.int64)
         arriving: list[list[IntArray]] = [[] for _ in self.nodes]
@@ -398,9 +401,9 @@ class Layers:
         return [np.concatenate([nothing, *parts]) for parts in arriving[: self.num_leaves]]
 
     # -- queries ----------------------------------------------------------------------------------
-    # In all of them ``values`` has the shape (n, d), NaN where a value is missing. Evidence that
-    # the circuit holds impossible says nothing about the rest: for such a row the states and
-    # moments are those without evidence.
+    # In all of them ``values`` has the shape (n, d), NaN where a value is missing. For a row
+    # that is impossible under the circuit, probabilities of states and moments are those without
+    # evidence.
 
     def leaf_values(self, values: FloatArray) -> FloatArray:
         """Return the log densities of all leaves, shape (L, n)."""
@@ -412,7 +415,7 @@ class Layers:
         """Return the log density of each row, missing values integrated out, shape (n,)."""
         result = np.empty(len(values))
         chunks = list(self.chunks(len(values)))
-        # One array for all chunks: fresh memory costs more than what is computed in it.
+        # One array for all chunks: allocating memory costs more than the computation.
         memory = np.empty(len(self.nodes) * (chunks[0].stop if chunks else 0))
         for rows in chunks:
             count = rows.stop - rows.start
@@ -592,10 +595,10 @@ def _batches(leaves: Sequence[Leaf], numbers: Sequence[int]) -> Batches:
 
 
 def _check(root_values: FloatArray, start: int) -> None:
-    """Raise a DataError for the first row of probability 0."""
+    """Raise a DataError that names the first row of probability 0."""
     bad = np.flatnonzero(~np.isfinite(root_values))
     if len(bad):
         raise DataError(
-            f"row {start + bad[0]}: what it holds is impossible under the circuit, so the rest of "
-            "it cannot be filled; leave the row out, or the value that was never seen"
+            f"row {start + bad[0]}: its values are impossible under the circuit, so missing values "
+            "cannot be filled; leave out the row, or the value that never occurred in training"
         )

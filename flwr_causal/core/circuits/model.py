@@ -42,21 +42,21 @@ FORMAT = "flwr-causal circuit model 1"
 
 @dataclass(frozen=True, eq=False)
 class CircuitModel:
-    """A joint distribution with a class that is usually asked for.
+    """A joint distribution and, optionally, a class to predict.
 
     Data are frames, columns found by name; mappings of such columns, of single values for one row;
     or arrays with all columns in their order. Columns and values that are missing are summed or
-    integrated out, and so are, with a warning, categories that nobody had in training. Where no
+    integrated out, and so are, with a warning, categories that no party had in training. Where no
     single frame holds all columns, a sequence of frames with a column of ids is joined by it.
 
     Parameters
     ----------
     density : Distribution
-        Answers everything but the class: a `Circuit`, or one whose parts stay with the parties.
+        Answers all queries but those of the class: a `Circuit` or a `FederatedCircuit`.
     target : str, optional
-        The class. None: there is none.
+        The class, if there is one.
     posterior : Posterior, optional
-        Tells the class where something tells it better than the density does. Default: the density.
+        Predicts the class in place of the density.
     threshold : float, optional
         Of two classes the second is predicted from this probability on. Default: the more probable.
     row_id : str
@@ -97,7 +97,7 @@ class CircuitModel:
     def predict_proba(self, data: Any, target: str | None = None) -> FloatArray:
         """Probability of each class given the rest of each row, shape (n, classes)."""
         asked = self._asked(target)
-        return self._teller(asked).predict_proba(self._frame(data, asked), asked)
+        return self._posterior_of(asked).predict_proba(self._frame(data, asked), asked)
 
     def predict(
         self, data: Any, target: str | None = None, threshold: float | None = None
@@ -114,7 +114,7 @@ class CircuitModel:
         """
         asked = self._asked(target)
         cut = self.threshold if threshold is None and asked == self.target else threshold
-        return self._teller(asked).predict(self._frame(data, asked), asked, threshold=cut)
+        return self._posterior_of(asked).predict(self._frame(data, asked), asked, threshold=cut)
 
     def marginal(self, names: Iterable[str]) -> Distribution:
         """Return the distribution of some of the variables."""
@@ -138,11 +138,11 @@ class CircuitModel:
         return self.density.sample(n, seed, evidence)
 
     def out_of_reach(self) -> CircuitModel:
-        """Return the model after its run: parties that kept circuits can be asked no more."""
+        """Return the model without access to parties, as it is after a run."""
         return replace(self, density=self.density.out_of_reach())
 
     def save(self, path: str | Path) -> None:
-        """Write a JSON file and, beside it, what it is made of in a directory of the same name."""
+        """Write a JSON file and, beside it, density and posterior in a directory of its name."""
         place = Path(path)
         parts = {"density": self.density, "posterior": self.posterior}
         kinds = {name: type(part).__name__ for name, part in parts.items() if part is not None}
@@ -154,7 +154,7 @@ class CircuitModel:
 
     @classmethod
     def load(cls, path: str | Path) -> CircuitModel:
-        """Read what :meth:`save` wrote; a DataError if it is something else."""
+        """Read what :meth:`save` wrote; a DataError if the files hold something else."""
         place = Path(path)
         try:
             plain = json.loads(place.read_text(encoding="utf-8"))
@@ -208,7 +208,7 @@ class CircuitModel:
                 )
         return frame.assign(**replaced) if replaced else frame
 
-    def _teller(self, target: str) -> Posterior:
+    def _posterior_of(self, target: str) -> Posterior:
         if target == self.target and self.posterior is not None:
             return self.posterior
         return self.density
@@ -228,7 +228,7 @@ FORMAT = "flwr-causal head 1"
 class Head(NamedTuple):
     """Weights of the leaves (m,) and biases of the classes (C,), -inf of a class without rows.
 
-    A leaf j with weight w_j counts as if it were there w_j times:
+    A leaf j with weight w_j counts w_j times:
     ``log P(c | x) = b_c + sum_j w_j f_cj(x) - log of the normaliser``, where ``f_cj`` is its log
     density under class c.
     """
@@ -243,7 +243,7 @@ class Head(NamedTuple):
 
 
 class Posterior(Protocol):
-    """Gives the class of a row: a `Circuit`, or a `HeadPosterior`."""
+    """Predicts the class of a row: a `Distribution`, or a `HeadPosterior`."""
 
     def predict_proba(self, data: Any, target: str) -> FloatArray:
         """Probability of each class given the rest of each row, shape (n, classes)."""
@@ -254,7 +254,7 @@ class Posterior(Protocol):
         ...
 
     def save(self, directory: str | Path) -> None:
-        """Write what is needed to load it."""
+        """Write into a directory."""
         ...
 
 
@@ -289,7 +289,7 @@ class HeadPosterior:
             For another target than the head's.
         """
         if target not in (None, self.target):
-            raise ConfigError(f"the head tells {self.target!r}, not {target!r}: ask the circuit")
+            raise ConfigError(f"the head predicts {self.target!r}, not {target!r}: ask the circuit")
         names = [name for name in self.domain.names if name != self.target]
         return np.exp(self.head.log_posterior(self.features(self.domain.encode(data, names))))
 
@@ -344,7 +344,7 @@ class HeadPosterior:
 
     @classmethod
     def load(cls, directory: str | Path) -> HeadPosterior:
-        """Read what :meth:`save` wrote; a DataError if it is something else."""
+        """Read what :meth:`save` wrote; a DataError if the files hold something else."""
         try:
             plain, arrays = read_pair(directory, "head", FORMAT)
             head = Head(arrays.pop("weights"), arrays.pop("biases"))
@@ -379,7 +379,7 @@ def log_odds_counts(log_posterior: FloatArray, classes: NDArray[np.int64]) -> Fl
     Parameters
     ----------
     log_posterior : ndarray of float, shape (n, 2)
-        Of rows that the posterior was not made of.
+        Of rows that the posterior was not trained on.
     classes : ndarray of int, shape (n,)
 
     Returns
@@ -394,20 +394,20 @@ def log_odds_counts(log_posterior: FloatArray, classes: NDArray[np.int64]) -> Fl
 
 
 def best_threshold(counts: FloatArray) -> tuple[float, float]:
-    """Return the probability of the second class, and the macro F1 when called from there on.
+    """Return the probability from which on the second class is predicted, and its macro F1.
 
     Parameters
     ----------
     counts : ndarray of float, shape (2, 1202)
         Added up over parties.
     """
-    below = counts[:, :-1].cumsum(axis=1)  # of the rows called negative at each edge
+    below = counts[:, :-1].cumsum(axis=1)  # rows below each edge, predicted as the first class
     above = counts.sum(axis=1, keepdims=True) - below
     with np.errstate(invalid="ignore"):
         negative = 2.0 * below[0] / (2.0 * below[0] + below[1] + above[0])
         positive = 2.0 * above[1] / (2.0 * above[1] + above[0] + below[1])
     macro = (np.nan_to_num(negative) + np.nan_to_num(positive)) / 2.0
-    # Of a stretch without rows in between the middle is as good as any and less chancy.
+    # Edges without rows in between are equally good; the middle one is the most robust.
     best = np.flatnonzero(macro >= macro.max() - 1e-12)
     stretch = best[: int(np.argmax(np.append(np.diff(best) > 1, True))) + 1]
     at = int(stretch[len(stretch) // 2])

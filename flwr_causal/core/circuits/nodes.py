@@ -11,14 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -78,16 +78,16 @@ def scope_of(given: Iterable[int]) -> tuple[int, ...]:
 
 
 class Node:
-    """What a circuit is made of; immutable, compared by identity.
+    """A node of a circuit; immutable, compared by identity.
 
     Attributes
     ----------
     scope : tuple of int
-        The columns that it is a distribution over, ascending.
+        The columns of the distribution, ascending.
     children : tuple of Node
-        The nodes that it combines; none of a leaf.
+        The nodes that it combines; empty for a leaf.
     kind : str
-        Of a leaf: leaves of one kind are evaluated together.
+        Kind of a leaf: leaves of one kind are evaluated together.
     """
 
     kind: ClassVar[str] = ""
@@ -121,7 +121,7 @@ class Leaf(Node, ABC):
     def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return E[x] and E[x^2] of each column given the values of the row, both (n, k).
 
-        A value that is given is its own mean. Of a category the index of its state is the number.
+        A value that is given is its own mean. The number of a category is the index of its state.
         """
 
     @abstractmethod
@@ -135,12 +135,12 @@ class Leaf(Node, ABC):
         Parameters
         ----------
         values : ndarray of float64, shape (k,)
-            NaN for the columns of the rest.
+            NaN for the columns without evidence.
 
         Returns
         -------
         leaf : Leaf or None
-            Over the rest; None where nothing is left.
+            Over the columns without evidence; None if there are none.
         log_density : float
         """
 
@@ -160,7 +160,7 @@ class Leaf(Node, ABC):
 
     @abstractmethod
     def arrays(self) -> Arrays:
-        """Return the parameters, what `from_arrays` takes."""
+        """Return the parameters as `from_arrays` takes them."""
 
     @classmethod
     @abstractmethod
@@ -210,9 +210,9 @@ class LeafBatch:
         Parameters
         ----------
         values : ndarray of float64, shape (n, d)
-            What the category itself holds is not read.
+            The category itself is not read.
         column, num_states : int
-            Of a category in the scope of all leaves.
+            A category in the scope of all leaves.
 
         Yields
         ------
@@ -309,11 +309,6 @@ def joined(children: Sequence[Node]) -> Node:
     return children[0] if len(children) == 1 else Product(children)
 
 
-def descending(root: Node) -> Iterator[Node]:
-    """Return the nodes below a root and itself, each once, parents before their children."""
-    return reversed(ascending(root))
-
-
 def ascending(root: Node) -> list[Node]:
     """Return the nodes below a root and itself, each once, children before their parents."""
     order: list[Node] = []
@@ -328,3 +323,33 @@ def ascending(root: Node) -> list[Node]:
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.children))
     return order
+
+
+def with_leaves(root: Node, change: Callable[[Any], Node | None]) -> Node | None:
+    """Return the circuit below a root with other leaves; None if none is left.
+
+    Parameters
+    ----------
+    root : Node
+    change : callable
+        Takes a leaf and returns what replaces it, itself or None: it is left out of all products.
+        All leaves below a sum have to be kept or left out together.
+    """
+    made: dict[int, Node | None] = {}
+    for node in ascending(root):
+        children = [made[id(child)] for child in node.children]
+        if not children:
+            made[id(node)] = change(node)
+        elif all(new is old for new, old in zip(children, node.children, strict=True)):
+            made[id(node)] = node
+        else:
+            made[id(node)] = combined(children, getattr(node, "weights", None))
+    return made[id(root)]
+
+
+def combined(children: Sequence[Node | None], weights: FloatArray | None) -> Node | None:
+    """Return a sum (a product without weights) of the children that are left, or an only one."""
+    left = [child for child in children if child is not None]
+    if len(left) < 2:
+        return left[0] if left else None
+    return Product(left) if weights is None else Sum(left, weights)

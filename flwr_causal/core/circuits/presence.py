@@ -55,7 +55,7 @@ def column_groups(presence: ArrayLike) -> tuple[ColumnGroup, ...]:
     Raises
     ------
     DataError
-        If a party holds no column, or nobody holds one.
+        If a party holds no column, or a column has no holder.
     """
     checked = _checked(presence)
     members: dict[tuple[int, ...], list[int]] = {}
@@ -65,7 +65,7 @@ def column_groups(presence: ArrayLike) -> tuple[ColumnGroup, ...]:
 
 
 def setting_of(presence: ArrayLike) -> Setting:
-    """Name the setting of a presence matrix.
+    """Return the setting of a presence matrix.
 
     Horizontal: every party holds every column (one party alone does). Vertical: no column is held
     twice. Hybrid: anything else.
@@ -87,8 +87,8 @@ def common_rows(ids: Sequence[Sequence[Hashable]]) -> list[IntArray]:
     Returns
     -------
     list of ndarray of int64, shape (n,)
-        Row ``result[p][i]`` of party p is about the same thing for all p; in the order of the first
-        party's rows.
+        Row ``result[p][i]`` of party p has the same id for all p; in the order of the first party's
+        rows.
 
     Raises
     ------
@@ -115,8 +115,8 @@ def common_rows(ids: Sequence[Sequence[Hashable]]) -> list[IntArray]:
 def joined_tables(tables: Sequence[pd.DataFrame], row_id: str) -> pd.DataFrame:
     """Return one table of all parties' columns and rows.
 
-    Rows of one id become one, values that nobody has are missing. Tables without the column of ids
-    are put below each other.
+    Rows of one id become one; values that no table has are missing. Tables without the column of
+    ids are concatenated.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 
 Nodes are numbered as in `layers`, so that children come before their parents and the root is last.
 For each kind of leaf the scopes and each parameter stand one after the other, with their sizes or
-shapes (a single one where all are the same); for the inner nodes what they are, their numbers of
-children, the children and the weights.
+shapes (a single one where all are the same); for the inner nodes whether they are sums, their
+numbers of children, the children and the weights.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.nodes import Leaf, Node
 
 
-#: Kind to class of leaves, in the order of the kinds: what a file may hold.
+#: The kinds of leaves that a file may hold, in the order of its arrays.
 KINDS: dict[str, type[Leaf]] = {
     leaf.kind: leaf
     for leaf in (Categorical, ChowLiuTree, Elliptical, Gaussian, Histogram, TensorLeaf)
@@ -40,12 +40,12 @@ KINDS: dict[str, type[Leaf]] = {
 
 
 def to_arrays(layers: Layers) -> Arrays:
-    """Return structure and parameters of a circuit, what `from_arrays` takes.
+    """Return structure and parameters of a circuit as `from_arrays` takes them.
 
     Raises
     ------
     ConfigError
-        For leaves of a kind that is none of `KINDS`.
+        For leaves of another kind than `KINDS`.
     """
     arrays: Arrays = {}
     for leaf in layers.leaves:
@@ -161,12 +161,12 @@ def read_pair(directory: str | Path, name: str, form: str) -> tuple[dict[str, An
     directory : str or Path
     name : str
     form : str
-        What the values must have as their ``format``.
+        The expected entry ``format`` of the values.
 
     Raises
     ------
     DataError
-        If it is something else.
+        If the files hold something else.
     """
     place = Path(directory)
     try:

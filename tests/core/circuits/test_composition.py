@@ -18,7 +18,6 @@ from flwr_causal.core.circuits.composed.composition import (
     cluster_products,
     factors_of,
     from_plain,
-    num_weights,
     one_pass,
     tasks_of,
     to_plain,
@@ -328,7 +327,7 @@ def test_a_composition_survives_json_exactly(how):
     shared = len({id(node) for node in ascending(composition.root)})
     assert len(ascending(read.root)) == shared
     free = sum(len(node.weights) - 1 for node in ascending(read.root) if isinstance(node, Sum))
-    assert num_weights(read) == free > 0
+    assert parties.federated(read).num_parameters == free > 0
 
 
 def test_damaged_compositions_are_refused():

@@ -35,7 +35,16 @@ import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.nodes import Node, Product, Sum, ascending, joined, mixed, scope_of
+from flwr_causal.core.circuits.nodes import (
+    Node,
+    Product,
+    Sum,
+    ascending,
+    joined,
+    mixed,
+    scope_of,
+    with_leaves,
+)
 from flwr_causal.core.circuits.presence import column_groups
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
@@ -47,11 +56,11 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import IntArray
 
 
-# -- what each party trains (lines 3-14) ----------------------------------------------------------
+# -- the tasks of each party (lines 3-14) ----------------------------------------------------------
 
 
 class Task(NamedTuple):
-    """What a party trains for one of its groups of columns.
+    """The training of a party for one of its groups of columns.
 
     Parameters
     ----------
@@ -116,7 +125,7 @@ class Output(Node):
 
 
 class Factors(NamedTuple):
-    """What every product joins.
+    """The factors of all products.
 
     Parameters
     ----------
@@ -237,22 +246,19 @@ class Composition:
         ConfigError
             If a circuit's variables are not those of its output.
         """
-        made: dict[int, Node] = {}
-        for node in ascending(self.root):
-            if isinstance(node, Output):
-                grafted = circuits[node.party][node.index].root_in(self.domain)
-                if grafted.scope != node.scope:
-                    raise ConfigError(
-                        f"circuit {node.index} of party {node.party} is over the columns "
-                        f"{grafted.scope}, its place is over {node.scope}"
-                    )
-                made[id(node)] = grafted
-                continue
-            children = [made[id(child)] for child in node.children]
-            made[id(node)] = (
-                Sum(children, node.weights) if isinstance(node, Sum) else Product(children)
-            )
-        return Circuit(self.domain, made[id(self.root)])
+
+        def grafted(output: Output) -> Node:
+            root = circuits[output.party][output.index].root_in(self.domain)
+            if root.scope != output.scope:
+                raise ConfigError(
+                    f"circuit {output.index} of party {output.party} is over the columns "
+                    f"{root.scope}, its place is over {output.scope}"
+                )
+            return root
+
+        root = with_leaves(self.root, grafted)
+        assert root is not None  # no output is left out
+        return Circuit(self.domain, root)
 
 
 def one_pass(
@@ -378,7 +384,7 @@ def to_plain(composition: Composition) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> Composition:
-    """Return what `to_plain` wrote; a DataError if it is something else."""
+    """Return the composition of `to_plain`; a DataError if the values are something else."""
     try:
         nodes: list[Node] = []
         for one in plain["nodes"]:
@@ -394,9 +400,3 @@ def from_plain(plain: Mapping[str, Any]) -> Composition:
         )
     except (KeyError, IndexError, TypeError, ValueError, CausalError) as error:
         raise DataError(f"this is no composition ({error!r}): write it again") from error
-
-
-def num_weights(composition: Composition) -> int:
-    """Return the free parameters of the sums: the weights of each less 1."""
-    sums = [node for node in ascending(composition.root) if isinstance(node, Sum)]
-    return sum(len(node.children) - 1 for node in sums)

@@ -1,8 +1,8 @@
-"""A circuit whose leaves are circuits of parties, and stay with them.
+"""A circuit whose leaves are circuits of parties and stay with them.
 
-It is a circuit like any other: the engine evaluates the sums and products of the composition. Only
-the leaves are not here: `PartyLeaves` asks the parties, and each answers for its own columns from
-its own circuits (`party_answers`). The answers are exactly those of the circuit in one piece.
+The engine evaluates the sums and products of the composition, as those of any circuit. For the
+leaves `PartyLeaves` queries the parties, and each party answers for its own columns from its own
+circuits (`party_answers`). The results are exactly those of the circuit in one piece.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from flwr_causal.core.arrays import Arrays
 from flwr_causal.core.circuits.composed.composition import (
     Output,
     from_plain,
-    num_weights,
     to_plain,
 )
 from flwr_causal.core.circuits.distribution import Distribution
@@ -43,14 +42,14 @@ FILE = "federated.json"
 
 
 class PartyLeaves(Leaves):
-    """Outputs of parties: every question goes to the parties, for all rows at once.
+    """Outputs of parties: every evaluation is a query to the parties, for all rows at once.
 
     Parameters
     ----------
     outputs : sequence of Output
         The leaves by their numbers.
     presence : ndarray of bool, shape (parties, columns)
-        Who holds what: a party is told of a row what it holds of it, no more.
+        The columns that each party holds: a party is sent only its own columns of a row.
     names : sequence of str
         Of the columns.
     given : ndarray of float64, shape (columns,)
@@ -143,7 +142,7 @@ class PartyLeaves(Leaves):
         return self._by_leaf([answer["densities"][0] for answer in answers], len(values))
 
     def _by_leaf(self, densities: Sequence[FloatArray], num_rows: int) -> FloatArray:
-        """Return log densities of the leaves (L, n) from those of each party's circuits."""
+        """Return log densities of the leaves (L, n) from the parties' log densities."""
         shapes = [np.shape(one) for one in densities]
         expected = [(num_rows, size) for size in self.sizes]
         if shapes != expected:
@@ -159,7 +158,7 @@ class PartyLeaves(Leaves):
         values: FloatArray,
         more: Sequence[Arrays] | None = None,
     ) -> list[Arrays]:
-        """Ask every party about its own columns of the rows."""
+        """Query every party with its own columns of the rows."""
         if self.ask is None:
             raise ConfigError(
                 "the circuits are with the parties, and the run is over: ask inside a run (the "
@@ -188,17 +187,17 @@ class FederatedCircuit(Distribution):
     composition : Composition
         How the parties' circuits make one.
     presence : ndarray of bool, shape (parties, columns)
-        Who holds what.
+        The columns that each party holds.
     parties : tuple of str
         Their names.
     fingerprint : str
-        Of the training: parties whose circuits are of another one refuse to answer.
+        Of the training: parties with circuits of another training refuse to answer.
     ask : callable, optional
-        Asks the parties; None once they are out of reach.
+        Queries the parties; None if they are out of reach.
     given : mapping
         Evidence, see :meth:`conditional`.
     scope_names : tuple of str, optional
-        The variables that it speaks of. Default: all that are not given.
+        The variables of the distribution. Default: all that are not given.
     """
 
     composition: Composition
@@ -226,13 +225,13 @@ class FederatedCircuit(Distribution):
 
     @property
     def scope(self) -> tuple[int, ...]:
-        """The columns that it speaks of."""
+        """The columns of the distribution."""
         return tuple(sorted(self.domain.index(name) for name in self.scope_names))
 
     @property
     def num_parameters(self) -> int:
-        """Free parameters of the composition; those of the circuits are known to the parties."""
-        return num_weights(self.composition)
+        """Free parameters of the composition, without those of the parties' circuits."""
+        return sum(len(node.children) - 1 for node in self.layers.sums)
 
     @cached_property
     def layers(self) -> Layers:
@@ -257,7 +256,7 @@ class FederatedCircuit(Distribution):
         return self.layers.log_densities(values) - self._log_evidence()
 
     def out_of_reach(self) -> FederatedCircuit:
-        """Return the circuit without its parties: it can be saved, but not asked."""
+        """Return the circuit without access to its parties: it can be saved, but not queried."""
         return replace(self, ask=None)
 
     def marginal(self, names: Iterable[str]) -> FederatedCircuit:

@@ -1,15 +1,15 @@
-"""What a party answers from its own circuits, which stay with it.
+"""A party's answers from its own circuits, which stay with it.
 
 A query of a composed circuit takes one or two exchanges. In the first every party sends, for rows
-that all parties align by ids, one log density of each circuit: `log_densities`; `class_densities`
-for each state of a class; `peak_densities` for the most probable explanation. From these the server
+that all parties align by ids, the log density in each of its circuits: `log_densities`;
+`class_densities` for each state of a class; `peak_densities` for the most probable explanation. From these the server
 computes the density, or the probability that each circuit made its part of the row, or which
 circuits fill the row. In the second exchange the parties send moments of a number, weighted by
 these probabilities (`weighted_moments`), or the filled rows (`filled`). No circuit and no evidence
 goes to another party.
 
 In all functions ``circuits`` are the party's outputs in their order, over the party's own domain,
-and ``values`` has the shape (n, d) of it with NaN for what is missing, or not known at this party.
+and ``values`` has the shape (n, d), NaN where a value is missing or not held by this party.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def log_densities(circuits: Sequence[Circuit], values: FloatArray) -> FloatArray:
     """Return the log density of each row in each circuit, shape (n, circuits).
 
-    Columns outside a circuit's scope are passed over. Of a row of which nothing is known it is 0.
+    Columns outside a circuit's scope are ignored. A row without any value has the log density 0.
     """
     return np.stack([circuit.log_densities(values) for circuit in circuits], axis=1)
 
@@ -73,7 +73,7 @@ def filled(
     Returns
     -------
     ndarray of float64, shape (n, d)
-        What is still missing is filled by another holder of the column.
+        Values that are still missing are filled by another holder of the column.
     """
     result = values.copy()
     for k, circuit in enumerate(circuits):
@@ -101,7 +101,7 @@ def weighted_moments(
     Returns
     -------
     ndarray of float64, shape (2, n)
-        The parts of all holders add up to the mean and the mean square given what is known.
+        The parts of all holders add up to the mean and the mean square given the known values.
     """
     result = np.zeros((2, len(values)))
     for k, circuit in enumerate(circuits):

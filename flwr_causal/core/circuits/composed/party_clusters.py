@@ -1,6 +1,6 @@
-"""Clusters of one party's rows, and a circuit for each: what a composition takes from a party.
+"""Clusters of one party's rows, and a circuit for each: a party's part of a composition.
 
-Nothing here is exchanged but the number of rows of each cluster (`PartyCircuits.rows`, or by class
+Only these leave the party: the number of rows of each cluster (`PartyCircuits.rows`, or by class
 `PartyCircuits.class_rows`) and, where weights are learned from aligned rows, the cluster of each of
 these (`PartyCircuits.labels`) or its log density in each (`party_answers.log_densities`).
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Clusters of a group of columns, of which 4 did well on breast cancer (450 rows, 15 columns).
 NUM_CLUSTERS = 4
-#: Rows of a cluster; also what held-out rows of five folds ask for.
+#: Rows of a cluster; five folds need as many.
 MINIMUM_COUNT = 5
 #: Bins of a number that rows are compared in.
 BINS = 6
@@ -40,7 +40,7 @@ STATE_SMOOTHING = 0.1
 
 
 class PartyCircuits(NamedTuple):
-    """What a party has trained.
+    """A party's trained circuits.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def _circuits(
     target: int | None,
     seed: int,
 ) -> list[Circuit]:
-    """Return a circuit for each cluster by the learner, or by what suits the columns."""
+    """Return a circuit for each cluster by the learner, or by the default for the columns."""
     if learner is not None:
         return cluster_circuits(domain, values, labels, learner, seed)
     numbers = np.delete(domain.num_states, [] if target is None else [target]) == 0

@@ -44,8 +44,8 @@ class ChowLiuTree(Leaf):
     tables : sequence of array_like, length m
         ``tables[j][state of the parent, state]``, one row without a parent; rows sum to 1.
     hidden : int, default 0
-        The last ``hidden`` variables belong to no column and are always summed over: what is left
-        of variables that a marginal leaves out.
+        The last ``hidden`` variables belong to no column and are always summed over: variables
+        that a marginal leaves out, but others depend on.
     """
 
     scope: tuple[int, ...]
@@ -120,7 +120,7 @@ class ChowLiuTree(Leaf):
     def mode(self, values: FloatArray) -> FloatArray:
         """Fill missing values by the most probable ones given the others, shape (n, k).
 
-        With hidden variables, by the best ones together with those.
+        Hidden variables are maximised over too.
         """
         return self._filled(values, None)
 
@@ -180,7 +180,7 @@ class ChowLiuTree(Leaf):
                 table, parents[j] = table[[codes[0, parent]]], -1
             weighted = table * beliefs[0, place : place + table.shape[1]]
             totals = weighted.sum(axis=1, keepdims=True)
-            # A parent's state that the evidence excludes has no distribution below: keep any.
+            # For a parent's state that the evidence excludes any distribution will do.
             tables[j] = np.where(totals > 0, weighted / np.where(totals > 0, totals, 1.0), table)
         return self._part(rest, num_columns, parents, tables), float(density[0])
 
@@ -200,7 +200,7 @@ class ChowLiuTree(Leaf):
         parents: Sequence[int],
         tables: Sequence[FloatArray],
     ) -> ChowLiuTree:
-        """Return the tree of some variables in a new order, those with columns first."""
+        """Return the tree of some variables in a new order, visible variables first."""
         position = {j: k for k, j in enumerate(kept)}
         return ChowLiuTree(
             tuple(sorted(self.scope[j] for j in kept[:num_columns])),

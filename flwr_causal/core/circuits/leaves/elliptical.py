@@ -68,9 +68,9 @@ class Conditional(NamedTuple):
     spreads : ndarray of float64, shape (n,)
         A t distribution is wider the farther the evidence is from its centre; 1 of a normal one.
     dof : float
-        Every number that is known adds a degree of freedom.
+        Every known number adds a degree of freedom.
     log_density : ndarray of float64, shape (n,)
-        Of what is known.
+        Of the known numbers.
     """
 
     means: FloatArray
@@ -402,9 +402,9 @@ class Elliptical(Leaf):
         return k + k * (k + 1) // 2 + powers + (not math.isinf(self.dof))
 
     def arrays(self) -> Arrays:
-        """Return mean, lower triangle of the covariance, dof, and what the transform has.
+        """Return mean, lower triangle of the covariance, dof, and the parameters of the transform.
 
-        All are finite, as the wire demands: a normal distribution has the dof 0 here.
+        All are finite: a normal distribution has the dof 0 here.
         """
         optional = {"powers": self.powers, "scales": self.scales, "reach": self.reach}
         return {
@@ -458,7 +458,7 @@ def _symmetric(covariance: FloatArray) -> FloatArray:
 
 
 class EllipticalBatch(LeafBatch):
-    """Elliptical leaves; what depends on the rows alone is found once for those that share it."""
+    """Elliptical leaves; those with equal transforms and dof share the transformed rows."""
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         super().__init__(leaves)
@@ -499,7 +499,7 @@ class _Group:
         return result
 
     def _of_pattern(self, rows: FloatArray, known: BoolArray) -> FloatArray:
-        """Log density of what is known, transformed, of rows that miss the same."""
+        """Log density of the known transformed numbers of rows with the same pattern."""
         whitening, log_det = self._whitened
         if not known.all():
             whitening, log_det = whitened(self._covariances[:, known][:, :, known])

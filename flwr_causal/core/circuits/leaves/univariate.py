@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Univariate(Leaf):
     """A leaf over one column; values have the shape (n, 1).
 
-    A kind is a dataclass with a field ``column``, and says what a missing value is filled with.
+    A kind is a dataclass with a field ``column`` and defines draws, peak and moments.
     """
 
     column: int
@@ -65,7 +65,7 @@ class Univariate(Leaf):
         return np.where(missing, mean, values), np.where(missing, square, values**2)
 
     def restrict(self, scope: Sequence[int]) -> Leaf:
-        """Return the leaf: there is nothing to leave out."""
+        """Return the leaf itself."""
         return self
 
     def condition(self, values: FloatArray) -> tuple[Leaf | None, float]:
@@ -383,7 +383,7 @@ class Histogram(Univariate):
 
 
 class HistogramBatch(LeafBatch):
-    """Histograms: those of the same column and edges find the bins of the rows together."""
+    """Histograms; the bins of the rows are found once for each column and edges."""
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         super().__init__(leaves)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
 
-#: |u| up to which the transform holds, where nothing else is said: beyond nearly all data that are
-#: counted in their own scale.
+#: Default of |u| up to which the transform holds: beyond nearly all data in units of their scale.
 DEFAULT_REACH = 100.0
 
 

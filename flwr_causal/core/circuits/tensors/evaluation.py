@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 
 Tensor = Any
 
-#: So many products are formed at a time: on the CPU half a megabyte of float32, on a GPU what
-#: keeps it busy.
+#: Products that are formed at a time: half a megabyte of float32 on the CPU, more on a GPU.
 CPU_PRODUCTS = 2**17
 GPU_PRODUCTS = 2**27
+#: Numbers that the values of a circuit for some rows may take: 128 MB of float32.
+MOST_VALUES = 2**25
 
 
 class Trace(NamedTuple):
-    """What a layer keeps of its way up: its sums are ``exp(left_peak + right_peak) * sums``.
+    """A layer on the way up: its densities are ``exp(left_peak + right_peak) * sums``.
 
     Attributes
     ----------
@@ -79,7 +80,7 @@ def _up(weights: Tensor, below: Tensor) -> Trace:
     sums = below.new_empty((regions, num_sums, rows))
     for part, products in _products(left, right):
         torch.bmm(flat[part], products, out=sums[part])
-    # What rounds to 0 is as good as impossible, but has to stay finite for the layers above.
+    # Sums that underflow to 0 must stay finite for the layers above.
     sums.clamp_(min=torch.finfo(sums.dtype).tiny)
     left_peaks, right_peaks = peaks.split(regions)
     return Trace(left, right, sums, torch.log(sums) + left_peaks + right_peaks)
@@ -162,12 +163,6 @@ def upward_peaks(layers: Sequence[Tensor], leaves: Tensor) -> list[Tensor]:
     return values
 
 
-Tensor = Any
-
-#: Numbers that the values of a circuit for some rows may take: 128 MB of float32.
-MOST_VALUES = 2**25
-
-
 class TensorParameters(NamedTuple):
     """The parameters of an Einsum network; tensors, of which none is ever changed.
 
@@ -192,7 +187,7 @@ class TensorParameters(NamedTuple):
 
     @property
     def flat_layers(self) -> list[Tensor]:
-        """Layers with regions and replicas in one axis, as `einsum_layers` takes them."""
+        """Layers with regions and replicas in one axis, as `upward` takes them."""
         return [weights.flatten(0, 1) for weights in self.layers]
 
 
@@ -283,7 +278,7 @@ def peak_values(
         for place, states in zip(layout.category_places, layout.states_of, strict=True):
             peaks[place] = parameters.probabilities[states].amax(dim=0).log()
         by_region = layout.by_region(peaks, layout.region_presence)
-        # What pads a region has no peak and counts 0.
+        # Padding of a region has no peak and counts 0.
         leaves = leaves + torch.bmm(by_region.transpose(1, 2), 1.0 - presence)
     return leaves, upward_peaks(parameters.flat_layers, leaves)
 
@@ -319,7 +314,7 @@ def flows(
 ) -> tuple[Tensor, list[Tensor], Tensor]:
     """Return expected uses of the root's weights (C, R), of each layer's, and flows to leaves.
 
-    The flows have the shape (G * R, K, n), see `einsum_layers.downward`. A row that is
+    The flows have the shape (G * R, K, n), see `downward`. A row that is
     impossible under the network has none.
     """
     top = evaluation.traces[-1].values

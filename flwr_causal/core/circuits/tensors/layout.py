@@ -4,8 +4,8 @@ A *unit* is a distribution of one column: a normal one of a number, probabilitie
 category. Each column has K units in each replica. All are exponential families, so the log density
 of a leaf region's sum k is linear in *statistics* of the row: x and x^2 of a number, indicators of
 all states but the first of a category, and for each column whether it is *present*, the factor of
-the constants. Hence all leaves are one batched matrix product, and what EM needs of the rows is
-another one. A missing value has only zeros, which integrates it out.
+the constants. Hence all leaves are one batched matrix product, and the sums of EM are another
+one. The statistics of a missing value are 0, which integrates it out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TensorLayout:
     regions : ndarray of int64, shape (G, R, V)
         Columns of the leaf regions, see `learners.einsum.random_regions`; -1 pads.
     shift, scale : ndarray of float64, shape (d,)
-        A number is computed with as ``(x - shift) / scale``.
+        A number enters as ``(x - shift) / scale``.
     target : int, optional
         The column whose states have a root each.
     device : str
@@ -96,12 +96,12 @@ class TensorLayout:
 
     @cached_property
     def numbers(self) -> IntArray:
-        """Those of them that are numbers."""
+        """The numbers among `columns`."""
         return np.asarray(self.columns[self.num_states[self.columns] == 0])
 
     @cached_property
     def categories(self) -> IntArray:
-        """Those of them that have states."""
+        """The categories among `columns`."""
         return np.asarray(self.columns[self.num_states[self.columns] > 0])
 
     @cached_property
@@ -211,7 +211,7 @@ class TensorLayout:
     # -- of rows ----------------------------------------------------------------------------------
 
     def rows(self, values: FloatArray) -> Tensor:
-        """Return values as they are computed with, standardised, shape (d, n); NaN is missing."""
+        """Return standardised values as a tensor, shape (d, n); NaN is missing."""
         return self.tensor(((values - self.shift) / self.scale).T)
 
     def presence(self, rows: Tensor) -> Tensor | None:

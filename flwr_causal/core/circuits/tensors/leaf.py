@@ -41,8 +41,8 @@ class TensorLeaf(Leaf):
     scope : sequence of int
         Ascending.
     layout : TensorLayout
-        Of as many columns, which stand for those of the scope; all of them are split into regions,
-        or the target.
+        Of as many columns, in the order of the scope; each of them is split into regions, or the
+        target.
     parameters : TensorParameters
 
     Raises
@@ -189,7 +189,7 @@ class TensorLeaf(Leaf):
         rest = np.flatnonzero(np.isnan(values)).tolist()
         density = float(self.log_density(values[None])[0])
         if not rest or np.isneginf(density):
-            # Impossible evidence says nothing about the rest.
+            # Given impossible evidence the rest is distributed as without evidence.
             return (self.restrict([self.scope[j] for j in rest]) if rest else None), density
         return self._restricted(conditioned(self.layout, self.parameters, values), rest), density
 
@@ -296,7 +296,7 @@ def restricted(
 def over(
     layout: TensorLayout, parameters: TensorParameters, columns: Sequence[int]
 ) -> tuple[TensorLayout, TensorParameters]:
-    """Return the same circuit whose column j is what was ``columns[j]``: all that it is over."""
+    """Return the same circuit with its columns renumbered: column j was ``columns[j]``."""
     moved = layout.over(columns)
     numbers = np.searchsorted(layout.numbers, np.array(columns)[moved.numbers])
     states = [
@@ -317,8 +317,7 @@ def conditioned(
 ) -> TensorParameters:
     """Return the parameters given a possible row (d,), NaN where it holds no evidence.
 
-    They are of the same layout: the columns with evidence are still to be taken out, see
-    `restricted`.
+    The layout stays the same: `restricted` then takes out the columns with evidence.
     """
     rows = layout.rows(row[None])
     evaluation = evaluated(layout, parameters, rows)
@@ -348,7 +347,7 @@ def _without_classes(parameters: TensorParameters) -> TensorParameters:
     shares = parameters.root.T / replicas.T.clamp(min=1e-30)  # (R, C)
     merged = (top * shares[None, :, :, None, None]).sum(dim=2, keepdim=True)
     totals = merged.sum(dim=(3, 4), keepdim=True)
-    # Of a replica that cannot be it does not matter which pair is taken.
+    # The weights of a replica of probability 0 do not matter.
     merged = (merged + (totals == 0)).div(totals + (totals == 0) * merged[0, 0].numel())
     return parameters._replace(layers=(*parameters.layers[:-1], merged), root=replicas)
 
@@ -359,6 +358,16 @@ def parameter_arrays(parameters: TensorParameters) -> dict[str, FloatArray]:
     layers = tensors.pop("layers")
     tensors |= {f"layer.{level}": weights for level, weights in enumerate(layers)}
     return {name: one.detach().cpu().numpy().astype(np.float64) for name, one in tensors.items()}
+
+
+def _layer_shapes(layout: TensorLayout, k: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes (regions, replicas, sums, K, K) of the weights of all layers."""
+    shapes = {}
+    for level in range(layout.depth):
+        regions = 2 ** (layout.depth - 1 - level)
+        sums = layout.num_classes if regions == 1 else k
+        shapes[f"layer.{level}"] = (regions, layout.replicas, sums, k, k)
+    return shapes
 
 
 def parameters_from(layout: TensorLayout, arrays: Mapping[str, NDArray[Any]]) -> TensorParameters:
@@ -378,11 +387,8 @@ def parameters_from(layout: TensorLayout, arrays: Mapping[str, NDArray[Any]]) ->
             "variances": (len(layout.numbers), layout.replicas, k),
             "probabilities": (len(layout.states), layout.replicas, k),
             "root": (layout.num_classes, layout.replicas),
+            **_layer_shapes(layout, k),
         }
-        for level in range(layout.depth):
-            regions = 2 ** (layout.depth - 1 - level)
-            own = layout.num_classes if regions == 1 else k
-            expected[f"layer.{level}"] = (regions, layout.replicas, own, k, k)
         for name, shape in expected.items():
             if arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
                 raise DataError(f"{name} must be finite and of the shape {shape}")
@@ -450,12 +456,9 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[TensorLayout, Tenso
         )
         flat, k = arrays["layers"], arrays["means"].shape[2]
         layers = {}
-        for level in range(layout.depth):
-            regions_above = 2 ** (layout.depth - 1 - level)
-            sums = layout.num_classes if regions_above == 1 else k
-            shape = (regions_above, layout.replicas, sums, k, k)
+        for name, shape in _layer_shapes(layout, k).items():
             size = int(np.prod(shape))
-            layers[f"layer.{level}"], flat = flat[:size].reshape(shape), flat[size:]
+            layers[name], flat = flat[:size].reshape(shape), flat[size:]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise DataError(f"this is no Einsum network ({error}): write it again") from error
     return layout, parameters_from(layout, {**arrays, **layers})

@@ -241,7 +241,7 @@ def test_impossible_rows_are_told():
     layers = composed_layers(composition, answers)
     assert np.isneginf(layers.log_densities(np.zeros((2, 1)))[1])
     assert layers.flows(layers.upward(layers.leaf_values(np.zeros((2, 1)))))[0][:, 1].sum() == 0
-    with pytest.raises(DataError, match="row 1: what it holds is impossible"):
+    with pytest.raises(DataError, match="row 1: its values are impossible"):
         layers.sample(np.full((2, 1), np.nan), np.random.default_rng(0))
 
 

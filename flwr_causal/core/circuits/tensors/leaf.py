@@ -362,7 +362,7 @@ def parameter_arrays(parameters: TensorParameters) -> dict[str, FloatArray]:
 
 def _layer_shapes(layout: TensorLayout, k: int) -> dict[str, tuple[int, ...]]:
     """Return the shapes (regions, replicas, sums, K, K) of the weights of all layers."""
-    shapes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for level in range(layout.depth):
         regions = 2 ** (layout.depth - 1 - level)
         sums = layout.num_classes if regions == 1 else k

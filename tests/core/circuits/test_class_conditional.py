@@ -303,7 +303,7 @@ def test_plans_that_do_not_fit():
     with pytest.raises(ConfigError, match="min_rows = 0"):
         QUICK.plan(domain, min_rows=0)
     model = trained([values_of()], domain_of(), ALL)[0]
-    with pytest.raises(ConfigError, match="the head tells 'kind', not 'site'"):
+    with pytest.raises(ConfigError, match="the head predicts 'kind', not 'site'"):
         model.posterior.predict_proba(values_of(), "site")
 
 

@@ -4,9 +4,9 @@ A query of a composed circuit takes one or two exchanges. In the first every par
 that all parties align by ids, the log density in each of its circuits: `log_densities`;
 `class_densities` for each state of a class; `peak_densities` for the most probable explanation.
 From these the server computes the density, or the probability that each circuit made its part of
-the row, or which circuits fill the row. In the second exchange the parties send moments of a number, weighted by
-these probabilities (`weighted_moments`), or the filled rows (`filled`). No circuit and no evidence
-goes to another party.
+the row, or which circuits fill the row. In the second exchange the parties send moments of a
+number, weighted by these probabilities (`weighted_moments`), or the filled rows (`filled`). No
+circuit and no evidence goes to another party.
 
 In all functions ``circuits`` are the party's outputs in their order, over the party's own domain,
 and ``values`` has the shape (n, d), NaN where a value is missing or not held by this party.

@@ -1,4 +1,4 @@
-"""PyTorch, which few methods need: imported when it is used, its device, precision and threads."""
+"""PyTorch, which few methods need: its import at the time of use, device, precision, threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def import_torch(what: str = "the neural methods") -> Any:
     Parameters
     ----------
     what
-        Those that ask for it, for the message.
+        The subject of the error message: the methods that need it.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def checked_device(torch: Any, device: str) -> Any:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (found.index or 0) >= count:
             raise ConfigError(
-                f"device {device!r} was asked for, but torch sees {count} GPUs here: use 'cpu', or "
+                f"device {device!r} does not exist: torch finds {count} GPUs here. Use 'cpu', or "
                 "install a torch build for your GPU"
             )
     return found

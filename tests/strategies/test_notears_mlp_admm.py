@@ -142,7 +142,7 @@ def test_options_reach_the_parties():
 
 
 def test_a_device_that_is_not_there_is_said():
-    with pytest.raises(CausalError, match="'cuda:99' was asked for"):
+    with pytest.raises(CausalError, match="'cuda:99' does not exist"):
         found(device="cuda:99")
 
 

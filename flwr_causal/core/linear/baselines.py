@@ -1,7 +1,7 @@
-"""What the parties find without federated learning, and what all rows together show.
+"""The baselines of Ng & Zhang (2022), section 6: what the parties find without a federation.
 
-The baselines of Ng & Zhang (2022), section 6: NOTEARS on the pooled rows (AllData), and on each
-party's own rows, put together by vote, by average, or by taking the best party's graph.
+NOTEARS on the pooled rows (AllData), and on each party's own rows, combined by vote, by average, or
+by taking the best party's graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which of a party's rows are held out to judge what was learned from the others."""
+"""The split of a party's rows: into training and held-out rows, and into stretches of time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# Every fourth row: enough to compare graphs, few enough to learn them.
+# A quarter of the rows is held out: enough to compare graphs, and most rows train.
 SHARE = 4
 # Folds of a cross-validation.
 NUM_FOLDS = 5
@@ -42,7 +42,7 @@ def stretches(lengths: Sequence[int], num_folds: int = NUM_FOLDS) -> NDArray[np.
     -------
     ndarray of int, shape (sum of lengths,)
         The first stretch of every series is in the first fold, and so on. Series of fewer rows than
-        there are folds begin in turns, so that they fill all folds alike.
+        there are folds start at different folds in turn, so that all folds get about as many.
     """
     if not lengths:
         return np.zeros(0, dtype=np.int_)

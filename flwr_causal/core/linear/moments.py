@@ -214,7 +214,7 @@ def merge(parts: Iterable[Moments]) -> Moments:
 
 
 def as_moments(moments_or_data: Any) -> Moments:
-    """Moments of what was given: Moments as they are, an ``(n, d)`` array, or a data frame.
+    """Return the moments of an ``(n, d)`` array or a data frame; Moments are returned as they are.
 
     Raises
     ------

@@ -26,7 +26,7 @@ LEAST_WEIGHT = 1e-12
 
 
 def edge_masks(knowledge: Knowledge | EdgeMasks | None, names: tuple[str, ...]) -> EdgeMasks:
-    """Masks of allowed and required edges, ``(d, d)`` each, from whatever the user gave."""
+    """Return masks of allowed and required edges, ``(d, d)`` each; None allows all edges."""
     if isinstance(knowledge, EdgeMasks):
         return knowledge
     return (Knowledge() if knowledge is None else knowledge).masks(names)

@@ -3,10 +3,10 @@
 A variable enters through five functions of ``z = (x - mean) / sd``: itself, a steep and two shifted
 sigmoids, and a bump. They are centred and made orthonormal over the party's own rows, variable by
 variable, so that the squared norm of a block of coefficients is the variance of that effect, in
-squared units of the variable that is explained: a measure that parties with different mechanisms
-can add up. Everything in :mod:`core.fedcausal.group`, and the choice of candidates in
-:mod:`core.fedcausal.evidence_search`, needs no more of the rows than the second moments of these
-functions (`BasisMoments`).
+squared units of the variable that is explained. Parties with different mechanisms can add up these
+variances. The second moments of the functions (`BasisMoments`) are all that
+:mod:`core.fedcausal.group`, and the choice of candidates in :mod:`core.fedcausal.evidence_search`,
+need of the rows.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def raw_basis(z: FloatArray) -> FloatArray:
 def centred(rows: FloatArray) -> FloatArray:
     """Centre the columns of ``(n, d)`` rows; a constant column becomes exactly zero."""
     values = rows - rows.mean(axis=0)
-    # what rounding leaves of a constant column is no variation
+    # the rounding error of a constant column is no variation
     varies = values.std(axis=0) > 1e-12 * np.abs(rows).max(axis=0)
     return np.where(varies, values, 0.0)
 
@@ -110,10 +110,10 @@ def basis_moments(rows: FloatArray) -> BasisMoments:
 
 
 def prior_noise_scale(moments: BasisMoments) -> float:
-    """Return the scale of a party's noise before anything of the graph is known, in raw units.
+    """Return a first guess of the scale of a party's noise, without a graph, in raw units.
 
-    The standard deviation below which a tenth of the varying columns lie: causes vary by their
-    noise alone, effects by more. 1 if no column varies.
+    It is the 10 % quantile of the standard deviations of the varying columns: root causes vary by
+    their noise alone, other variables by more. 1 if no column varies.
     """
     varying = moments.variances[moments.variances > 0]
     return float(np.sqrt(np.quantile(varying, 0.1))) if len(varying) else 1.0
@@ -122,8 +122,8 @@ def prior_noise_scale(moments: BasisMoments) -> float:
 def noise_scale(moments: BasisMoments, graph: BoolArray) -> float:
     """Return the scale of a party's noise given a graph, in raw units; 1 if no column varies.
 
-    The median over the varying columns of the standard deviation that the additive model on the
-    parents leaves, with the functions that were fitted taken off the rows (at most nine tenths).
+    It is the median over the varying columns of the residual standard deviation of the additive
+    model on the parents, with n reduced by the number of fitted functions (by at most nine tenths).
     """
     left = []
     for child in map(int, np.flatnonzero(moments.variances > 0)):

@@ -1,4 +1,4 @@
-"""A lagged model from sums alone: order, instantaneous part and penalties chosen, then fitted.
+"""Fit of a lagged model to sums: choice of order, instantaneous part and penalties, then the fit.
 
 The sums are moments of the m = d (1 + p) columns of ``z = [x_t, x_{t-1}, ..., x_{t-p}]`` over
 disjoint folds of rows, which may come from any number of parties: the result is that of their
@@ -78,14 +78,14 @@ class LaggedSolution(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LaggedProblem:
-    """The options of a fit: what is fitted, and what is chosen from the data.
+    """The options of a fit and of the choices before it.
 
     Parameters
     ----------
     masks : EdgeMasks
         Over the m columns, ``(m, m)``.
     thresholds : ndarray of shape (m, 1)
-        What weights of each column must exceed; "bic" judges the graphs so cut.
+        Thresholds of the weights of each column; "bic" scores the graphs after them.
     select_order : bool
         Choose p from 1 to that of the sums, by the error of predictions from the past alone (a
         system with instantaneous effects has the same p in this reduced form). Smaller orders than

@@ -17,7 +17,7 @@ from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of, parents_of
-from flwr_causal.core.graphs.knowledge import Knowledge, precedence
+from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare, prepare_states
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedges import (
@@ -135,8 +135,9 @@ class FedGESClient(CausalClient):
         return {"overwritten": alone, "fused": fused}
 
     def _fused(self, cache: Cache, received: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
-        before = precedence(self._knowledge, cache.table.names)
-        return fuse([received, own], len(cache.table.names), before=before).keep("union")
+        names, knowledge = cache.table.names, self._knowledge
+        before = knowledge.precedence(names) if knowledge else None
+        return fuse([received, own], len(names), before=before).keep("union")
 
     def _search(self, cache: Cache, start: NDArray[Any]) -> NDArray[Any]:
         """Run GES with few insertions from a DAG; return the edges of the DAG that it finds."""

@@ -35,6 +35,14 @@ def compiled_in_place(function: Function) -> Function:
     return _cached(function, {"_nrt": False, "error_model": "numpy"})
 
 
+def compiled_inside(function: Function) -> Function:
+    """Compile a function of :func:`compiled_in_place` that only compiled functions call.
+
+    Python cannot call it: unpacking the arguments of Python's calls takes long to compile.
+    """
+    return _cached(function, {"_nrt": False, "error_model": "numpy", "no_cpython_wrapper": True})
+
+
 def _cached(function: Function, options: dict[str, Any]) -> Function:
     # Without an entry for callers in C there is less to compile.
     options = {"no_cfunc_wrapper": True, **options}

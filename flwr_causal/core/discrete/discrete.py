@@ -134,15 +134,15 @@ def as_discrete(
     if isinstance(table, DiscreteTable):
         return _part(table, names, states)
     if hasattr(table, "columns"):
-        available = [str(name) for name in table.columns]
-        columns = [np.asarray(table.iloc[:, k]) for k in range(len(available))]
+        available = distinct_names(table.columns)
+        columns = [np.asarray(table[name]) for name in table.columns]
     else:
         rows = np.asarray(table)
         if rows.ndim != 2:
             raise DataError(f"a table has the shape (rows, variables), got {rows.shape}")
-        available = [f"x{k}" for k in range(rows.shape[1])]
+        available = tuple(f"x{k}" for k in range(rows.shape[1]))
         columns = list(rows.T)
-    chosen = tuple(available) if names is None else tuple(names)
+    chosen = available if names is None else tuple(names)
     _check_columns(chosen, available)
     encoded, found = [], []
     for position, name in enumerate(chosen):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled_in_place
+from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,7 @@ def row_of(
     return families, int(row)
 
 
-@compiled_in_place
+@compiled_inside
 def _first_slot(families: Families, owner: Integer, members: IntArray, size: Integer) -> Integer:
     value = np.uint64(owner) * np.uint64(0x9E3779B97F4A7C15)
     for k in range(size):

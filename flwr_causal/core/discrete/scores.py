@@ -29,7 +29,7 @@ from numba import types
 from numba.extending import intrinsic
 from scipy.special import gammaln
 
-from flwr_causal.core.compiled import compiled
+from flwr_causal.core.compiled import compiled, compiled_in_place, compiled_inside
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
 from flwr_causal.core.discrete.families import Families, find
 from flwr_causal.core.graphs.edge_lists import families_of
@@ -107,7 +107,7 @@ def more_tables(terms: Terms) -> Terms:
     )
 
 
-@compiled
+@compiled_in_place
 def table_for(terms: Terms, cells: float) -> int:
     """Return the number of the table for so many cells, made where it is new; -1: no room."""
     keys = terms.keys
@@ -136,7 +136,7 @@ def table_for(terms: Terms, cells: float) -> int:
     return number
 
 
-@compiled
+@compiled_in_place
 def term(terms: Terms, number: Integer, cells: float, count: Integer) -> float:
     """Return t(count; cells), looked up in the table of this number where it is long enough."""
     last = terms.tables.shape[1] - 1
@@ -163,7 +163,7 @@ def sum_of_terms(terms: Terms, cells: float, counts: NDArray[Any]) -> float:
     return float((counts * np.log(counts)).sum())
 
 
-@compiled
+@compiled_in_place
 def regret(num_rows: float, cells: float) -> float:
     """Return the log regret of a multinomial with so many cells (Szpankowski & Weinberger 2012).
 
@@ -180,7 +180,7 @@ def regret(num_rows: float, cells: float) -> float:
     )
 
 
-@compiled
+@compiled_in_place
 def penalty_gain(terms: Terms, q: float, x: float, y: float) -> float:
     """Return the growth of the penalty when x (states) becomes a parent of y beside S (q cells)."""
     if terms.kind == BIC:
@@ -357,7 +357,7 @@ def fill_gains(
     return -1
 
 
-@compiled
+@compiled_inside
 def _by_bits(
     rows: Rows,
     terms: Terms,
@@ -386,7 +386,7 @@ def _by_bits(
     return value
 
 
-@compiled
+@compiled_inside
 def _by_rows(
     rows: Rows,
     terms: Terms,

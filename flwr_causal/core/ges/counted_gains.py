@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled_in_place
+from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.discrete.contingency_tables import DENSE_CELLS, Counts, Sets, num_cells
 from flwr_causal.core.discrete.families import (
     FULL,
@@ -187,10 +187,10 @@ def _take_tables(
         for i in range(-1, size):
             # Without none (-1, -1), without i alone (j = i), without i and j.
             for j in range(i, size if i >= 0 else 0):
-                count = 0
+                count = nobody
                 total = 1.0
                 for k in range(size):
-                    if k not in (i, j):
+                    if k != i and k != j:
                         left[count] = members[first + k]
                         total *= cards[left[count]]
                         count += 1
@@ -265,7 +265,7 @@ def _compute(
             )
 
 
-@compiled_in_place
+@compiled_inside
 def _with(members: IntArray, size: int, node: int, result: IntArray) -> None:
     """Write an ascending set with one more member."""
     place = size

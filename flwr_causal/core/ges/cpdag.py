@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled_in_place
+from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, IntArray
@@ -193,7 +193,7 @@ def recomplete(graph: Graph, x: int, y: int) -> bool:
     return True
 
 
-@compiled_in_place
+@compiled_inside
 def _label_edges(graph: Graph) -> None:
     """Write the class of ``dag`` into ``marks``; ``work[3]`` holds a causal order."""
     marks, dag, work = graph.marks, graph.dag, graph.work

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled_in_place
+from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -435,7 +435,7 @@ def topological_order(offsets: IntArray, children: IntArray) -> IntArray:
 WORD = 64
 
 
-@compiled_in_place
+@compiled_inside
 def _popcount(word: np.uint64) -> int:
     """Return the number of ones in a word (the compiler knows this idiom: one instruction)."""
     pairs = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -445,13 +445,13 @@ def _popcount(word: np.uint64) -> int:
     return int(np.int64((bytewise * np.uint64(0x0101010101010101)) >> np.uint64(56)))
 
 
-@compiled_in_place
+@compiled_inside
 def _lowest(word: np.uint64) -> int:
     """Return the position of the lowest one in a word that is not zero."""
     return _popcount(~word & (word - np.uint64(1)))
 
 
-@compiled_in_place
+@compiled_inside
 def _sink_cost(parents: Bits, children: Bits, v: int, met: Bits) -> int:
     """Count the edges to reverse and to add for position ``v`` to become a sink.
 
@@ -588,7 +588,7 @@ def pack(offsets: IntArray, targets: IntArray, positions: IntArray) -> Bits:
     return bits
 
 
-@compiled_in_place
+@compiled_inside
 def _bayes_ball(
     v: int,
     first: int,

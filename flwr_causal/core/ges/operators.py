@@ -56,7 +56,7 @@ TOLERANCE = 1e-7
 MOST_CLIQUES = 1 << 20
 
 #: What :func:`choose` returns beside FULL: an operator, gains that it lacks, or what has no room.
-CHOSEN, MISSING, NO_ROWS, NO_CLIQUES, NO_BLOCKED = 0, -1, -3, -4, -5
+CHOSEN, MISSING, NO_ROWS, NO_CLIQUES = 0, -1, -3, -4
 
 
 class Best(NamedTuple):
@@ -115,11 +115,6 @@ def nothing_best(num_variables: int, room: int = 16) -> Best:
     )
 
 
-def with_room(best: Best) -> Best:
-    """Return the state with room for twice as many blocked operators."""
-    return best._replace(blocked=np.concatenate([best.blocked, best.blocked], axis=1))
-
-
 def room_for(num_variables: int, rows: int = 64, cliques: int = 64) -> Room:
     """Return room for some families and some cliques."""
     return Room(
@@ -158,7 +153,7 @@ def choose(
 ) -> tuple[Integer, Integer]:
     """Look at the operators of some nodes again, and find the best one of all nodes.
 
-    Whether a path blocks an Insert is looked at when it is the best of all: few ever are.
+    Whether a path blocks an Insert is not looked at: :func:`is_blocked` says so of the best one.
 
     Parameters
     ----------
@@ -177,186 +172,165 @@ def choose(
     -------
     status : int
         CHOSEN; MISSING: the gains in ``room`` are to be filled in first, then the function is to be
-        called again; otherwise what has no room: FULL (families), NO_ROWS, NO_CLIQUES, NO_BLOCKED.
+        called again; otherwise what has no room: FULL (families), NO_ROWS, NO_CLIQUES.
     number : int
         CHOSEN: the node with the best operator, -1 if none improves. MISSING: how many families.
     """
     # A literal 0 or -1 is a type of its own: what takes it would be compiled twice.
-    nobody = np.int64(-1)
-    count: Integer = np.int64(0)
-    looked = 0
-    while True:
-        if looked < len(nodes):
-            y = nodes[looked]
-            looked += 1
-        else:
-            if count > 0:
-                return MISSING, count
-            y, largest = nobody, 0.0
-            for node in range(len(best.gains)):
-                if best.gains[node] > largest + TOLERANCE:
-                    y, largest = node, best.gains[node]
-            if y < 0 or not insert:
-                return CHOSEN, y
-            row, x = best.rows[y], best.others[y]
-            for node in range(len(best.gains)):
-                graph.work[0, node] = 0
-            for k in range(families.sizes[row]):
-                z = families.members[row, k]
-                if graph.marks[y, z] and graph.marks[z, y]:
-                    graph.work[0, z] = 1
-            if not open_path(graph, y, x):
-                return CHOSEN, y
-            k = 2 * best.num_blocked[y]
-            if k == best.blocked.shape[1]:
-                return NO_BLOCKED, y
-            best.blocked[y, k] = row
-            best.blocked[y, k + 1] = x
-            best.num_blocked[y] += 1
-        count = _look_at(
-            insert, graph, families, y, allowed, max_parents, banned, best, room, count
-        )
-        if count < 0:
-            return count, y
-
-
-@compiled_in_place
-def _look_at(
-    insert: bool,
-    graph: Graph,
-    families: Families,
-    y: Integer,
-    allowed: BoolArray,
-    max_parents: int,
-    banned: IntArray,
-    best: Best,
-    room: Room,
-    count: Integer,
-) -> Integer:
-    """Find the best operator at y; return how many families lack gains, or what has no room."""
+    nobody, count = np.int64(-1), np.int64(0)
     marks, lists, degrees, work = graph.marks, graph.lists, graph.degrees, graph.work
     rows, wanted, cliques = room.rows, room.wanted, room.cliques
     d = len(degrees)
     # |NA_yx| of each x, -1 if it cannot be inserted; how many nodes of a clique x is adjacent to.
     adjacent, inside, parents, neighbours = 0, 1, 2, 3
     members = work[4]
-    best.gains[y] = 0.0
-    num_parents, num_neighbours = 0, 0
-    for k in range(degrees[y]):
-        z = lists[y, k]
-        if marks[z, y]:
-            if marks[y, z]:
-                work[neighbours, num_neighbours] = z
-                num_neighbours += 1
-            else:
-                work[parents, num_parents] = z
-                num_parents += 1
-    largest = num_neighbours
-    if insert:
-        largest = max_parents - 1 - num_parents
-        if largest < 0:
-            return count
-        for x in range(d):
-            work[adjacent, x] = 0
-        for j in range(num_neighbours):
-            z = work[neighbours, j]
-            for k in range(degrees[z]):
-                work[adjacent, lists[z, k]] += 1
-        for x in range(d):
-            if not allowed[x, y] or x == y:
-                work[adjacent, x] = -1
+    for looked in range(len(nodes)):
+        y = nodes[looked]
+        best.gains[y] = 0.0
+        num_parents, num_neighbours = 0, 0
         for k in range(degrees[y]):
-            work[adjacent, lists[y, k]] = -1
-    # All cliques among the neighbours: each one is an earlier one with a further, larger node.
-    cliques[0, 1] = -1
-    cliques[0, 2] = 0
-    total, head = 1, 0
-    while head < total:
-        for j in range(cliques[head, 1] + 1, num_neighbours if cliques[head, 2] < largest else 0):
-            node = work[neighbours, j]
-            c = head
-            while c > 0:
-                z = work[neighbours, cliques[c, 1]]
-                if not (marks[node, z] or marks[z, node]):
-                    break
-                c = cliques[c, 0]
-            if c == 0:
-                if total == len(cliques):
-                    return NO_CLIQUES
-                cliques[total, 0] = head
-                cliques[total, 1] = j
-                cliques[total, 2] = cliques[head, 2] + 1
-                total += 1
-        head += 1
-    # Of Inserts the clique comes first, then x; of Deletes x, then the clique.
-    for k in range(1 if insert else degrees[y]):
-        left_out = -1 if insert else lists[y, k]
-        if not insert and not (marks[left_out, y] and allowed[left_out, y]):
-            continue
-        for clique in range(total):
-            c = clique
-            if insert:
-                for x in range(d):
-                    work[inside, x] = 0
-            while c > 0:
-                z = work[neighbours, cliques[c, 1]]
-                if insert:
-                    for m in range(degrees[z]):
-                        work[inside, lists[z, m]] += 1
-                elif z == left_out or not (marks[z, left_out] or marks[left_out, z]):
-                    break
-                c = cliques[c, 0]
-            if c > 0:
-                continue
-            # The parents without x, and the clique, from the largest node to the smallest.
-            size = num_parents + cliques[clique, 2]
-            if not insert and not marks[y, left_out]:
-                size -= 1
-            c, p, slot = clique, num_parents - 1, size - 1
-            while slot >= 0:
-                if c > 0 and (p < 0 or work[parents, p] < work[neighbours, cliques[c, 1]]):
-                    z = work[neighbours, cliques[c, 1]]
-                    c = cliques[c, 0]
+            z = lists[y, k]
+            if marks[z, y]:
+                if marks[y, z]:
+                    work[neighbours, num_neighbours] = z
+                    num_neighbours += 1
                 else:
-                    z = work[parents, p]
-                    p -= 1
-                if z != left_out:
-                    members[slot] = z
-                    slot -= 1
-            row = enter(families, y, members, size)
-            if row == FULL:
-                return FULL
-            missing = False
-            for x in range(0 if insert else left_out, d if insert else left_out + 1):
-                if insert and work[adjacent, x] != work[inside, x]:
+                    work[parents, num_parents] = z
+                    num_parents += 1
+        largest = num_neighbours
+        if insert:
+            largest = max_parents - 1 - num_parents
+            if largest < 0:
+                continue
+            for x in range(d):
+                work[adjacent, x] = 0
+            for j in range(num_neighbours):
+                z = work[neighbours, j]
+                for k in range(degrees[z]):
+                    work[adjacent, lists[z, k]] += 1
+            for x in range(d):
+                if not allowed[x, y] or x == y:
+                    work[adjacent, x] = -1
+            for k in range(degrees[y]):
+                work[adjacent, lists[y, k]] = -1
+        # All cliques among the neighbours: each one is an earlier one with a further, larger node.
+        cliques[0, 1] = -1
+        cliques[0, 2] = 0
+        total, head = 1, 0
+        while head < total:
+            for j in range(
+                cliques[head, 1] + 1, num_neighbours if cliques[head, 2] < largest else 0
+            ):
+                node = work[neighbours, j]
+                c = head
+                while c > 0:
+                    z = work[neighbours, cliques[c, 1]]
+                    if not (marks[node, z] or marks[z, node]):
+                        break
+                    c = cliques[c, 0]
+                if c == 0:
+                    if total == len(cliques):
+                        return NO_CLIQUES, y
+                    cliques[total, 0] = head
+                    cliques[total, 1] = j
+                    cliques[total, 2] = cliques[head, 2] + 1
+                    total += 1
+            head += 1
+        # Of Inserts the clique comes first, then x; of Deletes x, then the clique.
+        for k in range(1 if insert else degrees[y]):
+            left_out = -1 if insert else lists[y, k]
+            if not insert and not (marks[left_out, y] and allowed[left_out, y]):
+                continue
+            for clique in range(total):
+                c = clique
+                if insert:
+                    for x in range(d):
+                        work[inside, x] = 0
+                while c > 0:
+                    z = work[neighbours, cliques[c, 1]]
+                    if insert:
+                        for m in range(degrees[z]):
+                            work[inside, lists[z, m]] += 1
+                    elif z == left_out or not (marks[z, left_out] or marks[left_out, z]):
+                        break
+                    c = cliques[c, 0]
+                if c > 0:
                     continue
-                gain = families.gains[row, x]
-                if math.isnan(gain):
-                    if not missing:
-                        if count == len(rows):
-                            return NO_ROWS
-                        rows[count] = row
-                        for m in range(d):
-                            wanted[count, m] = False
-                        missing = True
-                    wanted[count, x] = True
-                    continue
-                if not insert:
-                    gain = -gain
-                if not gain > best.gains[y] + TOLERANCE:
-                    continue
-                excluded = False
-                for m in range(len(banned)):
-                    excluded |= banned[m, 0] == row and banned[m, 1] == x
-                for m in range(best.num_blocked[y]):
-                    excluded |= best.blocked[y, 2 * m] == row and best.blocked[y, 2 * m + 1] == x
-                if not excluded:
-                    best.gains[y] = gain
-                    best.others[y] = x
-                    best.rows[y] = row
-            if missing:
-                count += 1
-    return count
+                # The parents without x, and the clique, from the largest node to the smallest.
+                size = num_parents + cliques[clique, 2]
+                if not insert and not marks[y, left_out]:
+                    size -= 1
+                c, p, slot = clique, num_parents - 1, size - 1
+                while slot >= 0:
+                    if c > 0 and (p < 0 or work[parents, p] < work[neighbours, cliques[c, 1]]):
+                        z = work[neighbours, cliques[c, 1]]
+                        c = cliques[c, 0]
+                    else:
+                        z = work[parents, p]
+                        p -= 1
+                    if z != left_out:
+                        members[slot] = z
+                        slot -= 1
+                row = enter(families, y, members, size)
+                if row == FULL:
+                    return FULL, y
+                missing = False
+                for x in range(0 if insert else left_out, d if insert else left_out + 1):
+                    if insert and work[adjacent, x] != work[inside, x]:
+                        continue
+                    gain = families.gains[row, x]
+                    if math.isnan(gain):
+                        if not missing:
+                            if count == len(rows):
+                                return NO_ROWS, y
+                            rows[count] = row
+                            for m in range(d):
+                                wanted[count, m] = False
+                            missing = True
+                        wanted[count, x] = True
+                        continue
+                    if not insert:
+                        gain = -gain
+                    if not gain > best.gains[y] + TOLERANCE:
+                        continue
+                    excluded = False
+                    for m in range(len(banned)):
+                        excluded |= banned[m, 0] == row and banned[m, 1] == x
+                    for m in range(best.num_blocked[y]):
+                        excluded |= (
+                            best.blocked[y, 2 * m] == row and best.blocked[y, 2 * m + 1] == x
+                        )
+                    if not excluded:
+                        best.gains[y] = gain
+                        best.others[y] = x
+                        best.rows[y] = row
+                if missing:
+                    count += 1
+    if count > 0:
+        return MISSING, count
+    y, largest_gain = nobody, 0.0
+    for node in range(d):
+        if best.gains[node] > largest_gain + TOLERANCE:
+            y, largest_gain = np.int64(node), best.gains[node]
+    return CHOSEN, y
+
+
+def is_blocked(graph: Graph, families: Families, x: int, y: int, row: int) -> bool:
+    """Whether a semi-directed path from y to x past K forbids Insert(x, y, T)."""
+    members = families.members[row, : families.sizes[row]]
+    graph.work[0] = 0
+    graph.work[0, members[graph.marks[y, members] & graph.marks[members, y]]] = 1
+    return open_path(graph, y, x)
+
+
+def block(best: Best, y: int) -> Best:
+    """Note that the best Insert at y is blocked."""
+    k = 2 * int(best.num_blocked[y])
+    if k == best.blocked.shape[1]:
+        best = best._replace(blocked=np.concatenate([best.blocked, best.blocked], axis=1))
+    best.blocked[y, k : k + 2] = best.rows[y], best.others[y]
+    best.num_blocked[y] += 1
+    return best
 
 
 def apply_insert(graph: Graph, families: Families, x: int, y: int, row: int) -> bool:

@@ -184,6 +184,18 @@ class Knowledge:
             )
         return self._masks_now(names)
 
+    def precedence(self, names: Sequence[str]) -> BoolArray:
+        """Return which variable must come before which in every causal order, shape (d, d).
+
+        By required edges and by tiers. Arguments and errors are those of :meth:`masks`.
+        """
+        index = {name: k for k, name in enumerate(names)}
+        before = self.masks(names).required.copy()
+        for k, later in enumerate(self.tiers):
+            earlier = [index[name] for tier in self.tiers[:k] for name in tier]
+            before[np.ix_(earlier, [index[name] for name in later])] = True
+        return before
+
     def blocks(self, names: Sequence[str], order: int) -> EdgeBlocks:
         """Return the knowledge as matrices over ``names`` and their lags, for time series.
 
@@ -315,21 +327,6 @@ class Knowledge:
         else:
             raise ConfigError(f"knowledge file {path} is neither .toml nor .json: rename it")
         path.write_text(text, encoding="utf-8")
-
-
-def precedence(knowledge: Knowledge | None, names: Sequence[str]) -> BoolArray | None:
-    """Return which variable has to come before which in every order, shape (d, d).
-
-    By required edges and by tiers; None without knowledge.
-    """
-    if not knowledge:
-        return None
-    index = {name: k for k, name in enumerate(names)}
-    before = knowledge.masks(names).required.copy()
-    for position, later in enumerate(knowledge.tiers):
-        earlier = [index[name] for tier in knowledge.tiers[:position] for name in tier]
-        before[np.ix_(earlier, [index[name] for name in later])] = True
-    return before
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:

@@ -12,7 +12,6 @@ from flwr_causal.core.ges.fusion import Fusion, fuse, needed
 from flwr_causal.core.ges.greedy_search import orient
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag, meek
-from flwr_causal.core.graphs.knowledge import precedence
 from flwr_causal.protocol.fedges import GRAPH, GRAPHS, JUDGE, JUDGED_GRAPH
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.fedges.stage import Found, Step
@@ -96,7 +95,7 @@ class Fuser:
 
     def fuse(self, own: Mapping[str, Edges]) -> Fusion:
         """Transform the parties' DAGs to one order."""
-        before = precedence(self.knowledge, self.names)
+        before = self.knowledge.precedence(self.names) if self.knowledge else None
         return fuse(list(own.values()), len(self.names), before=before)
 
     def run_away(self, own: Mapping[str, Edges]) -> bool:

@@ -239,7 +239,7 @@ def _check(
     for name, item in declared.items():
         if name in arrays:
             _bind(name, item.shape, np.shape(arrays[name]), bound)
-            _check_values(item, arrays[name], sizes.get("n"))
+            _check_values(item, arrays[name], bound)
         elif not item.optional:
             raise RefusedError(f"'{name}' of the exchange '{exchange.name}' is missing")
 
@@ -260,7 +260,7 @@ def _bind(name: str, declared: Shape, shape: tuple[int, ...], sizes: dict[str, i
         )
 
 
-def _check_values(item: Disclosure, array: NDArray[Any], rows: int | None) -> None:
+def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int]) -> None:
     if array.dtype.kind not in "fiub":
         raise RefusedError(f"'{item.name}' holds {array.dtype}, but it is declared to hold numbers")
     if not np.isfinite(array).all():
@@ -276,8 +276,10 @@ def _check_values(item: Disclosure, array: NDArray[Any], rows: int | None) -> No
             f"'{item.name}' has negative values, but it is declared as {item.values}"
         )
     limits = {"probability": 1, "mark": 1, "bytes": 255}
-    if item.values == "count" and rows is not None:
-        limits["count"] = rows
+    if item.values == "count" and "n" in sizes:
+        limits["count"] = sizes["n"]
+    if item.below:
+        limits["index"] = sizes[item.below] - 1
     if most > limits.get(item.values, np.inf):
         raise RefusedError(
             f"'{item.name}' is {most:g}, but it is declared as {item.values}, at most "

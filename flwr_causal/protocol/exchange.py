@@ -83,11 +83,15 @@ class Disclosure:
         documentation names such arrays. Required where the shape contains ``"n"``.
     optional : bool, default False
         Whether a reply may lack it.
+    below : str, default ""
+        Of an ``"index"``: the symbol of the size that every value is below, such as ``"d"`` for
+        numbers of columns. Default: no bound.
 
     Raises
     ------
     ConfigError
-        If the shape contains the number of rows and ``rows`` does not say so in words.
+        If the shape contains the number of rows and ``rows`` does not say so in words, or values
+        that are no ``"index"`` have the bound ``below``.
     """
 
     name: str
@@ -97,8 +101,14 @@ class Disclosure:
     combine: Combine = "each"
     rows: str = ""
     optional: bool = False
+    below: str = ""
 
     def __post_init__(self) -> None:
+        if self.below and self.values != "index":
+            raise ConfigError(
+                f"The disclosure '{self.name}' is below '{self.below}', but it is declared as "
+                f"{self.values}: only an index has such a bound."
+            )
         if "n" in self.shape and not self.rows:
             raise ConfigError(
                 f"The disclosure '{self.name}' has the number of rows in its shape {self.shape}: "

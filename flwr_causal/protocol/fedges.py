@@ -39,7 +39,9 @@ GRAPH = Exchange(
         Sent("start", "whether to start from the fused graph, or from it fused with the own one"),
         *_CUT_POINTS,
     ),
-    returns=(Disclosure("edges", "edges of the DAG that the party found", _EDGES, "index"),),
+    returns=(
+        Disclosure("edges", "edges of the DAG that the party found", _EDGES, "index", below="d"),
+    ),
     when="in each round, mode='fusion' with keep='last'",
 )
 
@@ -59,8 +61,14 @@ GRAPHS = Exchange(
     "each party searches on from the fused graph, and from it fused with its own one",
     sends=(*_STARTS, *_CUT_POINTS),
     returns=(
-        Disclosure("overwritten", "edges of the DAG found from the fused graph", _EDGES, "index"),
-        Disclosure("fused", "edges of the DAG found from both fused", _EDGES, "index"),
+        Disclosure(
+            "overwritten",
+            "edges of the DAG found from the fused graph",
+            _EDGES,
+            "index",
+            below="d",
+        ),
+        Disclosure("fused", "edges of the DAG found from both fused", _EDGES, "index", below="d"),
     ),
     when="in each round, mode='fusion' with start='driven'",
 )

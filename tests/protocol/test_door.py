@@ -161,6 +161,13 @@ def test_kinds_of_values(values, good, bad, plain):
         refused({"x": np.array(own[0] if plain else own)}, "'x'", exchange)
 
 
+def test_an_index_may_have_a_bound():
+    exchange = Exchange("edges", "", returns=(Disclosure("x", "", ("*", 2), "index", below="d"),))
+    edges = np.array([[0, 2], [1, 0]])
+    assert np.array_equal(receive(send({"x": edges}, exchange), exchange)["x"], edges)
+    refused({"x": np.array([[0, 3]])}, "'x' is 3, .*at most 2", exchange)
+
+
 def test_an_empty_array_is_of_any_kind():
     for values in ("finite", "count", "mark", "log-density"):
         exchange = of_values(values)

@@ -22,6 +22,12 @@ def test_raw_rows_cannot_be_declared_by_the_way():
     assert Disclosure("marks", "", ("n",), rows="of the held-out rows").rows
 
 
+def test_only_an_index_has_a_bound():
+    assert Disclosure("edges", "", ("*", 2), "index", below="d").below == "d"
+    with pytest.raises(ConfigError, match="'counts' is below 'd'.*only an index"):
+        Disclosure("counts", "", ("d",), "count", below="d")
+
+
 def test_an_exchange_averages_all_or_nothing():
     mean = Disclosure("mean", "", ("d",), combine="mean")
     for combine in ("sum", "each"):

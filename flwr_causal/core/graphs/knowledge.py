@@ -154,11 +154,6 @@ class Knowledge:
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) for field in fields(self))
 
-    @property
-    def empty(self) -> bool:
-        """Whether nothing is known."""
-        return not self
-
     def masks(self, names: Sequence[str]) -> EdgeMasks:
         """Return the knowledge as matrices over ``names``, for methods without time.
 

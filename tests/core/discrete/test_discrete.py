@@ -68,6 +68,20 @@ def test_arrays_get_names_and_can_be_taken_in_part():
     np.testing.assert_array_equal(as_discrete(rows[:, [2, 0]]).codes, part.codes)
 
 
+def test_columns_by_name_are_all_that_a_table_needs():
+    class Columns(dict):
+        columns = property(dict.keys)
+
+    table = as_discrete(Columns(b=["v", "u", "v"], a=np.array([3, 1, 3])))
+    assert (table.names, table.states) == (("b", "a"), (("u", "v"), ("1", "3")))
+    assert table.codes.tolist() == [[1, 0, 1], [1, 0, 1]]
+
+
+def test_names_of_columns_that_repeat_are_refused():
+    with pytest.raises(DataError, match="names repeat: a"):
+        as_discrete(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
 def test_a_coded_table_is_taken_in_part():
     part = as_discrete(TABLE, ["a"], [("1", "2", "10")])
     assert (part.names, decoded(part)) == (("a",), [["10", "1", "2", "10"]])

@@ -19,7 +19,6 @@ NAMES = ("a", "b", "c", "d")
 def test_no_knowledge_allows_everything_but_the_diagonal():
     known = Knowledge()
     allowed, required = known.masks(NAMES)
-    assert known.empty
     assert not known
     np.testing.assert_array_equal(allowed, ~np.eye(4, dtype=bool))
     assert not required.any()
@@ -40,7 +39,7 @@ def test_masks_by_name_whatever_the_column_order():
     np.testing.assert_array_equal(allowed.astype(int), expected_allowed)
     assert np.argwhere(required).tolist() == [[3, 2]]
     assert known
-    assert not known.empty
+    assert known
 
 
 def test_variables_outside_the_tiers_are_free():
@@ -196,7 +195,7 @@ def test_a_lag_beyond_the_order_is_named():
 def test_methods_without_lags_refuse_lagged_edges(part):
     known = Knowledge(**{part: [("a", "a", 3), ("a", "b", 1)]})
     assert known
-    assert not known.empty
+    assert known
     words = (
         r"lagged edges \(a -> a at lag 3, \.\.\.\).*no lags: leave them out, or use '2dbn', or 'mom"
     )

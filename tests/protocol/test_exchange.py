@@ -24,7 +24,7 @@ def test_raw_rows_cannot_be_declared_by_the_way():
 
 def test_only_an_index_has_a_bound():
     assert Disclosure("edges", "", ("*", 2), "index", below="d").below == "d"
-    with pytest.raises(ConfigError, match="'counts' is below 'd'.*only an index"):
+    with pytest.raises(ConfigError, match=r"'counts' is below 'd'.*only an index"):
         Disclosure("counts", "", ("d",), "count", below="d")
 
 

@@ -39,7 +39,6 @@ def test_masks_by_name_whatever_the_column_order():
     np.testing.assert_array_equal(allowed.astype(int), expected_allowed)
     assert np.argwhere(required).tolist() == [[3, 2]]
     assert known
-    assert known
 
 
 def test_variables_outside_the_tiers_are_free():

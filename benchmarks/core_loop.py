@@ -12,8 +12,8 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.moments import Moments, data_scale, merge
 from flwr_causal.core.linear.solution import refit_support
 from flwr_causal.core.series.design import lagged_rows, split_blocks, to_square
-from flwr_causal.strategies.admm.two_dbn import DEFAULT_ROUNDS, TwoDBN
-from flwr_causal.strategies.series import LAGGED_FACTOR, by_block
+from flwr_causal.strategies.linear import LAGGED_FACTOR, by_block
+from flwr_causal.strategies.two_dbn import DEFAULT_ROUNDS, TwoDBN
 
 THRESHOLD = 0.3
 

@@ -24,11 +24,11 @@ GROUP = "flwr_causal.methods"
 # node starts a process for each message, and numba alone takes a third of a second to import. They
 # are no entry points, because an app that runs from Flower's bundle is not an installed package.
 _OWN = {
-    "notears-admm": ("admm.notears_admm", "NotearsADMM", "notears_admm"),
+    "notears-admm": ("notears_admm", "NotearsADMM", "consensus"),
     "moments": ("moments", "Moments", "moments"),
     "fedges": ("fedges.fedges", "FedGES", "fedges"),
-    "2dbn": ("admm.two_dbn", "TwoDBN", "two_dbn"),
-    "fedcausal": ("fedcausal.fedcausal", "FedCausal", "fedcausal"),
+    "2dbn": ("two_dbn", "TwoDBN", "consensus"),
+    "fedcausal": ("fedcausal", "FedCausal", "fedcausal"),
     "fedpc": ("fedpc.fedpc", "FedPC", "fedpc"),
 }
 #: The ids of this package's own methods.

@@ -7,13 +7,12 @@ from flwr_causal.lazy import lazily
 if TYPE_CHECKING:
     from flwr_causal.clients.base import Asked, CausalClient, Source, answers
     from flwr_causal.clients.bridge import client_app
+    from flwr_causal.clients.consensus import NotearsADMMClient, TwoDBNClient
     from flwr_causal.clients.fedcausal import FedCausalClient
     from flwr_causal.clients.fedges import FedGESClient
     from flwr_causal.clients.fedpc import FedPCClient
     from flwr_causal.clients.linear import LinearClient
     from flwr_causal.clients.moments import MomentsClient
-    from flwr_causal.clients.notears_admm import NotearsADMMClient
-    from flwr_causal.clients.two_dbn import TwoDBNClient
 
 __all__ = [
     "Asked",
@@ -39,9 +38,9 @@ _HOMES = {
     "FedPCClient": "flwr_causal.clients.fedpc",
     "LinearClient": "flwr_causal.clients.linear",
     "MomentsClient": "flwr_causal.clients.moments",
-    "NotearsADMMClient": "flwr_causal.clients.notears_admm",
+    "NotearsADMMClient": "flwr_causal.clients.consensus",
     "Source": "flwr_causal.clients.base",
-    "TwoDBNClient": "flwr_causal.clients.two_dbn",
+    "TwoDBNClient": "flwr_causal.clients.consensus",
     "client_app": "flwr_causal.clients.bridge",
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
-from flwr_causal.clients.series import SeriesClient
+from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.additive import basis_rows
 from flwr_causal.data.series.levels import perturbed_rows

@@ -7,14 +7,14 @@ from flwr_causal.lazy import lazily
 if TYPE_CHECKING:
     from flwr_causal.runtime.loop import Outcome, run
     from flwr_causal.runtime.method import Request
-    from flwr_causal.strategies.admm.notears_admm import NotearsADMM
-    from flwr_causal.strategies.admm.two_dbn import TwoDBN
     from flwr_causal.strategies.base import CausalStrategy
-    from flwr_causal.strategies.fedcausal.fedcausal import FedCausal
+    from flwr_causal.strategies.fedcausal import FedCausal
     from flwr_causal.strategies.fedges.fedges import FedGES
     from flwr_causal.strategies.fedpc.fedpc import FedPC
     from flwr_causal.strategies.linear import LinearStrategy
     from flwr_causal.strategies.moments import Moments
+    from flwr_causal.strategies.notears_admm import NotearsADMM
+    from flwr_causal.strategies.two_dbn import TwoDBN
 
 __all__ = [
     "CausalStrategy",
@@ -32,15 +32,15 @@ __all__ = [
 
 _HOMES = {
     "CausalStrategy": "flwr_causal.strategies.base",
-    "FedCausal": "flwr_causal.strategies.fedcausal.fedcausal",
+    "FedCausal": "flwr_causal.strategies.fedcausal",
     "FedGES": "flwr_causal.strategies.fedges.fedges",
     "FedPC": "flwr_causal.strategies.fedpc.fedpc",
     "LinearStrategy": "flwr_causal.strategies.linear",
     "Moments": "flwr_causal.strategies.moments",
-    "NotearsADMM": "flwr_causal.strategies.admm.notears_admm",
+    "NotearsADMM": "flwr_causal.strategies.notears_admm",
     "Outcome": "flwr_causal.runtime.loop",
     "Request": "flwr_causal.runtime.method",
-    "TwoDBN": "flwr_causal.strategies.admm.two_dbn",
+    "TwoDBN": "flwr_causal.strategies.two_dbn",
     "run": "flwr_causal.runtime.loop",
 }
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MessageType
@@ -14,13 +15,12 @@ from flwr_causal.data.check.policy import FailDrop, Policy
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.runtime.loop import start
 from flwr_causal.runtime.method import Method, StateT
-from flwr_causal.runtime.result import start
-from flwr_causal.strategies.baselines import Baselines, RunAlone
 from flwr_causal.strategies.options import check_options, require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
     from flwr.app import Message, MetricRecord, RecordDict
@@ -30,6 +30,29 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.runtime.federation import Federation
+
+
+#: Runs the strategy on one table as a federation of one party, with some options changed; returns
+#: the graph, or the model of a method without one; None if the table cannot be used.
+RunAlone = Callable[..., Any]
+
+
+class Baselines(NamedTuple):
+    """The graphs, or models, that are found without a federation.
+
+    Parameters
+    ----------
+    pooled : CausalGraph or model, or None
+        Of the rows of all parties in one place; None where there is no such thing.
+    alone : list of the same
+        Of each party's own rows.
+    solver : str, default ""
+        What found them, in a word or two; empty: the method itself.
+    """
+
+    pooled: Any
+    alone: list[Any]
+    solver: str = ""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -164,7 +187,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
         names : tuple of str
             The columns that the parties agreed on; empty for a method without a graph.
         run_alone : callable
-            See :data:`~flwr_causal.strategies.baselines.RunAlone`.
+            See :data:`~flwr_causal.strategies.base.RunAlone`.
         """
         import pandas as pd
 

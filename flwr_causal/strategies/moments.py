@@ -25,18 +25,17 @@ from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.runtime.method import Request
-from flwr_causal.strategies.linear import LinearStrategy
-from flwr_causal.strategies.options import also_called, require
-from flwr_causal.strategies.series import (
+from flwr_causal.strategies.linear import (
+    LinearStrategy,
     SeriesOptions,
     by_block,
     stationarity_warning,
     system_of_series,
 )
+from flwr_causal.strategies.options import also_called, require
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
 
-    FloatArray = NDArray[np.float64]
 
 THRESHOLD, LAGGED_THRESHOLD, ADDITIVE_THRESHOLD = 0.3, 0.15, 0.1
 WITHOUT_TIME, OF_SERIES = ("global", "party"), ("global", "series", "phase")
@@ -126,7 +124,7 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         is explained, without a sign.
     order : int, default 0
         p, the number of lags; 0 is rows without time. The options of series are those of
-        :class:`~flwr_causal.strategies.series.SeriesOptions`, and need an order.
+        :class:`~flwr_causal.strategies.linear.SeriesOptions`, and need an order.
     solver : {"dagma", "notears"}, default "dagma"
         "dagma" is the log-determinant central path (Bello et al. 2022), also for hundreds of
         variables; "notears" the trace exponential and augmented Lagrangian (Zheng et al. 2018).
@@ -141,7 +139,7 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         effects.
     center : {"global", "party", "series", "phase"}, default "global"
         "party" is for rows without time; "series" and "phase" are for series, see
-        :class:`~flwr_causal.strategies.admm.two_dbn.TwoDBN`.
+        :class:`~flwr_causal.strategies.two_dbn.TwoDBN`.
     select_order : bool, default False
         Let the held-out error of one-step predictions choose the number of lags, 1 to ``order``,
         all judged on the steps that have so many before them; the chosen one is fitted to all.

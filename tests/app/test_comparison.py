@@ -23,7 +23,7 @@ from flwr_causal.data.read.bif import write_bif
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import CausalStrategy, FedGES, Moments
-from flwr_causal.strategies.fedges.pooled import joined
+from flwr_causal.strategies.fedges.fedges import joined
 
 TABLES, NETWORK = make_tables(d=6, n=900, parties=3, seed=3)
 NAMES = tuple(TABLES[0].columns)

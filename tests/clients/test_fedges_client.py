@@ -8,7 +8,7 @@ import pytest
 from category_federations import coded, make_tables, random_rows
 from federations import app_of, ask, spy
 
-from flwr_causal.clients import cache
+from flwr_causal.clients import base
 from flwr_causal.clients.fedges import FedGESClient
 from flwr_causal.core.discrete.contingency_tables import sets_of, tables_of, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
@@ -235,7 +235,7 @@ def test_rows_are_read_once_and_scores_computed_once(monkeypatch):
     second, _ = message(grid, setup, request, "judge")
     assert np.array_equal(first["scores"], second["scores"])
     assert (len(made), len(scored)) == (1, D)
-    cache._entries.clear()
+    base._entries.clear()
     third, _ = message(grid, setup, request, "judge")
     assert len(made) == 2
     assert np.array_equal(first["scores"], third["scores"])

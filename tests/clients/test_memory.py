@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from federations import app_of, ask, make_federation, setup_for
 
-from flwr_causal.clients import cache
+from flwr_causal.clients import base
 from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid
 
@@ -115,8 +115,8 @@ def test_a_second_run_over_the_same_nodes_starts_afresh(grid):
 
 
 def test_the_cache_is_bounded_and_forgets_the_oldest(monkeypatch, grid):
-    monkeypatch.setattr(cache, "_entries", type(cache._entries)())
-    monkeypatch.setattr(cache, "LIMIT_BYTES", 1000)
+    monkeypatch.setattr(base, "_entries", type(base._entries)())
+    monkeypatch.setattr(base, "LIMIT_BYTES", 1000)
     context = grid.context(NODE)
     calls = []
 
@@ -125,6 +125,6 @@ def test_the_cache_is_bounded_and_forgets_the_oldest(monkeypatch, grid):
         return np.zeros(50)
 
     for name in ("a", "b", "a", "c", "b", "b"):
-        cache.cached(context, name, lambda name=name: compute(name))
+        base.cached(context, name, lambda name=name: compute(name))
     assert calls == ["a", "b", "c", "b"]
-    assert len(cache._entries) == 2
+    assert len(base._entries) == 2

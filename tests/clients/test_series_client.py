@@ -9,7 +9,7 @@ from flwr_causal.protocol import records
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import run
-from flwr_causal.strategies.admm.two_dbn import TwoDBN
+from flwr_causal.strategies.two_dbn import TwoDBN
 
 D = 3
 NODE = 2  # the first party's

@@ -13,7 +13,7 @@ from flwr_causal.core.nonlinear.basis import basis_moments
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.strategies import run
-from flwr_causal.strategies.fedcausal.fedcausal import FedCausal
+from flwr_causal.strategies.fedcausal import FedCausal
 
 MIXED, TRUTH = federated_nonlinear(6, 600, 4, seed=2)
 LINEAR, LINEAR_TRUTH = federated_nonlinear(6, 600, 3, seed=1, mechanisms="lg", iid=True)

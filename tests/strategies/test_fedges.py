@@ -6,7 +6,7 @@ from category_federations import alike, coded, in_order, make_tables, plain_sear
 from federations import ShufflingGrid, app_of, disturbed, raising, spy
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
-from flwr_causal.clients import cache
+from flwr_causal.clients import base
 from flwr_causal.core.discrete.bayesian_network import fit
 from flwr_causal.core.discrete.discrete import as_discrete
 from flwr_causal.core.discrete.scores import TableGains
@@ -195,7 +195,7 @@ def test_a_run_goes_on_from_where_another_ended(mode, whole):
 def test_a_client_that_forgets_is_none_the_worse(mode, lost, whole):
     def fault(partition, config, context):
         if lost != "state":
-            cache._entries.clear()
+            base._entries.clear()
         if lost != "cache" and config["round"] > 1:
             context.state.clear()
 

@@ -19,8 +19,8 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import engines, simulate
-from flwr_causal.strategies.fedges.fit import FitStage
 from flwr_causal.strategies.fedges.fusion import Best, Candidate, shares_for
+from flwr_causal.strategies.fedges.stages import FitStage
 
 SEEDS = range(4)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in SEEDS]

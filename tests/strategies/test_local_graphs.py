@@ -18,7 +18,7 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.fedcausal import LOCAL
 from flwr_causal.runtime import result
 from flwr_causal.strategies import run
-from flwr_causal.strategies.fedcausal.fedcausal import FedCausal
+from flwr_causal.strategies.fedcausal import FedCausal
 
 PARTIES = differing_parties(missing=1)
 NAMES = tuple(PARTIES[0].columns)

@@ -15,8 +15,8 @@ from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.synthetic.series import federated_dynamic, simulate_series
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.strategies import run
-from flwr_causal.strategies.admm.two_dbn import TwoDBN
 from flwr_causal.strategies.moments import Moments
+from flwr_causal.strategies.two_dbn import TwoDBN
 
 PARTIES, TRUTH = federated_dynamic(5, 400, 3, series_per_party=2, seed=1)
 NAMES = TRUTH.names

@@ -8,19 +8,33 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from flwr_causal.core.discrete.discrete import DiscreteTable
+from flwr_causal.core.discrete.scores import score_graph
 from flwr_causal.core.ges.fusion import needed
+from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.data.check.agreement import with_cuts
+from flwr_causal.data.check.agreement import agree, with_cuts
+from flwr_causal.data.check.party_table import describe, prepare_states
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedges import CONTRACT
-from flwr_causal.strategies.base import CausalStrategy
+from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.cut_points import CutStage
-from flwr_causal.strategies.fedges.fit import MOST_CELLS, FitStage, Fitted, network_of
 from flwr_causal.strategies.fedges.fusion import Best, DrivenStage, Fuser, LoopStage, shares_for
-from flwr_causal.strategies.fedges.pooled import bdeu, ges_baselines
-from flwr_causal.strategies.fedges.search import CountStage, Problem, ScoreStage
-from flwr_causal.strategies.fedges.stage import Found, Stage, Step, by_name, cardinalities_of
+from flwr_causal.strategies.fedges.stages import (
+    MOST_CELLS,
+    CountStage,
+    FitStage,
+    Fitted,
+    Found,
+    Problem,
+    ScoreStage,
+    Stage,
+    Step,
+    by_name,
+    cardinalities_of,
+    network_of,
+)
 from flwr_causal.strategies.options import also_called, require
 
 if TYPE_CHECKING:
@@ -37,9 +51,58 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.method import Request
-    from flwr_causal.strategies.baselines import Baselines, RunAlone
+    from flwr_causal.strategies.base import RunAlone
 
     Cuts = Mapping[str, FloatArray]
+
+
+def ges_baselines(
+    frames: Sequence[pd.DataFrame], names: Sequence[str], policy: Policy
+) -> Baselines:
+    """Return what GES with BIC finds on the pooled rows, and on each party's own."""
+    tables = _coded(frames, names, policy)
+    alone = [ges(_as_alone(table), score="bic") for table in tables]
+    return Baselines(ges(joined(tables), score="bic"), alone, "GES, BIC")
+
+
+def bdeu(
+    frames: Sequence[pd.DataFrame],
+    graph: CausalGraph,
+    policy: Policy,
+    equivalent_sample_size: float,
+) -> float:
+    """Return the BDeu score of a graph on the pooled rows, in nats."""
+    rows = joined(_coded(frames, graph.names, policy))
+    return score_graph(graph, rows, "bdeu", equivalent_sample_size)
+
+
+def joined(tables: Sequence[DiscreteTable]) -> DiscreteTable:
+    """Return the rows of several tables with the same states in one."""
+    first = tables[0]
+    codes = np.concatenate([table.codes for table in tables], axis=1)
+    return DiscreteTable(first.names, first.states, codes)
+
+
+def _as_alone(table: DiscreteTable) -> DiscreteTable:
+    """Return a party's table with the states that it has: alone it would know of no others."""
+    states, codes = [], np.empty_like(table.codes)
+    for j, own in enumerate(table.states):
+        seen, codes[j] = np.unique(table.codes[j], return_inverse=True)
+        states.append(tuple(own[code] for code in seen))
+    return DiscreteTable(table.names, tuple(states), codes)
+
+
+def _coded(
+    frames: Sequence[pd.DataFrame], names: Sequence[str], policy: Policy
+) -> list[DiscreteTable]:
+    """Return the parties' rows in the states that all of them have together."""
+    reports = {
+        str(k): describe(frame, policy, states=True) for k, frame in enumerate(frames) if len(frame)
+    }
+    agreement = agree(reports, policy)
+    states = [agreement.states[agreement.names.index(name)] for name in names]
+    return [prepare_states(frame, names, states, policy) for frame in frames if len(frame)]
+
 
 #: Up to so many rows a party qNML's price is too high for sums of local scores (measured).
 FEW_ROWS = 100

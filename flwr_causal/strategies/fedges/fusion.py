@@ -14,7 +14,7 @@ from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag, meek
 from flwr_causal.protocol.fedges import GRAPH, GRAPHS, JUDGE, JUDGED_GRAPH
 from flwr_causal.runtime.method import Request
-from flwr_causal.strategies.fedges.stage import Found, Step
+from flwr_causal.strategies.fedges.stages import Found, Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,10 +18,8 @@ from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol.fedpc import CONTRACT
 from flwr_causal.runtime.connection import Connection
-from flwr_causal.strategies.base import CausalStrategy
-from flwr_causal.strategies.baselines import Baselines
+from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.cut_points import CutStage
-from flwr_causal.strategies.fedpc.composition import AlignStage, LocalStage, RecallStage
 from flwr_causal.strategies.fedpc.holdings import (
     Holdings,
     check_target,
@@ -29,8 +27,14 @@ from flwr_causal.strategies.fedpc.holdings import (
     is_continuous,
     with_intervals,
 )
-from flwr_causal.strategies.fedpc.joint_em import JointStage, joint_components
-from flwr_causal.strategies.fedpc.sums import SumsStage
+from flwr_causal.strategies.fedpc.stages import (
+    AlignStage,
+    JointStage,
+    LocalStage,
+    RecallStage,
+    SumsStage,
+    joint_components,
+)
 from flwr_causal.strategies.options import require
 
 if TYPE_CHECKING:
@@ -48,7 +52,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.method import Request
-    from flwr_causal.strategies.baselines import RunAlone
+    from flwr_causal.strategies.base import RunAlone
 
 Stage = CutStage | SumsStage | AlignStage | LocalStage | JointStage | RecallStage
 

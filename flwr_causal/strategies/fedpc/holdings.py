@@ -7,7 +7,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.presence import setting_of
@@ -17,12 +16,12 @@ from flwr_causal.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.circuits.presence import Setting
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import Kind, TableReport
-
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,28 +11,26 @@ from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names, to_square
 from flwr_causal.protocol.consensus import TWO_DBN
-from flwr_causal.strategies.admm.linear_admm import LinearADMM
-from flwr_causal.strategies.series import (
+from flwr_causal.strategies.linear import (
     SeriesOptions,
     by_block,
     stationarity_warning,
     system_of_series,
 )
+from flwr_causal.strategies.notears_admm import LinearADMM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
-    from flwr_causal.strategies.admm.linear_admm import AdmmRun, Candidate
+    from flwr_causal.strategies.notears_admm import AdmmRun, Candidate
 
-    FloatArray = NDArray[np.float64]
 
 DEFAULT_ROUNDS = 25
 
@@ -44,7 +42,7 @@ class TwoDBN(SeriesOptions, LinearADMM):
     The model is ``x_t = x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + noise`` (row vectors) with W
     acyclic. With the rows [x_t, x_{t-1}, ..., x_{t-p}] it is the consensus ADMM of
     NOTEARS-ADMM, whose options it shares
-    (:class:`~flwr_causal.strategies.admm.linear_admm.LinearADMM`); the acyclicity acts on W alone.
+    (:class:`~flwr_causal.strategies.notears_admm.LinearADMM`); the acyclicity acts on W alone.
 
     **What leaves a party**: as with NOTEARS-ADMM, arrays of m x d and m x m with m = d (1 + p).
 
@@ -63,7 +61,7 @@ class TwoDBN(SeriesOptions, LinearADMM):
         perturbation, their own within the series and the global one elsewhere.
     order, lagged_threshold, lagged_sparsity, series_column, time_column, gaps, phase_column, \
 perturbed_from, perturbed_to
-        See :class:`~flwr_causal.strategies.series.SeriesOptions`.
+        See :class:`~flwr_causal.strategies.linear.SeriesOptions`.
     """
 
     contract: ClassVar[Contract] = TWO_DBN

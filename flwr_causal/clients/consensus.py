@@ -1,24 +1,35 @@
-"""Consensus ADMM for linear systems (Ng & Zhang, AISTATS 2022): the party's side."""
+"""NOTEARS-ADMM (Ng & Zhang, AISTATS 2022) and 2Dbn (Chen, Ma & Yue 2024): the party's side."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
-from flwr_causal.clients.linear import LinearClient
-from flwr_causal.core.consensus import admm
+from flwr_causal.clients.linear import LinearClient, SeriesClient
+from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
+from flwr_causal.core.nonlinear.notears_mlp import free_parameters
+from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import consensus
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.protocol.exchange import Contract
 
 
-class ADMMClient(LinearClient):
-    """What a party keeps of a consensus ADMM from one round to the next.
+class LinearADMMClient(LinearClient):
+    """Solves its own least-squares problem each round and sends one d x d array.
+
+    **What leaves the party**
+
+    - ``weights`` in every round: Z_k = B_k + beta_k / rho_2 (eqs. 7 and 10; B_k over-relaxed by the
+      fast schedule), d x d, to be averaged with weight 1. The first one determines the party's
+      second moments.
+    - ``moments`` in the last exchange, if the strategy refits: X_k^T X_k / n_k among each variable
+      and its parents in the final graph and zero elsewhere, d x d, with the weight n_k.
 
     A party that lost its memory (a restarted SuperNode) goes on with a zero multiplier and what it
     received.
@@ -52,19 +63,6 @@ class ADMMClient(LinearClient):
         """Keep the state and return what it sends."""
         self.remember({"sent": state.sent}, penalty=state.penalty, round=state.round)
         return state.sent
-
-
-class LinearADMMClient(ADMMClient):
-    """Solves its own least-squares problem each round and sends one d x d array.
-
-    **What leaves the party**
-
-    - ``weights`` in every round: Z_k = B_k + beta_k / rho_2 (eqs. 7 and 10; B_k over-relaxed by the
-      fast schedule), d x d, to be averaged with weight 1. The first one determines the party's
-      second moments.
-    - ``moments`` in the last exchange, if the strategy refits: X_k^T X_k / n_k among each variable
-      and its parents in the final graph and zero elsewhere, d x d, with the weight n_k.
-    """
 
     @answers(consensus.ROUND)
     def round(self, asked: Asked) -> Arrays:
@@ -110,3 +108,68 @@ class LinearADMMClient(ADMMClient):
         # The rows that are held out everywhere shrink the total by the same share.
         total = round(setup.num_rows * len(folds[0]) / len(design))
         return [admm.local_problem(folds[0], total, d), *problems]
+
+
+class NotearsADMMClient(LinearADMMClient):
+    """Solves its own part of the problem each round, linear or with perceptrons.
+
+    **What leaves the party** with ``model="linear"``: ``weights`` in every round and ``moments`` in
+    the last exchange, as :class:`LinearADMMClient` says. With
+    ``model="mlp"``:
+
+    - ``parameters`` in every round: theta_k + beta_k / rho_2, all parameters of the d perceptrons,
+      to be averaged with weight 1.
+    - ``slopes`` in the last exchange, if the strategy asks for strengths: the mean squares of
+      df_j/dx_i over the party's rows, d x d, with the weight n_k.
+    """
+
+    contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
+
+    @answers(consensus.PERCEPTRONS)
+    def perceptrons(self, asked: Asked) -> Arrays:
+        """Do one round of ADMM on the parameters of the perceptrons."""
+        state = self.state_before(asked.number)
+        if state is None or state.round < asked.number:
+            loss = self._loss
+            state = perceptrons.client_step(
+                loss,
+                free_parameters(loss.network, self.masks),
+                state,
+                asked["parameters"],
+                float(asked["penalty"]),
+                asked.number,
+                max_iterations=int(self.setup.options["inner-steps"]),
+            )
+        return {"parameters": self.reply(state)}
+
+    @answers(consensus.SLOPES)
+    def slopes(self, asked: Asked) -> Arrays:
+        """Return the mean squares of df_j/dx_i over the party's rows."""
+        return {"slopes": self._loss.squared_slopes(asked["parameters"])}
+
+    @property
+    def _loss(self) -> SquaredLoss:
+        """The party's loss, prepared once a process."""
+        return self.once("perceptrons", self._new_loss)
+
+    def _new_loss(self) -> SquaredLoss:
+        setup, options = self.setup, self.setup.options
+        return SquaredLoss(
+            self.design(),
+            Network(len(setup.names), (int(options["hidden"]),)),
+            num_rows=setup.num_rows,
+            device=str(options["device"]),
+            precision=str(options["arithmetic"]),
+        )
+
+
+class TwoDBNClient(SeriesClient, LinearADMMClient):
+    """Solves its own least-squares problem on rows with lags; the iteration is NOTEARS-ADMM's.
+
+    **What leaves the party**: the same arrays as with NOTEARS-ADMM
+    (:class:`LinearADMMClient`), m x d and m x m with
+    m = d (1 + p): ``weights`` in every round, ``moments`` in the last exchange. The values of id,
+    time and phase columns never leave it.
+    """
+
+    contract: ClassVar[Contract] = consensus.TWO_DBN

@@ -3,44 +3,277 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from flwr_causal.core.fedcausal import evidence_search, group, perceptrons
-from flwr_causal.core.fedcausal import linear as fedcausal
+from flwr_causal.core.fedcausal import evidence_search, group, linear, perceptrons
+from flwr_causal.core.fedcausal.evidence import Tables
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
-from flwr_causal.core.fedcausal.linear import PROXIMITY
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.linear.solution import standing_weights
+from flwr_causal.core.linear.solution import standing_edges, standing_weights
+from flwr_causal.core.nonlinear.basis import strengths
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.protocol.fedcausal import CONTRACT, LOCAL
+from flwr_causal.protocol.fedcausal import CONTRACT, EVIDENCE, GROUP, LAYERS, LINEAR, LOCAL, NORMS
 from flwr_causal.runtime.method import Request
-from flwr_causal.strategies.admm.perceptrons import PERCEPTRONS, PerceptronOptions, refuse_ignored
-from flwr_causal.strategies.fedcausal.stages import (
-    EvidenceStage,
-    Found,
-    GroupStage,
-    LinearStage,
-    NeuralStage,
+from flwr_causal.strategies.linear import (
+    PERCEPTRONS,
+    LinearStrategy,
+    PerceptronOptions,
+    refuse_ignored,
 )
-from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import also_called, require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.strategies.fedcausal.stages import Stage
+    from flwr_causal.strategies.fedcausal import Stage
 
-    FloatArray = NDArray[np.float64]
+
+class Found(NamedTuple):
+    """A graph with the strengths of all edges.
+
+    Attributes
+    ----------
+    graph : ndarray of bool
+        Acyclic, with the required edges.
+    weights : ndarray
+        What the graph's edges weigh: weights of a linear model, else strengths.
+    raw : ndarray
+        The same of all edges, before the threshold.
+    """
+
+    graph: BoolArray
+    weights: FloatArray
+    raw: FloatArray
+
+    @property
+    def scores(self) -> FloatArray:
+        """Strengths of all edges, for ranking."""
+        return np.abs(self.raw)
+
+    @classmethod
+    def of_shares(cls, graph: BoolArray, shares: FloatArray) -> Found:
+        """Return a graph of the evidence with the strengths that shares of variance come to."""
+        sizes = strengths(shares)
+        return cls(graph, sizes, sizes)
+
+
+class Step(NamedTuple):
+    """What follows an exchange.
+
+    Attributes
+    ----------
+    stage : Stage
+        With the replies taken in.
+    info : dict
+        Diagnostics for the history.
+    reason : str or None
+        Why the stage is over, None while it is not.
+    """
+
+    stage: Stage
+    info: dict[str, Any]
+    reason: str | None
+
+
+class Stage(Protocol):
+    """One kind of exchange, as often as it takes."""
+
+    def request(self) -> Request:
+        """Return what the parties are sent."""
+
+    def close(self, replies: Replies) -> Step:
+        """Take the means of the replies in."""
+
+    @property
+    def exchanges(self) -> int:
+        """How many there were."""
+
+    @property
+    def found(self) -> Found:
+        """The graph so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupStage:
+    """The joint group lasso, :mod:`flwr_causal.core.fedcausal.group`."""
+
+    problem: group.ServerProblem
+    state: group.State
+
+    def request(self) -> Request:
+        """Send the factors for the parties' blocks."""
+        penalty = self.problem.schedule.at(self.state.round).consensus_penalty
+        values = {"factors": self.state.factors, "penalty": penalty, "iteration": self.state.round}
+        return Request(GROUP, values)
+
+    def close(self, replies: Replies) -> Step:
+        """Shrink the norms."""
+        state, info = group.server_step(self.state, replies["squared-norms"], self.problem)
+        reason = group.finished(state, self.problem)
+        return Step(replace(self, state=state), info._asdict(), reason)
+
+    @property
+    def exchanges(self) -> int:
+        """How many there were."""
+        return self.state.round
+
+    @property
+    def found(self) -> Found:
+        """The norms above the threshold."""
+        graph = group.graph_of(self.state, self.problem)
+        return Found(graph, self.state.norms, self.state.received)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearStage:
+    """The paper's linear algorithm, :mod:`flwr_causal.core.fedcausal.linear`."""
+
+    problem: linear.ServerProblem
+    state: linear.State
+    masks: EdgeMasks
+    threshold: float
+
+    def request(self) -> Request:
+        """Send the server's W, alpha and rho."""
+        state = self.state
+        values = {
+            "weights": state.weights,
+            "multiplier": state.multiplier,
+            "penalty": state.penalty,
+        }
+        return Request(LINEAR, values)
+
+    def close(self, replies: Replies) -> Step:
+        """Solve eq. (4)."""
+        state, info = linear.server_step(self.state, replies["weights"], self.problem)
+        shown = info._asdict() | {"inner_done": int(info.inner_done)}
+        return Step(replace(self, state=state), shown, linear.finished(state, info, self.problem))
+
+    @property
+    def exchanges(self) -> int:
+        """How many there were."""
+        return self.state.exchange
+
+    @property
+    def found(self) -> Found:
+        """The weights above the threshold."""
+        weights = self.state.weights
+        graph = standing_edges(weights, self.threshold, self.masks.required)
+        return Found(graph, weights, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class NeuralStage:
+    """The paper's perceptrons, :mod:`flwr_causal.core.fedcausal.perceptrons`."""
+
+    problem: perceptrons.Problem
+    state: perceptrons.State
+
+    def request(self) -> Request:
+        """Send factors or first layers, the norms, alpha, rho and the iteration."""
+        sent = self.state.broadcast
+        values = {
+            "shared": sent.shared,
+            "norms": sent.norms,
+            "multiplier": sent.multiplier,
+            "penalty": sent.penalty,
+            "iteration": sent.round,
+        }
+        by_norms = self.problem.averaging == "norms"
+        return Request(NORMS if by_norms else LAYERS, values)
+
+    def close(self, replies: Replies) -> Step:
+        """Solve eq. (4)."""
+        upload = perceptrons.Upload(replies["shared"], replies["slopes"])
+        state, info = perceptrons.server_step(self.state, upload, self.problem)
+        reason = perceptrons.finished(state, info, self.problem)
+        return Step(replace(self, state=state), info._asdict(), reason)
+
+    @property
+    def exchanges(self) -> int:
+        """How many there were."""
+        return self.state.broadcast.round
+
+    @property
+    def found(self) -> Found:
+        """The strengths above the threshold."""
+        slopes = self.state.strengths
+        problem = self.problem
+        graph = standing_edges(slopes, problem.threshold, problem.masks.required)
+        return Found(graph, slopes, slopes)
+
+
+@dataclass(frozen=True, eq=False)
+class EvidenceStage:
+    """Searches on summed evidence side by side, :mod:`flwr_causal.core.fedcausal.evidence_search`.
+
+    Parameters
+    ----------
+    problem : SearchProblem
+    searches : tuple of State
+        From the model's graph, and from the required edges alone.
+    start : ndarray of bool
+        The model's graph.
+    num_rows : int
+        n: the parties send their evidence by row, so that its mean times n is the sum.
+    """
+
+    problem: evidence_search.SearchProblem
+    searches: tuple[evidence_search.State, ...]
+    start: BoolArray
+    num_rows: int
+
+    def request(self) -> Request:
+        """Send the searches' graphs and the changes they ask for, and the model's graph."""
+        graphs, wanted = zip(*((one.graph, one.wanted) for one in self.searches), strict=True)
+        masks = {"graphs": np.stack(graphs), "wanted": np.stack(wanted), "start": self.start}
+        values = {name: mask.astype(np.uint8) for name, mask in masks.items()}
+        return Request(EVIDENCE, values)
+
+    def close(self, replies: Replies) -> Step:
+        """Make the moves that raise the evidence, in each search."""
+        by_search = zip(replies["changes"], replies["evidence"], replies["shares"], strict=True)
+        steps = [
+            evidence_search.server_step(
+                search,
+                Tables(changes * self.num_rows, evidence * self.num_rows, shares),
+                self.problem,
+            )
+            for search, (changes, evidence, shares) in zip(self.searches, by_search, strict=True)
+        ]
+        reasons = [evidence_search.finished(*step, self.problem) for step in steps]
+        after = replace(self, searches=tuple(state for state, _ in steps))
+        moves = [info.added + info.deleted + info.reversed for _, info in steps]
+        shown = {
+            "moves": sum(moves),
+            "asked": sum(info.asked for _, info in steps),
+            "num_edges": int(after.found.graph.sum()),
+        }
+        best = evidence_search.more_probable(after.searches)
+        over = all(reason is not None for reason in reasons)
+        chosen = next(k for k, search in enumerate(after.searches) if search is best)
+        return Step(after, shown, reasons[chosen] if over else None)
+
+    @property
+    def exchanges(self) -> int:
+        """How many there were."""
+        return self.searches[0].exchanges
+
+    @property
+    def found(self) -> Found:
+        """The graph of highest evidence."""
+        best = evidence_search.more_probable(self.searches)
+        return Found.of_shares(best.graph, best.ranking)
+
 
 #: lambda_1 by model, which the paper does not give: of the group lasso in units of the party's
 #: noise, of the linear model in units of the variables' harmonic mean variance, of perceptrons as
@@ -49,7 +282,7 @@ if TYPE_CHECKING:
 #: 0.05 0.2, 1.2, 0.8, with 0.1 0.8, 2.2, 2.4.
 AUTOMATIC_SPARSITY = {"group": 0.2, "linear": 0.03, "mlp": 0.01}
 #: lambda_2 by model, which the paper does not give either.
-AUTOMATIC_PROXIMITY = {"group": 0.0, "linear": PROXIMITY, "mlp": 0.0}
+AUTOMATIC_PROXIMITY = {"group": 0.0, "linear": linear.PROXIMITY, "mlp": 0.0}
 #: Exchanges of each model alone, and of the search after it: measured, see the cores.
 ROUNDS = {"group": 20, "linear": 16, "mlp": 16}
 BEFORE_SEARCH = {"group": 8, "linear": 16, "mlp": 16}
@@ -128,7 +361,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     proximity : float or "auto", default "auto"
         lambda_2 of the paper's models, which it does not give either: 0.001 (linear), 0 (mlp).
     hidden, inner_steps, device, arithmetic
-        See :class:`~flwr_causal.strategies.admm.perceptrons.PerceptronOptions`. With half of the
+        See :class:`~flwr_causal.strategies.linear.PerceptronOptions`. With half of the
         steps the graphs are nearly as good in half the time.
     acyclic_server : bool, default True
         False leaves the acyclicity out on the server (the paper's ablation NO-w/oAcy).
@@ -239,7 +472,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         """How many exchanges the options come to."""
         if self.refine == "evidence":
             return BEFORE_SEARCH[self.kind] + SEARCH_ROUNDS
-        return fedcausal.PAPER.max_exchanges if self.schedule == "paper" else ROUNDS[self.kind]
+        return linear.PAPER.max_exchanges if self.schedule == "paper" else ROUNDS[self.kind]
 
     def _first_stage(self, agreement: Agreement, masks: EdgeMasks) -> Stage:
         """Return the model's stage.
@@ -255,10 +488,10 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
             problem = group.ServerProblem(schedule, masks, self.threshold)
             return GroupStage(problem, group.init(d))
         if self.kind == "linear":
-            settings = fedcausal.PAPER if self.schedule == "paper" else fedcausal.Settings()
+            settings = linear.PAPER if self.schedule == "paper" else linear.Settings()
             settings = replace(settings, max_exchanges=rounds, acyclic=self.acyclic_server)
-            linear = fedcausal.ServerProblem(d, settings, masks.allowed, self.threshold)
-            return LinearStage(linear, fedcausal.init(linear), masks, self.threshold)
+            paper = linear.ServerProblem(d, settings, masks.allowed, self.threshold)
+            return LinearStage(paper, linear.init(paper), masks, self.threshold)
         neural = perceptrons.Problem(
             network=Network(d, (self.hidden,)),
             masks=masks,

@@ -1,1 +1,0 @@
-"""Methods by consensus ADMM: NOTEARS-ADMM, NOTEARS-MLP-ADMM, 2Dbn."""

@@ -1,1 +1,0 @@
-"""FedCausal: the server's side."""

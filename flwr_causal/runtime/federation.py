@@ -133,13 +133,16 @@ class Federation:
         return next(party for party in self.parties if party.node_id == node_id)
 
     def sample(self, server_round: int, fraction: float, seed: int) -> list[Party]:
-        """Return the parties of a round in their fixed order; the same seed, the same parties."""
+        """Return the parties of a round in their fixed order.
+
+        Each party draws a number from the seed, the round and its name; those of the smallest
+        numbers are chosen. Neither their order nor their node ids play a part.
+        """
         able = [p for p in self.parties if self._failed_in_a_row.get(p.node_id, 0) < MAX_FAILURES]
         size = max(1, round(fraction * len(able)))
-        if size >= len(able):
-            return able
-        chosen = random.Random(f"{seed}-{server_round}").sample(range(len(able)), size)
-        return [able[index] for index in sorted(chosen)]
+        draws = {p: random.Random(f"{seed}-{server_round}-{p.name}").random() for p in able}
+        chosen = set(sorted(able, key=draws.__getitem__)[:size])
+        return [party for party in able if party in chosen]
 
     def needed(self, fraction: float, quorum: float) -> int:
         """Return how many parties must reply in a round, of all that agreed at the start."""

@@ -20,7 +20,7 @@ from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.runtime.schema import exchange_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
@@ -129,72 +129,61 @@ def run(
     outcome: Outcome[StateT] = Outcome()
     started = time.perf_counter()
     try:
-        _check_wrapper(method, strategy)
+        if strategy is not None and strategy is not method:
+            _check_wrapper(method, strategy)
         federation, agreement, outcome.schema_bytes = exchange_schema(method, grid, settle=settle)
         outcome.agreement, outcome.parties = agreement, federation.parties
         outcome.warnings = list(agreement.warnings)
         method.federation, method.grid = federation, grid
         with single_threaded():
             method.state = method.init(agreement) if state is None else state
-        _exchanges(method, strategy or method, grid, federation, outcome, config or {}, on_round)
+        while (reason := method.finished(method.state)) is None:
+            record = _one_exchange(method, strategy or method, federation, outcome, config or {})
+            outcome.history.append(record)
+            if on_round is not None:
+                on_round(record)
+        outcome.stop_reason = reason
     except CausalError as error:
         outcome.error = str(error)
         outcome.stop_reason = f"failed: {error}"
         error.outcome = outcome
         raise
     finally:
-        _conclude(method, outcome, time.perf_counter() - started)
+        outcome.seconds = time.perf_counter() - started
+        _set_results(method, outcome)
     log(INFO, "Stopped after %d exchanges: %s", outcome.rounds, outcome.stop_reason)
     return outcome
-
-
-def _exchanges(
-    method: Method[StateT],
-    strategy: Strategy | Method[StateT],
-    grid: Grid,
-    federation: Federation,
-    outcome: Outcome[StateT],
-    config: dict[str, records.Value],
-    on_round: OnRound | None,
-) -> None:
-    """Exchange and step until the method has finished."""
-    assert method.state is not None
-    while (reason := method.finished(method.state)) is None:
-        record = _one_exchange(method, strategy, grid, federation, outcome, config)
-        outcome.history.append(record)
-        if on_round is not None:
-            on_round(record)
-    outcome.stop_reason = reason
 
 
 def _one_exchange(
     method: Method[StateT],
     strategy: Any,
-    grid: Grid,
     federation: Federation,
     outcome: Outcome[StateT],
     config: dict[str, records.Value],
 ) -> Record:
-    """Exchange and step once; return the record of the exchange.
+    """Ask the parties once and take the next step; return the record of the exchange.
 
-    A function of its own: the replies of a large federation weigh more than everything else, and
-    are gone from memory before those of the next exchange arrive.
+    A function of its own, so that the replies of one exchange, the largest objects of a run, are
+    freed before those of the next one arrive.
     """
     assert method.state is not None
+    assert method.grid is not None
     started = time.perf_counter()
     server_round = outcome.rounds + 1
     request = method.request(method.state)
     exchange = request.exchange
     common = {k: v for k, v in request.values.items() if isinstance(v, np.ndarray)}
-    _check_composes(method, strategy, exchange, common)
+    if strategy is not method:
+        _check_composes(method, strategy, exchange, list(common))
     messages = strategy.configure_train(
         server_round,
         records.pack_arrays(common, method.precision, exchange.exact),
         ConfigRecord({**config}),
-        grid,
+        method.grid,
     )
     collected = federation.exchange(
-        grid,
+        method.grid,
         exchange,
         messages,
         server_round=server_round,
@@ -223,31 +212,41 @@ def _needed(method: Method[StateT], federation: Federation, request: Request) ->
 
 
 def _check_composes(
-    method: object, strategy: object, exchange: Exchange, arrays: Mapping[str, Any]
+    method: object, strategy: object, exchange: Exchange, names: Sequence[str]
 ) -> None:
-    """Refuse a privacy wrapper around an exchange to which it cannot add its noise."""
-    if strategy is method:
-        return
+    """Refuse a privacy wrapper around an exchange to which it cannot add its noise.
+
+    Parameters
+    ----------
+    method : Method
+    strategy : Strategy
+        The wrapper.
+    exchange : Exchange
+    names : sequence of str
+        The arrays that every party is sent, in their order.
+
+    Raises
+    ------
+    ConfigError
+        Naming wrapper, exchange and method.
+    """
+    name, wrapper = type(method).__name__, type(strategy).__name__
     if not exchange.averaged:
         raise ConfigError(
-            f"{type(strategy).__name__} adds noise to a mean, but the exchange '{exchange.name}' "
-            f"of {type(method).__name__} is not averaged. Run it without the wrapper, or without "
-            "the option that needs this exchange."
+            f"{wrapper} adds noise to a mean, but the exchange '{exchange.name}' of {name} is not "
+            "averaged. Run it without the wrapper, or without the option that needs this exchange."
         )
-    if not arrays:
-        raise ConfigError(
-            f"{type(strategy).__name__} clips what a party changes in the arrays that it was "
-            f"sent, but {type(method).__name__} sends none. Run it without the wrapper."
-        )
+    clips = f"{wrapper} clips what a party changes in the arrays that it was sent, but"
+    if not names:
+        raise ConfigError(f"{clips} {name} sends none. Run it without the wrapper.")
     shapes = {item.name: item.shape for item in exchange.sends}
-    sent = [shapes[name] for name in arrays]
+    sent = [shapes[name] for name in names]
     returned = [item.shape for item in exchange.returns]
     if sent != returned:
         raise ConfigError(
-            f"{type(strategy).__name__} clips what a party changes in the arrays that it was "
-            f"sent, but the exchange '{exchange.name}' of {type(method).__name__} returns other "
-            f"arrays, of the shapes {returned} for {sent}. Run it without the wrapper, or without "
-            "the option that needs this exchange."
+            f"{clips} the exchange '{exchange.name}' of {name} returns other arrays, of the shapes "
+            f"{returned} for {sent}. Run it without the wrapper, or without the option that needs "
+            "this exchange."
         )
 
 
@@ -269,9 +268,8 @@ def _combined(
     return Replies(tuple(r.party.name for r in replies), records.unpack_arrays(means))
 
 
-def _conclude(method: Method[StateT], outcome: Outcome[StateT], seconds: float) -> None:
-    """Take over what the last good state says, also after an error."""
-    outcome.seconds = seconds
+def _set_results(method: Method[StateT], outcome: Outcome[StateT]) -> None:
+    """Set graph, model and the rest from the last complete state, also after an error."""
     if method.federation is not None:
         outcome.failures = tuple(method.federation.failures)
     state, method.state = method.state, None
@@ -286,16 +284,19 @@ def _conclude(method: Method[StateT], outcome: Outcome[StateT], seconds: float) 
     method.federation, method.grid = None, None
 
 
-def _check_wrapper(method: object, strategy: Strategy | None) -> None:
-    """Refuse a wrapper that stands around another method."""
+def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:
+    """Refuse a wrapper around another method, or around exchanges that it cannot protect."""
     inner: object = strategy
     while inner is not None and inner is not method:
         inner = getattr(inner, "strategy", None)
-    if strategy is not None and inner is None:
+    if inner is None:
         raise ConfigError(
             f"The strategy {strategy!r} does not wrap the method {method!r}: build the wrapper "
             "around the very object that is given as 'method'."
         )
+    for exchange in method.later_exchanges:
+        sent = [one.name for one in exchange.sends if one.shape is not None and not one.optional]
+        _check_composes(method, strategy, exchange, sent)
 
 
 SETTLE_SECONDS = 1.0

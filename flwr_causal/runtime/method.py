@@ -141,6 +141,15 @@ class Method(Generic[StateT]):
         """The options that the clients need; sent to each party once."""
         return {}
 
+    @property
+    def later_exchanges(self) -> tuple[Exchange, ...]:
+        """Exchanges after the first kind that the options are known to need.
+
+        A privacy wrapper that cannot add its noise to one of them is refused before the first
+        exchange; for an exchange that is not listed it is refused when its turn comes.
+        """
+        return ()
+
     @abstractmethod
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Turn the parties' reports into the columns that all use, or raise what is wrong."""

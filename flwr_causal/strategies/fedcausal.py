@@ -17,13 +17,8 @@ from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedcausal import CONTRACT, EVIDENCE, GROUP, LAYERS, LINEAR, LOCAL, NORMS
 from flwr_causal.runtime.method import Request
-from flwr_causal.strategies.linear import (
-    PERCEPTRONS,
-    LinearStrategy,
-    PerceptronOptions,
-    refuse_ignored,
-)
-from flwr_causal.strategies.options import also_called, require
+from flwr_causal.strategies.linear import PERCEPTRONS, LinearStrategy, PerceptronOptions
+from flwr_causal.strategies.options import also_called, refuse_ignored, require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +26,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.strategies.fedcausal import Stage
@@ -430,6 +425,12 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     def averages(self) -> str:
         """What is averaged of perceptrons."""
         return self.averaging or ("layers" if self.schedule == "paper" else "norms")
+
+    @property
+    def later_exchanges(self) -> tuple[Exchange, ...]:
+        """The search on the evidence and the parties' own graphs, where they are asked for."""
+        evidence = (EVIDENCE,) if self.refine == "evidence" else ()
+        return (*evidence, LOCAL) if self.local_graphs else evidence
 
     @property
     def client_options(self) -> dict[str, Scalar]:

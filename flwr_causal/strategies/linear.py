@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from flwr_causal.data.check.party_table import prepare
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import SERIES
 from flwr_causal.data.series.series import Layout
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import DataError
 from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.options import require
@@ -389,26 +389,3 @@ class PerceptronOptions:
 
 #: The names of these options.
 PERCEPTRONS = tuple(field.name for field in fields(PerceptronOptions))
-
-
-def refuse_ignored(method: Any, needs: Mapping[str, str]) -> None:
-    """Raise for an option that was set but would have no effect.
-
-    Parameters
-    ----------
-    method : CausalStrategy
-    needs : mapping of str to str
-        For each option without an effect, what it is for.
-
-    Raises
-    ------
-    ConfigError
-        Naming the option, its value and what it is for.
-    """
-    for option in fields(method):
-        value = getattr(method, option.name)
-        if option.name in needs and value != option.default:
-            raise ConfigError(
-                f"The option '{option.name}' is {value!r}, which is for {needs[option.name]}: "
-                "leave it out."
-            )

@@ -32,7 +32,7 @@ from flwr_causal.strategies.linear import (
     stationarity_warning,
     system_of_series,
 )
-from flwr_causal.strategies.options import also_called, require
+from flwr_causal.strategies.options import also_called, refuse_ignored, require
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
@@ -197,42 +197,16 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         known = OF_SERIES if self.order else WITHOUT_TIME
         condition = f"{' or '.join(map(repr, known))} with order {self.order}"
         require(self.center in known, "center", self.center, condition)
-        if self.kind == "additive":
-            self._refuse_linear_options()
         if self.order:
             self.validate_series(self.center)
         else:
-            self._refuse_series_options()
-
-    def _refuse_series_options(self) -> None:
-        for option in fields(self):
-            of_series = option.name in LAGGED or option.name in SeriesOptions.__dataclass_fields__
-            value = getattr(self, option.name)
-            if of_series and value != option.default:
-                raise ConfigError(
-                    f"The option '{option.name}' is {value!r}, but the order is 0, that is, rows "
-                    "without time: give an order of 1 or more, or leave the option out."
-                )
-
-    def _refuse_linear_options(self) -> None:
-        """Raise for what is made for linear effects."""
-        chosen = self.sparsity in ("bic", "held-out")
-        for name, wrong in (
-            ("order", self.order != 0),
-            ("polish", self.polish),
-            ("solver", self.solver != "dagma"),
-            ("sparsity", chosen),
-        ):
-            if wrong:
-                raise ConfigError(
-                    f"The option '{name}' is {getattr(self, name)!r}, which is for model='linear': "
-                    "leave it out with model='additive'."
-                )
-
-    @property
-    def pools_rows(self) -> bool:
-        """Whether the sums are those of the pooled rows: centred alike, and none held out."""
-        return self.center == "global" and self.order == 0 and self.sparsity != "held-out"
+            of_series = (*LAGGED, *(option.name for option in fields(SeriesOptions)))
+            refuse_ignored(self, dict.fromkeys(of_series, "time series (order=1 or more)"))
+        if self.kind == "additive":
+            of_linear = ("order", "polish", "solver")
+            refuse_ignored(self, dict.fromkeys(of_linear, "model='linear'"))
+            chosen = self.sparsity in ("bic", "held-out")
+            require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
 
     @property
     def thresholds(self) -> tuple[float, float]:

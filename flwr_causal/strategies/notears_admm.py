@@ -28,15 +28,9 @@ from flwr_causal.core.linear.solution import (
 )
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.protocol import consensus
-from flwr_causal.protocol.consensus import NOTEARS_ADMM
 from flwr_causal.runtime.method import Request
-from flwr_causal.strategies.linear import (
-    PERCEPTRONS,
-    LinearStrategy,
-    PerceptronOptions,
-    refuse_ignored,
-)
-from flwr_causal.strategies.options import also_called, require
+from flwr_causal.strategies.linear import PERCEPTRONS, LinearStrategy, PerceptronOptions
+from flwr_causal.strategies.options import also_called, refuse_ignored, require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +40,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
 
@@ -156,7 +150,7 @@ class LinearADMM(LinearStrategy[AdmmRun]):
         """Start from W = 0."""
         masks, d = self.stacked_masks(agreement), len(agreement.names)
         problem = admm.ServerProblem(
-            schedule=self._schedule(agreement, masks),
+            schedule=self._schedule(agreement),
             num_variables=d,
             lags=self.lags,
             relative_sparsity=self._relative_sparsity(masks, d),
@@ -167,13 +161,16 @@ class LinearADMM(LinearStrategy[AdmmRun]):
 
     def finished(self, state: AdmmRun) -> str | None:
         """Return why the run is over; the final sums come after the last round."""
-        due = self._refits(state.masks) and state.moments is None
+        due = self._refits and state.moments is None
         return None if due else state.stopped
 
-    def _refits(self, masks: EdgeMasks) -> bool:
-        if self.refit is None:
-            return self.schedule == "fast" or self._selects or bool(masks.required.any())
-        return self.refit or self._selects or bool(masks.required.any())
+    @property
+    def _refits(self) -> bool:
+        """Whether one more exchange follows the rounds: by ``refit``, or because it is needed."""
+        known = self.knowledge_or_none
+        required = known is not None and bool(known.required or known.required_lagged)
+        default = self.schedule == "fast"
+        return (default if self.refit is None else self.refit) or self._selects or required
 
     @property
     def _selects(self) -> bool:
@@ -184,10 +181,10 @@ class LinearADMM(LinearStrategy[AdmmRun]):
         """Whether candidates are judged on held-out rows: all choices are but those by BIC."""
         return self._selects and self.sparsity != "bic"
 
-    def _schedule(self, agreement: Agreement, masks: EdgeMasks) -> Schedule:
+    def _schedule(self, agreement: Agreement) -> Schedule:
         assert self.max_rounds is not None
         # The last exchange is the refit's.
-        schedule = self.full_schedule(agreement, self.max_rounds - self._refits(masks))
+        schedule = self.full_schedule(agreement, self.max_rounds - self._refits)
         if isinstance(self.sparsity, float):
             schedule = replace(schedule, sparsity=(self.sparsity,) * schedule.rounds)
         return schedule if self.early_stop else replace(schedule, patience=0)
@@ -473,7 +470,7 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
         Most L-BFGS steps of a party in a round, ``model="mlp"``.
     """
 
-    contract: ClassVar[Contract] = NOTEARS_ADMM
+    contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
 
     kind: Literal["linear", "mlp"] = "linear"
     inner_steps: int = 20
@@ -497,6 +494,12 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
             "knowledge": self.knowledge_text,
         }
 
+    @property
+    def later_exchanges(self) -> tuple[Exchange, ...]:
+        """The last exchange, where the options ask for it."""
+        last = consensus.REFIT if self.kind == "linear" else consensus.SLOPES
+        return (last,) if self._refits else ()
+
     def init(self, agreement: Agreement) -> AdmmRun | NeuralRun:  # type: ignore[override]
         """Start from W = 0, or from perceptrons that the seed draws."""
         if self.kind == "linear":
@@ -505,12 +508,12 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
         problem = perceptrons.ServerProblem(
             network=Network(len(agreement.names), (self.hidden,)),
             masks=masks,
-            schedule=self._schedule(agreement, masks),
+            schedule=self._schedule(agreement),
             decay=perceptrons.NEURAL_DECAY if self.schedule == "fast" else 0.0,
             threshold=self.threshold,
         )
         inner = perceptrons.init(problem, self.seed)
-        return NeuralRun(agreement, problem, inner, measures=self._refits(masks))
+        return NeuralRun(agreement, problem, inner, measures=self._refits)
 
     def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
         """Return the schedule of the model for that many rounds."""

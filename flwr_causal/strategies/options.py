@@ -175,3 +175,26 @@ def require(holds: bool, name: str, value: object, allowed: str) -> None:
     """Raise a ConfigError that names the option, its value and what is allowed."""
     if not holds:
         raise ConfigError(f"The option '{name}' is {value!r}; it must be {allowed}.")
+
+
+def refuse_ignored(method: Any, needs: Mapping[str, str]) -> None:
+    """Raise for an option that differs from its default but would have no effect.
+
+    Parameters
+    ----------
+    method : CausalStrategy
+    needs : mapping of str to str
+        Name of each option without an effect to what it is for.
+
+    Raises
+    ------
+    ConfigError
+        Naming the option, its value and what it is for.
+    """
+    for option in fields(method):
+        value = getattr(method, option.name)
+        if option.name in needs and value != option.default:
+            raise ConfigError(
+                f"The option '{option.name}' is {value!r}, which is for {needs[option.name]}: "
+                "leave it out."
+            )

@@ -101,7 +101,7 @@ def test_a_shared_option_may_stand_behind_the_id():
         (
             {"method": "moments", "moments.model": "additive", "moments.polish": True},
             "The option 'moments.polish' is True, which is for moments.model='linear': leave it "
-            "out with moments.model='additive'.",
+            "out.",
         ),
         (
             {"method": "fedges", "fedges.mode": "exact", "fedges.start": "fuse"},

@@ -226,7 +226,7 @@ def test_the_order_in_which_replies_come_does_not_matter(mode, whole):
 
 
 def test_start_returns_flowers_result(monkeypatch):
-    monkeypatch.setattr(result, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "SETTLE_SECONDS", 0.0)
     seen = []
 
     def watch(server_round, arrays):

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import (
 
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.runtime import result
+from flwr_causal.runtime import loop
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
@@ -27,7 +27,7 @@ TRUE = FED.weights != 0
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch):
-    monkeypatch.setattr(result, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "SETTLE_SECONDS", 0.0)
 
 
 def admm(**options):

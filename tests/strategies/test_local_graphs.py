@@ -16,7 +16,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.fedcausal import LOCAL
-from flwr_causal.runtime import result
+from flwr_causal.runtime import loop
 from flwr_causal.strategies import run
 from flwr_causal.strategies.fedcausal import FedCausal
 
@@ -116,7 +116,7 @@ def test_one_more_exchange_and_the_same_common_graph(options):
 
 
 def test_by_flowers_own_start(outcome, monkeypatch):
-    monkeypatch.setattr(result, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "SETTLE_SECONDS", 0.0)
     started = FedCausal(local_graphs=True, min_available_nodes=5).start(grid=spy(PARTIES))
     weights = records.unpack_arrays(started.arrays)["weights"]
     np.testing.assert_array_equal(weights, outcome.graph.weights)
@@ -279,15 +279,13 @@ def test_what_is_not_declared_is_refused(outcome):
     ("refine", "words"),
     [("none", "'local graphs' of FedCausal is not averaged"), ("evidence", "'evidence' of FedCau")],
 )
-def test_privacy_wrappers_are_refused_before_an_exchange_without_such_means(refine, words):
+def test_privacy_wrappers_are_refused_before_the_first_exchange(refine, words):
     method = FedCausal(local_graphs=True, refine=refine, min_available_nodes=5)
     grid = spy(PARTIES)
     wrapper = DifferentialPrivacyServerSideFixedClipping(method, 1.0, 1.0, 5)
     with pytest.raises(ConfigError, match=rf"FixedClipping.*{words}.*without the wrapper"):
         run(method, grid, strategy=wrapper)
-    assert grid.of_exchange("group")
-    assert not grid.of_exchange("local graphs")
-    assert not grid.of_exchange("evidence")
+    assert not grid.training_messages
 
 
 @pytest.mark.parametrize(

@@ -301,9 +301,9 @@ def test_lagged_knowledge_is_honoured():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"order": 0, "series_column": "id"}, "order is 0"),
-        ({"order": 0, "select_order": True}, "order is 0"),
-        ({"order": 0, "ranking": "partial-correlation"}, "order is 0"),
+        ({"order": 0, "series_column": "id"}, "which is for time series"),
+        ({"order": 0, "select_order": True}, "which is for time series"),
+        ({"order": 0, "ranking": "partial-correlation"}, "which is for time series"),
         ({"order": 0, "center": "series"}, "'global' or 'party' with order 0"),
         ({"order": 1, "center": "party"}, "'global' or 'series' or 'phase' with order 1"),
         ({"order": -1}, "order is -1"),

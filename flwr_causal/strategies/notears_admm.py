@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from flwr_causal.core.linear.solution import (
     standing_weights,
 )
 from flwr_causal.core.nonlinear.perceptrons import Network
+from flwr_causal.core.series.design import lagged_graph
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.linear import PERCEPTRONS, LinearStrategy, PerceptronOptions
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.consensus.schedules import Schedule
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
@@ -66,36 +66,182 @@ class Candidate(NamedTuple):
     lags: int
 
 
+class ConsensusRun(Protocol):
+    """The state of a run: of a linear system (:class:`AdmmRun`) or of perceptrons."""
+
+    @property
+    def agreement(self) -> Agreement:
+        """Columns, rows, means and variances."""
+
+    @property
+    def finished(self) -> str | None:
+        """Why the run is over, None to go on."""
+
+    @property
+    def request(self) -> Request:
+        """What the parties are sent next."""
+
+    def close(self, replies: Replies) -> tuple[Self, dict[str, Any]]:
+        """Return the state after an exchange, and diagnostics."""
+
+    @property
+    def graph(self) -> CausalGraph:
+        """The thresholded graph, a DAG."""
+
+    @property
+    def strengths(self) -> FloatArray:
+        """The strength of every edge before the threshold, shape (d, d)."""
+
+    @property
+    def total(self) -> Moments | None:
+        """Second moments of all rows among each variable and its parents, if they were sent."""
+
+
 @dataclass(frozen=True, eq=False)
 class AdmmRun:
-    """The state of a NOTEARS-ADMM run.
+    """The state of a NOTEARS-ADMM run on linear systems, also over a lagged design.
 
     Parameters
     ----------
     agreement : Agreement
         Columns, rows, means and variances.
+    columns : tuple of str
+        Names of the m columns of the design.
     masks : EdgeMasks
-        Background knowledge over the m columns of the design.
+        Background knowledge over these columns.
+    candidates : tuple of Candidate
+        What is run side by side, the one that stands until the choice first.
+    choice : {"held-out", "bic"} or None
+        How one of the candidates is chosen; None: there is one. With "held-out" all candidates are
+        run twice: first without the rows that are held out, then on all rows.
+    refits : bool
+        Whether one more exchange follows the rounds.
     problem : ServerProblem
         Schedule, threshold and masks of the iteration.
     inner : State
         The iteration's own state.
     stopped : str or None
         Why the iteration is over.
-    moments : ndarray of shape (folds, d, d) or None
+    moments : ndarray of shape (folds, m, m) or None
         What the last exchange returned: second moments among each variable and its parents.
     """
 
     agreement: Agreement
+    columns: tuple[str, ...]
     masks: EdgeMasks
+    candidates: tuple[Candidate, ...]
+    choice: Literal["held-out", "bic"] | None
+    refits: bool
     problem: admm.ServerProblem
     inner: admm.State
     stopped: str | None = None
     moments: FloatArray | None = None
 
+    @property
+    def finished(self) -> str | None:
+        """Why the run is over; the final sums come after the last round."""
+        return None if self.refits and self.moments is None else self.stopped
+
+    @property
+    def request(self) -> Request:
+        """W and the penalties of the next round, or what the refit needs sums of."""
+        if self.stopped is not None:
+            folds = 2 if self.choice == "held-out" else 1
+            return Request(consensus.REFIT, {"moments": np.stack([self._families()] * folds)})
+        settings = self.problem.schedule.at(self.inner.round)
+        return Request(
+            consensus.ROUND,
+            {
+                "weights": self.inner.weights,
+                "penalty": settings.consensus_penalty,
+                "relaxation": settings.relaxation,
+            },
+        )
+
+    def close(self, replies: Replies) -> tuple[AdmmRun, dict[str, Any]]:
+        """Solve for the next W, or take in the sums of the refit."""
+        if self.stopped is not None:
+            return replace(self, moments=replies["moments"]), {}
+        num_clients = len(self.agreement.rows)
+        inner, info = admm.server_step(self.inner, replies["weights"], self.problem, num_clients)
+        stopped = admm.finished(inner, info, self.problem)
+        return replace(self, inner=inner, stopped=stopped), info._asdict()
+
+    @property
+    def graph(self) -> CausalGraph:
+        """The thresholded graph of the chosen candidate, refitted once the final sums are in."""
+        chosen = self._chosen()
+        adjacency, raw = self._adjacencies()[chosen], self.inner.weights[chosen]
+        d = raw.shape[1]
+        weights = np.where(adjacency[:, :d], raw, 0.0)
+        if self.total is not None:
+            required = self.masks.required
+            weights = refit_support(self.total, adjacency, self.problem.threshold, required)[:, :d]
+        # All candidates, then all again: see `choice`.
+        rows = d * (1 + self.candidates[chosen % len(self.candidates)].lags)
+        masks, names = self.masks.first(rows), self.agreement.names
+        if not self.problem.lags:
+            return CausalGraph(names, weights, raw_weights=raw, required=masks.required)
+        return lagged_graph(
+            names, weights[:rows], threshold_now=0, threshold_lagged=0, raw=raw[:rows], masks=masks
+        )
+
+    @property
+    def strengths(self) -> FloatArray:
+        """The absolute weights before the threshold, summed over the lags, shape (d, d)."""
+        raw = np.abs(self.inner.weights[self._chosen()])
+        d = raw.shape[1]
+        return np.asarray(raw.reshape(-1, d, d).sum(axis=0), dtype=np.float64)
+
+    @property
+    def total(self) -> Moments | None:
+        """Moments of all rows among each variable and its parents, once they were sent."""
+        if self.moments is None:
+            return None
+        zeros = np.zeros(len(self.columns))
+        return Moments(self.agreement.n, zeros, self.moments.sum(axis=0), self.columns)
+
+    def _adjacencies(self) -> list[BoolArray]:
+        """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
+        threshold, required = self.problem.threshold, self.masks.required
+        return [standing_edges(squared(raw), threshold, required) for raw in self.inner.weights]
+
+    def _families(self) -> FloatArray:
+        """Mark the pairs of columns that share a family in some candidate's graph, (m, m)."""
+        needed = np.zeros(self.masks.required.shape)
+        for adjacency in self._adjacencies():
+            family = adjacency.astype(float) + np.eye(len(needed))
+            needed[family @ family.T > 0] = 1.0
+        return needed
+
+    def _chosen(self) -> int:
+        """Return the index of the candidate that the criterion prefers, on all rows."""
+        graphs, count = self._adjacencies(), len(self.candidates)
+        first = len(graphs) - count
+        if self.moments is None or self.choice is None:
+            return first
+        if self.choice == "bic":
+            assert self.total is not None
+            errors = [score_graph_bic(self.total, graph) for graph in graphs]
+        else:
+            train, held_out = self._folds(self.moments)
+            errors = [held_out_error(train, held_out, graph) for graph in graphs[:count]]
+        # Two orders may give the same graph, without an edge at the lags that one of them lacks.
+        lags = [candidate.lags for candidate in self.candidates]
+        return first + min(range(count), key=lambda k: (errors[k], lags[k]))
+
+    def _folds(self, moments: FloatArray) -> list[Moments]:
+        """Return the moments of the other rows and of those held out, sent divided by all rows."""
+        n, zeros = self.agreement.n, np.zeros(len(self.columns))
+        held_out = int(num_held_out(np.array(list(self.agreement.rows.values()))).sum())
+        return [
+            Moments(count, zeros, second * n / count, self.columns)
+            for count, second in zip((n - held_out, held_out), moments, strict=True)
+        ]
+
 
 @dataclass(kw_only=True, eq=False)
-class LinearADMM(LinearStrategy[AdmmRun]):
+class LinearADMM(LinearStrategy[ConsensusRun]):
     """Base of the methods that solve a linear problem by consensus ADMM, also over lagged designs.
 
     Parameters
@@ -144,9 +290,9 @@ class LinearADMM(LinearStrategy[AdmmRun]):
     @property
     def client_options(self) -> dict[str, Scalar]:
         """How the parties prepare their rows."""
-        return {**super().client_options, "held-out": self._holds_out, "seed": self.seed}
+        return {**super().client_options, "held-out": self._choice == "held-out", "seed": self.seed}
 
-    def init(self, agreement: Agreement) -> AdmmRun:
+    def init(self, agreement: Agreement) -> ConsensusRun:
         """Start from W = 0."""
         masks, d = self.stacked_masks(agreement), len(agreement.names)
         problem = admm.ServerProblem(
@@ -157,12 +303,46 @@ class LinearADMM(LinearStrategy[AdmmRun]):
             allowed=self._allowed(masks, d),
             threshold=self.thresholds(agreement),
         )
-        return AdmmRun(agreement, masks, problem, admm.init(problem))
+        return AdmmRun(
+            agreement,
+            self.columns(agreement),
+            masks,
+            self.candidates,
+            self._choice,
+            self._refits,
+            problem,
+            admm.init(problem),
+        )
 
-    def finished(self, state: AdmmRun) -> str | None:
-        """Return why the run is over; the final sums come after the last round."""
-        due = self._refits and state.moments is None
-        return None if due else state.stopped
+    def finished(self, state: ConsensusRun) -> str | None:
+        """Return why the run is over; one more exchange may follow the last round."""
+        return state.finished
+
+    def request(self, state: ConsensusRun) -> Request:
+        """Return what the parties are sent next."""
+        return state.request
+
+    def close(self, state: ConsensusRun, replies: Replies) -> tuple[ConsensusRun, dict[str, Any]]:
+        """Take the next step, or take in the last exchange."""
+        return state.close(replies)
+
+    def graph(self, state: ConsensusRun) -> CausalGraph:
+        """Return the thresholded graph, a DAG."""
+        return state.graph
+
+    def scores(self, state: ConsensusRun) -> FloatArray:
+        """Return the strengths of the edges before the threshold."""
+        return state.strengths
+
+    def model(self, state: ConsensusRun) -> Any:
+        """Return the fitted linear system in the units of the data, None before the final sums."""
+        if state.total is None:
+            return None
+        return self.fitted_system(state.agreement, state.total, state.graph.adjacency)
+
+    def warnings(self, state: ConsensusRun) -> list[str]:
+        """Warn where the order of the variances may have decided the directions."""
+        return self.order_warning(state.agreement, state.graph.adjacency)
 
     @property
     def _refits(self) -> bool:
@@ -170,16 +350,16 @@ class LinearADMM(LinearStrategy[AdmmRun]):
         known = self.knowledge_or_none
         required = known is not None and bool(known.required or known.required_lagged)
         default = self.schedule == "fast"
-        return (default if self.refit is None else self.refit) or self._selects or required
+        return (
+            (default if self.refit is None else self.refit) or self._choice is not None or required
+        )
 
     @property
-    def _selects(self) -> bool:
-        return len(self.candidates) > 1
-
-    @property
-    def _holds_out(self) -> bool:
-        """Whether candidates are judged on held-out rows: all choices are but those by BIC."""
-        return self._selects and self.sparsity != "bic"
+    def _choice(self) -> Literal["held-out", "bic"] | None:
+        """How one of several candidates is chosen: on held-out rows, unless by BIC."""
+        if len(self.candidates) == 1:
+            return None
+        return "bic" if self.sparsity == "bic" else "held-out"
 
     def _schedule(self, agreement: Agreement) -> Schedule:
         assert self.max_rounds is not None
@@ -231,12 +411,6 @@ class LinearADMM(LinearStrategy[AdmmRun]):
         """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
         return 1.0
 
-    def final_graph(
-        self, agreement: Agreement, weights: FloatArray, raw: FloatArray, masks: EdgeMasks
-    ) -> CausalGraph:
-        """Return the graph of stacked weights, shape (m, d), whose edges are decided already."""
-        return CausalGraph(agreement.names, weights, raw_weights=raw, required=masks.required)
-
     def _relative_sparsity(self, masks: EdgeMasks, num_variables: int) -> FloatArray:
         """Return the factors on the schedule's sparsity, shape (candidates, m, d)."""
         factors = np.array([candidate.factor for candidate in self._side_by_side])
@@ -251,113 +425,8 @@ class LinearADMM(LinearStrategy[AdmmRun]):
 
     @property
     def _side_by_side(self) -> tuple[Candidate, ...]:
-        """The candidates; with held-out rows first all without these rows, then all on all rows."""
-        return self.candidates * (2 if self._holds_out else 1)
-
-    def request(self, state: AdmmRun) -> Request:
-        """Send W and the penalties of the next round, or ask for the sums of the refit."""
-        if state.stopped is not None:
-            folds = 2 if self._holds_out else 1
-            return Request(consensus.REFIT, {"moments": np.stack([self._needed(state)] * folds)})
-        settings = state.problem.schedule.at(state.inner.round)
-        return Request(
-            consensus.ROUND,
-            {
-                "weights": state.inner.weights,
-                "penalty": settings.consensus_penalty,
-                "relaxation": settings.relaxation,
-            },
-        )
-
-    def close(self, state: AdmmRun, replies: Replies) -> tuple[AdmmRun, dict[str, Any]]:
-        """Solve for the next W, or take in the sums of the refit."""
-        if state.stopped is not None:
-            return replace(state, moments=replies["moments"]), {}
-        num_clients = len(state.agreement.rows)
-        inner, info = admm.server_step(state.inner, replies["weights"], state.problem, num_clients)
-        stopped = admm.finished(inner, info, state.problem)
-        return replace(state, inner=inner, stopped=stopped), info._asdict()
-
-    # The result.
-
-    def _adjacencies(self, state: AdmmRun) -> list[BoolArray]:
-        """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
-        thresholds, required = self.thresholds(state.agreement), state.masks.required
-        return [standing_edges(to_square(raw), thresholds, required) for raw in state.inner.weights]
-
-    def _needed(self, state: AdmmRun) -> FloatArray:
-        """Mark the pairs of columns that share a family in some candidate's graph, (m, m)."""
-        needed = np.zeros(state.masks.required.shape)
-        for adjacency in self._adjacencies(state):
-            family = adjacency.astype(float) + np.eye(len(needed))
-            needed[family @ family.T > 0] = 1.0
-        return needed
-
-    def _folds(self, state: AdmmRun) -> list[Moments]:
-        """Return the moments of each fold; the sums came divided by all rows."""
-        assert state.moments is not None
-        rows = np.array(list(state.agreement.rows.values()))
-        held_out = int(num_held_out(rows).sum())
-        counts = [state.agreement.n]
-        if self._holds_out:
-            counts = [state.agreement.n - held_out, held_out]
-        names = self.columns(state.agreement)
-        return [
-            Moments(n, np.zeros(len(names)), second * state.agreement.n / n, names)
-            for n, second in zip(counts, state.moments, strict=True)
-        ]
-
-    def _chosen(self, state: AdmmRun) -> int:
-        """Return the index of the candidate that the criterion prefers."""
-        graphs, count = self._adjacencies(state), len(self.candidates)
-        first = len(graphs) - count
-        if state.moments is None or not self._selects:
-            return first
-        folds = self._folds(state)
-        if self._holds_out:
-            train, held_out = folds
-            errors = [held_out_error(train, held_out, graph) for graph in graphs[:count]]
-        else:
-            errors = [gaussian_bic(folds[0], graph) for graph in graphs]
-        # Two orders may come to the same graph, without an edge at the lags that one lacks.
-        lags = [candidate.lags for candidate in self.candidates]
-        return first + min(range(count), key=lambda k: (errors[k], lags[k]))
-
-    def _all_moments(self, state: AdmmRun) -> Moments:
-        assert state.moments is not None
-        names = self.columns(state.agreement)
-        total = state.moments.sum(axis=0)
-        return Moments(state.agreement.n, np.zeros(len(names)), total, names)
-
-    def graph(self, state: AdmmRun) -> CausalGraph:
-        """Return the thresholded graph, a DAG, refitted once the final sums are in."""
-        chosen = self._chosen(state)
-        adjacency, raw = self._adjacencies(state)[chosen], state.inner.weights[chosen]
-        d = raw.shape[1]
-        weights = np.where(adjacency[:, :d], raw, 0.0)
-        if state.moments is not None:
-            limits = self.thresholds(state.agreement)
-            moments, required = self._all_moments(state), state.masks.required
-            weights = refit_support(moments, adjacency, limits, required)[:, :d]
-        rows = d * (1 + self._side_by_side[chosen].lags)
-        masks = state.masks.first(rows)
-        return self.final_graph(state.agreement, weights[:rows], raw[:rows], masks)
-
-    def model(self, state: AdmmRun) -> LinearModel | None:
-        """Return the fitted linear system in the units of the data, None before the final sums."""
-        if state.moments is None:
-            return None
-        adjacency = self.graph(state).adjacency
-        return self.fitted_system(state.agreement, self._all_moments(state), adjacency)
-
-    def scores(self, state: AdmmRun) -> FloatArray:
-        """Return the absolute weights before the threshold."""
-        strengths: FloatArray = np.abs(state.inner.weights[self._chosen(state)])
-        return strengths
-
-    def warnings(self, state: AdmmRun) -> list[str]:
-        """Warn where the order of the variances may have decided the directions."""
-        return self.order_warning(state.agreement, self.graph(state).adjacency)
+        """The candidates, twice where rows are held out: without these rows, then on all rows."""
+        return self.candidates * (2 if self._choice == "held-out" else 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -412,6 +481,10 @@ class NeuralRun:
         )
         stopped = perceptrons.finished(inner, info, self.problem)
         return replace(self, inner=inner, stopped=stopped), info._asdict()
+
+    @property
+    def total(self) -> None:
+        """None: perceptrons are not fitted from moments."""
 
     @property
     def strengths(self) -> FloatArray:
@@ -500,7 +573,7 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
         last = consensus.REFIT if self.kind == "linear" else consensus.SLOPES
         return (last,) if self._refits else ()
 
-    def init(self, agreement: Agreement) -> AdmmRun | NeuralRun:  # type: ignore[override]
+    def init(self, agreement: Agreement) -> ConsensusRun:
         """Start from W = 0, or from perceptrons that the seed draws."""
         if self.kind == "linear":
             return super().init(agreement)
@@ -529,36 +602,6 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
             scale=self.noise_scale(agreement),
         )
 
-    # A run of perceptrons speaks for itself.
-
-    def finished(self, state: AdmmRun | NeuralRun) -> str | None:
-        """Return why the run is over; one more exchange may follow the last round."""
-        return state.finished if isinstance(state, NeuralRun) else super().finished(state)
-
-    def request(self, state: AdmmRun | NeuralRun) -> Request:
-        """Return what the parties are sent next."""
-        return state.request if isinstance(state, NeuralRun) else super().request(state)
-
-    def close(  # type: ignore[override]
-        self, state: AdmmRun | NeuralRun, replies: Replies
-    ) -> tuple[AdmmRun | NeuralRun, dict[str, Any]]:
-        """Solve for the next W or perceptrons, or take in the last exchange."""
-        if isinstance(state, NeuralRun):
-            return state.close(replies)
-        return super().close(state, replies)
-
-    def graph(self, state: AdmmRun | NeuralRun) -> CausalGraph:
-        """Return the thresholded graph, a DAG."""
-        return state.graph if isinstance(state, NeuralRun) else super().graph(state)
-
-    def model(self, state: AdmmRun | NeuralRun) -> LinearModel | None:
-        """Return the fitted linear system in the units of the data, None for perceptrons."""
-        return None if isinstance(state, NeuralRun) else super().model(state)
-
-    def scores(self, state: AdmmRun | NeuralRun) -> FloatArray:
-        """Return the strengths before the threshold."""
-        return state.strengths if isinstance(state, NeuralRun) else super().scores(state)
-
-    def warnings(self, state: AdmmRun | NeuralRun) -> list[str]:
+    def warnings(self, state: ConsensusRun) -> list[str]:
         """Warn where the order of the variances may have decided the directions of linear edges."""
-        return [] if isinstance(state, NeuralRun) else super().warnings(state)
+        return super().warnings(state) if self.kind == "linear" else []

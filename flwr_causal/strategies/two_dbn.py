@@ -9,7 +9,8 @@ import numpy as np
 
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names, to_square
+from flwr_causal.core.linear.solution import squared
+from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.protocol.consensus import TWO_DBN
 from flwr_causal.strategies.linear import (
     SeriesOptions,
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
-    from flwr_causal.strategies.notears_admm import AdmmRun, Candidate
+    from flwr_causal.strategies.notears_admm import Candidate, ConsensusRun
 
 
 DEFAULT_ROUNDS = 25
@@ -119,30 +119,17 @@ perturbed_from, perturbed_to
         factor = self.lagged_factor(automatic=automatic)
         return by_block(1.0, factor, num_variables, self.order)
 
-    def final_graph(
-        self, agreement: Agreement, weights: FloatArray, raw: FloatArray, masks: EdgeMasks
-    ) -> CausalGraph:
-        """Return the graph with its lags; the edges are decided already."""
-        return lagged_graph(
-            agreement.names, weights, threshold_now=0, threshold_lagged=0, raw=raw, masks=masks
-        )
-
-    def model(self, state: AdmmRun) -> LaggedModel | None:  # type: ignore[override]
+    def model(self, state: ConsensusRun) -> LaggedModel | None:
         """Return the fitted dynamic system in the units of the data, None before the final sums."""
-        if state.moments is None:
+        if state.total is None:
             return None
-        graph, scale = self.graph(state), self.scale(state.agreement)
+        graph = state.graph
         assert graph.lagged is not None
         stacked = np.vstack([graph.weights, *graph.lagged])
-        moments = self._all_moments(state).subset(range(len(stacked)))
-        return system_of_series(state.agreement, scale, moments, to_square(stacked) != 0)
+        moments = state.total.subset(range(len(stacked)))
+        scale = self.scale(state.agreement)
+        return system_of_series(state.agreement, scale, moments, squared(stacked) != 0)
 
-    def scores(self, state: AdmmRun) -> FloatArray:
-        """Return the absolute weights before the threshold, summed over W and the lags."""
-        raw = np.abs(state.inner.weights[self._chosen(state)])
-        d = raw.shape[1]
-        return np.asarray(raw.reshape(-1, d, d).sum(axis=0), dtype=np.float64)
-
-    def warnings(self, state: AdmmRun) -> list[str]:
+    def warnings(self, state: ConsensusRun) -> list[str]:
         """Warn where the fitted system is not stationary."""
-        return stationarity_warning(self.graph(state))
+        return stationarity_warning(state.graph)

@@ -15,7 +15,7 @@ from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.runtime import loop, result
+from flwr_causal.runtime import loop
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES, run
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.strategies.fedcausal import Stage
 
 
 class Found(NamedTuple):

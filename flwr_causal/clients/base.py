@@ -311,7 +311,6 @@ def _packed(values: NDArray[Any], sent: Sequence[tuple[NDArray[Any], Array]]) ->
     return Array(values)
 
 
-T = TypeVar("T")
 Key = tuple[int, int, str]
 
 # A process may serve many simulated parties: the oldest entries make room.

@@ -129,7 +129,7 @@ def run(
     outcome: Outcome[StateT] = Outcome()
     started = time.perf_counter()
     try:
-        if strategy is not None and strategy is not method:
+        if strategy is not None:
             _check_wrapper(method, strategy)
         federation, agreement, outcome.schema_bytes = exchange_schema(method, grid, settle=settle)
         outcome.agreement, outcome.parties = agreement, federation.parties
@@ -287,6 +287,8 @@ def _set_results(method: Method[StateT], outcome: Outcome[StateT]) -> None:
 def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:
     """Refuse a wrapper around another method, or around exchanges that it cannot protect."""
     inner: object = strategy
+    if inner is method:
+        return
     while inner is not None and inner is not method:
         inner = getattr(inner, "strategy", None)
     if inner is None:

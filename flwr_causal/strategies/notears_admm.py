@@ -19,15 +19,14 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.selection import held_out_error, score_graph_bic
+from flwr_causal.core.linear.selection import held_out_error
 from flwr_causal.core.linear.solution import (
     refit_support,
-    squared,
     standing_edges,
     standing_weights,
 )
 from flwr_causal.core.nonlinear.perceptrons import Network
-from flwr_causal.core.series.design import lagged_graph
+from flwr_causal.core.series.design import lagged_graph, to_square
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.linear import PERCEPTRONS, LinearStrategy, PerceptronOptions
@@ -204,7 +203,7 @@ class AdmmRun:
     def _adjacencies(self) -> list[BoolArray]:
         """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
         threshold, required = self.problem.threshold, self.masks.required
-        return [standing_edges(squared(raw), threshold, required) for raw in self.inner.weights]
+        return [standing_edges(to_square(raw), threshold, required) for raw in self.inner.weights]
 
     def _families(self) -> FloatArray:
         """Mark the pairs of columns that share a family in some candidate's graph, (m, m)."""
@@ -222,7 +221,7 @@ class AdmmRun:
             return first
         if self.choice == "bic":
             assert self.total is not None
-            errors = [score_graph_bic(self.total, graph) for graph in graphs]
+            errors = [gaussian_bic(self.total, graph) for graph in graphs]
         else:
             train, held_out = self._folds(self.moments)
             errors = [held_out_error(train, held_out, graph) for graph in graphs[:count]]

@@ -9,8 +9,7 @@ import numpy as np
 
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.linear.solution import squared
-from flwr_causal.core.series.design import knowledge_masks, lagged_names
+from flwr_causal.core.series.design import knowledge_masks, lagged_names, to_square
 from flwr_causal.protocol.consensus import TWO_DBN
 from flwr_causal.strategies.linear import (
     SeriesOptions,
@@ -128,7 +127,7 @@ perturbed_from, perturbed_to
         stacked = np.vstack([graph.weights, *graph.lagged])
         moments = state.total.subset(range(len(stacked)))
         scale = self.scale(state.agreement)
-        return system_of_series(state.agreement, scale, moments, squared(stacked) != 0)
+        return system_of_series(state.agreement, scale, moments, to_square(stacked) != 0)
 
     def warnings(self, state: ConsensusRun) -> list[str]:
         """Warn where the fitted system is not stationary."""

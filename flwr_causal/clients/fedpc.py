@@ -194,7 +194,8 @@ class FedPCClient(CausalClient):
     def filled(self, asked: Asked) -> Arrays:
         """Fill rows in by the circuits that were chosen for them."""
         circuits, seed = self._recalled(asked), int(asked["seed"])
-        rng = np.random.default_rng([seed, self._own_number]) if seed else None
+        # The whole name, so that no two parties draw alike.
+        rng = np.random.default_rng([seed, *self.source.name.encode()]) if seed else None
         chosen = asked["chosen"] > 0
         values = party_answers.filled(circuits, _asked_rows(asked), chosen, rng)
         known = ~np.isnan(values)
@@ -294,12 +295,6 @@ class FedPCClient(CausalClient):
             path = str(self.context.node_config.get("model-path", ""))
             data = party_circuits.kept(path, fingerprint)
         return unpacked(data)
-
-    @property
-    def _own_number(self) -> int:
-        """A number that differs between parties, so that they do not draw alike."""
-        text = self.source.name.encode()
-        return int.from_bytes(text, "big") % 2**31
 
 
 def _asked_rows(asked: Asked) -> FloatArray:

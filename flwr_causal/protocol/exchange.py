@@ -137,7 +137,8 @@ class Exchange:
         With which options it takes place, in words; printed in the documentation.
     same_parties : bool, default False
         Whether all exchanges of a training must be answered by the same parties, because their
-        results are used together.
+        results are used together. Later ones go to the parties that answered the first; if one of
+        these is lost, the run ends with an error unless the method starts again without it.
     query : bool, default False
         Whether it is a question after the training instead of a part of it.
 

@@ -119,11 +119,15 @@ class Federation:
         What they agreed on; sent to each party with its first message.
     contract : Contract
         What the method's exchanges declare.
+    training : frozenset of str or None
+        The names of the parties of the current training, once an exchange that declares
+        ``same_parties`` has been answered: later ones of it go to these parties alone.
     """
 
     parties: tuple[Party, ...]
     setup: Setup
     contract: Contract
+    training: frozenset[str] | None = None
     failures: list[Failure] = field(default_factory=list)
     _informed: set[int] = field(default_factory=set)
     _failed_in_a_row: dict[int, int] = field(default_factory=dict)
@@ -143,6 +147,35 @@ class Federation:
         draws = {p: random.Random(f"{seed}-{server_round}-{p.name}").random() for p in able}
         chosen = set(sorted(able, key=draws.__getitem__)[:size])
         return [party for party in able if party in chosen]
+
+    def asked(
+        self, exchange: Exchange, server_round: int, fraction: float, seed: int
+    ) -> list[Party]:
+        """Return the parties that an exchange goes to: a sample, or those of the training."""
+        parties = self.sample(server_round, fraction, seed)
+        if not exchange.same_parties or self.training is None:
+            return parties
+        return [party for party in parties if party.name in self.training]
+
+    def note_training(self, exchange: Exchange, replied: Sequence[str], *, restarts: bool) -> None:
+        """Note which parties a training is with.
+
+        Raises
+        ------
+        FederationError
+            If a party of the training did not reply, and the method does not start again
+            without it.
+        """
+        if not exchange.same_parties:
+            return
+        lost = sorted((self.training or frozenset()) - set(replied))
+        if lost and not restarts:
+            raise FederationError(
+                f"{', '.join(lost)} did not answer the exchange '{exchange.name}', but earlier "
+                "ones of this training: results with a party and without it do not go together. "
+                "Start the run again once it is back, or without it."
+            )
+        self.training = frozenset(replied)
 
     def needed(self, fraction: float, quorum: float) -> int:
         """Return how many parties must reply in a round, of all that agreed at the start."""

@@ -190,6 +190,8 @@ def _one_exchange(
         timeout=method.round_timeout,
         needed=_needed(method, federation, request),
     )
+    names = [reply.party.name for reply in collected.replies]
+    federation.note_training(exchange, names, restarts=method.restarts)
     with single_threaded():
         replies = _combined(strategy, exchange, server_round, collected.replies)
         method.state, info = method.close(method.state, replies)

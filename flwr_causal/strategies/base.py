@@ -222,7 +222,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
             return []
         request = self.request(state)
         exchange = request.exchange
-        parties = federation.sample(server_round, self.fraction_train, self.seed)
+        parties = federation.asked(exchange, server_round, self.fraction_train, self.seed)
         further = dict(config)
 
         def content(values: Mapping[str, Any]) -> RecordDict:

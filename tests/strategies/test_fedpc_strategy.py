@@ -10,7 +10,7 @@ from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import run
@@ -141,6 +141,35 @@ def test_a_party_that_fails_is_left_out(cancer):
     without = found(tables[:2]).model.log_likelihood(test)
     np.testing.assert_allclose(outcome.model.log_likelihood(test), without, atol=1e-8)
     assert {failure.party for failure in outcome.failures} == {"party 2"}
+
+
+def with_fault(tables, rounds):
+    """Run with the last party raising in the given exchanges, twice in each."""
+    app = app_of(tables, CLIENTS)
+    fault = raising(len(tables) - 1, rounds=rounds, attempts=2)
+
+    def faulty(message, context):
+        if message.metadata.message_type == "train":
+            fault(context.node_config["partition-id"], records.config_of(message.content), context)
+        return app(message, context)
+
+    method = FedPC(target="target", minimum_count=1, min_available_nodes=len(tables))
+    return run(method, LocalGrid(faulty, len(tables)))
+
+
+def test_sums_of_different_parties_are_never_mixed(cancer):
+    rows, test = cancer
+    tables = split(rows)
+    # Lost in the second exchange: what it sent in the first cannot be taken back.
+    with pytest.raises(FederationError, match=r"party 2 did not answer .* earlier ones"):
+        with_fault(tables, rounds=[2])
+    # Absent in the first exchange and back in the second: it is not asked any more.
+    outcome = with_fault(tables, rounds=[1])
+    without = found(tables[:2]).model.log_likelihood(test)
+    np.testing.assert_allclose(outcome.model.log_likelihood(test), without, atol=1e-8)
+    assert [(failure.server_round, failure.party) for failure in outcome.failures] == [
+        (1, "party 2")
+    ]
 
 
 @pytest.mark.parametrize(

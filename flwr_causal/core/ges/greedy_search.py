@@ -228,14 +228,9 @@ class Search:
             ):
                 return -1, best
             if status == operators.CHOSEN:
-                y = int(number)
-                if y < 0 or not insert:
-                    return y, best
-                x, row = int(best.others[y]), int(best.rows[y])
-                # Looked at for the best operator only: few ever are the best.
-                if not operators.is_blocked(self.graph, self.families, x, y, row):
-                    return y, best
-                best, nodes = operators.block(best, y), np.array([y])
+                return int(number), best
+            if status == operators.NO_BLOCKED:
+                best, nodes = operators.with_room(best), nodes[:0]
             elif status == FULL:
                 # Which of the two ran out is not said: larger sets alone need a wider table.
                 full = self.families.used[0] == len(self.families.owners)

@@ -56,7 +56,7 @@ TOLERANCE = 1e-7
 MOST_CLIQUES = 1 << 20
 
 #: What :func:`choose` returns beside FULL: an operator, gains that it lacks, or what has no room.
-CHOSEN, MISSING, NO_ROWS, NO_CLIQUES = 0, -1, -3, -4
+CHOSEN, MISSING, NO_ROWS, NO_CLIQUES, NO_BLOCKED = 0, -1, -3, -4, -5
 
 
 class Best(NamedTuple):
@@ -115,6 +115,11 @@ def nothing_best(num_variables: int, room: int = 16) -> Best:
     )
 
 
+def with_room(best: Best) -> Best:
+    """Return the state with room for twice as many blocked operators."""
+    return best._replace(blocked=np.concatenate([best.blocked, best.blocked], axis=1))
+
+
 def room_for(num_variables: int, rows: int = 64, cliques: int = 64) -> Room:
     """Return room for some families and some cliques."""
     return Room(
@@ -153,7 +158,7 @@ def choose(
 ) -> tuple[Integer, Integer]:
     """Look at the operators of some nodes again, and find the best one of all nodes.
 
-    Whether a path blocks an Insert is not looked at: :func:`is_blocked` says so of the best one.
+    Whether a path blocks an Insert is looked at when it is the best of all: few ever are.
 
     Parameters
     ----------
@@ -172,20 +177,46 @@ def choose(
     -------
     status : int
         CHOSEN; MISSING: the gains in ``room`` are to be filled in first, then the function is to be
-        called again; otherwise what has no room: FULL (families), NO_ROWS, NO_CLIQUES.
+        called again; otherwise what has no room: FULL (families), NO_ROWS, NO_CLIQUES, NO_BLOCKED.
     number : int
         CHOSEN: the node with the best operator, -1 if none improves. MISSING: how many families.
     """
     # A literal 0 or -1 is a type of its own: what takes it would be compiled twice.
-    nobody, count = np.int64(-1), np.int64(0)
+    nobody, count, looked = np.int64(-1), np.int64(0), 0
     marks, lists, degrees, work = graph.marks, graph.lists, graph.degrees, graph.work
     rows, wanted, cliques = room.rows, room.wanted, room.cliques
     d = len(degrees)
     # |NA_yx| of each x, -1 if it cannot be inserted; how many nodes of a clique x is adjacent to.
     adjacent, inside, parents, neighbours = 0, 1, 2, 3
     members = work[4]
-    for looked in range(len(nodes)):
-        y = nodes[looked]
+    while True:
+        if looked < len(nodes):
+            y = nodes[looked]
+            looked += 1
+        else:
+            if count > 0:
+                return MISSING, count
+            y, highest = nobody, 0.0
+            for node in range(d):
+                if best.gains[node] > highest + TOLERANCE:
+                    y, highest = node, best.gains[node]
+            if y < 0 or not insert:
+                return CHOSEN, y
+            row, x = best.rows[y], best.others[y]
+            for node in range(d):
+                work[0, node] = 0
+            for k in range(families.sizes[row]):
+                z = families.members[row, k]
+                if marks[y, z] and marks[z, y]:
+                    work[0, z] = 1
+            if not open_path(graph, y, x):
+                return CHOSEN, y
+            k = 2 * best.num_blocked[y]
+            if k == best.blocked.shape[1]:
+                return NO_BLOCKED, y
+            best.blocked[y, k] = row
+            best.blocked[y, k + 1] = x
+            best.num_blocked[y] += 1
         best.gains[y] = 0.0
         num_parents, num_neighbours = 0, 0
         for k in range(degrees[y]):
@@ -306,31 +337,6 @@ def choose(
                         best.rows[y] = row
                 if missing:
                     count += 1
-    if count > 0:
-        return MISSING, count
-    y, largest_gain = nobody, 0.0
-    for node in range(d):
-        if best.gains[node] > largest_gain + TOLERANCE:
-            y, largest_gain = np.int64(node), best.gains[node]
-    return CHOSEN, y
-
-
-def is_blocked(graph: Graph, families: Families, x: int, y: int, row: int) -> bool:
-    """Whether a semi-directed path from y to x past K forbids Insert(x, y, T)."""
-    members = families.members[row, : families.sizes[row]]
-    graph.work[0] = 0
-    graph.work[0, members[graph.marks[y, members] & graph.marks[members, y]]] = 1
-    return open_path(graph, y, x)
-
-
-def block(best: Best, y: int) -> Best:
-    """Note that the best Insert at y is blocked."""
-    k = 2 * int(best.num_blocked[y])
-    if k == best.blocked.shape[1]:
-        best = best._replace(blocked=np.concatenate([best.blocked, best.blocked], axis=1))
-    best.blocked[y, k : k + 2] = best.rows[y], best.others[y]
-    best.num_blocked[y] += 1
-    return best
 
 
 def apply_insert(graph: Graph, families: Families, x: int, y: int, row: int) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class FedCausalClient(LinearClient):
-    """Fits its own mechanisms, and tells how much they speak for each edge.
+    """Fits its own mechanisms, and returns the evidence that its rows give for each edge.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.fedcausal` declares it.
 
@@ -51,7 +51,7 @@ class FedCausalClient(LinearClient):
         return rows
 
     def _last(self, iteration: int) -> Any:
-        """Return what was remembered, after a check that no later message has come before."""
+        """Return what was remembered, after a check that no later message arrived before."""
         memory = self.recall()
         if memory is not None and memory.numbers["iteration"] > iteration:
             raise FederationError(
@@ -147,7 +147,7 @@ class FedCausalClient(LinearClient):
 
     @answers(LOCAL)
     def local_graph(self, asked: Asked) -> Arrays:
-        """Return the graph that the party's own rows speak for."""
+        """Return the graph of highest evidence on the party's own rows."""
         common = asked["graph"].astype(bool)
         problem, known = self._evidence_problem(asked["start"].astype(bool))
         search = SearchProblem(self.masks, int(asked["candidates"]), heterogeneity.STEPS)

@@ -117,7 +117,7 @@ EVIDENCE = Exchange(
 
 LOCAL = Exchange(
     "local graphs",
-    "the graph that each party's own rows speak for; the answers are kept by party",
+    "the graph of highest evidence on each party's own rows; the answers are kept by party",
     sends=(
         Sent("graph", "1 at the edges of the common graph", ("d", "d")),
         Sent("start", "1 at the edges of the graph that the search began with", ("d", "d")),

@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
     @classmethod
     def of_shares(cls, graph: BoolArray, shares: FloatArray) -> Found:
-        """Return a graph of the evidence with the strengths that shares of variance come to."""
+        """Return a graph found by evidence, its strengths computed from shares of variance."""
         sizes = strengths(shares)
         return cls(graph, sizes, sizes)
 
@@ -299,7 +299,7 @@ class FedCausalRun:
     reason : str or None
         Why the search for the common graph is over.
     before : Found or None
-        What the model came to, where the search has begun.
+        The model's result, once the search has begun.
     own : mapping of str to OwnGraph, or None
         What the parties said of their own graphs, by their names; None before that exchange.
     """
@@ -339,7 +339,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     candidates : int, default 5
         Additions into each variable whose evidence is asked for in a step.
     local_graphs : bool, default False
-        Ask every party in one more exchange for the graph that its own rows speak for, by the
+        Ask every party in one more exchange for the graph of its own rows alone, found by the
         evidence, whatever the model: ``run.local_graphs`` and ``run.heterogeneity`` then tell where
         parties differ from the common graph. These answers are kept apart, not averaged.
     schedule : {"fast", "paper"}, default "fast"
@@ -469,7 +469,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
 
     @property
     def _default_rounds(self) -> int:
-        """How many exchanges the options come to."""
+        """The number of exchanges that follows from the options."""
         if self.refine == "evidence":
             return BEFORE_SEARCH[self.kind] + SEARCH_ROUNDS
         return linear.PAPER.max_exchanges if self.schedule == "paper" else ROUNDS[self.kind]

@@ -333,7 +333,7 @@ def family_counts(table: DiscreteTable, child: int, parents: Sequence[int]) -> I
 
 
 def posterior_mean(name: str, counts: ArrayLike, equivalent_sample_size: float) -> FloatArray:
-    """Return the probabilities that counts speak for, in the shape of the counts.
+    """Return the posterior mean probabilities, in the shape of the counts.
 
     Parameters
     ----------

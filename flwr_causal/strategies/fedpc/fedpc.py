@@ -270,7 +270,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         }
 
     def init(self, agreement: Agreement) -> FedPCRun:
-        """Start with the first exchange that the options come to."""
+        """Start with the first exchange that follows from the options."""
         return self._start
 
     def finished(self, state: FedPCRun) -> str | None:
@@ -303,7 +303,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         """Return nothing: a circuit is no causal graph."""
 
     def model(self, state: FedPCRun) -> CircuitModel | None:
-        """Return the circuits once they are complete; those of the parties with a line to them."""
+        """Return the circuits; those that stay with the parties are asked over the grid."""
         if state.model is None:
             return None
         model = replace(state.model, row_id=self.role_columns[0])

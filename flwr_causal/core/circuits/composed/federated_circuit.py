@@ -122,7 +122,7 @@ class PartyLeaves(Leaves):
         arriving: Sequence[IntArray],
         rng: np.random.Generator | None,
     ) -> FloatArray:
-        """Return the rows, missing values filled by the parties' circuits that rows come to."""
+        """Return the rows, missing values filled by the circuits chosen for them."""
         chosen = [np.zeros((len(values), size), dtype=np.uint8) for size in self.sizes]
         for output, rows in zip(self.outputs, arriving, strict=True):
             chosen[output.party][rows, output.index] = 1

@@ -91,7 +91,7 @@ def downward(
 ) -> tuple[list[Tensor], Tensor]:
     """Count how often each weight is expected to be taken.
 
-    A flow is the probability that a row comes to a sum on its way from the root, given all that the
+    A flow is the probability that the path of a row from the root reaches a sum, given all that the
     row holds: the derivative of the row's log density with respect to the sum's.
 
     Parameters

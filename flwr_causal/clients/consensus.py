@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 class LinearADMMClient(LinearClient):
     """Solves its own least-squares problem each round and sends one d x d array.
 
-    **What leaves the party**
-
-    - ``weights`` in every round: Z_k = B_k + beta_k / rho_2 (eqs. 7 and 10; B_k over-relaxed by the
-      fast schedule), d x d, to be averaged with weight 1. The first one determines the party's
-      second moments.
-    - ``moments`` in the last exchange, if the strategy refits: X_k^T X_k / n_k among each variable
-      and its parents in the final graph and zero elsewhere, d x d, with the weight n_k.
+    **What leaves the party**: :mod:`flwr_causal.protocol.consensus` declares it.
 
     A party that lost its memory (a restarted SuperNode) goes on with a zero multiplier and what it
     received.
@@ -113,14 +107,7 @@ class LinearADMMClient(LinearClient):
 class NotearsADMMClient(LinearADMMClient):
     """Solves its own part of the problem each round, linear or with perceptrons.
 
-    **What leaves the party** with ``model="linear"``: ``weights`` in every round and ``moments`` in
-    the last exchange, as :class:`LinearADMMClient` says. With
-    ``model="mlp"``:
-
-    - ``parameters`` in every round: theta_k + beta_k / rho_2, all parameters of the d perceptrons,
-      to be averaged with weight 1.
-    - ``slopes`` in the last exchange, if the strategy asks for strengths: the mean squares of
-      df_j/dx_i over the party's rows, d x d, with the weight n_k.
+    **What leaves the party**: :mod:`flwr_causal.protocol.consensus` declares it.
     """
 
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
@@ -166,10 +153,8 @@ class NotearsADMMClient(LinearADMMClient):
 class TwoDBNClient(SeriesClient, LinearADMMClient):
     """Solves its own least-squares problem on rows with lags; the iteration is NOTEARS-ADMM's.
 
-    **What leaves the party**: the same arrays as with NOTEARS-ADMM
-    (:class:`LinearADMMClient`), m x d and m x m with
-    m = d (1 + p): ``weights`` in every round, ``moments`` in the last exchange. The values of id,
-    time and phase columns never leave it.
+    **What leaves the party**: :mod:`flwr_causal.protocol.consensus` declares it. The
+    values of id, time and phase columns never leave it.
     """
 
     contract: ClassVar[Contract] = consensus.TWO_DBN

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 class MomentsClient(SeriesClient):
     """Sends one array: the second moments of its centred and scaled rows.
 
-    **What leaves the party**: ``moments``, X_k^T X_k / n_k, as one d x d array (two where rows
-    are held out to choose the sparsity: one for each fold), with the weight n_k. Of time series
-    the rows are [1, g, x_t, x_{t-1}, ..., x_{t-p}], where g is 1 but for rows under a perturbation
-    that have lost a level of their own, and the array (2 + m) x (2 + m) with m = d (1 + p) (five
-    where something is chosen by held-out error, and one for each smaller order to choose from).
-    With ``model="additive"`` they are [1, five functions of each variable], (1 + 5 d) x (1 + 5 d).
+    **What leaves the party**: :mod:`flwr_causal.protocol.moments` declares it.
     """
 
     contract: ClassVar[Contract] = CONTRACT

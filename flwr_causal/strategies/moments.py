@@ -209,6 +209,11 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
             require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
 
     @property
+    def pools_rows(self) -> bool:
+        """Whether the sums are those of the pooled rows: centred alike, and none held out."""
+        return self.center == "global" and self.order == 0 and self.sparsity != "held-out"
+
+    @property
     def thresholds(self) -> tuple[float, float]:
         """The thresholds of instantaneous and of lagged edges."""
         assert self.threshold is not None

@@ -16,7 +16,8 @@ from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
-from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of, parents_of
+from flwr_causal.core.ges.operators import TOLERANCE
+from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of, parents_of
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare, prepare_states
 from flwr_causal.protocol.cuts import CUTS
@@ -161,13 +162,15 @@ class FedGESClient(CausalClient):
 
     def _score(self, cache: Cache, edges: NDArray[Any]) -> float:
         """Return the party's own score of a DAG."""
-        total = 0.0
-        for y, parents in enumerate(parents_of(edges, len(cache.table.names))):
-            key = (y, *parents)
-            if key not in cache.scores:
-                cache.scores[key] = cache.source.family_score(y, parents)
-            total += cache.scores[key]
-        return total
+        families = enumerate(parents_of(edges, len(cache.table.names)))
+        return sum(self._family_score(cache, y, parents) for y, parents in families)
+
+    def _family_score(self, cache: Cache, y: int, parents: tuple[int, ...]) -> float:
+        """Return the party's own local score s(y | parents)."""
+        key = (y, *parents)
+        if key not in cache.scores:
+            cache.scores[key] = cache.source.family_score(y, parents)
+        return cache.scores[key]
 
     @answers(JUDGE)
     def judge(self, asked: Asked) -> Arrays:
@@ -194,10 +197,15 @@ class FedGESClient(CausalClient):
     def fit_tables(self, asked: Asked) -> Arrays:
         """Return the tables of the final graph, and votes on its edges."""
         cache = self._cached(asked)
-        d = len(cache.table.names)
-        questions = speculative_search.questions_about(matrix_of(asked["edges"], d))
-        gains = speculative_search.answer(questions, cache.source, d)
-        return {**self._tables(cache, asked), "votes": (gains > 0).astype(np.uint8)}
+        dag = matrix_of(asked["edges"], len(cache.table.names))
+        votes = [
+            self._family_score(cache, y, parents)
+            - self._family_score(cache, y, (*parents[:k], *parents[k + 1 :]))
+            > TOLERANCE
+            for y, parents in families_of(dag)
+            for k in range(len(parents))
+        ]
+        return {**self._tables(cache, asked), "votes": np.array(votes, dtype=np.uint8)}
 
     def _tables(self, cache: Cache, asked: Asked) -> Arrays:
         counts = tabulate(cache.table, Sets(asked["sizes"], asked["members"]))

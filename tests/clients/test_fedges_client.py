@@ -15,7 +15,7 @@ from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
-from flwr_causal.core.ges.speculative_search import Questions, answer, questions_about
+from flwr_causal.core.ges.speculative_search import Questions, answer
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.protocol import records
@@ -149,11 +149,16 @@ def test_graphs_are_judged_by_the_own_score():
 
 # Sums.
 
+# What x = 1 and 3 gain as parents of 0, and x = 2 as a further parent of 1 beside 0 and 3.
+QUESTIONS = Questions(
+    *(np.array(numbers, dtype=np.uint16) for numbers in ([0, 1], [0, 2], [0, 3], [2, 1], [1, 3, 2]))
+)
+
 
 @pytest.mark.parametrize("score", ["bdeu", "bic", "qnml"])
 def test_gains_are_those_of_the_own_rows(score):
     grid, setup = opened(mode="scores", score=score)
-    questions = questions_about(matrix_of(GRAPH, D))
+    questions = QUESTIONS
     arrays, numbers = message(grid, setup, questions._asdict(), "scores")
     np.testing.assert_allclose(arrays["gains"], answer(questions, TableGains(PART, score), D))
     assert numbers == {}
@@ -271,7 +276,7 @@ def test_a_message_delivered_twice_is_answered_alike():
 
 def test_another_agreement_is_another_cache():
     grid, setup = opened(mode="scores", score="bdeu")
-    questions = questions_about(matrix_of(GRAPH, D))
+    questions = QUESTIONS
     message(grid, setup, questions._asdict(), "scores")
     federation, _, _ = exchange_schema(FedGES(mode="scores", score="bic"), grid)
     arrays, _ = message(grid, federation.setup, questions._asdict(), "scores")

@@ -144,25 +144,6 @@ class SpeculativeGains:
         self.families.gains[asked[:, 0], asked[:, 1]] = gains
 
 
-def questions_about(dag: BoolArray) -> Questions:
-    """Return the questions what each edge of a DAG gains beside the child's other parents.
-
-    The answers come by child, then by parent, both ascending.
-    """
-    sizes, members, others = [], [], []
-    owners = []
-    for y in range(len(dag)):
-        parents = np.flatnonzero(dag[:, y])
-        for x in parents:
-            owners.append(y)
-            sizes.append(len(parents) - 1)
-            members.append(parents[parents != x])
-            others.append(x)
-    flat = np.concatenate([np.zeros(0, dtype=np.int64), *members])
-    numbers = (owners, sizes, flat, np.ones(len(owners)), others)
-    return Questions(*(np.asarray(array).astype(np.uint16) for array in numbers))
-
-
 def answer(questions: Questions, source: GainSource, num_variables: int) -> FloatArray:
     """Return the gains that are asked for, shape (M,), from a source that has them all."""
     first_member = np.cumsum(questions.sizes, dtype=np.int64) - questions.sizes

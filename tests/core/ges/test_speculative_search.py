@@ -5,13 +5,12 @@ import math
 import numpy as np
 import pytest
 from category_federations import coded, make_tables, plain_search
-from small_graphs import matrix
 
 from flwr_causal.core.discrete.families import empty_families, row_of
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.ges import prepared_search
-from flwr_causal.core.ges.speculative_search import SpeculativeGains, answer, questions_about
+from flwr_causal.core.ges.speculative_search import SpeculativeGains, answer
 
 TABLES = [make_tables(d=8, n=500, parties=2, seed=seed)[0] for seed in range(3)]
 
@@ -206,18 +205,3 @@ def test_more_questions_than_a_chunk(monkeypatch):
     monkeypatch.setattr(speculative_search, "CHUNK", 5)
     assert np.array_equal(answer(questions, gains, 8), whole)
     assert len(whole) == len(np.concatenate(others))
-
-
-def test_questions_about_a_dag_go_by_child_and_parent():
-    dag = matrix(4, (0, 2), (3, 2), (1, 2), (2, 1)) & ~matrix(4, (2, 1)) | matrix(4, (3, 0))
-    questions = questions_about(dag)
-    assert questions.owners.tolist() == [0, 2, 2, 2]
-    assert questions.others.tolist() == [3, 0, 1, 3]
-    assert questions.sizes.tolist() == [0, 2, 2, 2]
-    assert questions.members.tolist() == [1, 3, 0, 3, 0, 1]
-    assert questions.num_others.tolist() == [1, 1, 1, 1]
-    gains = TableGains(coded(TABLES[2])[0])
-    wide = np.zeros((8, 8), dtype=bool)
-    wide[:4, :4] = dag
-    expected = gains.family_score(2, [0, 1, 3]) - gains.family_score(2, [1, 3])
-    assert answer(questions_about(wide), gains, 8)[1] == pytest.approx(expected)

@@ -111,7 +111,7 @@ def test_run_survives_a_node_that_is_killed(flower, tables, tmp_path):
     config = f"method='notears-admm' max-rounds=6 round-timeout=25.0 output-dir='{results}'"
     command = ("flwr", "run", APP, "clinic", "--stream", "-c", config)
     flower.start("run", *command)
-    wait_for(lambda: "Round 2 of" in flower.log("run"), 400, "two rounds are done")
+    wait_for(lambda: "Exchange 2 of" in flower.log("run"), 400, "two exchanges are done")
 
     deployment.kill_node("south")
 

@@ -45,6 +45,8 @@ def receive(content, exchange=EXCHANGE, weight=ROWS):
 def forged(arrays, weight: float = ROWS):
     """A reply that did not go through the door."""
     plain = {name: np.asarray(a).item() for name, a in arrays.items() if np.ndim(a) == 0}
+    # A metric cannot be a truth value.
+    plain = {name: int(a) if isinstance(a, bool) else a for name, a in plain.items()}
     rest = {name: a for name, a in arrays.items() if name not in plain}
     metrics = MetricRecord({**plain, records.WEIGHT: float(weight)})
     return RecordDict({"arrays": records.pack_arrays(rest), "metrics": metrics})

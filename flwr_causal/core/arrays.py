@@ -1,4 +1,4 @@
-"""The array types that annotations name."""
+"""Type aliases for NumPy arrays, used in annotations."""
 
 from typing import Any, TypeAlias
 
@@ -7,11 +7,10 @@ from numpy.typing import NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
-#: Positions, as numpy indexes with them.
+#: Indices into an array.
 IndexArray: TypeAlias = NDArray[np.intp]
-#: An integer of Python or out of an IntArray: what compiled functions take and return.
+#: An integer argument or result of a compiled function: a Python int or an entry of an IntArray.
 Integer: TypeAlias = int | np.int64
 BoolArray: TypeAlias = NDArray[np.bool_]
-ByteArray: TypeAlias = NDArray[np.uint8]
-#: Named arrays of any type, as exchanges carry them.
+#: The named arrays of a request or a reply, of any dtype.
 Arrays: TypeAlias = dict[str, NDArray[Any]]

@@ -1,4 +1,4 @@
-"""PyTorch, which few methods need: its import at the time of use, device, precision, threads."""
+"""Import of PyTorch when it is first needed; choice of device; limit on its threads."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ PRECISIONS = ("float64", "float32")
 
 
 def import_torch(what: str = "the neural methods") -> Any:
-    """Import torch, which few methods need.
+    """Import and return the module ``torch``, an optional dependency.
 
     Parameters
     ----------
-    what
-        The subject of the error message: the methods that need it.
+    what : str, default "the neural methods"
+        The methods that need torch: the subject of the error message.
 
     Raises
     ------
     ConfigError
-        If it is not installed.
+        If torch is not installed.
     """
     try:
         import torch
@@ -37,7 +37,7 @@ def import_torch(what: str = "the neural methods") -> Any:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run the block with one torch thread on the CPU, see :func:`threads.single_threaded`."""
+    """Run the block with one torch CPU thread; see `threads.single_threaded` for the reasons."""
     torch = import_torch()
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -48,7 +48,20 @@ def one_thread() -> Iterator[None]:
 
 
 def checked_device(torch: Any, device: str) -> Any:
-    """Return the torch device, if this machine has it."""
+    """Return the torch device of this name.
+
+    Parameters
+    ----------
+    torch : module
+        See `import_torch`.
+    device : str
+        ``"cpu"``, ``"cuda"`` or ``"cuda:<index>"``.
+
+    Raises
+    ------
+    ConfigError
+        If the name has another form, or this machine has no such GPU.
+    """
     try:
         found = torch.device(device)
     except RuntimeError:

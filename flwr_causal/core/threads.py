@@ -1,4 +1,4 @@
-"""How many threads the linear algebra may use."""
+"""Limit on the number of BLAS threads."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def _controller() -> ThreadpoolController:
 def single_threaded() -> Iterator[None]:
     """Run the block with one BLAS thread.
 
-    The matrices of this package are small (d x d): threads cost more than they bring, many
-    simulated parties on few cores would oversubscribe them, and a sum's rounding would depend on
-    the number of cores, so that the same seed gave different digits on different machines.
+    The matrices of this package are small (d x d), so that several threads are slower than one, and
+    many simulated parties would compete for few cores. With several threads the rounding of a sum
+    would also depend on the number of cores, and the same seed would give different digits on
+    different machines.
     """
     with _controller().limit(limits=1, user_api="blas"):
         yield

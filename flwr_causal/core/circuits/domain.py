@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.graphs.checked_arrays import distinct_names
+from flwr_causal.core.graphs.graph import distinct_names
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

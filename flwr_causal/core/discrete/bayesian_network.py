@@ -22,8 +22,7 @@ import numpy as np
 
 from flwr_causal.core.discrete.discrete import MAX_STATES, DiscreteTable, as_discrete
 from flwr_causal.core.graphs.acyclicity import is_acyclic, topological_order
-from flwr_causal.core.graphs.checked_arrays import distinct_names
-from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.graph import CausalGraph, distinct_names
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

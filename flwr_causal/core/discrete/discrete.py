@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.graphs.checked_arrays import distinct_names
+from flwr_causal.core.graphs.graph import distinct_names
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""Acyclicity of directed graphs: smooth measures of it, tests for it, and repairs.
+"""Acyclicity of directed graphs: smooth measures, tests, topological order, removal of cycles.
 
-``weights[i, j] != 0`` means that i causes j. A graph is cyclic exactly when one of its strongly
-connected components holds a cycle, and an edge between two different components lies on no cycle.
-The smooth measures use that fact: the matrix functions are evaluated on the components
-alone, which is exact and turns a d x d problem into a few small ones once the graph is sparse.
+``weights[i, j] != 0`` means that i causes j. Every cycle lies within one strongly connected
+component, and an edge between two components lies on no cycle. The smooth measures therefore
+evaluate their matrix functions on each component separately: the result is exact, and a sparse
+d x d problem becomes a few small ones.
 
 References
 ----------
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
-# `CausalGraph` imports this module, and a SuperNode starts a process for each message: scipy.linalg
-# and scipy.sparse, a tenth of a second, are imported by the functions that call them.
+# The functions that need scipy.linalg or scipy.sparse import these when called: they take 0.1 s to
+# import, `CausalGraph` imports this module, and a SuperNode starts a process for each message.
 
 
 def h_exponential(weights: FloatArray) -> tuple[float, FloatArray]:
@@ -58,19 +58,29 @@ def h_exponential(weights: FloatArray) -> tuple[float, FloatArray]:
 
 
 def logdet_block(squares: FloatArray, s: float) -> tuple[float, FloatArray | None]:
-    """``k log s - log det(sI - A)`` and ``(sI - A)^{-1}`` for a nonnegative ``(k, k)`` matrix A.
+    """Return ``k log s - log det(sI - A)`` and ``(sI - A)^{-1}`` for a non-negative matrix A.
 
-    With ``A = W * W`` this is the acyclicity of Bello 2022, theorem 1: zero exactly for a DAG, its
-    gradient ``2 (sI - W * W)^{-T} * W``.
+    With ``A = W * W`` the value is the log-determinant acyclicity of Bello 2022, theorem 1: zero
+    exactly for a DAG. Its gradient is ``2 (sI - W * W)^{-T} * W``.
 
-    The inverse is ``None``, and the value ``inf``, where ``sI - A`` is no nonsingular M-matrix,
-    that is where the spectral radius of A reaches s. For such matrices this is the same as the
-    inverse having a negative entry.
+    Parameters
+    ----------
+    squares
+        ``(k, k)`` matrix A, non-negative.
+    s
+        Positive number.
+
+    Returns
+    -------
+    value, inverse
+        ``inf`` and ``None`` where ``sI - A`` is not a nonsingular M-matrix, that is, where the
+        spectral radius of A is at least s. An invertible ``sI - A`` is an M-matrix exactly if its
+        inverse has no negative entry.
     """
     from scipy.linalg.lapack import dgetrf, dgetri
 
     k = len(squares)
-    # one factorisation serves determinant and inverse, which matters in the innermost loop
+    # One factorisation gives determinant and inverse: this is the innermost loop of DAGMA.
     factors, pivots, info = dgetrf(s * np.eye(k) - squares)
     if info != 0 or not np.isfinite(factors).all():
         return np.inf, None
@@ -80,14 +90,14 @@ def logdet_block(squares: FloatArray, s: float) -> tuple[float, FloatArray | Non
         return np.inf, None
     log_determinant = float(np.log(np.abs(diagonal)).sum())
     inverse: FloatArray = dgetri(factors, pivots, overwrite_lu=True)[0]
-    # rounding leaves entries that are exactly zero in theory a little below it
+    # Entries that are exactly zero in theory may be slightly negative by rounding.
     if inverse.min() < -1e-12 * inverse.max():
         return np.inf, None
     return k * float(np.log(s)) - log_determinant, inverse
 
 
 def strong_components(adjacency: ArrayLike) -> IntArray:
-    """Label each of the d nodes with its strongly connected component, ``(d,)`` integers."""
+    """Return the number of each node's strongly connected component, shape ``(d,)``."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
@@ -97,7 +107,7 @@ def strong_components(adjacency: ArrayLike) -> IntArray:
 
 
 def cyclic_components(adjacency: ArrayLike) -> list[IntArray]:
-    """List the strongly connected components that hold a cycle, as ascending node indices.
+    """Return the strongly connected components that contain a cycle, as ascending node indices.
 
     These are the components of two or more nodes, and single nodes with an edge to themselves.
     """
@@ -122,7 +132,7 @@ def is_acyclic(adjacency: ArrayLike) -> bool:
 
 
 def topological_order(adjacency: ArrayLike) -> list[int]:
-    """Order the nodes so that every cause comes before its effects; ties go by index.
+    """Return the nodes in an order in which every cause precedes its effects; ties by index.
 
     Raises
     ------
@@ -147,9 +157,10 @@ def topological_order(adjacency: ArrayLike) -> list[int]:
 
 
 def ancestors(adjacency: ArrayLike) -> BoolArray:
-    """Transitive closure: ``closure[i, j]`` says that a directed path of length >= 1 leads i ~> j.
+    """Return the transitive closure, shape ``(d, d)``: i is an ancestor of j.
 
-    Works for cyclic graphs too; ``closure[i, i]`` then says that i lies on a cycle.
+    ``closure[i, j]`` is True if a directed path of one or more edges leads from i to j. The graph
+    may have cycles; ``closure[i, i]`` is True if i lies on a cycle.
     """
     closure: BoolArray = np.array(adjacency) != 0
     for k in range(len(closure)):
@@ -158,19 +169,21 @@ def ancestors(adjacency: ArrayLike) -> BoolArray:
 
 
 def break_cycles(weights: FloatArray, required: BoolArray | None = None) -> FloatArray:
-    """Remove the weakest edges on cycles, one after the other, until no cycle is left.
+    """Remove the weakest edge on a cycle, repeatedly, until the graph is acyclic.
 
     Parameters
     ----------
     weights
         ``(d, d)`` weights; an edge is removed by setting its weight to zero. Among edges of equal
-        strength the one with the smallest (row, column) goes first.
+        strength the one with the smallest (row, column) is removed first.
     required
-        ``(d, d)`` mask of edges that exist whatever their weight and are never removed.
+        ``(d, d)`` mask of edges that are present whatever their weight and are never removed.
+        Default: none.
 
     Returns
     -------
-    A copy of ``weights`` whose nonzeros, together with ``required``, form a DAG.
+    ndarray of float64, shape (d, d)
+        A copy of ``weights`` whose nonzeros, together with ``required``, form a DAG.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Drawing a causal graph with matplotlib, which this module alone imports.
+"""Drawing a causal graph with matplotlib; no other module imports matplotlib.
 
 Lengths are in inches, which are the data units of the axes.
 """
@@ -15,7 +15,6 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 
-from flwr_causal.core.arrays import BoolArray
 from flwr_causal.core.graphs import acyclicity, equivalence
 from flwr_causal.core.graphs.layout import layered_layout, sliced_layout
 
@@ -38,7 +37,7 @@ SMALLEST_LETTERS = 2.0  # points
 
 
 class Drawable(Protocol):
-    """What is read of a graph; a `CausalGraph` has it."""
+    """The properties of a graph that drawing needs; `CausalGraph` has them."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,15 +57,15 @@ class Drawable(Protocol):
 
     @property
     def confidence(self) -> FloatArray | None:
-        """How sure each instantaneous edge is, shape ``(d, d)``."""
+        """Confidence in each instantaneous edge, from 0 to 1, shape ``(d, d)``."""
 
     @property
     def adjacency(self) -> BoolArray:
-        """Which instantaneous edges stand, shape ``(d, d)``."""
+        """The instantaneous edges, shape ``(d, d)``."""
 
 
 class Edge(NamedTuple):
-    """An edge to draw: its ends by index, the points it passes, its weight, its head, its label."""
+    """An edge to draw: indices of its nodes, waypoints, weight, whether it has a head, label."""
 
     start: int
     end: int
@@ -84,32 +83,32 @@ def draw(
     edge_labels: bool = False,
     font_size: float = 10.0,
 ) -> Axes:
-    """Draw a graph: causes above effects, or one column per time slice where there are lags.
+    """Draw a graph: causes above effects, or with lags one column per time slice.
 
-    Positive edges are blue, negative ones orange, wider where the weight is larger in absolute
-    value; the edges of a CPDAG are grey, undirected ones without a head. A graph with cycles is
-    laid out without its weakest edges on cycles, which then point upwards. With lags, only the
-    edges into the last slice are drawn, since they repeat in every slice.
+    Edges with a positive weight are blue, those with a negative weight orange; the line width grows
+    with the absolute weight. The edges of a CPDAG are grey; undirected edges have no arrowhead.
+    In a graph with cycles, the weakest edge of each cycle may point upwards. In a graph with lags,
+    only the edges into the last slice are drawn; they are the same for every slice.
 
     Parameters
     ----------
     graph : Drawable
-        Such as a `CausalGraph`.
-    ax : Axes, optional
-        Where to draw. By default a new figure whose size fits the graph; in given axes the letters
-        shrink as far as the graph must.
+        For example a `CausalGraph`.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into; the letters shrink with the graph to fit. Default: a new figure of the
+        size that the graph needs.
     labels : mapping of str to str, optional
-        What to write instead of some names.
+        Texts to show in place of variable names. Default: the names.
     edge_labels : bool, default False
-        Whether to write the weights beside the edges; the confidence beside those of a CPDAG, where
-        it is known.
+        Whether to write the weight beside each edge, or in a CPDAG the confidence, if the graph has
+        one.
     font_size : float, default 10.0
         Size of the letters in points.
 
     Returns
     -------
-    Axes
-        Of matplotlib; ``graph.draw().figure.savefig(path)`` saves the picture.
+    matplotlib.axes.Axes
+        ``graph.draw().figure.savefig(path)`` saves the picture.
     """
     texts = [(labels or {}).get(name, name) for name in graph.names]
     if graph.lagged is not None:
@@ -133,7 +132,7 @@ def draw(
 
 
 def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[FloatArray, list[Edge]]:
-    """Place nodes and edges of a graph without lags."""
+    """Return the node centres and the edges of a graph without lags."""
     adjacency = graph.adjacency
     undirected = equivalence.undirected_part(adjacency)
     if graph.kind != "cpdag":
@@ -146,7 +145,8 @@ def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
         weight = 0.0 if graph.kind == "cpdag" else float(graph.weights[i, j])
         waypoints = routes.get((i, j))
         if waypoints is None:
-            # Against the layers: an edge on a cycle, or an undirected one laid out the other way.
+            # This edge points upwards: it lies on a cycle, or it is undirected and the layout has
+            # the opposite direction.
             waypoints = routes[j, i][::-1] if (j, i) in routes else np.zeros((0, 2))
         if adjacency[j, i] and not undirected[i, j] and i != j:
             waypoints = _bowed(positions[i], positions[j], BOW)
@@ -156,7 +156,10 @@ def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
 
 
 def _acyclic_part(graph: Drawable) -> BoolArray:
-    """Return a DAG that decides the layers: undirected edges directed, weakest on cycles turned."""
+    """Return a DAG for the layout: undirected edges directed, the weakest edges on cycles reversed.
+
+    A cycle's weakest edge is left out if reversing it closes another cycle.
+    """
     adjacency = graph.adjacency
     if graph.kind == "cpdag":
         extension = equivalence.consistent_extension(adjacency)
@@ -164,7 +167,7 @@ def _acyclic_part(graph: Drawable) -> BoolArray:
             return extension
     strength = np.where(adjacency & (graph.weights == 0), 1.0, graph.weights)
     kept: BoolArray = acyclicity.break_cycles(strength) != 0
-    # An edge that was taken out still pulls its ends together where it can stand reversed.
+    # Reversed edges still keep the nodes that they join close together.
     for i, j in np.argwhere(adjacency & ~kept & ~kept.T):
         kept[j, i] = i != j
         if not acyclicity.is_acyclic(kept):
@@ -173,7 +176,7 @@ def _acyclic_part(graph: Drawable) -> BoolArray:
 
 
 def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[FloatArray, list[Edge]]:
-    """Place nodes and edges of a graph with lags; slices from the oldest to the present one."""
+    """Return the node centres and the edges of a graph with lags, from the oldest slice on."""
     assert graph.lagged is not None
     size, num_lags = len(graph.names), len(graph.lagged)
     rank = np.argsort(acyclicity.topological_order(_acyclic_part(graph)))
@@ -192,7 +195,7 @@ def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
         start, end = int(now + i), int(now + j)
         distance = abs(int(rank[i]) - int(rank[j]))
         waypoints = _bowed(positions[start], positions[end], BOW if graph.adjacency[j, i] else 0.0)
-        if distance > 1:  # pass to the right of the boxes between
+        if distance > 1:  # pass the boxes in between on the right
             waypoints[0, 0] = right + 0.18 * distance
         weight = float(graph.weights[i, j])
         edges.append(Edge(start, end, waypoints, weight, True, _number(weight)))
@@ -200,12 +203,12 @@ def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
 
 
 def _number(weight: float) -> str:
-    """Return a weight's label; a required edge without a weight has none."""
+    """Return the label of a weight; empty for a required edge of weight 0."""
     return f"{weight:.2g}" if weight else ""
 
 
 def _confidence(graph: Drawable, i: int, j: int) -> str:
-    """Return the label of an edge of a CPDAG; undirected ones take the higher."""
+    """Return the confidence label of an edge of a CPDAG; if undirected, of the surer direction."""
     if graph.confidence is None:
         return ""
     both_ways = graph.adjacency[j, i]
@@ -221,11 +224,11 @@ def _through_gaps(
     between: IntArray,
     lanes: Counter[tuple[int, int]],
 ) -> FloatArray:
-    """Return the points at which an edge passes between the boxes of the slices on its way.
+    """Return the points at which an edge passes the slices between its two ends.
 
-    ``between`` holds the first node of each of those slices. Of the gaps between two rows, and
-    the space above the first and below the last, the one nearest to the straight line is taken;
-    ``lanes`` counts the edges of each gap, so that they run side by side.
+    ``between`` holds the first node of each of these slices. The edge passes through the gap
+    between two rows (or above the first, or below the last row) that is nearest to the straight
+    line. ``lanes`` counts the edges in each gap, so that they are drawn side by side.
     """
     y = np.unique(positions[:, 1])
     half_step = (y[1] - y[0]) / 2 if len(y) > 1 else 0.3
@@ -244,7 +247,7 @@ def _through_gaps(
 
 
 def _bowed(start: FloatArray, end: FloatArray, by: float) -> FloatArray:
-    """Return the middle between two points, moved to the left of the way by so many inches."""
+    """Return the midpoint of two points, moved by ``by`` inches to the left of the direction."""
     along = end - start
     normal = np.array([-along[1], along[0]]) / max(float(np.hypot(*along)), 1e-9)
     middle: FloatArray = ((start + end) / 2 + by * normal)[None, :]
@@ -252,7 +255,7 @@ def _bowed(start: FloatArray, end: FloatArray, by: float) -> FloatArray:
 
 
 def _box_widths(texts: Sequence[str], font_size: float) -> FloatArray:
-    """Return the width that each text's box needs, shape ``(len(texts),)``."""
+    """Return the width of the box of each text, shape ``(len(texts),)``."""
     font = FontProperties()
     padding = 0.9 * font_size
     return (
@@ -270,7 +273,7 @@ def _box_widths(texts: Sequence[str], font_size: float) -> FloatArray:
 
 
 def _prepare_axes(ax: Axes | None, low: FloatArray, high: FloatArray) -> tuple[Axes, float]:
-    """Return axes over the rectangle from ``low`` to ``high``, and what an inch became there."""
+    """Return axes over the rectangle from ``low`` to ``high``, and their scale (1: full size)."""
     extent = high - low
     if ax is None:
         figure = plt.figure(figsize=(float(extent[0]), float(extent[1])))
@@ -353,7 +356,7 @@ def _draw_edges(
             )
         )
         if edge_labels and edge.label:
-            # The middle point, or the mean of the two middle ones.
+            # The label is at the middle point, or at the mean of the two middle points.
             x, y = points[(len(points) - 1) // 2 : len(points) // 2 + 1].mean(axis=0)
             ax.text(
                 x,
@@ -369,7 +372,7 @@ def _draw_edges(
 
 
 def _border(centre: FloatArray, half: FloatArray, towards: FloatArray) -> FloatArray:
-    """Return where the way from a box's centre to a point leaves the box."""
+    """Return the point where the line from a box's centre to ``towards`` leaves the box."""
     direction = towards - centre
     with np.errstate(divide="ignore"):
         share = float(np.min(half / np.abs(direction)))
@@ -378,7 +381,7 @@ def _border(centre: FloatArray, half: FloatArray, towards: FloatArray) -> FloatA
 
 
 def _loop(centre: FloatArray, half: FloatArray) -> FloatArray:
-    """Return the points of an edge from a box to itself, at its right end."""
+    """Return the points of an edge from a box to itself, drawn at the right end of the box."""
     x, y = centre[0] + half[0], centre[1]
     out, up = 1.6 * half[1], 0.55 * half[1]
     return np.array([[x, y + up], [x + out, y + up], [x + out, y - up], [x, y - up]])

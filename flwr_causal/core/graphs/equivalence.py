@@ -27,8 +27,6 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray
 
-    pass
-
 
 def directed_part(marks: BoolArray) -> BoolArray:
     """Return the directed edges of ``marks``, shape ``(d, d)``."""
@@ -41,16 +39,16 @@ def undirected_part(marks: BoolArray) -> BoolArray:
 
 
 def skeleton(marks: BoolArray) -> BoolArray:
-    """Return which pairs are joined by an edge of any kind, shape ``(d, d)``, symmetric."""
+    """Return which pairs are adjacent (joined by any edge), shape ``(d, d)``, symmetric."""
     return marks | marks.T
 
 
 def moralize(marks: BoolArray) -> BoolArray:
-    """Join the parents of every common child and drop all directions.
+    """Return the moral graph: the parents of every common child joined, all directions dropped.
 
-    In a CPDAG only the directed edges marry: each v-structure is directed there, and the parents
-    that any other collider could join are adjacent already, so that a CPDAG has the moral graph
-    of every DAG in its class.
+    In a CPDAG only parents by directed edges are joined. Every v-structure of a CPDAG is directed,
+    and the parents of any other collider are adjacent already. Therefore a CPDAG has the same moral
+    graph as every DAG of its class.
 
     Parameters
     ----------
@@ -92,8 +90,8 @@ def meek(marks: BoolArray) -> BoolArray:
             forced = _third_and_fourth_rule(marks, joined)
         if not forced.any():
             return marks
-        # Two opposite conclusions can only come from contradictory input: keep the first of the
-        # two by index, so that the loop ends whatever it was given.
+        # The rules direct an edge both ways only for contradictory input. Keeping the direction
+        # from the smaller index makes the loop end for every input.
         forced &= ~np.tril(forced.T)
         marks &= ~forced.T
 
@@ -108,7 +106,7 @@ def _first_and_second_rule(marks: BoolArray, apart: BoolArray) -> BoolArray:
 
 
 def _third_and_fourth_rule(marks: BoolArray, joined: BoolArray) -> BoolArray:
-    """Return the edges a -> b of the two rules that look at four nodes.
+    """Return the edges a -> b that follow from R3 or R4, the rules over four nodes.
 
     R3: a - c -> b, a - e -> b, c and e apart.  R4: a - c -> e -> b, c and b apart, a and e joined.
     """
@@ -128,8 +126,8 @@ def _third_and_fourth_rule(marks: BoolArray, joined: BoolArray) -> BoolArray:
 def cpdag(adjacency: BoolArray) -> BoolArray:
     """Return the CPDAG of a DAG: its v-structures, closed under Meek's rules.
 
-    Found by the labelling of Chickering (1995), in one pass through the variables; closing under
-    the rules by sweeps would take as many as the longest path has edges.
+    Chickering's (1995) labelling of compelled edges needs one pass through the variables, whereas
+    Meek's rules may need as many sweeps as the longest path has edges.
 
     Parameters
     ----------
@@ -154,9 +152,10 @@ def cpdag(adjacency: BoolArray) -> BoolArray:
         own = parents[child]
         if own:
             nearest = max(own, key=place.__getitem__)
-            # The nearest parent decides: a compelled edge into it that does not shield the child,
-            # or a parent of the child that is not adjacent to it, compels all; otherwise compelled
-            # are the edges that must go along with those into it.
+            # `nearest` is the parent that comes last in the topological order. All edges into the
+            # child are compelled if a compelled edge w -> nearest exists with w not adjacent to the
+            # child, or if the child has another parent that is not adjacent to `nearest`.
+            # Otherwise w -> child is compelled exactly where w -> nearest is.
             forced = compelled[nearest] - own or own - parents[nearest] - {nearest}
             compelled[child] = own if forced else compelled[nearest]
     marks = skeleton(adjacency)
@@ -168,7 +167,8 @@ def cpdag(adjacency: BoolArray) -> BoolArray:
 def consistent_extension(marks: BoolArray) -> BoolArray | None:
     """Direct the undirected edges without a cycle and without a new v-structure (Dor & Tarsi).
 
-    Among the possible sinks the last by index is taken, so that causes tend to come first.
+    Among several possible sinks the one with the largest index is chosen, so that causes tend to
+    have smaller indices than effects.
 
     Parameters
     ----------
@@ -178,7 +178,8 @@ def consistent_extension(marks: BoolArray) -> BoolArray | None:
     Returns
     -------
     ndarray of bool, shape (d, d), or None
-        A DAG with the same skeleton, directed edges and v-structures; None where there is none.
+        A DAG with the same skeleton, directed edges and v-structures, or None if no such DAG
+        exists.
     """
     directed, undirected, joined = directed_part(marks), undirected_part(marks), skeleton(marks)
     result = directed.copy()
@@ -198,7 +199,10 @@ def consistent_extension(marks: BoolArray) -> BoolArray | None:
 
 
 def _removable(node: int, undirected: BoolArray, joined: BoolArray) -> bool:
-    """Whether directing every neighbour -> node shields each pair of the node's parents."""
+    """Whether directing every undirected edge into ``node`` creates no v-structure there.
+
+    This holds if each neighbour is adjacent to all other nodes that are adjacent to ``node``.
+    """
     adjacent, neighbours = np.flatnonzero(joined[node]), np.flatnonzero(undirected[node])
     reached = joined[np.ix_(neighbours, adjacent)].sum(axis=1)
     return bool((reached == len(adjacent) - 1).all())

@@ -1,27 +1,30 @@
-"""The causal graph that every method returns; its forms as JSON and as a networkx graph."""
+"""The causal graph that every method returns; conversion to and from JSON and networkx."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-import networkx as nx
 import numpy as np
 
 from flwr_causal.core.graphs import acyclicity, equivalence
-from flwr_causal.core.graphs.checked_arrays import distinct_names, frozen_booleans, frozen_numbers
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    import networkx as nx
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
 
+
+# The functions that need networkx import it when called: it takes 0.1 s to import, and a SuperNode
+# starts a process for each message.
 
 Kind = Literal["dag", "cpdag", "summary"]
 
@@ -34,28 +37,28 @@ _ARRAYS = ("weights", "lagged", "raw_weights", "raw_lagged", "confidence", "requ
 class CausalGraph:
     """A graph over named variables; **row causes column** in every matrix.
 
-    The arrays are copied and made read-only. A graph of kind ``"dag"`` is not refused for having a
-    cycle, because baselines that average graphs may return one: ask `is_acyclic`.
+    The arrays are copied and made read-only. A graph of kind ``"dag"`` may have cycles, because
+    baselines that average graphs can return such graphs; see `is_acyclic`.
 
     Parameters
     ----------
     names : tuple of str
-        The ``d`` variables, in the order of the data's columns; never sorted.
+        The ``d`` variables, in the order of the data's columns.
     weights : ndarray of float64, shape (d, d)
         ``weights[i, j]`` is the effect of i on j, in units of j per unit of i; exactly 0 where
-        there is no edge. An undirected edge of a CPDAG is non-zero both ways.
+        there is no edge. An undirected edge of a CPDAG is non-zero in both directions.
     kind : {"dag", "cpdag", "summary"}, default "dag"
-        A directed acyclic graph, an equivalence class of such, or a graph whose edges summarise
-        several lags and which may have cycles.
+        A directed acyclic graph, a Markov equivalence class of DAGs, or a graph whose edges
+        summarise several lags and which may have cycles.
     lagged : ndarray of float64, shape (p, d, d), optional
         ``lagged[l, i, j]`` is the effect of i at time t - l - 1 on j at time t.
     raw_weights, raw_lagged : ndarray of float64, optional
-        The estimates before the threshold, shaped as ``weights`` and ``lagged``.
+        The estimates before the threshold, in the shapes of ``weights`` and ``lagged``.
     confidence : ndarray of float64, shape (d, d), optional
-        How sure the method is of each instantaneous edge, from 0 to 1.
+        The method's confidence in each instantaneous edge, from 0 to 1.
     required : ndarray of bool, shape (d, d), optional
-        Edges that background knowledge requires: they stand in `adjacency` whatever their weight
-        and survive threshold and cycle removal.
+        Edges that background knowledge requires: they are in `adjacency` whatever their weight, and
+        neither `threshold` nor the removal of cycles drops them.
 
     Raises
     ------
@@ -83,12 +86,12 @@ class CausalGraph:
         lags = (np.shape(lagged)[:1] if lagged is not None else ()) + square
         checked: dict[str, object] = {
             "names": names,
-            "weights": frozen_numbers("weights", self.weights, square, names),
-            "lagged": frozen_numbers("lagged", lagged, lags, names),
-            "raw_weights": frozen_numbers("raw_weights", self.raw_weights, square, names),
-            "raw_lagged": frozen_numbers("raw_lagged", self.raw_lagged, lags, names),
-            "confidence": frozen_numbers("confidence", self.confidence, square, names),
-            "required": frozen_booleans("required", self.required, square),
+            "weights": _frozen_numbers("weights", self.weights, square, names),
+            "lagged": _frozen_numbers("lagged", lagged, lags, names),
+            "raw_weights": _frozen_numbers("raw_weights", self.raw_weights, square, names),
+            "raw_lagged": _frozen_numbers("raw_lagged", self.raw_lagged, lags, names),
+            "confidence": _frozen_numbers("confidence", self.confidence, square, names),
+            "required": _frozen_booleans("required", self.required, square),
         }
         if checked["weights"] is None:
             raise DataError("weights is None: give a matrix, all zeros for a graph without edges")
@@ -110,18 +113,23 @@ class CausalGraph:
         kind: Kind = "dag",
         lagged: ArrayLike | None = None,
     ) -> Self:
-        """Make a graph from a matrix of weights or of booleans, shape ``(d, d)``.
+        """Return the graph of a matrix of weights or of booleans.
 
         Parameters
         ----------
         array : array_like, shape (d, d)
             Non-zero at ``[i, j]`` where i causes j.
         names : sequence of str, optional
-            Default ``x0, x1, ...``.
+            The variables. Default: ``x0, x1, ...``.
         kind : {"dag", "cpdag", "summary"}, default "dag"
-            What the matrix is.
+            The kind of the graph.
         lagged : array_like, shape (p, d, d), optional
-            Lagged effects.
+            Lagged effects. Default: a graph without lags.
+
+        Raises
+        ------
+        DataError
+            If the matrix is not square, or the constructor refuses the values.
         """
         weights = np.asarray(array)
         if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
@@ -133,14 +141,9 @@ class CausalGraph:
 
     @property
     def adjacency(self) -> BoolArray:
-        """Which instantaneous edges stand, shape ``(d, d)``; True both ways if undirected."""
+        """The instantaneous edges, shape ``(d, d)``; undirected ones in both directions."""
         present: BoolArray = self.weights != 0
         return present if self.required is None else present | self.required
-
-    @property
-    def lagged_adjacency(self) -> BoolArray | None:
-        """Which lagged edges stand, shape ``(p, d, d)``, or None for a graph without lags."""
-        return None if self.lagged is None else np.asarray(self.lagged != 0)
 
     @property
     def num_edges(self) -> int:
@@ -155,9 +158,9 @@ class CausalGraph:
         return 0 if self.lagged is None else int(np.count_nonzero(self.lagged))
 
     def edges(self) -> list[tuple[str, str, float]]:
-        """Return the instantaneous edges as ``(cause, effect, weight)``, by cause then effect.
+        """Return the instantaneous edges as ``(cause, effect, weight)``, sorted by indices.
 
-        An undirected edge of a CPDAG comes twice, once in each direction.
+        An undirected edge of a CPDAG is listed twice, once in each direction.
         """
         return [
             (self.names[i], self.names[j], float(self.weights[i, j]))
@@ -165,7 +168,7 @@ class CausalGraph:
         ]
 
     def lagged_edges(self) -> list[tuple[str, str, int, float]]:
-        """Return the lagged edges as ``(cause, effect, lag, weight)``, by lag, from lag 1."""
+        """Return the lagged edges as ``(cause, effect, lag, weight)``, sorted by lag, from 1 up."""
         if self.lagged is None:
             return []
         return [
@@ -174,12 +177,19 @@ class CausalGraph:
         ]
 
     def threshold(self, value: float, lagged: float | None = None) -> Self:
-        """Cut again: keep the edges whose raw weight exceeds ``value`` in absolute value.
+        """Return the graph of the edges whose raw weight exceeds a threshold in absolute value.
 
-        The raw weights decide (the present ones, where there are none), so that a lower threshold
-        brings edges back. An edge that stands keeps its present weight, which may have been
-        refitted; one that comes back has its raw weight. In a DAG the weakest edges on cycles are
-        dropped. Required edges stay. Lagged edges are cut at ``lagged``, by default at ``value``.
+        The threshold is applied to the raw weights (to the weights if the graph has no raw
+        weights), so that a lower threshold restores edges. An edge that the graph has keeps its
+        weight, which may have been refitted; a restored edge gets its raw weight. In a graph of
+        kind "dag" the weakest edges on cycles are removed. Required edges are always kept.
+
+        Parameters
+        ----------
+        value : float
+            The threshold, at least 0.
+        lagged : float, optional
+            The threshold of lagged edges. Default: ``value``.
 
         Raises
         ------
@@ -207,17 +217,21 @@ class CausalGraph:
         return replace(self, weights=weights, lagged=past)
 
     def summary(self, *, self_loops: bool = True) -> CausalGraph:
-        """Return the summary graph: i -> j where any slice, the present one or a lag, has it.
+        """Return the summary graph: i -> j if there is an instantaneous or lagged edge i -> j.
 
-        An edge weighs what it weighs in the slice where that is largest in absolute value; raw
-        weights likewise. A variable that depends on its own past keeps the edge to itself, which
-        gold standards of other fields leave out: ``self_loops=False`` drops those. Confidence is
-        known of instantaneous edges alone and does not carry over.
+        The weight of an edge is its weight of largest absolute value over the slices; raw weights
+        likewise. The summary has no confidence, which is defined for instantaneous edges only.
+
+        Parameters
+        ----------
+        self_loops : bool, default True
+            Whether to keep the edge of a variable to itself where it depends on its own past.
+            Gold standards, such as those of DREAM4, have no such edges.
 
         Raises
         ------
         DataError
-            If the graph is a CPDAG, whose undirected edges would read as cycles.
+            If the graph is a CPDAG: its undirected edges would become cycles.
         """
         if self.kind == "cpdag":
             raise DataError("a CPDAG has no summary graph: call to_dag() first")
@@ -261,9 +275,9 @@ class CausalGraph:
         return replace(self, names=tuple(names), **changed)
 
     def is_acyclic(self) -> bool:
-        """Whether there is no directed cycle among the instantaneous edges.
+        """Whether the instantaneous edges have no directed cycle.
 
-        In a CPDAG only the directed edges are looked at.
+        Undirected edges of a CPDAG are ignored.
         """
         marks = self.adjacency
         if self.kind == "cpdag":
@@ -271,12 +285,12 @@ class CausalGraph:
         return acyclicity.is_acyclic(marks)
 
     def topological_order(self) -> list[str]:
-        """Return the names with every cause before its effects; ties by column order.
+        """Return the names with every cause before its effects; ties in the order of columns.
 
         Raises
         ------
         DataError
-            If there is a cycle, or an undirected edge.
+            If the graph has a cycle or an undirected edge.
         """
         try:
             return [self.names[k] for k in acyclicity.topological_order(self.adjacency)]
@@ -289,15 +303,15 @@ class CausalGraph:
             raise DataError(f"the graph has cycles or undirected edges: {remedy}") from None
 
     def to_cpdag(self) -> CausalGraph:
-        """Return the equivalence class of this DAG; a CPDAG returns itself.
+        """Return the CPDAG of the equivalence class of this DAG; a CPDAG returns itself.
 
-        The marks are 1.0; weights, confidence and background knowledge do not carry over.
+        All weights of the result are 1. It has no confidence and no required edges.
 
         Raises
         ------
         DataError
-            If the graph has cycles, or has lagged edges, whose time order is more than a CPDAG
-            can say.
+            If the graph has cycles, or has lags: their time order directs edges that a CPDAG would
+            leave undirected.
         """
         if self.kind == "cpdag":
             return self
@@ -314,8 +328,8 @@ class CausalGraph:
         Raises
         ------
         DataError
-            If the marks allow no DAG, as can happen to a CPDAG that was put together by hand, or
-            if the graph is a summary graph.
+            If no DAG has these edges and v-structures, that is, if the graph is not the CPDAG of
+            any DAG, or if the graph is a summary graph.
         """
         if self.kind == "dag":
             return self
@@ -333,11 +347,13 @@ class CausalGraph:
         return equivalence.moralize(self.adjacency)
 
     def to_networkx(self) -> nx.DiGraph[str]:
-        """Return a networkx ``DiGraph``, or a ``MultiDiGraph`` where the graph has lags.
+        """Return a networkx ``DiGraph``, or a ``MultiDiGraph`` if the graph has lags.
 
-        Edges carry ``weight`` and ``lag`` (0: instantaneous) and, where known, ``raw_weight``,
-        ``confidence`` and ``required``; all nodes are there, in order.
+        All variables are nodes, in order. Edges have the attributes ``weight`` and ``lag`` (0:
+        instantaneous) and, if the graph has them, ``raw_weight``, ``confidence`` and ``required``.
         """
+        import networkx as nx
+
         result: nx.DiGraph[str] = nx.DiGraph() if self.lagged is None else nx.MultiDiGraph()
         num_lags = 0 if self.lagged is None else len(self.lagged)
         result.graph.update(kind=self.kind, lags=num_lags)
@@ -360,12 +376,15 @@ class CausalGraph:
         return result
 
     def unrolled(self) -> nx.DiGraph[str]:
-        """Return a networkx graph with a node for each variable and slice, where there are lags.
+        """Return a networkx graph with a node for each variable and time slice.
 
-        The nodes ``x0[t-1]`` and ``x0[t]`` of the variable ``x0`` have the attributes ``variable``
-        and ``lag``; slices come from the oldest to the present one. Edges lead into the present
-        slice: they repeat in every other one. Without lags it is `to_networkx`.
+        For example, the variable ``x0`` has the nodes ``x0[t-1]`` and ``x0[t]``, with the
+        attributes ``variable`` and ``lag``. Nodes are ordered from the oldest to the present slice.
+        The result has the edges into the present slice only; they are the same for every slice. A
+        graph without lags returns the result of `to_networkx`.
         """
+        import networkx as nx
+
         plain = self.to_networkx()
         if self.lagged is None:
             return plain
@@ -380,18 +399,25 @@ class CausalGraph:
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any], weight: str = "weight") -> Self:
-        """Make a graph from networkx: node order kept, edges without ``weight`` weigh 1.
+        """Return the graph of a networkx graph, its nodes in order and named by their text.
 
-        Nodes become strings. An undirected ``Graph`` becomes a CPDAG of undirected edges; an edge's
-        attribute ``lag`` makes it a lagged one. Restores what `to_networkx` wrote but for raw
-        weights, which a graph of edges cannot hold in full; also what `unrolled` made of it.
+        The inverse of `to_networkx` and `unrolled`, except for raw weights: edges that the
+        threshold removed are not in a networkx graph. An undirected ``Graph`` becomes a CPDAG of
+        undirected edges.
+
+        Parameters
+        ----------
+        graph : networkx.Graph
+            An edge with the attribute ``lag`` above 0 becomes a lagged edge.
+        weight : str, default "weight"
+            The attribute that holds an edge's weight; an edge without the attribute gets weight 1.
 
         Raises
         ------
         DataError
-            If an edge weighs zero (unless it is required), stands twice with the same lag, or has a
-            lag that is not 0, 1, 2, ...; if an unrolled graph has an edge that does not lead into
-            the present slice.
+            If an edge has weight 0 and is not required, occurs twice at the same lag, or has a lag
+            that is not 0, 1, 2, ...; if an unrolled graph has an edge that does not lead into the
+            present slice.
         """
         if len(graph) and all(
             data.keys() >= {"variable", "lag"} for _, data in graph.nodes(data=True)
@@ -413,7 +439,9 @@ class CausalGraph:
         for lag, (i, j, data) in zip(lags, edges, strict=True):
             value = float(data.get(weight, 1.0))
             if (lag, i, j) in seen:
-                raise DataError(f"the edge {names[i]} -> {names[j]} stands twice at lag {lag}")
+                raise DataError(
+                    f"the edge {names[i]} -> {names[j]} occurs twice at lag {lag}: remove one"
+                )
             if value == 0 and not data.get("required", False):
                 raise DataError(
                     f"the edge {names[i]} -> {names[j]} has weight 0, which means no edge: remove "
@@ -435,7 +463,7 @@ class CausalGraph:
         return cls(**fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as lists, floats and strings; floats survive JSON to the last bit."""
+        """Return all fields as lists, numbers and strings, ready for JSON without loss."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         return {
             "format": FORMAT,
@@ -447,13 +475,19 @@ class CausalGraph:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], origin: str = "the record") -> Self:
-        """Make a graph of what `to_dict` made.
+        """Return the graph of a result of `to_dict`.
+
+        Parameters
+        ----------
+        record : mapping
+            Result of `to_dict`.
+        origin : str, default "the record"
+            Name of the record in messages.
 
         Raises
         ------
         DataError
-            If it is not a record of this format, of another version, or lacks a field; the message
-            calls it ``origin``.
+            If the record has another format or version, or lacks a field.
         """
         if record.get("format") != FORMAT:
             raise DataError(
@@ -476,22 +510,19 @@ class CausalGraph:
         return cls(**fields)
 
     def save(self, path: str | Path) -> None:
-        """Write everything as JSON; floats survive to the last bit.
-
-        The folder is made if it is not there.
-        """
+        """Write all fields to a JSON file, without loss; create its folder if needed."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.to_dict(), allow_nan=False) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote.
+        """Return the graph of a file that `save` wrote.
 
         Raises
         ------
         DataError
-            If the file is missing, is not JSON, or is not such a graph.
+            If the file is missing, is not JSON, or holds no valid graph.
         """
         path = Path(path)
         try:
@@ -508,9 +539,7 @@ class CausalGraph:
             raise DataError(f"{path} holds a damaged graph ({error}): save it again") from None
 
     def draw(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw the graph with matplotlib, causes above effects.
-
-        See `core.graphs.drawing.draw` for the options.
+        """Draw the graph with matplotlib and return the axes; see `core.graphs.drawing.draw`.
 
         Raises
         ------
@@ -526,7 +555,7 @@ class CausalGraph:
         return drawing.draw(self, ax, **options)
 
     def equals(self, other: object) -> bool:
-        """Whether every field is the same, numbers compared exactly."""
+        """Whether all fields are equal; numbers are compared exactly."""
         if not isinstance(other, CausalGraph):
             return False
         return all(
@@ -535,26 +564,28 @@ class CausalGraph:
 
 
 def _same(one: object, two: object) -> bool:
-    """Whether two field values are equal, arrays by shape and value."""
+    """Whether two values of a field are equal; arrays are equal in shape and all entries."""
     if isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
         return np.array_equal(one, two)
     return type(one) is type(two) and one == two
 
 
 def _strongest(now: FloatArray, lagged: FloatArray | None) -> FloatArray:
-    """Return the entry of largest absolute value over all slices; the latest among equals."""
+    """Return the entry of largest absolute value over all slices; of equal ones the latest."""
     slices = now[None] if lagged is None else np.concatenate([now[None], lagged])
     latest = np.abs(slices).argmax(axis=0)[None]
     return np.asarray(np.take_along_axis(slices, latest, axis=0)[0])
 
 
 def at_lag(name: str, lag: int) -> str:
-    """Return the name of a variable in the slice of a lag."""
+    """Return the name of a variable at a lag, such as ``x[t-1]``, or ``x[t]`` for lag 0."""
     return f"{name}[t-{lag}]" if lag else f"{name}[t]"
 
 
 def _folded(graph: nx.Graph[Any]) -> nx.MultiDiGraph[str]:
-    """Return a graph over variables of one over variables in slices."""
+    """Return the graph over variables, with lags as edge attributes, of an unrolled graph."""
+    import networkx as nx
+
     result: nx.MultiDiGraph[str] = nx.MultiDiGraph(**graph.graph)
     data: dict[str, Any]
     for _, data in graph.nodes(data=True):
@@ -562,8 +593,8 @@ def _folded(graph: nx.Graph[Any]) -> nx.MultiDiGraph[str]:
     for start, end, edge in graph.edges(data=True):
         if _lag(graph.nodes[end], start, end) != 0:
             raise DataError(
-                f"the edge {start} -> {end} leads into the past: an unrolled graph has the edges "
-                "into the present slice alone, those of lag 0"
+                f"the edge {start} -> {end} leads into the past: give an unrolled graph only edges "
+                "into nodes of lag 0"
             )
         cause, effect = graph.nodes[start]["variable"], graph.nodes[end]["variable"]
         result.add_edge(str(cause), str(effect), **{**edge, "lag": graph.nodes[start]["lag"]})
@@ -571,8 +602,77 @@ def _folded(graph: nx.Graph[Any]) -> nx.MultiDiGraph[str]:
 
 
 def _lag(data: Mapping[str, Any], cause: str, effect: str) -> int:
-    """Return an edge's lag, checked."""
+    """Return an edge's lag; raise a DataError if it is not 0, 1, 2, ..."""
     lag = data.get("lag", 0)
     if int(lag) != lag or lag < 0:
         raise DataError(f"the edge {cause} -> {effect} has lag {lag}: expected 0, 1, 2, ...")
     return int(lag)
+
+
+def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return variable names as a tuple of strings.
+
+    Raises
+    ------
+    DataError
+        If a name repeats, or a single string was given.
+    """
+    if isinstance(names, str):
+        raise DataError(f"names is the string {names!r}: give a sequence of names")
+    result = tuple(str(name) for name in names)
+    repeated = [name for name, count in Counter(result).items() if count > 1]
+    if repeated:
+        raise DataError(f"names repeat: {', '.join(repeated)}; rename or drop columns")
+    return result
+
+
+def _frozen_numbers(
+    field: str, given: ArrayLike | None, shape: tuple[int, ...], names: Sequence[str]
+) -> FloatArray | None:
+    """Return a read-only float64 copy of shape ``(..., d, d)``, or None for None.
+
+    Raises
+    ------
+    DataError
+        If the shape differs, or an entry is no finite number; the message names the edge.
+    """
+    if given is None:
+        return None
+    try:
+        array = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{field} holds something that is not a number") from None
+    _check_shape(field, array.shape, shape)
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        cause, effect = (names[k] for k in bad[0][-2:])
+        raise DataError(f"{field} is not finite at {cause} -> {effect}")
+    array += 0.0  # turns -0.0 into 0.0, which would print as an edge
+    array.setflags(write=False)
+    return array
+
+
+def _frozen_booleans(
+    field: str, given: ArrayLike | None, shape: tuple[int, ...]
+) -> BoolArray | None:
+    """Return a read-only boolean copy of the given shape, or None for None.
+
+    Raises
+    ------
+    DataError
+        If the shape differs.
+    """
+    if given is None:
+        return None
+    array = np.array(given, dtype=bool)
+    _check_shape(field, array.shape, shape)
+    array.setflags(write=False)
+    return array
+
+
+def _check_shape(field: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Raise a DataError unless the shapes are the same."""
+    if shape != expected:
+        raise DataError(
+            f"{field} has shape {shape}, expected {expected} for {expected[-1]} variables"
+        )

@@ -3,7 +3,7 @@
 References
 ----------
 Peters & Buhlmann (2015). Structural intervention distance for evaluating causal graphs. Neural
-Computation 27. Proposition 6 and condition (*) of Lemma 5 are what is computed here.
+Computation 27. This module computes Proposition 6, with condition (*) of Lemma 5.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 def sid(truth: GraphLike, estimate: GraphLike) -> int:
     """Count the ordered pairs (i, j) whose effect p(x_j | do(x_i)) the estimate gets wrong.
 
-    The estimate's answer is adjustment for its parents of i. A graph with edges too many (a
-    supergraph of the truth) has distance 0; the distance is not symmetric.
+    The effect is computed by adjusting for the parents of i in the estimate. An acyclic estimate
+    that contains all true edges has distance 0, whatever other edges it has. The distance is not
+    symmetric.
 
     Parameters
     ----------
@@ -65,18 +66,19 @@ def _wrong_effects(
     Parameters
     ----------
     adjacency, descends, reaches : ndarray of bool, shape (d, d)
-        The true DAG, its descendants, and those with every variable its own descendant.
+        The true DAG; its descendants; the same with every variable its own descendant.
     cause : int
-        Where the intervention is.
+        The variable that is intervened on.
     adjusted : ndarray of bool, shape (d,)
-        The estimate's parents of the cause.
+        The parents of the cause in the estimate.
     """
-    # Part 1 of (*): no adjusted variable may descend from one on a directed path to the effect.
+    # Part 1 of (*): no adjusted variable is a descendant of a variable on a directed path from the
+    # cause to the effect.
     spoiled = np.flatnonzero(descends[cause] & reaches[:, adjusted].any(axis=1))
     wrong: BoolArray = np.asarray(reaches[spoiled].any(axis=0))
-    # Part 2: every path that is not directed must be blocked.
+    # Part 2: the adjusted variables block every path that is not directed.
     wrong |= _reached_by_open_backdoor(adjacency, reaches, cause, adjusted)
-    # A variable that the estimate takes for a parent of the cause is not changed, it says.
+    # By the estimate, the intervention does not change the parents of the cause.
     wrong[adjusted] = descends[cause, adjusted]
     wrong[cause] = False
     return wrong
@@ -87,11 +89,12 @@ def _reached_by_open_backdoor(
 ) -> BoolArray:
     """Return the ends of open paths from ``cause`` that are not directed, shape (d,).
 
-    A walk as in the Bayes ball algorithm, whose state is the node, whether the last edge pointed
-    at it, and whether the walk has been directed so far. It does not come back to the cause. A
-    walk that leaves by a directed path and turns at a collider is only open if an adjusted
-    variable descends from there, so that taking walks for paths can only add effects that part 1
-    of the condition has found wrong already.
+    A search over walks, as in the Bayes ball algorithm. A position of the search is a node, whether
+    the last edge points at the node, and whether all edges of the walk so far point forwards. Walks
+    do not return to the cause. A walk may visit a node twice, which a path may not. This adds no
+    wrong result: such a walk leaves the cause by a directed path and turns at a collider, it is
+    open only if an adjusted variable descends from the collider, and then part 1 of the condition
+    has already marked its effects as wrong.
     """
     parents = [np.flatnonzero(adjacency[:, k]).tolist() for k in range(len(adjacency))]
     children = [np.flatnonzero(adjacency[k]).tolist() for k in range(len(adjacency))]
@@ -109,8 +112,8 @@ def _reached_by_open_backdoor(
             onward += [(child, True, directed) for child in children[node]]
         if open_collider[node] if pointed_at else not adjusted[node]:
             onward += [(parent, False, False) for parent in parents[node]]
-        for state in onward:
-            if state[0] != cause and state not in seen:
-                seen.add(state)
-                pending.append(state)
+        for position in onward:
+            if position[0] != cause and position not in seen:
+                seen.add(position)
+                pending.append(position)
     return reached

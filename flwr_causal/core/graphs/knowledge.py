@@ -1,4 +1,4 @@
-"""Background knowledge: edges that must be there, edges that must not, and an order of tiers."""
+"""Background knowledge: required edges, forbidden edges, and an order of tiers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import networkx as nx
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
@@ -34,10 +33,10 @@ class EdgeMasks(NamedTuple):
     Parameters
     ----------
     allowed : ndarray of bool, shape (d, d)
-        Edges that may stand. False on the diagonal, on forbidden edges, against the tiers, and
-        where the edge would close a cycle with required ones. True on every required edge.
+        Edges that the graph may have. False on the diagonal, on forbidden edges, against the tiers,
+        and where the edge would close a cycle with required edges. True on every required edge.
     required : ndarray of bool, shape (d, d)
-        Edges that must stand.
+        Edges that the graph must have.
     """
 
     allowed: BoolArray
@@ -49,15 +48,15 @@ class EdgeMasks(NamedTuple):
 
 
 class EdgeBlocks(NamedTuple):
-    """Knowledge over the columns of time series, apart for the edges within a step and the lags.
+    """Knowledge over the columns of time series: instantaneous edges, and edges at each lag.
 
     Parameters
     ----------
     allowed_now, required_now : ndarray of bool, shape (d, d)
         Instantaneous edges, as in `EdgeMasks`.
     allowed_lagged, required_lagged : ndarray of bool, shape (p, d, d)
-        ``[l, i, j]``: from i at t - l - 1 to j at t. The diagonals are effects of variables on
-        themselves, and free as all others.
+        ``[l, i, j]``: the edge from i at t - l - 1 to j at t. The diagonals, effects of variables
+        on their own future, are allowed unless they are forbidden.
     """
 
     allowed_now: BoolArray
@@ -68,38 +67,40 @@ class EdgeBlocks(NamedTuple):
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What is known of the graph before the data are seen; honoured exactly by every method.
+    """Background knowledge about the graph. Every method's result agrees with all of it.
 
-    Lists are accepted for tuples. A ``Knowledge()`` states nothing and is false in a condition.
+    Lists are accepted in place of tuples. An empty ``Knowledge()`` is false in a condition.
 
     Parameters
     ----------
     required : tuple of (cause, effect), default ()
-        Edges that must stand. They are exempt from sparsity, threshold and cycle removal.
+        Edges that the graph must have. Sparsity, threshold and removal of cycles do not apply to
+        them.
     forbidden : tuple of (cause, effect), default ()
-        Edges that must not stand; the opposite direction stays free.
+        Edges that the graph must not have; the opposite edge remains allowed.
     tiers : tuple of tuples of names, default ()
-        Groups in temporal order: no edge leads from a later tier into an earlier one. Edges within
-        a tier, and variables that no tier lists, are free.
+        Groups of variables in temporal order: no edge leads from a later tier into an earlier one.
+        Edges within a tier, and all edges of variables in no tier, remain allowed.
     required_lagged : tuple of (cause, effect, lag), default ()
-        For time series: effects at that lag (1, 2, ...) that must stand. In both lists a variable
-        may act on itself.
+        For time series: edges at a lag (1, 2, ...) that the graph must have. Cause and effect may
+        be the same variable.
     forbidden_lagged : tuple of (cause, effect, lag) or (cause, effect), default ()
-        For time series: effects that must not stand at that lag; a pair means at every lag.
+        For time series: edges at a lag that the graph must not have; a pair stands for every lag.
+        Cause and effect may be the same variable.
 
     Raises
     ------
     ConfigError
-        If an entry is not of these forms, an edge leads from a variable to itself without a lag, is
-        required and forbidden, is required against the tiers, required edges form a cycle, or a
-        variable is listed by two tiers.
+        If an entry has another form, a variable is in two tiers, or an edge without a lag leads
+        from a variable to itself; if an edge is both required and forbidden, or is required against
+        the tiers; if required edges form a cycle.
 
     Notes
     -----
-    ``required``, ``forbidden`` and ``tiers`` are statements about edges without a lag only. What
-    comes late in a day cannot cause what comes early in it, but may well cause it the day after:
-    tiers and cycles do not bind over lags, and an edge may be absent within a step and present
-    between steps.
+    ``required``, ``forbidden`` and ``tiers`` concern edges without a lag only. An event of the
+    evening cannot cause one of the same morning, but it may cause one of the next morning:
+    tiers and acyclicity do not apply to lagged edges, and an edge may be absent within a time step
+    and present between time steps.
 
     Examples
     --------
@@ -126,7 +127,7 @@ class Knowledge:
         self._check_contradictions()
 
     def _check_contradictions(self) -> None:
-        """Raise a ConfigError where two statements cannot both hold."""
+        """Raise a ConfigError if two statements contradict each other."""
         now, lagged = set(self.forbidden), set(self.forbidden_lagged)
         both: list[Pair | LaggedEdge] = [pair for pair in self.required if pair in now]
         both += [edge for edge in self.required_lagged if {edge, edge[:2]} & lagged]
@@ -140,6 +141,10 @@ class Knowledge:
                     f", after {effect} in tier {tier_of[effect] + 1}: drop the edge or move a "
                     "variable"
                 )
+        if not self.required:
+            return
+        import networkx as nx  # takes 0.1 s, which parties without required edges save
+
         try:
             cycle = nx.find_cycle(nx.DiGraph(list(self.required)))
         except nx.NetworkXNoCycle:
@@ -155,10 +160,10 @@ class Knowledge:
         return any(getattr(self, field.name) for field in fields(self))
 
     def masks(self, names: Sequence[str]) -> EdgeMasks:
-        """Return the knowledge as matrices over ``names``, for methods without time.
+        """Return the knowledge as matrices over ``names``, for methods without lags.
 
-        Besides what is stated, an edge j -> i is not allowed where required edges lead from i to
-        j, so that no optimiser can close a cycle that only a required edge could open again.
+        An edge j -> i is also disallowed if required edges lead from i to j, because the cycle
+        could only be broken by removing a required edge.
 
         Parameters
         ----------
@@ -180,9 +185,10 @@ class Knowledge:
         return self._masks_now(names)
 
     def precedence(self, names: Sequence[str]) -> BoolArray:
-        """Return which variable must come before which in every causal order, shape (d, d).
+        """Return the pairs (i, j) for which i precedes j in every causal order, shape (d, d).
 
-        By required edges and by tiers. Arguments and errors are those of :meth:`masks`.
+        These follow from required edges and from tiers. Arguments and errors are those of
+        :meth:`masks`.
         """
         index = {name: k for k, name in enumerate(names)}
         before = self.masks(names).required.copy()
@@ -262,12 +268,17 @@ class Knowledge:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Make knowledge from ``{"required": [[a, b]], "tiers": [[...]], ...}``, a key a field.
+        """Return the knowledge of ``{"required": [[a, b]], "tiers": [[...]], ...}``.
+
+        Parameters
+        ----------
+        record : mapping
+            Keys are names of fields of this class, in any number.
 
         Raises
         ------
         ConfigError
-            If there is an unknown key, or what the constructor refuses.
+            If a key is not the name of a field, or the constructor refuses the values.
         """
         expected = [field.name for field in fields(cls)]
         for key in record:
@@ -276,7 +287,7 @@ class Knowledge:
         return cls(**record)
 
     def to_dict(self) -> dict[str, list[list[str | int]]]:
-        """Return lists of lists of names, and lags, as JSON and TOML hold them."""
+        """Return the fields as lists of lists of names and lags, ready for JSON and TOML."""
         return {key: [list(entry) for entry in value] for key, value in asdict(self).items()}
 
     @classmethod
@@ -286,7 +297,8 @@ class Knowledge:
         Raises
         ------
         ConfigError
-            If the file is missing, of another type, ill-formed, or what `from_dict` refuses.
+            If the file is missing, has another suffix or is ill-formed, or `from_dict` refuses its
+            content.
         """
         path = Path(path)
         parse = {".toml": tomllib.loads, ".json": json.loads}.get(path.suffix.lower())
@@ -311,7 +323,7 @@ class Knowledge:
         Raises
         ------
         ConfigError
-            If the file's name ends otherwise.
+            If the file has another suffix.
         """
         path = Path(path)
         record = self.to_dict()
@@ -325,7 +337,7 @@ class Knowledge:
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:
-    """Return what the user may have meant, or what there is to choose from."""
+    """Return the end of a message: the most similar known name, or else the known names."""
     close = get_close_matches(name, known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
@@ -334,7 +346,8 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
 
 
 def _toml(value: list[list[str | int]]) -> str:
-    """Return a TOML array of arrays; a JSON string is a TOML one but for the delete character."""
+    """Return a TOML array of arrays."""
+    # JSON strings are TOML strings, except for the delete character, which TOML escapes.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -344,7 +357,7 @@ def _checked_pairs(part: str, entries: Iterable[Sequence[str]]) -> tuple[Pair, .
     Raises
     ------
     ConfigError
-        For anything else, naming the entry.
+        If an entry is not such an edge; the message names the entry.
     """
     result = []
     for entry in _tuples(part, entries):
@@ -360,20 +373,21 @@ def _checked_pairs(part: str, entries: Iterable[Sequence[str]]) -> tuple[Pair, .
 def _checked_lagged_edges(
     part: str, entries: Iterable[Sequence[str | int]], *, every_lag: bool
 ) -> tuple[Pair | LaggedEdge, ...]:
-    """Return edges with their lags; a variable's effect on itself is one too.
+    """Return edges with their lags; cause and effect may be the same variable.
 
     Parameters
     ----------
     part : str
-        What errors call the list.
+        Name of the list, for messages.
     entries : iterable of (cause, effect, lag)
+        The list.
     every_lag : bool
-        Whether a pair may stand for the edge at every lag.
+        Whether a pair is accepted too; it stands for the edge at every lag.
 
     Raises
     ------
     ConfigError
-        For anything else, naming the entry.
+        If an entry is not such an edge; the message names the entry.
     """
     pair = " or, for every lag, [cause, effect]" if every_lag else ""
     result: list[Pair | LaggedEdge] = []
@@ -395,12 +409,12 @@ def _checked_lagged_edges(
 
 
 def _checked_tiers(entries: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return tiers as tuples of names, each name once.
+    """Return tiers as tuples of names.
 
     Raises
     ------
     ConfigError
-        For anything else, naming the entry.
+        If an entry is not a list of names, or a name occurs twice; the message names it.
     """
     result = _tuples("tiers", entries)
     seen: set[str] = set()
@@ -414,13 +428,13 @@ def _checked_tiers(entries: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], .
 
 
 def _arrow(edge: Sequence[Any]) -> str:
-    """Return an edge as people read it, with its lag if it has one."""
+    """Return an edge as text, with its lag if it has one."""
     lag = f" at lag {edge[2]}" if len(edge) > 2 else ""
     return f"{edge[0]} -> {edge[1]}{lag}"
 
 
 def _tuples(part: str, entries: Iterable[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
-    """Return a list of lists as tuples; a string is not a list."""
+    """Return a list of lists as a tuple of tuples; strings and mappings are refused."""
     if isinstance(entries, str | bytes | dict) or not hasattr(entries, "__iter__"):
         raise ConfigError(f"'{part}' must be a list of lists of names, got {entries!r}")
     result = []

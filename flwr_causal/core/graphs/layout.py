@@ -1,8 +1,9 @@
-"""Where a graph's nodes and edges go on paper: layers from causes to effects, few crossings.
+"""Layout of a drawing: positions of nodes and edges in layers from causes to effects.
 
-The method of Sugiyama, Tagawa & Toda (1981): each node gets a layer, each edge that spans several
-layers a waypoint on every layer between, the order within the layers is improved by barycentre
-sweeps, and the coordinates by least squares under a minimal distance. All lengths are in inches.
+The method of Sugiyama, Tagawa & Toda (1981). Each node is assigned to a layer. An edge that spans
+several layers gets a waypoint on each layer in between. Barycentre sweeps order the nodes within
+the layers so that few edges cross. The coordinates are a least-squares fit under minimal distances.
+All lengths are in inches.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from flwr_causal.core.arrays import BoolArray
 from flwr_causal.core.graphs.acyclicity import topological_order
 
 if TYPE_CHECKING:
@@ -28,28 +28,28 @@ WIDEST_SHAPE = 4.0
 
 
 class Layout(NamedTuple):
-    """Node centres, shape ``(d, 2)``, y growing upwards, and for each edge its waypoints."""
+    """Centres of the nodes, shape ``(d, 2)``, y pointing upwards; the waypoints of each edge."""
 
     positions: FloatArray
     routes: dict[tuple[int, int], FloatArray]
 
 
 class _Layers(NamedTuple):
-    """Nodes and waypoints by layer; nodes are 0..d-1, waypoints have the numbers from d on."""
+    """Nodes and waypoints by layer; nodes are numbered 0 to d-1, waypoints from d on."""
 
     members: list[list[int]]
-    segments: list[list[tuple[int, int]]]  # between a layer and the next
+    segments: list[list[tuple[int, int]]]  # parts of edges between a layer and the next one
     chains: dict[tuple[int, int], list[int]]  # the waypoints of each edge
     widths: FloatArray
 
 
 def layered_layout(adjacency: BoolArray, widths: FloatArray, height: float) -> Layout:
-    """Lay a DAG out from top to bottom.
+    """Return the layout of a DAG, with causes above effects.
 
     Parameters
     ----------
     adjacency : ndarray of bool, shape (d, d)
-        A DAG. Nodes without edges are put in rows of their own at the bottom.
+        A DAG. Nodes without edges are placed in separate rows at the bottom.
     widths : ndarray, shape (d,)
         Width of each node's box.
     height : float
@@ -60,7 +60,7 @@ def layered_layout(adjacency: BoolArray, widths: FloatArray, height: float) -> L
     _reduce_crossings(layers)
     x = _coordinates(layers)
     step = height + LAYER_GAP
-    # A wide graph gets taller too, or its edges would lie flat.
+    # The distance of the layers grows with the width, or long edges would be almost horizontal.
     wide_step = max(step, float(np.ptp(x) if len(x) else 0) / (WIDEST_SHAPE * len(layers.members)))
     y = np.zeros(len(layers.widths))
     for depth, members in enumerate(layers.members):
@@ -73,7 +73,10 @@ def layered_layout(adjacency: BoolArray, widths: FloatArray, height: float) -> L
 
 
 def _levels(adjacency: BoolArray) -> IntArray:
-    """Return each node's layer: the longest path from a root; roots move down to their effects."""
+    """Return each node's layer: the length of the longest path that ends in the node.
+
+    A node without causes is moved to the layer just above its highest effect.
+    """
     level = np.zeros(len(adjacency), dtype=np.intp)
     for node in topological_order(adjacency):
         causes = np.flatnonzero(adjacency[:, node])
@@ -86,7 +89,7 @@ def _levels(adjacency: BoolArray) -> IntArray:
 def _with_waypoints(
     adjacency: BoolArray, level: IntArray, linked: BoolArray, widths: FloatArray
 ) -> _Layers:
-    """Break the edges that span several layers into segments."""
+    """Split the edges that span several layers into segments from layer to layer."""
     depth = int(level.max(initial=0)) + 1
     members: list[list[int]] = [[] for _ in range(depth)]
     segments: list[list[tuple[int, int]]] = [[] for _ in range(depth)]
@@ -109,7 +112,10 @@ def _with_waypoints(
 
 
 def _reduce_crossings(layers: _Layers) -> None:
-    """Order every layer by the mean place of its neighbours, down and up; keep the best order."""
+    """Sort the nodes of every layer by the mean position of their neighbours, in place.
+
+    Sweeps run downwards and upwards in turn; the order with the fewest crossings is kept.
+    """
     best, fewest = [list(layer) for layer in layers.members], _crossings(layers)
     depth = len(layers.members)
     for sweep in range(SWEEPS):
@@ -147,7 +153,7 @@ def _crossings(layers: _Layers) -> int:
 
 
 def _coordinates(layers: _Layers) -> FloatArray:
-    """Move every layer to the mean of its neighbours, keeping its order and minimal distances."""
+    """Return the x coordinates: close to the mean of the neighbours, at minimal distances."""
     x = np.zeros(len(layers.widths))
     neighbours: list[list[int]] = [[] for _ in x]
     for upper, lower in (pair for segments in layers.segments for pair in segments):
@@ -160,7 +166,7 @@ def _coordinates(layers: _Layers) -> FloatArray:
         offset = np.concatenate([[0.0], np.cumsum(gaps)]) if members else np.zeros(0)
         offsets.append(offset)
         x[members] = offset - offset.mean() if members else offset
-    # Waypoints pull harder, which keeps long edges straight.
+    # Waypoints have a larger weight in the least squares, which keeps long edges straight.
     pull = np.where(layers.widths == WAYPOINT_WIDTH, 3.0, 1.0)
     order = list(range(len(offsets)))
     for layer in (order + order[::-1]) * SWEEPS:
@@ -179,7 +185,7 @@ def _place_isolated(
     widths: FloatArray,
     step: float,
 ) -> None:
-    """Put the nodes without edges into centred rows below the others."""
+    """Set the positions of nodes without edges: centred rows below the other nodes."""
     if not len(isolated):
         return
     left, right, bottom = -2.0, 2.0, step
@@ -203,12 +209,12 @@ def _place_isolated(
 
 
 def sliced_layout(rank: IntArray, num_slices: int, widths: FloatArray, height: float) -> FloatArray:
-    """Place the unrolled nodes of a graph with lags: a column per slice, a row per variable.
+    """Return node centres for an unrolled graph: a column per time slice, a row per variable.
 
     Parameters
     ----------
     rank : ndarray of int, shape (d,)
-        Row of each variable, from the top.
+        Row of each variable, counted from the top.
     num_slices : int
         Number of columns.
     widths : ndarray, shape (num_slices * d,)
@@ -219,7 +225,7 @@ def sliced_layout(rank: IntArray, num_slices: int, widths: FloatArray, height: f
     Returns
     -------
     ndarray, shape (num_slices * d, 2)
-        Centres.
+        Centre of each box, slice by slice.
     """
     by_slice = widths.reshape(num_slices, len(rank)).max(axis=1, initial=0.0)
     left = np.cumsum(by_slice) - by_slice + np.arange(num_slices) * 2.2 * LAYER_GAP

@@ -1,21 +1,21 @@
-"""How far an estimated graph is from the true one.
+"""Distances and error rates of an estimated graph against the true one.
 
-Conventions, since papers disagree among themselves:
+Papers use different conventions; these are used here:
 
 - The structural Hamming distance compares each unordered pair of variables once. A **reversed edge
   costs 1** (Zheng et al., 2018; Tsamardinos et al., 2006); ``reversed_counts=2`` gives the other
   convention. A pair joined by an undirected edge (or a two-cycle) in one graph and by a directed
   edge in the other costs 1. To compare up to Markov equivalence, compare CPDAGs.
 - In the rates (TPR, FDR, precision, ...) an **undirected edge agrees with either direction**, as
-  in Zheng et al. (2018): it is a true positive if any edge joins the pair in the other graph. It
-  counts once. Only graphs of kind ``"cpdag"`` have undirected edges; elsewhere two opposite edges
-  are two edges.
-- Adjacency and arrowhead rates compare skeletons, and the directed edges of CPDAGs: two DAGs of one
-  equivalence class are not told apart by them.
+  in Zheng et al. (2018): it is a true positive if any edge joins the pair in the other graph. An
+  undirected edge counts as one edge. Only graphs of kind ``"cpdag"`` have undirected edges; in
+  other graphs two opposite edges are two edges.
+- Adjacency rates compare skeletons, arrowhead rates the directed edges of CPDAGs. Neither
+  distinguishes two DAGs of one equivalence class.
 - The moral distance (SMHD) counts the pairs in which the two moral graphs differ.
-- A ranking (AUROC, AUPRC) is of ordered pairs of **different** variables: the diagonal of scores
-  and truth is left out, also where a variable depends on its own past. The truth may have cycles,
-  as the gold standards of regulatory networks have.
+- Rankings (AUROC, AUPRC) are over ordered pairs of **different** variables: the diagonals of scores
+  and truth are ignored, also where a variable depends on its own past. The truth may have cycles,
+  as the gold standards of regulatory networks do.
 
 Every function takes a `CausalGraph` or a ``(d, d)`` matrix (row causes column, non-zero is an
 edge) and matches two named graphs by name.
@@ -39,7 +39,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from flwr_causal.core.arrays import BoolArray
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import ConfigError, DataError
@@ -49,19 +48,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
 
     GraphLike: TypeAlias = CausalGraph | ArrayLike
-    from numpy.typing import ArrayLike
-
-    from flwr_causal.core.arrays import BoolArray
 
 
 def aligned(truth: GraphLike, estimate: GraphLike) -> tuple[CausalGraph, CausalGraph]:
-    """Return both graphs over the variables of the truth, in its order.
+    """Return both graphs with the variables in the order of the truth.
 
-    Two `CausalGraph` are matched by name; a plain matrix has no names and is taken to be in the
-    order of the other graph.
+    Two `CausalGraph` are matched by name. A plain matrix has no names: its variables are assumed
+    to be in the order of the other graph.
 
     Raises
     ------
@@ -93,15 +89,14 @@ def structural_hamming_distance(
 ) -> int:
     """Count the pairs of variables whose edges differ (instantaneous edges).
 
-    Defined for cyclic graphs too; an edge of a variable to itself counts where only one graph has
-    it.
+    Defined for cyclic graphs too. An edge of a variable to itself counts if only one graph has it.
 
     Parameters
     ----------
     truth, estimate : CausalGraph or array_like, shape (d, d)
-        The distance is symmetric in the two.
+        The distance is symmetric in the two graphs.
     reversed_counts : {1, 2}, default 1
-        What an edge costs that points the other way.
+        Cost of a reversed edge.
 
     Raises
     ------
@@ -124,14 +119,14 @@ def _distance(true: BoolArray, found: BoolArray, reversed_counts: int) -> int:
 
 
 def _num_reversed(true: BoolArray, found: BoolArray) -> int:
-    """Count the directed edges that are directed the other way."""
+    """Count the edges that are directed in both graphs, in opposite directions."""
     return int((equivalence.directed_part(true) & equivalence.directed_part(found).T).sum())
 
 
 def moral_hamming_distance(truth: GraphLike, estimate: GraphLike) -> int:
     """Count the pairs in which the two moral graphs differ (SMHD).
 
-    Equal for all members of an equivalence class and for their CPDAG.
+    All DAGs of an equivalence class and their CPDAG have the same distance to a third graph.
 
     Raises
     ------
@@ -153,25 +148,34 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
     Returns
     -------
     dict
-        ``shd``: structural Hamming distance, a reversed edge costing 1;
-        ``reversed``, ``missing``, ``extra``: pairs with the opposite edge, none, one too many;
-        ``tpr``, ``recall``: share of the true edges that were found with their direction (1 if
-        there are none); ``fdr``: share of the estimated edges that are wrong, a reversed one being
-        wrong (0 if there are none); ``precision``: 1 - fdr; ``fpr``: wrong edges over the number
-        of pairs without a true edge, as in Zheng et al. (2018), which may exceed 1 since
-        reversed edges are counted; ``f1``; ``num_edges``, ``num_true``: edges of the estimate and
-        of the truth; ``acyclic``: whether the estimate has no directed cycle.
-        Up to Markov equivalence: ``smhd``: pairs in which the moral graphs differ;
-        ``adjacency_precision``, ``adjacency_recall``: share of the estimate's joined pairs that
-        the truth joins, and of the truth's that the estimate joins, whatever the direction (1 if
-        there are none). Unless a graph has a directed cycle or lags, and so no CPDAG:
-        ``cpdag_shd``: structural Hamming distance of the two CPDAGs; ``arrowhead_precision``,
-        ``arrowhead_recall``: share of the directed edges of the estimate's CPDAG that the truth's
-        directs the same way, and of the truth's that the estimate's does, as Ramsey et al. (2017)
-        count (an edge that only one of them directs is an error, whether or not the other has
-        it undirected; 1 if there are none).
-        Where both graphs have lags also ``lagged_shd``, ``lagged_tpr``, ``lagged_fdr`` over the
-        lagged edges, each lag apart.
+        Over the instantaneous edges:
+
+        - ``shd``: structural Hamming distance; a reversed edge costs 1.
+        - ``reversed``, ``missing``, ``extra``: number of pairs joined by opposite edges, by a true
+          edge only, and by an estimated edge only.
+        - ``tpr``, ``recall``: share of the true edges that were found with their direction (1 if
+          there are none).
+        - ``fdr``: share of the estimated edges that are wrong; a reversed edge is wrong (0 if there
+          are none). ``precision``: 1 - fdr.
+        - ``fpr``: wrong edges divided by the number of pairs without a true edge, as in Zheng et
+          al. (2018). It can exceed 1, since reversed edges are counted as wrong.
+        - ``f1``: harmonic mean of precision and recall.
+        - ``num_edges``, ``num_true``: number of edges of the estimate and of the truth.
+        - ``acyclic``: whether the estimate has no directed cycle.
+
+        Up to Markov equivalence:
+
+        - ``smhd``: number of pairs in which the moral graphs differ.
+        - ``adjacency_precision``, ``adjacency_recall``: precision and recall of adjacent pairs,
+          whatever the direction (1 if there are none).
+        - Only if both graphs have a CPDAG (no directed cycle, no lags, not a summary graph):
+          ``cpdag_shd``, the structural Hamming distance of the two CPDAGs, and
+          ``arrowhead_precision``, ``arrowhead_recall``, the precision and recall of the directed
+          edges of the CPDAGs, as Ramsey et al. (2017) count them: an edge that only one CPDAG
+          directs is an error, whether or not the other has it undirected (1 if there are none).
+
+        Only if both graphs have lags: ``lagged_shd``, ``lagged_tpr``, ``lagged_fdr`` over the
+        lagged edges; an edge at another lag is another edge.
 
     Raises
     ------
@@ -182,7 +186,7 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
     true_directed, true_undirected = _edge_kinds(true)
     found_directed, found_undirected = _edge_kinds(found)
     joined = equivalence.skeleton(true.adjacency), equivalence.skeleton(found.adjacency)
-    # An undirected matrix is symmetric, so that each edge stands in its upper triangle once.
+    # Undirected edges form a symmetric matrix: its upper triangle holds each of them once.
     right = int((found_directed & (true_directed | true_undirected)).sum())
     right += int(np.triu(found_undirected & joined[0]).sum())
     recovered = int((true_directed & (found_directed | found_undirected)).sum())
@@ -223,7 +227,7 @@ def _edge_kinds(graph: CausalGraph) -> tuple[BoolArray, BoolArray]:
 
 
 def _compare_lagged(true: BoolArray, found: BoolArray) -> dict[str, float | int]:
-    """Compare lagged edges, ``(p, d, d)`` each; lags that one graph lacks have no edges in it."""
+    """Compare lagged edges, shape ``(p, d, d)`` each; the graph with fewer lags is padded."""
     num_lags = max(len(true), len(found))
     true, found = (
         np.pad(array, ((0, num_lags - len(array)), (0, 0), (0, 0))) for array in (true, found)
@@ -237,7 +241,7 @@ def _compare_lagged(true: BoolArray, found: BoolArray) -> dict[str, float | int]
 
 
 def _ratio(part: float, whole: float, otherwise: float) -> float:
-    """Return part / whole, or ``otherwise`` where the whole is nothing."""
+    """Return part / whole, or ``otherwise`` if the whole is 0."""
     return part / whole if whole else otherwise
 
 
@@ -247,8 +251,8 @@ def _compare_classes(true: CausalGraph, found: CausalGraph) -> dict[str, float |
     Returns
     -------
     dict
-        ``smhd``, ``adjacency_precision``, ``adjacency_recall``; where both graphs have a CPDAG also
-        ``cpdag_shd``, ``arrowhead_precision``, ``arrowhead_recall``: as `metrics.compare` has them.
+        ``smhd``, ``adjacency_precision``, ``adjacency_recall``; if both graphs have a CPDAG also
+        ``cpdag_shd``, ``arrowhead_precision``, ``arrowhead_recall``; see `compare`.
     """
     joined = np.triu(equivalence.skeleton(true.adjacency), 1)
     found_joined = np.triu(equivalence.skeleton(found.adjacency), 1)
@@ -268,33 +272,35 @@ def _compare_classes(true: CausalGraph, found: CausalGraph) -> dict[str, float |
 
 
 def _class_of(graph: CausalGraph) -> BoolArray | None:
-    """Return the marks of a graph's CPDAG, None where it has none."""
+    """Return the adjacency of a graph's CPDAG, or None if the graph has no CPDAG."""
     if graph.kind == "summary" or graph.lagged is not None or not graph.is_acyclic():
         return None
     return graph.to_cpdag().adjacency
 
 
 def _rates(true: BoolArray, found: BoolArray) -> tuple[float, float]:
-    """Return precision and recall; 1 where there is nothing to be right about."""
+    """Return precision and recall of edges; each is 1 if it would divide by 0."""
     right = int((true & found).sum())
     return _ratio(right, int(found.sum()), 1.0), _ratio(right, int(true.sum()), 1.0)
 
 
 def auroc(scores: GraphLike, truth: GraphLike) -> float:
-    """Area under the ROC curve: the chance that a true edge outranks a non-edge, ties half.
+    """Return the area under the ROC curve.
+
+    This is the probability that a true edge scores higher than a non-edge; ties count one half.
 
     Parameters
     ----------
     scores : array_like, shape (d, d), or CausalGraph
-        Strength of every directed edge, non-negative. Of a graph, the absolute raw weights (the
-        weights where there are none), summed over lags.
+        Strength of every directed edge, non-negative. A graph's scores are its absolute raw weights
+        (its weights if it has no raw weights), summed over lags.
     truth : CausalGraph or array_like, shape (d, d)
-        The true edges, with or without cycles; those of any lag together.
+        The true graph, with or without cycles. An edge at any lag is a true edge.
 
     Returns
     -------
     float
-        From 0 to 1, over off-diagonal entries; NaN where the truth has all edges or none.
+        From 0 to 1, over off-diagonal entries; NaN if the truth has all edges or none.
 
     Raises
     ------
@@ -306,19 +312,19 @@ def auroc(scores: GraphLike, truth: GraphLike) -> float:
     num_false = len(edges) - num_true
     if not num_true or not num_false:
         return float("nan")
-    # Mann and Whitney: the mean rank of the true edges, less what they have among themselves.
+    # The Mann-Whitney statistic: the rank sum of the true edges less its smallest possible value.
     ranks_of_true = float(_ranks(strengths)[edges].sum())
     return (ranks_of_true - num_true * (num_true + 1) / 2) / (num_true * num_false)
 
 
 def auprc(scores: GraphLike, truth: GraphLike) -> float:
-    """Area under the precision-recall curve, as the average precision.
+    """Return the area under the precision-recall curve, computed as the average precision.
 
-    Each true edge contributes the precision among all edges that score at least as high as it, so
-    that ties are taken together and nothing is interpolated (Davis & Goadrich, 2006, show why a
-    straight line between points would flatter).
+    Each true edge contributes the precision among all edges that score at least as high. Tied edges
+    are therefore treated together, and nothing is interpolated: straight lines between the points
+    of the curve overestimate the area (Davis & Goadrich, 2006).
 
-    Parameters and errors as in `auroc`; NaN where the truth has no edges.
+    Parameters and errors are those of `auroc`; the result is NaN if the truth has no edges.
     """
     strengths, edges = _ranked(scores, truth)
     if not edges.any():
@@ -331,36 +337,37 @@ def auprc(scores: GraphLike, truth: GraphLike) -> float:
 def binary_auroc(
     weights: GraphLike, truth: GraphLike, threshold: float = 0.2, count_diagonal: bool = True
 ) -> float:
-    """Area under the "curve" of a graph that was cut: how Chen, Ma & Yue (2024) score NetSim.
+    """Return the AUROC of a thresholded graph, the score of Chen, Ma & Yue (2024) for NetSim.
 
-    The public notebook sets the entries of W + A below the threshold in absolute value to 0, the
-    others to 1, and takes the AUROC of these two values. One point makes the curve, so the area is
-    the mean of the true positive rate and the true negative rate. The notebook also compares the
-    **diagonals**: the shipped networks hold -1 there, which makes an edge of every variable to
-    itself, and a variable's own past is what A finds most easily.
+    Their public notebook sets the entries of W + A below the threshold in absolute value to 0, the
+    others to 1, and computes the AUROC of these two values. A curve with one point has the area
+    (true positive rate + true negative rate) / 2. The notebook also compares the **diagonals**: the
+    networks of the data set hold -1 there, which is read as an edge of every variable to itself,
+    and the effect of a variable's own past is the easiest one to find.
 
-    So it must not be compared with figures that leave the diagonal out, as `auroc` and the
-    literature do: the identity matrix, which has no edge between two variables, has .75, .738
-    and .727 on the networks of 5, 10 and 15 variables, where the paper's own subjects have .738,
-    .738 and .736 on average; off the diagonal it has .5.
+    Do not compare this score with scores that ignore the diagonal, such as `auroc` and those of
+    the literature. The identity matrix, which has no edge between two variables, scores .75, .738
+    and .727 on the networks of 5, 10 and 15 variables (.5 without the diagonal); the paper's
+    results average .738, .738 and .736.
 
     Parameters
     ----------
     weights : CausalGraph or array_like, shape (d, d)
-        Signed weights; of a graph with lags the sum over slices, W + A_1 + ... + A_p, in which
-        opposite effects cancel.
+        Signed weights. The weights of a graph with lags are summed over slices,
+        W + A_1 + ... + A_p, so that opposite effects cancel.
     truth : CausalGraph or array_like, shape (d, d)
-        The true edges; those of any lag together.
+        The true graph. An edge at any lag is a true edge.
     threshold : float, default 0.2
-        Entries of at least this absolute value are edges (the notebook's); exact zeros never are.
+        Entries of at least this absolute value are edges; exact zeros never are. The default is
+        the notebook's.
     count_diagonal : bool, default True
-        Take every variable's edge to itself as true, as the notebook does; False leaves the
-        diagonal out.
+        Count every variable's edge to itself as a true edge, as the notebook does; False ignores
+        the diagonal.
 
     Returns
     -------
     float
-        From 0 to 1; NaN where the truth has all edges or none.
+        From 0 to 1; NaN if the truth has all edges or none.
 
     Raises
     ------
@@ -384,8 +391,8 @@ def binary_auroc(
 
 
 def _ranks(values: FloatArray, method: Literal["average", "max"] = "average") -> FloatArray:
-    """Rank values from 1 up by scipy, whose statistics take a second to import."""
-    from scipy import stats
+    """Return the ranks of the values, from 1 for the smallest."""
+    from scipy import stats  # imported here because it takes a second to load
 
     ranks: FloatArray = stats.rankdata(values, method=method)
     return ranks
@@ -410,7 +417,7 @@ def _ranked(scores: GraphLike, truth: GraphLike) -> tuple[FloatArray, BoolArray]
 
 
 def _edges(graph: CausalGraph) -> BoolArray:
-    """Return the edges of any lag together."""
+    """Return which pairs have an edge, instantaneous or at any lag, shape ``(d, d)``."""
     if graph.lagged is None:
         return graph.adjacency
     return np.asarray(graph.adjacency | (graph.lagged != 0).any(axis=0))
@@ -429,22 +436,22 @@ def _strengths(graph: CausalGraph) -> FloatArray:
 def varsortability(
     graph: GraphLike, variances: ArrayLike, names: tuple[str, ...] | None = None
 ) -> float:
-    """How well the variances alone tell causes from effects (Reisach et al., 2021, eq. 1).
+    """Return the varsortability: how well variances order causes before effects.
 
-    The share of pairs (cause, effect), joined by a directed path of k edges and counted for
-    k = 1, 2, ..., in which the effect has the larger variance; equal variances count half. Near 1
-    a method that looks at variances (least squares without standardisation) finds the order
-    without any other information, and its success tells nothing about data in other units; 0.5
-    is no information.
+    For k = 1, 2, ... each pair (cause, effect) joined by a directed path of k edges is counted
+    once (Reisach et al., 2021, eq. 1). The result is the share of these pairs in which the effect
+    has the larger variance; equal variances count one half. Near 1, the order of the variances
+    alone reveals the causal order, and least squares without standardisation exploits it: success
+    on such data says nothing about data in other units. Near 0.5, variances carry no information.
 
     Parameters
     ----------
     graph : CausalGraph or array_like, shape (d, d)
         The true graph.
     variances : array_like, shape (d,)
-        The variables' variances, in the graph's order, or in that of ``names``.
+        The variables' variances, in the order of ``names``.
     names : tuple of str, optional
-        The order of ``variances``.
+        The order of the variances. Default: the graph's order.
 
     Returns
     -------

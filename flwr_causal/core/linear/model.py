@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg
 
 from flwr_causal.core.graphs.acyclicity import is_acyclic
-from flwr_causal.core.graphs.checked_arrays import distinct_names
+from flwr_causal.core.graphs.graph import distinct_names
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

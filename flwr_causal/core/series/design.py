@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import break_cycles
-from flwr_causal.core.graphs.checked_arrays import distinct_names
-from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.graph import CausalGraph, distinct_names
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.errors import ConfigError, DataError
 

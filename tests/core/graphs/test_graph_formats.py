@@ -111,7 +111,7 @@ def test_networkx_of_others():
 def test_networkx_that_says_nothing_clear_is_refused():
     with pytest.raises(DataError, match="a -> b has weight 0"):
         CausalGraph.from_networkx(nx.DiGraph([("a", "b", {"weight": 0})]))
-    with pytest.raises(DataError, match="a -> b stands twice at lag 0"):
+    with pytest.raises(DataError, match="a -> b occurs twice at lag 0"):
         CausalGraph.from_networkx(nx.MultiDiGraph([("a", "b"), ("a", "b")]))
     with pytest.raises(DataError, match=r"a -> b has lag 0\.5"):
         CausalGraph.from_networkx(nx.DiGraph([("a", "b", {"lag": 0.5})]))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.discrete import cut_points
-from flwr_causal.core.discrete.cut_points import spread
 from flwr_causal.data.check.agreement import start_cuts
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.runtime.method import Request
@@ -95,6 +94,6 @@ class CutStage:
         info = {"columns": len(after.centre)}
         if not cut_points.finished(after):
             return CutStep(CutStage(after, self.rows, self.spreading), info)
-        if self.spreading and (again := spread(after)) is not None:
+        if self.spreading and (again := cut_points.second_search(after)) is not None:
             return CutStep(CutStage(again, self.rows), info)
         return CutStep(None, info, cut_points.cut_points(after))

@@ -1,8 +1,8 @@
 """Discrete Bayesian networks: a DAG and, for each variable, a table of probabilities.
 
 ``tables[j]`` has one axis for each parent of j, in the order of ``parents[j]``, and a last axis for
-the states of j, over which it sums to 1. Given the DAG, the counts of each variable with its
-parents are all that fitting needs, and they add up over parties.
+the states of j, over which it sums to 1. Given the DAG, fitting needs only the counts of each
+variable with its parents, which are summed over parties.
 
 References
 ----------
@@ -57,7 +57,8 @@ class BayesianNetwork:
     Raises
     ------
     DataError
-        If something does not fit; the message names the variable.
+        If names repeat, shapes do not fit, states repeat, parents form a cycle, or a table does not
+        hold probabilities; the message names the variable.
     """
 
     names: tuple[str, ...]
@@ -76,8 +77,8 @@ class BayesianNetwork:
         for name, own in zip(names, states, strict=True):
             if not 1 <= len(own) <= MAX_STATES or len(set(own)) < len(own):
                 raise DataError(
-                    f"variable {name!r} has {len(own)} states, some perhaps twice: expected "
-                    f"different ones, at least 1 and at most {MAX_STATES}"
+                    f"variable {name!r} has {len(own)} states: expected 1 to {MAX_STATES}, all "
+                    "different"
                 )
         check_parents(names, parents)
         tables = tuple(
@@ -106,27 +107,28 @@ class BayesianNetwork:
 
     @property
     def num_parameters(self) -> int:
-        """Number of free probabilities: a row of r states has r - 1 of them."""
+        """Number of free probabilities: r - 1 for each row of a table over r states."""
         return sum(table.size - table[..., 0].size for table in self.tables)
 
     def log_likelihood(self, frame: Any) -> FloatArray:
-        """Natural logarithm of the probability of each row.
+        """Return the natural logarithm of the probability of each row.
 
         Parameters
         ----------
         frame : DataFrame, array of shape (n, d), or DiscreteTable
-            Columns are found by name, in any order, and others are passed over; the columns of an
-            array are in the network's order. The weights of a table of categories are not applied.
+            Columns are matched by name and may be in any order; other columns are ignored. The
+            columns of an array are in the network's order. The weights of a `DiscreteTable` are
+            ignored.
 
         Returns
         -------
         ndarray of float64, shape (n,)
-            Minus infinity for a row that the network holds impossible.
+            Minus infinity for a row of probability 0.
 
         Raises
         ------
         DataError
-            If a variable is missing, or a value is none of its states.
+            If a variable is missing, or a value is not one of its states.
         """
         codes = codes_of(frame, self.names, self.states)
         total = np.zeros(codes.shape[1])
@@ -139,12 +141,9 @@ class BayesianNetwork:
     def sample_table(
         self, num_rows: int, seed: int | Sequence[int] | np.random.Generator | None = None
     ) -> DiscreteTable:
-        """Draw rows as a table of categories, whose states are the network's.
+        """Draw independent rows as a `DiscreteTable` with the network's states.
 
-        Raises
-        ------
-        ConfigError
-            If ``num_rows`` is negative.
+        Parameters and errors are those of `sample`.
         """
         if num_rows < 0:
             raise ConfigError(f"the number of rows is {num_rows}: it must not be negative")
@@ -152,8 +151,8 @@ class BayesianNetwork:
         codes = np.zeros((len(self.names), num_rows), dtype=np.uint8)
         for j in topological_order(parent_matrix(self.parents)):
             cumulative = np.cumsum(self.tables[j], axis=-1)
-            # Divided by its last element it ends in exactly 1, which no draw reaches, and an
-            # impossible last state begins there: no state of probability 0 is ever drawn.
+            # After the division the cumulative probabilities end in exactly 1, and the draws are
+            # below 1: no state of probability 0 is drawn.
             cumulative /= cumulative[..., -1:]
             bounds = cumulative[tuple(codes[list(self.parents[j])])]
             codes[j] = (rng.random((num_rows, 1)) >= bounds).sum(axis=-1)
@@ -167,14 +166,14 @@ class BayesianNetwork:
         Parameters
         ----------
         num_rows : int
-            n, 0 or more.
-        seed : int, sequence of int, or Generator, optional
-            Default: other rows every time.
+            n, at least 0.
+        seed : int, sequence of int, or numpy.random.Generator, optional
+            Default: different rows with every call.
 
         Returns
         -------
-        DataFrame
-            n rows of states, as texts, in the network's order of variables.
+        pandas.DataFrame
+            n rows; the values are names of states, the columns in the network's order.
 
         Raises
         ------
@@ -205,15 +204,13 @@ class BayesianNetwork:
         Parameters
         ----------
         names, states, parents
-            As the network has them.
+            See the parameters of the class.
         counts : sequence of array_like
-            ``counts[j]`` has the shape of ``tables[j]``: how often each state of j was seen with
-            each configuration of its parents, as `family_counts` returns it, summed over parties.
+            ``counts[j]`` has the shape of ``tables[j]``: the number of rows with each state of j
+            and each configuration of its parents. These are results of `family_counts`, summed over
+            parties.
         equivalent_sample_size : float
-            Weight of the BDeu prior in rows: with q parent configurations and r states,
-            ``equivalent_sample_size / (q r)`` is added to each count (posterior mean). With 0 the
-            tables are the relative frequencies (maximum likelihood), and uniform where a
-            configuration was never seen.
+            Weight of the BDeu prior in rows, see `posterior_mean`.
 
         Raises
         ------
@@ -236,7 +233,7 @@ class BayesianNetwork:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write JSON; numbers survive exactly."""
+        """Write the network to a JSON file, without loss."""
         content = {
             "format": FORMAT,
             "names": list(self.names),
@@ -248,7 +245,13 @@ class BayesianNetwork:
 
     @classmethod
     def load(cls, path: str | Path) -> BayesianNetwork:
-        """Read what :meth:`save` wrote; a DataError if it is something else."""
+        """Return the network of a file that :meth:`save` wrote.
+
+        Raises
+        ------
+        DataError
+            If the file is not JSON, or holds no valid network.
+        """
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
         except ValueError as error:
@@ -274,11 +277,12 @@ def fit(
     Parameters
     ----------
     table : DiscreteTable
-        The rows.
+        The data.
     adjacency : array_like, shape (d, d)
-        Non-zero at ``[i, j]`` where i causes j; acyclic; in the table's order.
+        The DAG: non-zero at ``[i, j]`` where i causes j, in the order of the table's variables.
     equivalent_sample_size : float, default 1.0
-        As in :meth:`BayesianNetwork.from_counts`; 1 is the default of the search for the graph.
+        Weight of the BDeu prior in rows, see `posterior_mean`. The default is that of
+        `scores.TableGains`.
 
     Raises
     ------
@@ -299,25 +303,34 @@ def fit(
     )
 
 
-#: How far from 1 the sum of a row may lie: rounding, and no more.
+#: Largest distance from 1 of a sum of probabilities, for rounding errors.
 ROW_TOLERANCE = 1e-9
 
-#: More cells than this would not fit into memory.
+#: Largest number of cells of a table (2 GiB).
 MAX_CELLS = 2**28
 
 
 def family_counts(table: DiscreteTable, child: int, parents: Sequence[int]) -> IntArray:
-    """Count the states of a variable with those of its parents; rows count as often as they stand.
+    """Count the rows with each state of a variable and each configuration of its parents.
+
+    Parameters
+    ----------
+    table : DiscreteTable
+        The data; rows are counted with their weights.
+    child : int
+        Index of the variable.
+    parents : sequence of int
+        Indices of its parents.
 
     Returns
     -------
     ndarray of int64
-        One axis for each of ``parents``, in their order, and a last one for ``child``.
+        One axis for each of ``parents``, in their order, and a last axis for ``child``.
 
     Raises
     ------
     DataError
-        If a parent stands twice or is the child, or the array would not fit into memory.
+        If a parent is given twice or is the child, or the array would have more than 2^28 cells.
     """
     family = [*parents, child]
     if len(set(family)) < len(family):
@@ -337,13 +350,13 @@ def posterior_mean(name: str, counts: ArrayLike, equivalent_sample_size: float) 
     Parameters
     ----------
     name : str
-        The child, for messages.
+        The variable's name, for messages.
     counts : array_like
-        How often each state (last axis) was seen with each configuration of the parents.
+        Number of rows with each state (last axis) and each configuration of the parents.
     equivalent_sample_size : float
         Weight of the BDeu prior in rows: with q configurations and r states,
         ``equivalent_sample_size / (q r)`` is added to each count. With 0 the result is the relative
-        frequencies, and uniform where a configuration was never seen.
+        frequencies (maximum likelihood), and uniform for a configuration without rows.
 
     Raises
     ------
@@ -368,24 +381,31 @@ def posterior_mean(name: str, counts: ArrayLike, equivalent_sample_size: float) 
 
 
 def table_shape(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of a variable's table from the numbers of states of its parents and its own.
+    """Return the shape of the table of a variable.
+
+    Parameters
+    ----------
+    name : str
+        The variable's name, for messages.
+    sizes : sequence of int
+        Number of states of each parent and, last, of the variable.
 
     Raises
     ------
     DataError
-        If the table would not fit into memory.
+        If the table would have more than 2^28 cells.
     """
     cells = math.prod(sizes)
     if cells > MAX_CELLS:
         raise DataError(
-            f"the table of {name!r} with its {len(sizes) - 1} parents has {cells:.1e} numbers: "
-            "limit the number of parents, or join states"
+            f"the table of {name!r} with its {len(sizes) - 1} parents has {cells:.1e} cells: "
+            "limit the number of parents, or merge states"
         )
     return tuple(sizes)
 
 
 def parent_matrix(parents: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
-    """Return the ``(d, d)`` matrix of the edges."""
+    """Return the adjacency matrix, shape ``(d, d)``."""
     result = np.zeros((len(parents), len(parents)), dtype=bool)
     for child, own in enumerate(parents):
         result[list(own), child] = True
@@ -401,17 +421,17 @@ def check_parents(names: Sequence[str], parents: Sequence[Sequence[int]]) -> Non
                 f"{len(names)}, ascending"
             )
     if not is_acyclic(parent_matrix(parents)):
-        raise DataError("the parents of a Bayesian network form a DAG, these have a directed cycle")
+        raise DataError("the parents have a directed cycle: a Bayesian network needs a DAG")
 
 
 def checked_table(name: str, table: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """Return a read-only copy of a table of probabilities."""
+    """Return a read-only copy of a table of probabilities; a DataError if it is none."""
     array = np.array(table, dtype=np.float64)
     if array.shape != shape:
         raise DataError(
-            f"the table of {name!r} has shape {array.shape}, its parents and states give {shape}"
+            f"the table of {name!r} has shape {array.shape}: its parents and states give {shape}"
         )
-    # Written so that a NaN fails.
+    # Both comparisons are false for NaN, so that NaN is refused.
     if not ((array >= 0).all() and (np.abs(array.sum(axis=-1) - 1) <= ROW_TOLERANCE).all()):
         raise DataError(
             f"the table of {name!r} must hold probabilities that sum to 1 over the last axis"
@@ -423,24 +443,27 @@ def checked_table(name: str, table: ArrayLike, shape: tuple[int, ...]) -> FloatA
 def codes_of(
     frame: Any, names: tuple[str, ...], states: tuple[tuple[str, ...], ...]
 ) -> NDArray[np.uint8]:
-    """Return the rows of a table by the codes of given states.
+    """Return the codes of a table's values among given states.
 
     Parameters
     ----------
     frame : DataFrame, array of shape (n, d), or DiscreteTable
-        Columns are found by name, in any order, and others are passed over; the columns of an
-        array are in the order of ``names``.
-    names, states : tuple
-        The d variables and the states of each.
+        Columns are matched by name and may be in any order; other columns are ignored. The columns
+        of an array are in the order of ``names``.
+    names : tuple of str
+        The d variables.
+    states : tuple of tuple of str
+        The states of each variable.
 
     Returns
     -------
     ndarray of uint8, shape (d, n)
+        The index of each value among the states of its variable.
 
     Raises
     ------
     DataError
-        If a variable is missing, or a value is none of its states.
+        If a variable is missing, or a value is not one of its states.
     """
     if isinstance(frame, DiscreteTable):
         return _recoded(frame, names, states)
@@ -449,9 +472,7 @@ def codes_of(
 
         array = np.asarray(frame)
         if array.ndim != 2 or array.shape[1] != len(names):
-            raise DataError(
-                f"an array of {len(names)} columns was expected, got shape {array.shape}"
-            )
+            raise DataError(f"expected an array of {len(names)} columns, got shape {array.shape}")
         frame = pd.DataFrame(array, columns=pd.Index(names))
     return as_discrete(frame, names, states).codes
 
@@ -459,7 +480,7 @@ def codes_of(
 def _recoded(
     table: DiscreteTable, names: tuple[str, ...], states: tuple[tuple[str, ...], ...]
 ) -> NDArray[np.uint8]:
-    """Return the codes of a table whose variables and states may stand in another order."""
+    """Return the codes of a table whose variables and states may be in another order."""
     missing = [name for name in names if name not in table.names]
     if missing:
         raise DataError(f"the table has no column {missing[0]!r}")
@@ -470,6 +491,9 @@ def _recoded(
         lookup = np.array([position.get(state, -1) for state in table.states[column]], dtype=int)
         codes = lookup[table.codes[column]]
         if (codes < 0).any():
-            raise DataError(f"column {name!r} has a value that is none of its {len(known)} states")
+            raise DataError(
+                f"column {name!r} has a value that is not among its {len(known)} states: correct "
+                "the value, or drop the row"
+            )
         result[j] = codes
     return result

@@ -1,17 +1,18 @@
-"""Cut points that divide columns into equally full bins, from counts that parties add up.
+"""Cut points that divide columns into bins of equal frequency, from counts summed over parties.
 
-The server asks how many rows are at most each of a few thresholds, narrows a bracket around every
-wanted quantile, and asks again. Only sums over all parties enter, so the result is the same however
-the rows are spread over them, and no party's value need ever be named.
+The server sends thresholds, the parties count their rows up to each threshold, and the server
+narrows a bracket around every wanted quantile and sends new thresholds. Only sums over all parties
+are used, so the result does not depend on how the rows are distributed over the parties, and no
+party sends a value of its data.
 
-Equal frequency is a statement about ranks: a bracket is narrow enough when one of its ends cuts off
-the wanted share of the rows, not when its ends are near each other. Two or three exchanges do for
-most columns; more are used for columns whose spread is ruled by few far outliers.
+Equal frequency is defined by ranks: a bracket is narrow enough when one of its ends cuts off the
+wanted share of the rows, whatever the distance between the ends. Two or three exchanges suffice for
+most columns; columns with few distant outliers need more.
 
-Where many rows share a value (:func:`spread`), equally full bins of all rows spend most of their
-cut points on that value, where none can be: of a gain that is 0 in nine of ten rows hardly a bin is
-left for the gains. Once the cut points are known, so are the bins that hold far more than their
-share. They keep their ends, and the other cut points divide the other rows.
+If many rows share one value, bins of equal frequency over all rows leave few cut points for the
+other values: for a column that is 0 in nine of ten rows, nine of ten wanted quantiles are 0. The
+function `second_search` then keeps the bins that hold far more rows than their share, and divides
+the remaining rows by the remaining cut points.
 """
 
 from __future__ import annotations
@@ -19,62 +20,59 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 from flwr_causal.errors import DataError
 
-__all__ = [
-    "CutState",
-    "FloatArray",
-    "count_up_to",
-    "cut_points",
-    "finished",
-    "init",
-    "step",
-    "thresholds",
-]
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
-#: Most exchanges for all columns together.
+#: Largest number of exchanges, for all columns together.
 MAX_EXCHANGES = 8
 
 #: A cut point may miss the wanted number of rows by this share of a bin (or by half a row).
 TOLERANCE = 0.01
 
-#: Rows within this share of the spread between the outermost cut points are not told apart.
+#: A bracket is not divided further once its width is this share of the range of the cut points.
 RESOLUTION = 1e-4
 
-#: New thresholds within a bracket, beside the two that look for a number that many rows share.
+#: Number of new thresholds within a bracket, besides two that test for a value of many rows.
 REFINEMENT = 32
 
-#: Thresholds of the first exchange: at equal distances, and on either side at growing distances
-#: from the mean, which finds the bulk of the rows where outliers rule the standard deviation.
+#: Thresholds of the first exchange: UNIFORM at equal distances, and GEOMETRIC on either side of the
+#: mean at distances that grow over DECADES powers of ten. The latter find most rows if outliers
+#: dominate the standard deviation.
 UNIFORM, GEOMETRIC, DECADES = 32, 16, 8.0
+
+#: `second_search` keeps bins that hold more than this many times their equal share of the rows.
+LARGE = 2.0
 
 
 @dataclass(frozen=True, eq=False)
 class CutState:
-    """What is known about the wanted quantiles of d columns, B - 1 of each.
+    """The brackets of the B - 1 wanted quantiles of each of d columns.
 
     Parameters
     ----------
     num_bins : int
-        B, bins of each column.
+        B, the number of bins of each column.
     num_rows : int64 array of shape (d,)
-        Rows of all parties that have a value of each column.
+        Number of rows of all parties that have a value of each column.
     exchange : int
-        Exchanges so far.
+        Number of exchanges so far.
     centre, scale : float64 arrays of shape (d,)
-        Where the first thresholds lie: a rounded mean, and a rounded standard deviation.
+        Rounded mean and rounded standard deviation, which determine the first thresholds.
     whole : bool array of shape (d,)
-        Columns of whole numbers: their cut points are whole too, and can be found exactly.
+        Columns of whole numbers. Their cut points are whole numbers too, and can be found exactly.
     targets : float64 array of shape (d, B - 1)
-        The wanted numbers of rows at most each cut point, ascending.
+        The wanted numbers of rows up to each cut point, ascending.
     lower, upper : float64 arrays of shape (d, B - 1)
-        The bracket of each quantile; infinite where no end is known.
+        The ends of the bracket of each quantile; infinite if not known yet.
     below, up_to : int64 arrays of shape (d, B - 1)
-        Rows at most ``lower`` (fewer than wanted), and at most ``upper`` (at least those wanted).
+        Number of rows up to ``lower`` (fewer than wanted) and up to ``upper`` (at least as many as
+        wanted).
     """
 
     num_bins: int
@@ -102,19 +100,19 @@ def init(
     Parameters
     ----------
     mean, variance : float64 arrays of shape (d,)
-        Of the rows of all parties together, the variance divided by n.
+        Mean and variance (sum of squares divided by n) of each column over all parties.
     num_bins : int
-        Bins of each column, B, at least 2.
+        B, the number of bins of each column, at least 2.
     num_rows : int or int array of shape (d,)
-        Rows of all parties that have a value, at least 1; one number for all columns or each its
-        own.
+        Number of rows of all parties that have a value of each column, at least 1; or one number
+        for all columns.
     whole : bool array of shape (d,), optional
-        Which columns hold whole numbers only. Default: none.
+        Columns of whole numbers only. Default: none.
 
     Raises
     ------
     DataError
-        For moments that are unknown or infinite, or fewer than two bins.
+        If a mean or a variance is not finite, there are fewer than two bins, or no rows.
     """
     mean, variance = np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64)
     if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
@@ -122,10 +120,12 @@ def init(
     rows = np.broadcast_to(np.asarray(num_rows, dtype=np.int64), mean.shape)
     if num_bins < 2 or (rows < 1).any():
         raise DataError(
-            f"{num_rows} rows cannot be cut into {num_bins} bins: at least 1 and 2 are needed"
+            f"{num_rows} rows cannot be cut into {num_bins} bins: at least 1 row and 2 bins are "
+            "needed"
         )
-    # The last digits of a pooled mean depend on how rows are spread over the parties; after this
-    # rounding nothing does. The odd offsets keep round numbers away from where it jumps.
+    # The last digits of a pooled mean depend on how the rows are distributed over the parties; the
+    # rounded values do not. The offsets 0.1 and 0.6 keep common values away from the points where
+    # the rounding jumps.
     deviation = np.sqrt(np.maximum(variance, np.finfo(np.float64).tiny))
     scale = 2.0 ** (np.ceil(4.0 * np.log2(deviation) + 0.1) / 4.0)
     centre = np.floor(64.0 * (mean / scale) + 0.6) / 64.0 * scale
@@ -146,12 +146,12 @@ def init(
 
 
 def thresholds(state: CutState) -> FloatArray:
-    """Return what the parties are asked: shape (d, m), ascending in each row, some perhaps twice.
+    """Return the thresholds of the next exchange, shape (d, m), ascending in each row.
 
-    Between the ends of a bracket the thresholds have equal distances. They are rounded to the
-    digits that their distances warrant, so that cut points are short numbers. Two more enclose the
-    shortest number in the bracket: what many rows share (0, 100, 9.5) is most often such a number,
-    and no narrowing would ever end on it.
+    A row may hold a threshold twice. Between the ends of a bracket the thresholds have equal
+    distances, rounded to the decimal digit of their distance, so that cut points are short numbers.
+    Two more thresholds enclose the shortest number in the bracket: a value that many rows share (0,
+    100, 9.5) is usually such a number, and equal distances would not hit it exactly.
     """
     if state.exchange == 0:
         grid = _first_multiples(state.num_bins)
@@ -169,7 +169,7 @@ def thresholds(state: CutState) -> FloatArray:
 
 
 def count_up_to(rows: FloatArray, asked: FloatArray) -> IntArray:
-    """Return a party's answer: how many of its rows are at most each threshold.
+    """Return a party's number of rows up to each threshold.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def count_up_to(rows: FloatArray, asked: FloatArray) -> IntArray:
     Returns
     -------
     int64 array of shape (d, m)
-        To be added over the parties.
+        The counts, to be summed over the parties.
     """
     counts = np.zeros(asked.shape, dtype=np.int64)
     for j, points in enumerate(asked):
@@ -190,39 +190,42 @@ def count_up_to(rows: FloatArray, asked: FloatArray) -> IntArray:
 
 
 def step(state: CutState, counts: IntArray, num_rows: int | IntArray | None = None) -> CutState:
-    """Narrow the brackets by the parties' answers to :func:`thresholds`.
+    """Return the state with brackets narrowed by the counts for :func:`thresholds`.
 
     Parameters
     ----------
     state : CutState
-        Not changed.
+        The state before the exchange; not changed.
     counts : int64 array of shape (d, m)
-        Sum of the answers.
+        Sum of the parties' results of :func:`count_up_to`.
     num_rows : int or int array of shape (d,), optional
-        Rows of the parties that answered, see :func:`init`. Default: as before. Where it differs a
-        party has been lost or found, so that what earlier counts said is forgotten.
+        Number of rows of the parties that answered, see :func:`init`. Default: as before. If the
+        number has changed, so have the parties, and the brackets from earlier counts are dropped.
 
     Raises
     ------
     DataError
-        The counts cannot be the answer to these thresholds.
+        If the counts have the wrong shape, descend, or are not between 0 and the number of rows.
     """
     asked = thresholds(state)
     counts = np.asarray(counts, dtype=np.int64)
     wanted = state.num_rows if num_rows is None else np.asarray(num_rows, dtype=np.int64)
     total = np.broadcast_to(wanted, state.num_rows.shape)
     if counts.shape != asked.shape:
-        raise DataError(f"counts of shape {counts.shape} answer thresholds of shape {asked.shape}")
+        raise DataError(
+            f"counts have shape {counts.shape}, but the thresholds have shape {asked.shape}"
+        )
     if (np.diff(counts, axis=1) < 0).any() or (counts < 0).any() or (total < counts.T).any():
         raise DataError(
-            f"counts up to ascending thresholds must ascend from 0 to {total.max()} rows"
+            "counts of rows up to ascending thresholds must not descend, and must lie between 0 "
+            f"and {total.max()}"
         )
     if (total != state.num_rows).any():
-        state = _forgotten(state, total)
+        state = _restarted(state, total, _even(total, state.num_bins))
     lower, upper = state.lower.copy(), state.upper.copy()
     below, up_to = state.below.copy(), state.up_to.copy()
     for j in range(len(asked)):
-        # The infinite ends are always known: no row and all rows.
+        # The counts up to -inf and inf are known: 0 and all rows.
         points = np.concatenate([[-np.inf], asked[j], [np.inf]])
         known = np.concatenate([[0], counts[j], [total[j]]])
         high = np.searchsorted(known, state.targets[j], side="left")
@@ -238,16 +241,15 @@ def step(state: CutState, counts: IntArray, num_rows: int | IntArray | None = No
 
 
 def finished(state: CutState) -> bool:
-    """Say whether every cut point is good enough, or :data:`MAX_EXCHANGES` are used up."""
+    """Whether all brackets are narrow enough, or :data:`MAX_EXCHANGES` have been made."""
     return state.exchange >= MAX_EXCHANGES or bool(state.exchange and _closed(state).all())
 
 
 def cut_points(state: CutState) -> tuple[FloatArray, ...]:
     """Return the cut points of each column, ascending, each of shape (at most B - 1,).
 
-    Of a bracket's ends that one is taken which cuts off nearest to the wanted number of rows: a
-    value that many rows share goes where the bins stay evenest. Cut points that would leave a bin
-    empty are left out, so that heavily tied columns get fewer bins, and no bin is empty.
+    The cut point is the end of the bracket whose number of rows is nearer to the wanted number.
+    Cut points that would leave a bin empty are left out, so columns with many ties get fewer bins.
     """
     use_upper = state.up_to - state.targets <= state.targets - state.below
     chosen = np.where(use_upper, state.upper, state.lower)
@@ -260,26 +262,27 @@ def cut_points(state: CutState) -> tuple[FloatArray, ...]:
 
 
 def _closed(state: CutState) -> BoolArray:
-    """Return which brackets need no more thresholds, shape (d, B - 1)."""
+    """Return which brackets are narrow enough, shape (d, B - 1)."""
     miss = np.minimum(state.up_to - state.targets, state.targets - state.below)
     allowed = np.maximum(0.5, TOLERANCE * state.num_rows / state.num_bins)[:, None]
     width = state.upper - state.lower
     adjacent = np.nextafter(state.lower, np.inf) >= state.upper
-    spread = state.upper[:, -1:] - state.lower[:, :1]
-    least = np.where(state.whole[:, None], 1.0, RESOLUTION * spread)
-    return (miss <= allowed) | adjacent | (np.isfinite(spread) & (width <= least))
+    total_width = state.upper[:, -1:] - state.lower[:, :1]
+    least = np.where(state.whole[:, None], 1.0, RESOLUTION * total_width)
+    return (miss <= allowed) | adjacent | (np.isfinite(total_width) & (width <= least))
 
 
 def _even(num_rows: IntArray, num_bins: int) -> FloatArray:
-    """Return the numbers of rows at most each end of equally full bins, shape (d, B - 1)."""
+    """Return the number of rows up to each end of bins of equal frequency, shape (d, B - 1)."""
     return np.arange(1.0, num_bins) * (num_rows / num_bins)[:, None]
 
 
-def _forgotten(state: CutState, num_rows: IntArray) -> CutState:
+def _restarted(state: CutState, num_rows: IntArray, targets: FloatArray) -> CutState:
+    """Return the state with other rows or targets, and all brackets infinite."""
     return replace(
         state,
         num_rows=num_rows,
-        targets=_even(num_rows, state.num_bins),
+        targets=targets,
         lower=np.full_like(state.lower, -np.inf),
         upper=np.full_like(state.upper, np.inf),
         below=np.zeros_like(state.below),
@@ -288,10 +291,10 @@ def _forgotten(state: CutState, num_rows: IntArray) -> CutState:
 
 
 def _first_multiples(num_bins: int) -> FloatArray:
-    """Return the first thresholds in standard deviations from the mean.
+    """Return the first thresholds, in standard deviations from the mean.
 
-    By Cantelli's inequality fewer than n / B rows lie sqrt(B) deviations or more below the mean,
-    and as few above it: these ends bracket every wanted quantile of any column.
+    By Cantelli's inequality fewer than n / B rows lie sqrt(B) or more standard deviations below the
+    mean, and fewer than n / B above: the outermost thresholds bracket all wanted quantiles.
     """
     end = math.sqrt(num_bins)
     growing = end * 10.0 ** np.linspace(-DECADES, 0.0, GEOMETRIC, endpoint=False)
@@ -300,14 +303,17 @@ def _first_multiples(num_bins: int) -> FloatArray:
 
 
 def _within(low: float, high: float, scale: float, whole: bool, done: bool) -> FloatArray:
-    """Return new thresholds of one bracket, shape (REFINEMENT + 2,); outside it if it is open."""
+    """Return the new thresholds of one bracket, shape (REFINEMENT + 2,), in any order.
+
+    If one end of the bracket is infinite, the thresholds lie beyond the other end.
+    """
     if done:
         return np.full(REFINEMENT + 2, high if math.isfinite(high) else low)
     if math.isfinite(low) and math.isfinite(high):
         points = np.linspace(low, high, REFINEMENT + 2)[1:-1]
         shared = _shortest(low, high)
     else:
-        # From a small part of the deviation to any number of them.
+        # At distances from 4^-7 to 4^24 standard deviations.
         away = scale * np.logspace(-7, 24, REFINEMENT, base=4)
         points = low + away if math.isfinite(low) else high - away[::-1]
         shared = float(points[0])
@@ -317,7 +323,7 @@ def _within(low: float, high: float, scale: float, whole: bool, done: bool) -> F
 
 
 def _rounded(points: FloatArray, whole: bool) -> FloatArray:
-    """Round ascending points to whole numbers, or to the decimal digit of their distances."""
+    """Round ascending points to whole numbers, or to the decimal digit of their distance."""
     if whole:
         return np.floor(points)
     gaps = np.diff(points)
@@ -328,7 +334,7 @@ def _rounded(points: FloatArray, whole: bool) -> FloatArray:
 
 
 def _shortest(low: float, high: float) -> float:
-    """Return a number of fewest decimal digits that is above ``low`` and at most ``high``."""
+    """Return the number with the fewest digits that is above ``low`` and at most ``high``."""
     if low < 0.0 <= high:
         return 0.0
     most = math.floor(math.log10(max(abs(low), abs(high))))
@@ -340,24 +346,25 @@ def _shortest(low: float, high: float) -> float:
 
 
 def _short(number: float, gap: float) -> float:
-    """Return the number rounded to the decimal digit that is at most ``gap``."""
+    """Return the number rounded to the largest power of ten that is at most ``gap``."""
     if number == 0.0 or gap <= 0.0:
         return number
     significant = math.floor(math.log10(abs(number))) - math.floor(math.log10(gap))
     return float(f"{number:.{min(significant, 16)}e}") if significant >= 0 else 0.0
 
 
-#: Shares of the rows, in equal ones, from which on a bin is one value's.
-LARGE = 2.0
-
-
-def spread(state: CutState) -> CutState | None:
-    """Return the state at the start of a second search; None where no bin is too full.
+def second_search(state: CutState) -> CutState | None:
+    """Return the state at the start of a search that keeps large bins and divides the other rows.
 
     Parameters
     ----------
     state : CutState
-        After its last exchange.
+        The state after the last exchange of the first search.
+
+    Returns
+    -------
+    CutState or None
+        None if no bin holds more than :data:`LARGE` times its equal share of the rows.
     """
     targets = state.targets.copy()
     for j, total in enumerate(state.num_rows.tolist()):
@@ -369,24 +376,31 @@ def spread(state: CutState) -> CutState | None:
             for low, high in pairwise(ends)
             if high - low > LARGE * total / state.num_bins
         ]
-        # Where nearly all bins are full there are few values, each of which has its bin.
+        # If all rows are in large bins, each bin holds one of few values already.
         if full and sum(high - low for low, high in full) < total:
             targets[j] = _around(full, total, len(targets[j]))
     if (targets == state.targets).all():
         return None
-    return replace(
-        state,
-        exchange=0,
-        targets=targets,
-        lower=np.full_like(state.lower, -np.inf),
-        upper=np.full_like(state.upper, np.inf),
-        below=np.zeros_like(state.below),
-        up_to=np.tile(state.num_rows[:, None], state.num_bins - 1),
-    )
+    return replace(_restarted(state, state.num_rows, targets), exchange=0)
 
 
 def _around(full: list[tuple[int, int]], total: int, size: int) -> FloatArray:
-    """Return the ends of full bins, and equal parts of the rows between them, shape (size,)."""
+    """Return wanted numbers of rows that keep large bins and divide the other rows equally.
+
+    Parameters
+    ----------
+    full : list of (int, int)
+        The large bins: the number of rows up to the lower and the upper end of each.
+    total : int
+        Number of rows.
+    size : int
+        Number of cut points.
+
+    Returns
+    -------
+    float64 array of shape (size,)
+        Ascending.
+    """
     edges = sorted({end for pair in full for end in pair} - {0, total})[:size]
     rest = total - sum(high - low for low, high in full)
     parts = size - len(edges) + 1

@@ -1,7 +1,7 @@
-"""Tables of categories as small numbers: what the discrete scores count.
+"""Tables of categories, coded as small integers.
 
-A state is named by a text, whatever it was in the data (``1``, ``1.0`` and ``True`` of different
-parties become ``"1"``, ``"1"`` and ``"True"``), so that parties, files and models agree on it.
+Every state has a text as its name, whatever its type in the data: ``1`` and ``1.0`` have the name
+``"1"``, ``True`` has ``"True"``. Parties, files and models therefore agree on the names of states.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.uint8]
 
-#: More states than a byte can tell apart are no categories.
+#: Largest number of states of a variable: codes are stored in one byte.
 MAX_STATES = 256
 
 
@@ -36,12 +36,18 @@ class DiscreteTable:
     names : tuple of str
         The d variables, in the order of the data's columns.
     states : tuple of tuple of str
-        The states of each variable, in the order that their codes count.
+        The states of each variable; code k stands for state k.
     codes : ndarray of uint8, shape (d, n)
-        ``codes[j, i]`` is the position of row i's value among the states of variable j. One row of
-        the array for each *variable*: counting reads one variable at a time.
+        ``codes[j, i]`` is the index of the value of row i among the states of variable j. The first
+        axis is that of the variables, because counting reads one variable at a time.
     weights : ndarray of int64, shape (n,), optional
-        How often each row stands; None: once each.
+        How many equal rows of the data each row represents. Default: 1 each.
+
+    Raises
+    ------
+    DataError
+        If names repeat, shapes do not fit, a variable has too many or repeated states, a code has
+        no state, or a weight is negative.
     """
 
     names: tuple[str, ...]
@@ -57,17 +63,19 @@ class DiscreteTable:
             raise DataError(f"codes must be whole numbers from 0 to {MAX_STATES - 1}")
         if codes.ndim != 2 or codes.shape[0] != len(names) or len(self.states) != len(names):
             raise DataError(
-                f"{len(names)} names, {len(self.states)} lists of states and codes of shape "
-                f"{codes.shape} do not belong together: codes has one row for each variable"
+                f"there are {len(names)} names, {len(self.states)} lists of states, and codes of "
+                f"shape {codes.shape}: expected one list and one row of codes for each name"
             )
         for name, states, row in zip(names, self.states, codes, strict=True):
             if len(set(states)) < len(states) or len(states) > MAX_STATES:
                 raise DataError(
-                    f"column {name!r}: {len(states)} states, some perhaps twice; expected "
-                    f"different ones, at most {MAX_STATES}"
+                    f"column {name!r} has {len(states)} states: expected at most {MAX_STATES}, "
+                    "all different"
                 )
             if row.size and row.max() >= len(states):
-                raise DataError(f"column {name!r}: code {row.max()} has no state")
+                raise DataError(
+                    f"column {name!r} has the code {row.max()}, but only {len(states)} states"
+                )
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.int64)
             if weights.shape != codes.shape[1:] or (weights < 0).any():
@@ -79,7 +87,7 @@ class DiscreteTable:
 
     @property
     def num_rows(self) -> int:
-        """Rows, repeated ones counted as often as they stand."""
+        """Number of rows of the data: the sum of the weights."""
         return int(self.codes.shape[1] if self.weights is None else self.weights.sum())
 
     @property
@@ -89,11 +97,11 @@ class DiscreteTable:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the codes."""
+        """Memory of codes and weights in bytes."""
         return self.codes.nbytes + (0 if self.weights is None else self.weights.nbytes)
 
     def compressed(self) -> DiscreteTable:
-        """Return the table with equal rows joined, where that at least halves it."""
+        """Return the table with equal rows merged, or itself if less than half would be saved."""
         distinct, inverse = np.unique(self.codes, axis=1, return_inverse=True)
         if 2 * distinct.shape[1] > self.codes.shape[1]:
             return self
@@ -103,7 +111,7 @@ class DiscreteTable:
         return replace(self, codes=distinct, weights=weights)
 
     def reordered(self, order: Sequence[int] | IntArray) -> DiscreteTable:
-        """Return the table with its variables in another order."""
+        """Return the table of the variables with these indices, in this order."""
         return DiscreteTable(
             tuple(self.names[k] for k in order),
             tuple(self.states[k] for k in order),
@@ -115,21 +123,23 @@ class DiscreteTable:
 def as_discrete(
     table: Any, names: Sequence[str] | None = None, states: Sequence[Sequence[str]] | None = None
 ) -> DiscreteTable:
-    """Return a table of categories from whatever holds one.
+    """Return the coded table of categorical data.
 
     Parameters
     ----------
-    table : DiscreteTable, array of shape (n, d), or anything with ``.columns``
-        Texts, whole numbers, booleans. An array's variables are called ``x0, x1, ...``.
+    table : DiscreteTable, array of shape (n, d), or object with ``.columns``
+        Texts, whole numbers or booleans. The variables of an array are named ``x0, x1, ...``.
     names : sequence of str, optional
         The columns to take, in this order. Default: all.
     states : sequence of sequence of str, optional
-        The states of each of ``names``. Default: those that occur, sorted (numbers as numbers).
+        The states of each of ``names``. Default: the states that occur, sorted by
+        :func:`sorted_states`.
 
     Raises
     ------
     DataError
-        For a missing value, a value that is not among ``states``, or a column of too many states.
+        If a column or a value is missing, a value is not among ``states``, or a column has too many
+        states.
     """
     if isinstance(table, DiscreteTable):
         return _part(table, names, states)
@@ -154,33 +164,27 @@ def as_discrete(
     return DiscreteTable(chosen, tuple(found), stacked)
 
 
-def observed_states(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return the states that occur among values, sorted; missing values are passed over."""
-    uniques, _ = _distinct(np.asarray(values))
-    return sorted_states(state_name(value) for value in uniques if not _is_missing(value))
-
-
 def sorted_states(states: Iterable[str]) -> tuple[str, ...]:
-    """Return different states in the order in which they are coded: numbers by size, then texts."""
+    """Return the distinct states in the order of their codes: numbers by value, then texts."""
 
     def key(state: str) -> tuple[int, float, str]:
         try:
             number = float(state)
         except ValueError:
             number = math.nan
-        # "nan" is a text: as a number it has no place in any order.
+        # "nan" is sorted as a text, because the number nan cannot be ordered.
         return (1, 0.0, state) if math.isnan(number) else (0, number, state)
 
     return tuple(sorted(set(states), key=key))
 
 
 def state_name(value: Any) -> str:
-    """Return the text that names a value: 1, 1.0 and ``numpy.int8(1)`` are all "1".
+    """Return the name of a value's state: "1" for 1, 1.0 and ``numpy.int8(1)``.
 
     Raises
     ------
     DataError
-        For a value that is no text, number or boolean.
+        If the value is not a text, a number or a boolean.
     """
     if isinstance(value, str):
         return value
@@ -192,21 +196,24 @@ def state_name(value: Any) -> str:
         number = float(value)
         return str(int(number)) if number.is_integer() else repr(number)
     raise DataError(
-        f"a value of type {type(value).__name__} names no state: use texts, whole numbers or "
-        "booleans for categories"
+        f"a value of type {type(value).__name__} cannot be a category: use texts, whole numbers or "
+        "booleans"
     )
 
 
 def _part(
     table: DiscreteTable, names: Sequence[str] | None, states: Sequence[Sequence[str]] | None
 ) -> DiscreteTable:
-    """Return some columns of a coded table, whose states must be the given ones."""
+    """Return some columns of a coded table; a DataError if their states are not ``states``."""
     if names is not None:
         _check_columns(names, table.names)
         table = table.reordered([table.names.index(name) for name in names])
     for name, own, given in zip(table.names, table.states, states or table.states, strict=True):
         if own != tuple(given):
-            raise DataError(f"column {name!r} is coded by other states than those given: decode it")
+            raise DataError(
+                f"column {name!r} of the table has other states than those given: make the table "
+                "with as_discrete and these states"
+            )
     return table
 
 
@@ -223,13 +230,13 @@ def _encoded(
     uniques, inverse = _distinct(values)
     if any(_is_missing(value) for value in uniques):
         raise DataError(
-            f"column {name!r} has missing values: fill them in (with a state of their own, if "
-            "that they are missing means something), or leave those rows out"
+            f"column {name!r} has missing values: fill them in (by a separate state, if values are "
+            "missing for a reason), or drop these rows"
         )
     if len(uniques) > MAX_STATES:
         raise DataError(
-            f"column {name!r} has {len(uniques)} different values, too many for categories: "
-            "discretize it, or leave it out"
+            f"column {name!r} has {len(uniques)} different values, more than the {MAX_STATES} that "
+            "a category may have: discretize or drop the column"
         )
     try:
         labels = [state_name(value) for value in uniques]
@@ -240,15 +247,15 @@ def _encoded(
     unknown = [label for label in labels if label not in position]
     if unknown:
         raise DataError(
-            f"column {name!r} has a value that is not among its {len(known)} states: "
-            "were the states agreed on other data?"
+            f"column {name!r} has a value that is not among its {len(known)} states, which come "
+            "from other data: correct the value, or drop the row"
         )
     lookup = np.array([position[label] for label in labels], dtype=np.uint8)
     return lookup[inverse], known
 
 
 def _distinct(values: NDArray[Any]) -> tuple[list[Any], IntArray]:
-    """Return the distinct values and the position of each value among them."""
+    """Return the distinct values and the index of each value among them."""
     if values.dtype.kind in "biufUS":
         distinct, inverse = np.unique(values, return_inverse=True)
         return distinct.tolist(), inverse.ravel()
@@ -260,7 +267,7 @@ def _distinct(values: NDArray[Any]) -> tuple[list[Any], IntArray]:
 
 
 def _is_missing(value: Any) -> bool:
-    # pandas' NA first: it is neither equal nor unequal to itself.
+    # pandas' NA is tested by its type, since `NA != NA` is neither true nor false.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return bool(value != value)

@@ -1,10 +1,10 @@
-"""Scores of structures, and the gains that a search asks for: from rows or from moments.
+"""Scores of DAGs, and the gains of further parents, computed from rows or from moments.
 
-A score of a DAG is a sum over its families, ``sum_y s(y | Pa_y)``; all are log-probabilities or
-penalised log-likelihoods in nats: higher is better.
+The score of a DAG is the sum over its families, ``sum_y s(y | Pa_y)``. All scores are
+log-probabilities or penalised log-likelihoods in nats: higher is better.
 
 The discrete scores are sums over the cells of contingency tables. For a set A of variables with
-``q_A`` cells, ``n_c`` rows in cell c and n rows in all,
+``q_A`` cells, ``n_c`` rows in cell c and n rows in total,
 ``F(A) = sum_c t(n_c; q_A) - penalty(q_A)``, and ``s(y | S) = F(S + y) - F(S)``:
 
 - **BDeu** (Heckerman, Geiger & Chickering 1995) with equivalent sample size e:
@@ -13,9 +13,10 @@ The discrete scores are sums over the cells of contingency tables. For a set A o
 - **qNML** (Silander, Leppa-aho, Jaasaari & Roos 2018): ``t(k) = k log k``,
   ``penalty(q) = log C(n, q)``, the regret of a multinomial with q cells.
 
-The gain of x as a further parent of y given S needs the contingency table of S, y and x. Two ways
-of counting it share the work: with a bit for every row, state and variable a cell is an ``and`` and
-a popcount of 64 rows at a time; row by row every row costs one step, whatever the number of cells.
+The gain of x as a further parent of y given S needs the contingency table of S, y and x. It is
+counted in the faster of two ways. With one bit for every row, state and variable, the count of a
+cell is an ``and`` and a popcount of 64 rows at a time. Row by row, every row costs one step,
+whatever the number of cells.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
 
     Words = NDArray[np.uint64]
-    Codes = NDArray[np.int32]
+    CellCounts = NDArray[np.int32]
 
 BDEU, BIC, QNML = 0, 1, 2
 
-# Terms of counts below this are looked up; above, they are computed by Stirling's series.
+# Terms of counts below this are looked up in a table; others are computed by Stirling's series.
 TABLE_LENGTH = 2048
 
 
 class Terms(NamedTuple):
-    """The score: its kind and the looked-up terms.
+    """A discrete score: its kind, and lookup tables of its terms t(k; q).
 
     Attributes
     ----------
@@ -65,13 +66,13 @@ class Terms(NamedTuple):
     num_rows : float
         n.
     keys : ndarray of float64, shape (H,)
-        Hash table of the numbers of cells that have a table; 0: free.
+        Hash table of the numbers of cells q that have a lookup table; 0: free.
     numbers : ndarray of int64, shape (H,)
-        The table of each key.
+        The index in ``tables`` of each key.
     tables : ndarray of float64, shape (T, L)
         ``tables[i, k]`` is the term of count k.
     used : ndarray of int64, shape (1,)
-        Number of tables in use.
+        Number of lookup tables in use.
     """
 
     kind: int
@@ -84,7 +85,7 @@ class Terms(NamedTuple):
 
 
 def terms_of(kind: int, sample_size: float, num_rows: int) -> Terms:
-    """Prepare the terms of a score."""
+    """Return the terms of a score, without lookup tables."""
     length = min(num_rows + 1, TABLE_LENGTH)
     return Terms(
         kind,
@@ -98,7 +99,7 @@ def terms_of(kind: int, sample_size: float, num_rows: int) -> Terms:
 
 
 def more_tables(terms: Terms) -> Terms:
-    """Return the terms with room for twice as many tables, which are made again when needed."""
+    """Return the terms with room for twice as many lookup tables, all of them empty."""
     return terms._replace(
         keys=np.zeros(2 * len(terms.keys)),
         numbers=np.zeros(2 * len(terms.numbers), dtype=np.int64),
@@ -109,7 +110,10 @@ def more_tables(terms: Terms) -> Terms:
 
 @compiled_in_place
 def table_for(terms: Terms, cells: float) -> int:
-    """Return the number of the table for so many cells, made where it is new; -1: no room."""
+    """Return the index of the lookup table for a number of cells; fill the table if it is new.
+
+    The result is -1 if there is no room for a further table.
+    """
     keys = terms.keys
     key = cells if terms.kind == BDEU else 1.0
     mantissa, exponent = math.frexp(key)
@@ -124,7 +128,7 @@ def table_for(terms: Terms, cells: float) -> int:
     keys[slot] = key
     terms.numbers[slot] = number
     terms.used[0] = number + 1
-    # log Gamma(k + a) - log Gamma(a) as a running sum: exact for tiny a too.
+    # log Gamma(k + a) - log Gamma(a) as a running sum, which is accurate for tiny a too.
     prior = terms.sample_size / cells
     total = 0.0
     for k in range(terms.tables.shape[1]):
@@ -138,14 +142,14 @@ def table_for(terms: Terms, cells: float) -> int:
 
 @compiled_in_place
 def term(terms: Terms, number: Integer, cells: float, count: Integer) -> float:
-    """Return t(count; cells), looked up in the table of this number where it is long enough."""
+    """Return t(count; cells), from the lookup table with index ``number`` if it is long enough."""
     last = terms.tables.shape[1] - 1
     if count <= last:
         return terms.tables[number, count]
     if terms.kind != BDEU:
         return count * math.log(count)
-    # Tables that are shorter than the counts are long enough for Stirling's series: from z = 64 on
-    # it is exact to float64.
+    # A table is shorter than a count only if it has TABLE_LENGTH entries; Stirling's series is
+    # exact in float64 from z = 64 on.
     prior = terms.sample_size / cells
     value = terms.tables[number, last]
     for z, sign in ((count + prior, 1.0), (last + prior, -1.0)):
@@ -165,14 +169,15 @@ def sum_of_terms(terms: Terms, cells: float, counts: NDArray[Any]) -> float:
 
 @compiled_in_place
 def regret(num_rows: float, cells: float) -> float:
-    """Return the log regret of a multinomial with so many cells (Szpankowski & Weinberger 2012).
+    """Return the log regret of a multinomial with ``cells`` cells (Szpankowski & Weinberger 2012).
 
-    The approximation that Silander et al. (2018) use for qNML: within 0.1 nats for all sizes.
+    Silander et al. (2018) use this approximation for qNML. Its error is below 0.1 nats for all
+    numbers of rows and cells.
     """
     if cells <= 1.0 or num_rows <= 0.0:
         return 0.0
     a = cells / num_rows
-    # c = 1/2 + sqrt(1 + 4/a) / 2 from c - 1, which is tiny where there are many cells.
+    # c = 1/2 + sqrt(1 + 4/a) / 2 is computed from c - 1, which is tiny if there are many cells.
     beyond = (2.0 / a) / (1.0 + math.sqrt(1.0 + 4.0 / a))
     c = 1.0 + beyond
     return num_rows * (math.log(a) + (a + 2.0) * math.log1p(beyond) - 1.0 / c) - 0.5 * math.log(
@@ -182,7 +187,17 @@ def regret(num_rows: float, cells: float) -> float:
 
 @compiled_in_place
 def penalty_gain(terms: Terms, q: float, x: float, y: float) -> float:
-    """Return the growth of the penalty when x (states) becomes a parent of y beside S (q cells)."""
+    """Return the increase of the penalty when a variable becomes a parent of y in addition to S.
+
+    Parameters
+    ----------
+    terms : Terms
+        The score.
+    q : float
+        Number of cells of S.
+    x, y : float
+        Number of states of the new parent and of y.
+    """
     if terms.kind == BIC:
         return 0.5 * math.log(terms.num_rows) * q * (x - 1.0) * (y - 1.0)
     if terms.kind == QNML:
@@ -192,19 +207,20 @@ def penalty_gain(terms: Terms, q: float, x: float, y: float) -> float:
 
 
 class Rows(NamedTuple):
-    """A discrete table in the forms that the kernels read.
+    """A `DiscreteTable` in the form that compiled functions read.
 
     Attributes
     ----------
     codes : ndarray of uint8, shape (d, n)
+        As in `DiscreteTable`.
     weights : ndarray of int32, shape (n,)
-        How often each row stands.
+        How many equal rows each row represents.
     cards : ndarray of int64, shape (d,)
-        Number of states.
+        Number of states of each variable.
     bits : ndarray of uint64, shape (sum of cards, n / 64)
-        For each state of each variable one bit a row; no columns where rows have weights.
+        For each state of each variable one bit for each row; shape (0, 0) if rows have weights.
     first_bits : ndarray of int64, shape (d,)
-        Where a variable's states begin in ``bits``.
+        Row of ``bits`` of each variable's first state.
     """
 
     codes: NDArray[np.uint8]
@@ -215,7 +231,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(table: DiscreteTable) -> Rows:
-    """Prepare a table for the kernels."""
+    """Return a table in the form that compiled functions read."""
     d, n = table.codes.shape
     cards = table.cardinalities
     first = np.concatenate([[0], np.cumsum(cards)[:-1]]).astype(np.int64)
@@ -235,7 +251,7 @@ def rows_of(table: DiscreteTable) -> Rows:
 
 @intrinsic
 def _num_bits(typing_context: Any, word: Any) -> Any:
-    """Count the bits of a word by the processor's own instruction."""
+    """Return the number of set bits of a word, by the processor's popcount instruction."""
     signature = types.int64(types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -246,13 +262,15 @@ def _num_bits(typing_context: Any, word: Any) -> Any:
 
 
 @compiled
-def _configurations(rows: Rows, members: IntArray, size: int, codes: Codes) -> int:
-    """Write into ``codes`` which configuration of some variables each row has.
+def _configurations(rows: Rows, members: IntArray, size: int, codes: CellCounts) -> int:
+    """Write the number of each row's configuration of the first ``size`` members into ``codes``.
+
+    Configurations are numbered from 0 in the order in which they first occur.
 
     Returns
     -------
     int
-        How many configurations occur.
+        Number of configurations that occur.
     """
     n = len(codes)
     for i in range(n):
@@ -279,18 +297,26 @@ def _configurations(rows: Rows, members: IntArray, size: int, codes: Codes) -> i
 def fill_gains(
     rows: Rows, terms: Terms, families: Families, which: IntArray, wanted: BoolArray
 ) -> int:
-    """Compute the wanted gains of some families that are not known.
+    """Compute the wanted gains that ``families`` does not hold yet, and store them there.
 
     Parameters
     ----------
+    rows : Rows
+        The data.
+    terms : Terms
+        The score; lookup tables are added.
+    families : Families
+        The gains of families; changed in place.
     which : ndarray of int64, shape (m,)
-        Rows of ``families``.
+        Indices of rows of ``families``.
     wanted : ndarray of bool, shape (m, d)
+        The further parents whose gains are wanted, for each of ``which``.
 
     Returns
     -------
     int
-        -1: done. Otherwise the first of ``which`` that needs more room in ``terms``.
+        -1 if all are computed. Otherwise the position in ``which`` at which ``terms`` has no room
+        for a further lookup table: call again from there, with `more_tables`.
     """
     d, n = rows.codes.shape
     words = rows.bits.shape[1]
@@ -333,7 +359,7 @@ def fill_gains(
             table_x, table_xy = table_for(terms, q * card), table_for(terms, q * r * card)
             if table_x < 0 or table_xy < 0:
                 return index
-            # By bits a cell costs n / 64 words, by rows every row costs one step.
+            # By bits a cell costs n / 64 operations on words, by rows each row costs one step.
             if words > 0 and num * r * (card - 1) * words < 8 * n:
                 if len(masks) == 0:
                     masks = np.empty(num * r * words, dtype=np.uint64)
@@ -349,7 +375,7 @@ def fill_gains(
                         counts[cell] = 0
                 value = _by_rows(rows, terms, codes, num, y, x, table_x, table_xy, q, counts)
             gains[row, x] = base + value - penalty_gain(terms, q, float(card), float(r))
-            # The gain is symmetric: the empty set's rows are halved by this.
+            # The gain is symmetric in x and y, which saves half the work for empty S.
             if size == 0:
                 other = find(families, x, members, size)
                 if other >= 0:
@@ -362,14 +388,14 @@ def _by_bits(
     rows: Rows,
     terms: Terms,
     masks: Words,
-    sizes: Codes,
+    sizes: CellCounts,
     r: int,
     x: int,
     table_x: int,
     table_xy: int,
     q: float,
 ) -> float:
-    """Return sum t(n_sxy) - sum t(n_sx), counting the rows of each cell by ``and`` and popcount."""
+    """Return sum t(n_sxy) - sum t(n_sx), counting each cell by ``and`` and popcount."""
     card, first, words = rows.cards[x], rows.first_bits[x], rows.bits.shape[1]
     value = 0.0
     for s in range(0, len(sizes), r):
@@ -390,27 +416,27 @@ def _by_bits(
 def _by_rows(
     rows: Rows,
     terms: Terms,
-    codes: Codes,
+    codes: CellCounts,
     num: int,
     y: int,
     x: int,
     table_x: int,
     table_xy: int,
     q: float,
-    counts: Codes,
+    counts: CellCounts,
 ) -> float:
     """Return sum t(n_sxy) - sum t(n_sx), counting row by row.
 
-    ``counts`` is zero before and after.
+    ``counts`` is working memory; all its entries are zero before and after the call.
     """
     card, width, n = rows.cards[x], rows.cards[y] + 1, len(codes)
     for i in range(n):
-        # Each cell (s, x) has its total first, then one count for each state of y.
+        # For each configuration (s, x): first the total, then the count of each state of y.
         cell = (codes[i] * card + rows.codes[x, i]) * width
         counts[cell] += rows.weights[i]
         counts[cell + 1 + rows.codes[y, i]] += rows.weights[i]
     value = 0.0
-    # Where most cells are empty, those of the rows are visited.
+    # If most cells are empty, only the cells of the rows are visited.
     sparse = num * card * width > 2 * n
     for step in range(n if sparse else num * card):
         first = step * width
@@ -435,7 +461,7 @@ KINDS: dict[str, int] = {
     "qnml": QNML,
 }
 
-#: Cells are counted in 32 bits.
+#: Largest number of rows: counts of cells are 32-bit integers.
 MOST_ROWS = 2**31 - 1
 
 
@@ -450,21 +476,23 @@ def check_score(score: str, equivalent_sample_size: float) -> None:
 
 
 class TableGains:
-    """Gains counted from the rows of a discrete table.
+    """Gains of a discrete score, counted from the rows of a table.
 
     Parameters
     ----------
     table : DiscreteTable
-    score : {"bdeu", "bic", "qnml"}
+        The data.
+    score : {"bdeu", "bic", "qnml"}, default "bdeu"
+        See the module.
     equivalent_sample_size : float, default 1.0
-        Of BDeu only (the default of the authors' program, Torrijos et al. 2024).
+        Used by BDeu only. The default is that of the program of Torrijos et al. (2024).
 
     Raises
     ------
     ConfigError
-        For an unknown score or an impossible sample size.
+        If the score is unknown, or the sample size is not a positive number.
     DataError
-        For more rows than cells can count.
+        If the table has more than 2^31 - 1 rows.
     """
 
     def __init__(
@@ -473,8 +501,8 @@ class TableGains:
         check_score(score, equivalent_sample_size)
         if table.num_rows > MOST_ROWS:
             raise DataError(
-                f"the table has {table.num_rows} rows, repeated ones counted: at most {MOST_ROWS} "
-                "can be counted"
+                f"the table has {table.num_rows} rows: at most {MOST_ROWS} can be counted, use "
+                "fewer rows"
             )
         compressed = table.compressed()
         self.rows = rows_of(compressed)
@@ -482,15 +510,15 @@ class TableGains:
 
     @property
     def nbytes(self) -> int:
-        """Memory of rows and bits."""
+        """Memory of codes, bits and lookup tables in bytes."""
         return self.rows.codes.nbytes + self.rows.bits.nbytes + self.terms.tables.nbytes
 
     def enough(self, num_operators: int) -> bool:
-        """Return False: rows answer everything."""
+        """Return False: every gain can be computed here."""
         return False
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
-        """Count the wanted gains."""
+        """Compute the wanted gains of some rows of ``families``; see `fill_gains`."""
         while (done := fill_gains(self.rows, self.terms, families, rows, wanted)) >= 0:
             self.terms = more_tables(self.terms)
             rows, wanted = rows[done:], wanted[done:]
@@ -508,7 +536,7 @@ class TableGains:
             num *= cards[member]
             cells *= cards[member]
             if num > 4 * len(cell):
-                # Only the cells that occur.
+                # Number only the cells that occur.
                 distinct, cell = np.unique(cell, return_inverse=True)
                 num = len(distinct)
         return score + self._of_cells(np.bincount(cell, weights), cells)
@@ -536,22 +564,22 @@ class MomentGains:
     Parameters
     ----------
     moments : Moments
-        n and the covariances of all variables.
+        Number of rows and covariances of all variables.
     """
 
     def __init__(self, moments: Moments) -> None:
         self.n = moments.n
-        # Correlations: what counts as linearly dependent must not depend on the units.
+        # Correlations, so that the test for linear dependence does not depend on units.
         spread = np.sqrt(np.diag(moments.second))
         spread[spread == 0.0] = 1.0
         self.correlation = moments.second / np.outer(spread, spread)
 
     def enough(self, num_operators: int) -> bool:
-        """Return False: moments answer everything."""
+        """Return False: every gain can be computed here."""
         return False
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
-        """Compute the wanted gains."""
+        """Compute the wanted gains of some rows of ``families``."""
         for row, mask in zip(rows, wanted, strict=True):
             y, size = int(families.owners[row]), int(families.sizes[row])
             gains = self._gains(y, families.members[row, :size])
@@ -561,17 +589,17 @@ class MomentGains:
         """Return the gain of every variable as a further parent of y, shape (d,)."""
         C = self.correlation
         if len(given):
-            # lstsq, since parents may be linearly dependent.
+            # Parents may be linearly dependent, which solve would refuse.
             coefficients = np.linalg.lstsq(C[np.ix_(given, given)], C[given], rcond=None)[0]
             with_y = C[y] - C[y, given] @ coefficients
             variances = np.diag(C) - np.einsum("sj,sj->j", C[given], coefficients)
         else:
             with_y, variances = C[y], np.diag(C).copy()
-        # What S determines already adds nothing.
+        # A variable that S determines gains nothing.
         known = variances <= 1e-10 * np.diag(C)
         variances = np.where(known, 1.0, variances)
         squared = np.where(known | known[y], 0.0, with_y**2 / (variances * variances[y]))
-        # A variable that determines y gains a lot, not without bound.
+        # The gain of a variable that determines y is bounded.
         squared = np.clip(squared, 0.0, 1.0 - 1e-12)
         return np.asarray(-0.5 * self.n * np.log1p(-squared) - 0.5 * np.log(self.n))
 
@@ -588,16 +616,19 @@ def score_graph(
     ----------
     graph : CausalGraph
         A DAG, or a CPDAG: all members of a class have the same score.
-    table : DiscreteTable, array of shape (n, d), or anything with ``.columns``
-        Its columns are found by name.
+    table : DiscreteTable, array of shape (n, d), or object with ``.columns``
+        The data; columns are matched by name.
     score : {"bdeu", "bic", "qnml"}, default "bdeu"
+        See the module.
     equivalent_sample_size : float, default 1.0
-        Of BDeu.
+        Used by BDeu only.
 
     Raises
     ------
+    ConfigError
+        If the score is unknown, or the sample size is not a positive number.
     DataError
-        If the table lacks a variable of the graph, or the graph has a cycle.
+        If the table lacks a variable of the graph or has a missing value, or the graph has a cycle.
     """
     if not graph.is_acyclic():
         raise DataError("a graph with a cycle has no score: call threshold() to remove cycles")

@@ -200,7 +200,7 @@ def test_columns_may_have_different_numbers_of_rows():
         init(mean, variance, 4, np.array([4000, 0, 11]))
     counts = np.tile(rows[:, None], thresholds(init(mean, variance, 4, rows)).shape[1])
     counts[2] += 1
-    with pytest.raises(DataError, match="must ascend"):
+    with pytest.raises(DataError, match="must not descend"):
         step(init(mean, variance, 4, rows), counts)
 
 
@@ -279,19 +279,19 @@ def test_what_cannot_be_is_refused():
         init(np.zeros(1), np.ones(1), 1, 10)
     state = init(np.zeros(1), np.ones(1), 3, 10)
     counts = np.zeros(thresholds(state).shape, dtype=np.int64)
-    with pytest.raises(DataError, match="counts of shape"):
+    with pytest.raises(DataError, match="counts have shape"):
         step(state, counts[:, :-1])
     with pytest.raises(DataError, match="from 0 to 10 rows"):
         step(state, counts + 11)
     falling = counts.copy()
     falling[0, 0] = 1
-    with pytest.raises(DataError, match="must ascend"):
+    with pytest.raises(DataError, match="must not descend"):
         step(state, falling)
 
 
 def test_a_value_that_many_rows_share_gets_a_bin_apart():
     """Nine of ten rows are 0: the others get bins of their own, as even as without these."""
-    from flwr_causal.core.discrete.cut_points import spread
+    from flwr_causal.core.discrete.cut_points import second_search
 
     rng = np.random.default_rng(0)
     gains = np.where(rng.random(20000) < 0.9, 0.0, np.exp(rng.normal(5, 1, 20000)))
@@ -306,7 +306,7 @@ def test_a_value_that_many_rows_share_gets_a_bin_apart():
 
     first = searched(init(rows.mean(axis=0), rows.var(axis=0), 16, len(rows)))
     assert len(cut_points(first)[0]) <= 3
-    second = spread(first)
+    second = second_search(first)
     assert second is not None
     cuts = cut_points(searched(second))
     assert [len(own) for own in cuts] == [15, 15, 15]

@@ -281,7 +281,7 @@ def test_what_cannot_be_is_refused():
     counts = np.zeros(thresholds(state).shape, dtype=np.int64)
     with pytest.raises(DataError, match="counts have shape"):
         step(state, counts[:, :-1])
-    with pytest.raises(DataError, match="from 0 to 10 rows"):
+    with pytest.raises(DataError, match="between 0 and 10"):
         step(state, counts + 11)
     falling = counts.copy()
     falling[0, 0] = 1

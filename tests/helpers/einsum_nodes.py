@@ -9,7 +9,7 @@ import numpy as np
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import Product, Sum
-from flwr_causal.core.circuits.tensors.leaf import parameter_arrays
+from flwr_causal.core.circuits.tensors.leaf import plain_arrays
 
 if TYPE_CHECKING:
     from flwr_causal.core.circuits.nodes import Node
@@ -20,13 +20,14 @@ def nodes_of(circuit: Circuit) -> Circuit:
     """Return the distribution of a circuit whose root is an Einsum network over all columns."""
     leaf: TensorLeaf = circuit.root
     layout, parameters = leaf.layout, leaf.parameters
-    arrays = parameter_arrays(parameters)
-    k = arrays["layer.0"].shape[3]
+    arrays = plain_arrays(parameters._asdict())
+    k = parameters.layers[0].shape[3]
+    layers = layout.layers(arrays["layers"], k)
     tops = []
     for r in range(layout.replicas):
         level = [[_unit(layout, arrays, g, r, u) for u in range(k)] for g in range(2**layout.depth)]
-        for depth in range(layout.depth):
-            weights = arrays[f"layer.{depth}"][:, r]
+        for layer in layers:
+            weights = layer[:, r]
             half = len(weights)
             level = [_sums(weights[b], level[b], level[b + half]) for b in range(half)]
         tops.append(level[0])

@@ -29,7 +29,7 @@ def chosen(columns, classes, grid=GRID, parts=1):
     middle, reach = columns.mean(axis=0), np.full(d, 1e3)
     labels = range(classes.max() + 1)
     logs = np.zeros((len(labels), d))
-    sums = np.zeros((len(labels), 2, d, len(grid)))
+    sums = np.zeros((len(labels), 2, len(grid), d))
     for part in np.array_split(np.arange(len(columns)), parts):
         for c in labels:
             own = columns[part][classes[part] == c]
@@ -91,7 +91,7 @@ def test_powers_that_overflow_are_finite_and_not_chosen():
     grid = np.array([-200.0, 0.5, 1.0, 200.0])
     sums = power_sums(columns, np.zeros(2), grid, np.full(2, 1e3))
     assert np.isfinite(sums).all()
-    assert (sums[1, :, [0, 3]] >= LARGEST**2).all()
+    assert (sums[1, [0, 3]] >= LARGEST**2).all()
     assert set(chosen(columns, np.zeros(50, dtype=int), grid)) <= {0.5, 1.0}
 
 

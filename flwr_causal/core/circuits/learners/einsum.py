@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -54,7 +53,7 @@ from flwr_causal.core.circuits.tensors.evaluation import (
     flows,
 )
 from flwr_causal.core.circuits.tensors.layout import TensorLayout
-from flwr_causal.core.circuits.tensors.leaf import TensorLeaf, parameter_arrays, parameters_from
+from flwr_causal.core.circuits.tensors.leaf import TensorLeaf, parameters_from, plain_arrays
 from flwr_causal.core.devices import PRECISIONS
 from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import ConfigError, DataError
@@ -325,13 +324,6 @@ def stepped(
     )
 
 
-class Steps(StrEnum):
-    """The exchanges."""
-
-    SCALE = "scale"
-    COUNTS = "counts"
-
-
 # -- the exchanges --------------------------------------------------------------------------------
 
 
@@ -349,7 +341,7 @@ class Scale(Step):
     plan: Plan
     origin: FloatArray
 
-    name = Steps.SCALE
+    name = "scale"
     sent = (SentArray("origin", "point about which sums are taken", ("columns",)),)
     summed = (
         SummedArray("rows", "rows", (1,), "count"),
@@ -423,7 +415,7 @@ class Known:
     regions : ndarray of int64, shape (G, R, V)
     shift, scale : ndarray of float, shape (d,)
     parameters : dict of arrays
-        As `parameter_arrays` writes them.
+        Fields of `TensorParameters` as `plain_arrays` writes them.
     """
 
     plan: Plan
@@ -458,7 +450,7 @@ class EStep(Known, Step):
     done: int
     log_likelihoods: tuple[float, ...]
 
-    name = Steps.COUNTS
+    name = "counts"
     sent = (
         SentArray("fold", "part of the rows that is summed", (1,)),
         SentArray(
@@ -504,29 +496,24 @@ class EStep(Known, Step):
             "regions": self.regions.astype(np.float64),
             "shift": self.shift,
             "scale": self.scale,
-        } | _flat(self.parameters)
+        } | self.parameters
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
         """Sum over a party's rows; missing values may be there."""
         regions = asked["regions"].astype(np.int64)
         layout = layout_of(plan, regions, asked["shift"], asked["scale"])
-        parameters = _by_level(layout, asked)
         if plan.learner.batches > 1:
             hashed = np.where(np.isnan(values), np.inf, values)
             own = row_folds(hashed, plan.learner.batches, plan.seed) == int(asked["fold"][0])
             values = values[own]
         values = _enough(values, plan)
-        if not len(values):
-            return _nothing(layout, asked)
-        counts, densities = counted(
-            layout, parameters_from(layout, parameters), layout.rows(values)
-        )
+        counts, densities = counted(layout, parameters_from(layout, asked), layout.rows(values))
         if not np.isfinite(densities):
             raise DataError(
                 "a row is impossible under the circuit of the others: it cannot be counted"
             )
-        return _flat(_as_arrays(counts)) | {
+        return plain_arrays(counts._asdict()) | {
             "rows": np.array([float(len(values))]),
             "log_densities": np.array([densities]),
         }
@@ -537,11 +524,11 @@ class EStep(Known, Step):
         parameters, likelihoods = self.parameters, self.log_likelihoods
         rows = float(summed["rows"][0])
         if rows > 0.0:  # else no row falls into the part
-            levels = _by_level(layout, summed)
+            layers = layout.layers(summed["layers"], summed["statistics"].shape[2])
             counts = Counts(
                 layout.tensor(summed["statistics"]),
                 layout.tensor(summed["presence"]),
-                tuple(layout.tensor(levels[f"layer.{level}"]) for level in range(layout.depth)),
+                tuple(layout.tensor(layer) for layer in layers),
                 layout.tensor(summed["root"]),
             )
             made = stepped(
@@ -553,7 +540,7 @@ class EStep(Known, Step):
                 options.smoothing / self.rows,
                 options.variances,
             )
-            parameters = parameter_arrays(made)
+            parameters = plain_arrays(made._asdict())
             likelihoods = (*likelihoods, float(summed["log_densities"][0]) / rows)
         known = (self.plan, self.regions, self.shift, self.scale, parameters)
         if self.done + 1 == options.epochs * options.batches:
@@ -615,7 +602,7 @@ def first_parameters(
     Returns
     -------
     dict of arrays
-        As `parameter_arrays` writes them.
+        Fields of `TensorParameters` as `plain_arrays` writes them.
     """
     rng = np.random.default_rng([seed, 1])
     k, replicas = options.sums, layout.replicas
@@ -629,47 +616,17 @@ def first_parameters(
         weights += 1e-2 * shares[:, None, None]
         drawn.append(weights / weights.sum(axis=0))
     arrays["probabilities"] = np.concatenate(drawn)
-    for level in range(layout.depth):
-        regions = 2 ** (layout.depth - 1 - level)
-        tops = layout.num_classes if regions == 1 else k
-        weights = 0.01 + rng.random((regions, replicas, tops, k, k))
-        arrays[f"layer.{level}"] = weights / weights.sum(axis=(3, 4), keepdims=True)
+    layers = []
+    for shape in layout.layer_shapes(k):
+        weights = 0.01 + rng.random(shape)
+        layers.append((weights / weights.sum(axis=(3, 4), keepdims=True)).ravel())
+    arrays["layers"] = np.concatenate(layers)
     classes = np.ones(1)
     if layout.target is not None:
         classes = own[layout.target] + options.smoothing
     root = np.repeat(classes[:, None], replicas, axis=1)
     arrays["root"] = root / root.sum()
     return arrays
-
-
-def _flat(arrays: Arrays) -> Arrays:
-    """Return arrays with those of all levels (``layer.0``, ...) as one, side by side."""
-    layers = [name for name in arrays if name.startswith("layer.")]
-    flat = {name: array for name, array in arrays.items() if name not in layers}
-    flat["layers"] = np.concatenate([arrays[name].ravel() for name in layers])
-    return flat
-
-
-def _by_level(layout: TensorLayout, arrays: Mapping[str, FloatArray]) -> Arrays:
-    """Opposite of :func:`_flat`."""
-    result = {name: array for name, array in arrays.items() if name != "layers"}
-    units = arrays["means" if "means" in arrays else "statistics"].shape[2]
-    first = 0
-    for level in range(layout.depth):
-        regions = 2 ** (layout.depth - 1 - level)
-        tops = layout.num_classes if regions == 1 else units
-        shape = (regions, layout.replicas, tops, units, units)
-        last = first + int(np.prod(shape))
-        result[f"layer.{level}"] = arrays["layers"][first:last].reshape(shape)
-        first = last
-    return result
-
-
-def _as_arrays(counts: Counts) -> Arrays:
-    """Return counts as `parameter_arrays` returns parameters."""
-    named = {name: getattr(counts, name) for name in ("statistics", "presence", "root")}
-    named |= {f"layer.{level}": one for level, one in enumerate(counts.layers)}
-    return {name: one.cpu().numpy().astype(np.float64) for name, one in named.items()}
 
 
 def _enough(values: FloatArray, plan: Plan) -> FloatArray:
@@ -679,19 +636,6 @@ def _enough(values: FloatArray, plan: Plan) -> FloatArray:
     labels = np.zeros(len(values)) if plan.target is None else values[:, plan.target]
     _, places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     return values[sizes[places] >= plan.min_rows]
-
-
-def _nothing(layout: TensorLayout, asked: Arrays) -> Arrays:
-    """Return the sums over no row."""
-    units = asked["means"].shape[1:]
-    return {
-        "statistics": np.zeros((len(layout.statistic_columns), *units)),
-        "presence": np.zeros((len(layout.columns), *units)),
-        "root": np.zeros_like(asked["root"]),
-        "layers": np.zeros_like(asked["layers"]),
-        "rows": np.zeros(1),
-        "log_densities": np.zeros(1),
-    }
 
 
 # -- the learner ----------------------------------------------------------------------------------

@@ -285,7 +285,7 @@ class TrainedWithHead(Trained):
 
 @dataclass(frozen=True, eq=False)
 class ThresholdStep(Step):
-    """The exchange that chooses a threshold. A subclass defines the features.
+    """The exchange that chooses a threshold. A subclass defines ``kind``, the class of features.
 
     Parameters
     ----------
@@ -300,8 +300,13 @@ class ThresholdStep(Step):
     head: Head
     trained: TrainedWithHead
 
-    kind: ClassVar[type[Features]]
+    name = "threshold"
     summed = THRESHOLD_SUMS
+
+    kind: ClassVar[type[Features]]
+
+    def __init_subclass__(cls) -> None:
+        cls.sent = (*cls.kind.sent, *HEAD_SENT)
 
     @classmethod
     def or_trained(
@@ -328,7 +333,7 @@ class ThresholdStep(Step):
 
 @dataclass(frozen=True, eq=False)
 class HeadStep(Step):
-    """One Newton step of a head. A subclass defines the features.
+    """One Newton step of a head. A subclass defines ``threshold``, the step that may follow.
 
     Parameters
     ----------
@@ -345,8 +350,13 @@ class HeadStep(Step):
     trained: TrainedWithHead
     decision: str
 
-    threshold: ClassVar[type[ThresholdStep]]
+    name = "head"
     summed = HEAD_SUMS
+
+    threshold: ClassVar[type[ThresholdStep]]
+
+    def __init_subclass__(cls) -> None:
+        cls.sent = cls.threshold.sent
 
     @classmethod
     def or_threshold(

@@ -28,7 +28,6 @@ from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from enum import StrEnum
 
     from numpy.typing import NDArray
 
@@ -145,14 +144,15 @@ class Step(ABC):
 
     Attributes
     ----------
-    name : StrEnum
+    name : str
+        Unique among the steps of a learner.
     sent : tuple of SentArray
         What `arrays` returns, in this order.
     summed : tuple of SummedArray
         What `sums` returns.
     """
 
-    name: ClassVar[StrEnum]
+    name: ClassVar[str]
     sent: ClassVar[tuple[SentArray, ...]]
     summed: ClassVar[tuple[SummedArray, ...]]
 
@@ -296,7 +296,7 @@ class TrainingBySums(ABC):
 
 def by_name(*steps: type[Step]) -> dict[str, type[Step]]:
     """Return steps by their names."""
-    return {str(step.name): step for step in steps}
+    return {step.name: step for step in steps}
 
 
 def add(replies: Iterable[Mapping[str, FloatArray]]) -> Arrays:

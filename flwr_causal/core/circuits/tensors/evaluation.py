@@ -128,7 +128,7 @@ def _down(weights: Tensor, trace: Trace, flows: Tensor) -> tuple[Tensor, Tensor]
         torch.bmm(own, products.transpose(1, 2), out=counts[part])
         taken = torch.bmm(flat[part].transpose(1, 2), own)
         taken *= products
-        taken = taken.view(-1, k, k, rows)
+        taken = taken.unflatten(1, (k, k))
         torch.sum(taken, dim=2, out=below[part])
         torch.sum(taken, dim=1, out=below[part.start + regions : part.stop + regions])
     counts *= flat
@@ -143,7 +143,7 @@ def _products(left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor]]:
     for start in range(0, regions, size):
         part = slice(start, min(start + size, regions))
         pairs = left[part, :, None] * right[part, None, :]
-        yield part, pairs.view(-1, k * k, rows)
+        yield part, pairs.flatten(1, 2)
 
 
 def upward_peaks(layers: Sequence[Tensor], leaves: Tensor) -> list[Tensor]:
@@ -329,12 +329,12 @@ def flows(
 
 
 def chunks(layout: TensorLayout, parameters: TensorParameters, n: int) -> Iterator[slice]:
-    """Slices of n rows that are few enough to be evaluated at once."""
+    """Slices of n rows that are few enough to be evaluated at once; at least one, of no row."""
     regions = len(layout.regions) * layout.replicas
     wide = layout.region_statistics.shape[1] + layout.region_presence.shape[1]
     sums = sum(2 * w.shape[0] * w.shape[1] * (w.shape[2] + w.shape[3]) for w in parameters.layers)
     size = max(1, MOST_VALUES // (regions * wide + sums))
-    for start in range(0, n, size):
+    for start in range(0, max(n, 1), size):
         yield slice(start, min(start + size, n))
 
 

@@ -10,6 +10,7 @@ one. The statistics of a missing value are 0, which integrates it out.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,24 @@ class TensorLayout:
     def num_classes(self) -> int:
         """Roots: states of the target; 1 without."""
         return 1 if self.target is None else int(self.num_states[self.target])
+
+    def layer_shapes(self, k: int) -> list[tuple[int, int, int, int, int]]:
+        """Return the shapes of all layers' weights, (regions, replicas, sums, k, k) each.
+
+        The layer above the leaf regions is the first, with half as many regions as these; the last
+        has one region, with a sum for each class.
+        """
+        counts = [2**level for level in reversed(range(self.depth))]
+        return [
+            (count, self.replicas, self.num_classes if count == 1 else k, k, k) for count in counts
+        ]
+
+    def layers(self, weights: FloatArray, k: int) -> list[FloatArray]:
+        """Divide the weights of all layers, one after the other, into those of each."""
+        shapes = self.layer_shapes(k)
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        parts = np.split(weights, ends[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     @cached_property
     def columns(self) -> IntArray:

@@ -7,6 +7,7 @@ a marginal.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -352,26 +353,22 @@ def _without_classes(parameters: TensorParameters) -> TensorParameters:
     return parameters._replace(layers=(*parameters.layers[:-1], merged), root=replicas)
 
 
-def parameter_arrays(parameters: TensorParameters) -> dict[str, FloatArray]:
-    """Return the parameters alone: means, variances, probabilities, root and ``layer.0``, ..."""
-    tensors = parameters._asdict()
-    layers = tensors.pop("layers")
-    tensors |= {f"layer.{level}": weights for level, weights in enumerate(layers)}
-    return {name: one.detach().cpu().numpy().astype(np.float64) for name, one in tensors.items()}
+def plain_arrays(tensors: Mapping[str, Any]) -> dict[str, FloatArray]:
+    """Return named tensors as arrays of float64; of ``layers`` all, one after the other."""
+    return {
+        name: np.concatenate([_array(layer).ravel() for layer in one])
+        if name == "layers"
+        else _array(one)
+        for name, one in tensors.items()
+    }
 
 
-def _layer_shapes(layout: TensorLayout, k: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes (regions, replicas, sums, K, K) of the weights of all layers."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for level in range(layout.depth):
-        regions = 2 ** (layout.depth - 1 - level)
-        sums = layout.num_classes if regions == 1 else k
-        shapes[f"layer.{level}"] = (regions, layout.replicas, sums, k, k)
-    return shapes
+def _array(tensor: Tensor) -> FloatArray:
+    return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
 
 
 def parameters_from(layout: TensorLayout, arrays: Mapping[str, NDArray[Any]]) -> TensorParameters:
-    """Return the parameters that `parameter_arrays` wrote.
+    """Return the parameters whose fields `plain_arrays` wrote.
 
     Raises
     ------
@@ -386,26 +383,25 @@ def parameters_from(layout: TensorLayout, arrays: Mapping[str, NDArray[Any]]) ->
             "means": (len(layout.numbers), layout.replicas, k),
             "variances": (len(layout.numbers), layout.replicas, k),
             "probabilities": (len(layout.states), layout.replicas, k),
+            "layers": (sum(map(math.prod, layout.layer_shapes(k))),),
             "root": (layout.num_classes, layout.replicas),
-            **_layer_shapes(layout, k),
         }
         for name, shape in expected.items():
             if arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
                 raise DataError(f"{name} must be finite and of the shape {shape}")
-        _check_sums(layout, {name: arrays[name] for name in expected})
+        layers = layout.layers(arrays["layers"], k)
+        _check_sums(layout, {name: arrays[name] for name in expected}, layers)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise DataError(f"these are no parameters of an Einsum network ({error})") from error
-    layers = tuple(layout.tensor(arrays[f"layer.{level}"]) for level in range(layout.depth))
-    means, variances, probabilities, root = (
-        layout.tensor(arrays[name]) for name in ("means", "variances", "probabilities", "root")
-    )
-    return TensorParameters(means, variances, probabilities, layers, root)
+    own = {name: layout.tensor(arrays[name]) for name in expected if name != "layers"}
+    return TensorParameters(**own, layers=tuple(layout.tensor(layer) for layer in layers))
 
 
-def _check_sums(layout: TensorLayout, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raise a DataError where probabilities or variances are none."""
-    totals = [arrays["root"].sum()]
-    totals += [arrays[f"layer.{level}"].sum(axis=(3, 4)) for level in range(layout.depth)]
+def _check_sums(
+    layout: TensorLayout, arrays: Mapping[str, NDArray[Any]], layers: Sequence[NDArray[Any]]
+) -> None:
+    """Raise a DataError unless weights and probabilities are distributions, variances above 0."""
+    totals = [arrays["root"].sum(), *(layer.sum(axis=(3, 4)) for layer in layers)]
     totals += [arrays["probabilities"][states].sum(axis=0) for states in layout.states_of]
     least = min([0.0] + [one.min() for name, one in arrays.items() if name != "means" and one.size])
     if least < 0 or any(np.abs(total - 1.0).max() > 1e-4 for total in totals):
@@ -416,11 +412,8 @@ def _check_sums(layout: TensorLayout, arrays: Mapping[str, NDArray[Any]]) -> Non
 
 def to_arrays(layout: TensorLayout, parameters: TensorParameters) -> dict[str, FloatArray]:
     """Return structure and parameters; the names are the same for any depth."""
-    arrays = parameter_arrays(parameters)
-    layers = [arrays.pop(f"layer.{level}").ravel() for level in range(layout.depth)]
     target = -1 if layout.target is None else layout.target
-    return arrays | {
-        "layers": np.concatenate(layers),
+    return plain_arrays(parameters._asdict()) | {
         "num_states": layout.num_states.astype(np.float64),
         "regions": layout.regions.astype(np.float64),
         "shift": layout.shift,
@@ -454,11 +447,6 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[TensorLayout, Tenso
         layout = TensorLayout(
             states, regions, shift, scale, None if target < 0 else target, precision=precision
         )
-        flat, k = arrays["layers"], arrays["means"].shape[2]
-        layers = {}
-        for name, shape in _layer_shapes(layout, k).items():
-            size = int(np.prod(shape))
-            layers[name], flat = flat[:size].reshape(shape), flat[size:]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise DataError(f"this is no Einsum network ({error}): write it again") from error
-    return layout, parameters_from(layout, {**arrays, **layers})
+    return layout, parameters_from(layout, arrays)

@@ -129,15 +129,15 @@ def power_sums(
 
     Returns
     -------
-    ndarray of float, shape (2, d, p)
+    ndarray of float, shape (2, p, d)
         Where a power overflows the square is at least that of ``LARGEST``, and
         :func:`choose_powers` passes over the power.
     """
-    sums = np.zeros((2, u.shape[1], len(powers)))
+    sums = np.zeros((2, len(powers), u.shape[1]))
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(u), POWER_ROWS):
-            rows = u[start : start + POWER_ROWS, :, None]
-            t = relative_transform(rows, middle[:, None], powers, reach[:, None])
+            rows = u[start : start + POWER_ROWS, None]
+            t = relative_transform(rows, middle, powers[:, None], reach)
             t = np.clip(np.nan_to_num(t, nan=LARGEST), -LARGEST, LARGEST)
             sums[0] += t.sum(axis=0)
             sums[1] += (t**2).sum(axis=0)
@@ -164,7 +164,7 @@ def choose_powers(
         Rows of each class.
     logs : ndarray of float, shape (C, d)
         :func:`log_sums` of each class.
-    sums : ndarray of float, shape (C, 2, d, p)
+    sums : ndarray of float, shape (C, 2, p, d)
         :func:`power_sums` of each class.
     middle : ndarray of float, shape (d,)
         As of the sums.
@@ -177,7 +177,7 @@ def choose_powers(
     """
     n = counts.sum()
     first, second = sums[:, 0], sums[:, 1]
-    each = counts[:, None, None]
+    each, power = counts[:, None, None], powers[:, None]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         total = second.sum(axis=0) / n - (first.sum(axis=0) / n) ** 2
         scatter = np.maximum(second - first**2 / np.maximum(each, 1.0), 0.0)
@@ -185,15 +185,15 @@ def choose_powers(
         likelihood = -0.5 * (each * np.log(variances)).sum(axis=0)
         # The slope at the middle was divided out of the transformed values.
         start = signed_log(middle)
-        likelihood += (powers - 1.0) * (logs.sum(axis=0) - n * start)[:, None]
-        size = np.abs(of_signed_log(start[:, None], powers))
-        precise = (powers - 1.0) * start[:, None] >= np.log(LEAST_RELATIVE_SLOPE * size)
+        likelihood += (power - 1.0) * (logs.sum(axis=0) - n * start)
+        size = np.abs(of_signed_log(start, power))
+        precise = (power - 1.0) * start >= np.log(LEAST_RELATIVE_SLOPE * size)
         bounded = second.sum(axis=0) < LARGEST**2
     usable = np.isfinite(likelihood) & bounded & precise & (total > 0)
     # Where nothing is usable the identity does least harm.
     identity = int(np.abs(powers - 1.0).argmin())
-    best = np.where(usable, likelihood, -np.inf).argmax(axis=1)
-    return np.where(usable.any(axis=1), best, identity)
+    best = np.where(usable, likelihood, -np.inf).argmax(axis=0)
+    return np.where(usable.any(axis=0), best, identity)
 
 
 # Added to variances, in units of the columns' variance: a column may be constant in one class.

@@ -1,29 +1,28 @@
-"""Class-conditional circuits where parties hold different columns.
+"""Class-conditional circuits of parties that hold different columns.
 
-The exchanges are those of `steps`, for any pattern of columns over parties. Scales, powers and
-tables of a column come from the parties that hold it. Moments come from the rows of each pattern, a
-set of numbers that some parties hold, shrunk by their own held-out likelihood; `joint_moments` puts
-the joint moments of each class together from these. No rows are aligned and no row leaves a party.
-Every party must know the class of its rows.
+The exchanges are those of `steps`, for any pattern of columns over parties. A *pattern* is a set of
+numeric columns that at least one party holds. Scales, powers and tables of a column are computed
+from the sums of the parties that hold it. Means and covariances are computed for each pattern, from
+the rows of the parties that hold it, and shrunk by the held-out likelihood of these rows;
+`joint_moments` combines them to one mean and one covariance of each class. Rows are not aligned and
+do not leave a party. Every party must know the class of its rows.
 
-All parties get the same request, answer as in `steps` for the columns that they hold, and leave
-zeros elsewhere, so that answers add up. A party finds the columns that it holds in its values: the
-others are missing in every row.
+All parties receive the same request. A party computes the sums of `steps` for the columns that it
+holds and returns 0 for all others, so that the replies can be added. A column that a party does not
+hold is missing in all rows of its values.
 
-Parties that all hold all columns train by `steps`, where blocks are chosen for each fold. Parties
-without a common column get one elliptical leaf a party and class, put together to one with no
-covariance between parties.
+Parties that all hold all columns train by `steps`, which chooses the blocks for each fold. If no
+column is held by two parties, the covariances between parties are 0.
 
 Joint moments: columns that no party holds together are taken to be independent given the columns
-that connect them. The covariance is the one of largest entropy that agrees with the known entries;
-its inverse is 0 between such columns (Dempster 1972). With parties that hold (a, S) and (b, S) that
-is p(S) p(a | S) p(b | S). EM finds the most likely such covariance; its expectation needs of a
-party only the moments of its own columns, on which the other columns are regressed.
+that connect them. Of the covariances that agree with the known entries the one of largest entropy
+is used; its inverse is 0 at the unknown entries (Dempster 1972). For parties that hold (a, S) and
+(b, S) this is p(S) p(a | S) p(b | S). EM finds the most likely such covariance. Its expectation
+step needs only the moments of each pattern, from which the missing columns are regressed.
 
-A t distribution with the joint covariance has the t of each party's own columns as its marginals.
-It says of a and b that they are uncorrelated given S, but not that they are independent: all
-columns share one scale, so rows that are far out in a are expected to be far out in b. No t
-distribution has independent parts.
+The marginal of a t distribution over a pattern is a t distribution with that pattern's moments. The
+joint t distribution makes a and b uncorrelated given S, but not independent: all columns share one
+scale variable, so that a row that is extreme in a is expected to be extreme in b.
 
 References
 ----------
@@ -34,8 +33,7 @@ Hastie, Tibshirani & Friedman: The elements of statistical learning, 2009, Algor
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -73,16 +71,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.learners.class_conditional.moments import Shrinkage
     from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalOptions
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
-
-
-class PatternSteps(StrEnum):
-    """The exchanges."""
-
-    SCALE = "pattern-scale"
-    POWERS = "pattern-powers"
-    MOMENTS = "pattern-moments"
-    HELD_OUT = "pattern-held-out"
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan, State
 
 
 def started(plan: Plan, presence: ArrayLike) -> PatternScale:
@@ -93,14 +82,15 @@ def started(plan: Plan, presence: ArrayLike) -> PatternScale:
     plan : Plan
         Of the joint domain.
     presence : array_like of bool, shape (parties, variables of the joint domain)
+        Whether a party holds a variable.
 
     Raises
     ------
     ConfigError
-        If a party does not hold the target; or if a head or a threshold is asked for: they need
-        rows with all columns.
+        If a party does not hold the target; or if the options ask for a head or a threshold, which
+        need rows with all columns.
     DataError
-        If nobody holds a column.
+        If no party holds a column.
     """
     held = np.asarray(presence, dtype=bool)
     if plan.target is not None and not held[:, plan.target].all():
@@ -125,14 +115,111 @@ def started(plan: Plan, presence: ArrayLike) -> PatternScale:
     return PatternScale(plan, np.unique(numbers, axis=0)[::-1], tuple(groups))
 
 
-# -- scales and powers, of each group of columns that the same parties hold -----------------------
+# -- the columns of a party -----------------------------------------------------------------------
 
 PATTERNS = SentArray("patterns", "1 where a set of parties holds a column", ("patterns", "columns"))
+#: Arrays sent with the columns on their last axis.
+BY_COLUMN = (*Coordinates._fields, "origin", "offsets")
+
+
+class Party(NamedTuple):
+    """The columns of a party, found in its values.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the party's columns.
+    own : ndarray of int64
+        Places of the party's numbers in the joint plan.
+    states : ndarray of bool
+        Which states, of all categories side by side, belong to the party's categories.
+    pattern : int
+        Row of its pattern; 0 for a party without numbers.
+    triangle : slice
+        Place of the second moments of its pattern; empty for a party without numbers.
+    """
+
+    plan: Plan
+    own: IntArray
+    states: BoolArray
+    pattern: int
+    triangle: slice
+
+    @classmethod
+    def of(cls, values: FloatArray, plan: Plan, patterns: FloatArray) -> Party:
+        """Find the columns of a party.
+
+        Parameters
+        ----------
+        values : ndarray of float, shape (n, number of variables of the joint domain)
+            A column that is missing in all rows is not held by the party. In the others no value
+            may be missing.
+        plan : Plan
+            Of the joint domain.
+        patterns : ndarray of float, shape (G, d)
+            As `PatternScale` sends them.
+
+        Raises
+        ------
+        DataError
+            If the party's numbers are none of the patterns.
+        """
+        there = np.asarray(~np.isnan(values).all(axis=0))
+        held, categories = there[list(plan.numbers)], there[list(plan.categories)]
+        part = part_of(plan, np.flatnonzero(held), np.flatnonzero(categories))
+        states = np.repeat(categories, plan.sizes)
+        own = np.flatnonzero(held).astype(np.int64)
+        if not len(own):
+            return cls(part, own, states, 0, slice(0, 0))
+        found = np.flatnonzero(((patterns > 0) == held).all(axis=1))
+        if not len(found):
+            listed = ", ".join(plan.names[plan.numbers[j]] for j in own)
+            raise DataError(
+                f"no party was announced that holds the numbers {listed} and no others: does a "
+                "column have no value at all? Leave it out"
+            )
+        which = int(found[0])
+        return cls(part, own, states, which, triangles_of(patterns > 0)[which])
+
+    def of_columns(self, asked: Arrays) -> Arrays:
+        """Return the arrays that were sent, restricted to the party's numbers."""
+        return {
+            name: array[..., self.own] if name in BY_COLUMN else array
+            for name, array in asked.items()
+        }
+
+
+def part_of(plan: Plan, columns: Iterable[int], categories: Iterable[int] = ()) -> Plan:
+    """Return the plan of some numbers and categories, given by their places among those."""
+    own = [plan.numbers[k] for k in columns] + [plan.categories[k] for k in categories]
+    return replace(plan, columns=tuple(sorted(own)))
+
+
+def columns_of(patterns: BoolArray) -> list[IntArray]:
+    """Return the columns of each pattern."""
+    return [np.flatnonzero(one).astype(np.int64) for one in patterns]
+
+
+def triangles_of(patterns: BoolArray) -> list[slice]:
+    """Return where the upper triangle of each pattern's second moments lies among all of them."""
+    sizes = patterns.sum(axis=1)
+    ends = np.cumsum(sizes * (sizes + 1) // 2).tolist()
+    return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def spread(array: FloatArray, places: IntArray, d: int) -> FloatArray:
+    """Return an array (..., d) with ``array`` at some places of its last axis, 0 elsewhere."""
+    result = np.zeros((*array.shape[:-1], d))
+    result[..., places] = array
+    return result
+
+
+# -- scales and powers, of each group of columns that the same parties hold -----------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
-    """The state of each group of columns.
+class ByGroup(Step):
+    """An exchange of `steps` for each group of numbers that the same parties hold.
 
     Parameters
     ----------
@@ -141,50 +228,68 @@ class Grouped:
     patterns : ndarray of bool, shape (G, d)
         The different sets of numbers that parties hold.
     groups : tuple of Scale, Powers or Moments
-        The next exchange of each group of numbers that the same parties hold. A group that is ahead
-        of others waits for them.
+        The next exchange of each group. Where a group needs an earlier exchange than the others,
+        only its columns take part, and the other groups wait.
     """
 
     plan: Plan
     patterns: BoolArray
     groups: tuple[steps.Scale | steps.Powers | steps.Moments, ...]
 
+    #: The exchange of one group.
+    step: ClassVar[type[steps.Scale | steps.Powers | steps.Moments]]
+
+    def arrays(self) -> Arrays:
+        """Return the patterns, and the arrays of the groups with all columns side by side."""
+        result: Arrays = {"patterns": self.patterns.astype(np.float64)}
+        for group in self.groups:
+            if isinstance(group, self.step):
+                for name, array in group.arrays().items():
+                    if name in BY_COLUMN:
+                        whole = spread(array, self.places(group), len(self.plan.numbers))
+                        result[name] = result.get(name, 0.0) + whole
+                    else:
+                        result[name] = array
+        return result
+
+    @classmethod
+    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+        """Return the sums over a party's rows, 0 for columns that it does not hold."""
+        party = Party.of(values, plan, asked["patterns"])
+        answer = cls.party_sums(values, party, party.of_columns(asked))
+        return {name: spread(array, party.own, len(plan.numbers)) for name, array in answer.items()}
+
+    @classmethod
+    def party_sums(cls, values: FloatArray, party: Party, asked: Arrays) -> Arrays:
+        """Return the sums of the party's own columns, which are the last axis."""
+        return cls.step.sums(values, party.plan, asked)
+
+    def after(self, summed: Mapping[str, FloatArray]) -> State:
+        """Return the next exchange, the earliest one that a group still needs."""
+        groups: tuple[Any, ...] = tuple(
+            group.after(self.group_sums(group, summed)) if isinstance(group, self.step) else group
+            for group in self.groups
+        )
+        kinds: tuple[type[ByGroup], ...] = (PatternScale, PatternPowers, PatternMoments)
+        needed = {type(group) for group in groups}
+        return next(kind for kind in kinds if kind.step in needed)(self.plan, self.patterns, groups)
+
+    def group_sums(self, group: Step, summed: Mapping[str, FloatArray]) -> Arrays:
+        """Return the sums of the columns of a group."""
+        own = self.places(group)
+        return {name: array[..., own] for name, array in summed.items()}
+
     def places(self, group: Step) -> IntArray:
-        """Return where the columns of a group are among all."""
+        """Return the places of a group's columns among all."""
         own = group.plan.numbers  # type: ignore[attr-defined]
         return np.searchsorted(np.array(self.plan.numbers), np.array(own))
 
-    def spread(self, arrays: Sequence[FloatArray]) -> FloatArray:
-        """Put arrays (..., columns of the group) of all groups in their places, (..., d)."""
-        result = np.zeros((*arrays[0].shape[:-1], len(self.plan.numbers)))
-        for group, array in zip(self.groups, arrays, strict=True):
-            result[..., self.places(group)] = array
-        return result
 
-    def with_groups(
-        self, groups: Iterable[steps.Scale | steps.Powers | steps.Moments]
-    ) -> PatternScale | PatternPowers | PatternMoments:
-        """Return the next exchange, which is the earliest one that a group still needs."""
-        known = tuple(groups)
-        following: type[PatternScale | PatternPowers | PatternMoments] = PatternMoments
-        if any(isinstance(group, steps.Powers) for group in known):
-            following = PatternPowers
-        if any(isinstance(group, steps.Scale) for group in known):
-            following = PatternScale
-        return following(self.plan, self.patterns, known)
-
-    def coordinates(self) -> tuple[Coordinates, FloatArray]:
-        """Return the coordinates of all columns, and the offsets (C, d) of the classes in them."""
-        known = [group for group in self.groups if not isinstance(group, steps.Scale)]
-        parts = zip(*(group.coordinates for group in known), strict=True)
-        spread = [self.spread(one) for one in parts]
-        return Coordinates(*spread), self.spread([group.offsets for group in known])
-
-
-class PatternScale(Grouped, Step):
+class PatternScale(ByGroup):
     """Counts, sums and squares of each class; counts by column."""
 
-    name = PatternSteps.SCALE
+    name = "pattern-scale"
+    step = steps.Scale
     sent = (PATTERNS, *steps.Scale.sent)
     summed = (
         SummedArray(
@@ -193,96 +298,35 @@ class PatternScale(Grouped, Step):
         *steps.Scale.summed[1:],
     )
 
-    def arrays(self) -> Arrays:
-        """Return the patterns and the origin."""
-        origins = [
-            group.origin if isinstance(group, steps.Scale) else np.zeros(len(group.plan.numbers))
-            for group in self.groups
-        ]
-        return {"patterns": self.patterns.astype(np.float64), "origin": self.spread(origins)}
-
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
-        """Sum a party's rows."""
-        shape = (plan.num_classes, len(plan.numbers))
-        reply = {name: np.zeros(shape) for name in ("counts", "first", "second")}
-        party = Party.of(values, plan, asked["patterns"])
-        if len(party.own):
-            answer = steps.Scale.sums(values, party.plan, party.of_columns(asked))
-            reply["counts"][:, party.own] = answer["counts"][:, None]
-            for name in ("first", "second"):
-                reply[name][:, party.own] = answer[name]
-        return reply
+    def party_sums(cls, values: FloatArray, party: Party, asked: Arrays) -> Arrays:
+        """Return the sums, with the counts of the classes repeated for each column."""
+        answer = super().party_sums(values, party, asked)
+        return answer | {"counts": np.repeat(answer["counts"][:, None], len(party.own), axis=1)}
 
-    def after(
-        self, summed: Mapping[str, FloatArray]
-    ) -> PatternScale | PatternPowers | PatternMoments:
-        """Return the next exchange."""
-        groups = []
-        for group in self.groups:
-            if isinstance(group, steps.Scale):
-                own = self.places(group)
-                answer = {name: array[:, own] for name, array in summed.items()}
-                group = group.after(answer | {"counts": answer["counts"][:, 0]})
-            groups.append(group)
-        return self.with_groups(groups)
+    def group_sums(self, group: Step, summed: Mapping[str, FloatArray]) -> Arrays:
+        """Return the sums of a group, all columns of which have the same counts."""
+        answer = super().group_sums(group, summed)
+        return answer | {"counts": answer["counts"][:, 0]}
 
 
-class PatternPowers(Grouped, Step):
+class PatternPowers(ByGroup):
     """Sums of the columns under a grid of powers."""
 
-    name = PatternSteps.POWERS
+    name = "pattern-powers"
+    step = steps.Powers
     sent = (PATTERNS, *steps.Powers.sent)
     summed = steps.Powers.summed
-
-    def arrays(self) -> Arrays:
-        """Return the patterns, scales and powers."""
-        coordinates, _ = self.coordinates()
-        return {
-            "patterns": self.patterns.astype(np.float64),
-            "scale": coordinates.scale,
-            "middle": coordinates.middle,
-            "reach": coordinates.reach,
-            "grid": np.array(self.plan.learner.powers),
-        }
-
-    @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
-        """Sum a party's transformed rows."""
-        classes, d = plan.num_classes, len(plan.numbers)
-        reply = {
-            "logs": np.zeros((classes, d)),
-            "powers": np.zeros((classes, 2, d, len(asked["grid"]))),
-        }
-        party = Party.of(values, plan, asked["patterns"])
-        if len(party.own):
-            answer = steps.Powers.sums(values, party.plan, party.of_columns(asked))
-            reply["logs"][:, party.own] = answer["logs"]
-            reply["powers"][:, :, party.own] = answer["powers"]
-        return reply
-
-    def after(
-        self, summed: Mapping[str, FloatArray]
-    ) -> PatternScale | PatternPowers | PatternMoments:
-        """Return the next exchange."""
-        groups = []
-        for group in self.groups:
-            if isinstance(group, steps.Powers):
-                own = self.places(group)
-                group = group.after(
-                    {"logs": summed["logs"][:, own], "powers": summed["powers"][:, :, own]}
-                )
-            groups.append(group)
-        return self.with_groups(groups)
 
 
 # -- moments of each pattern ----------------------------------------------------------------------
 
 
-class PatternMoments(Grouped, Step):
+class PatternMoments(ByGroup):
     """Counts, sums and products by pattern, fold and class; tables by fold and class."""
 
-    name = PatternSteps.MOMENTS
+    name = "pattern-moments"
+    step = steps.Moments
     sent = (PATTERNS, *steps.Moments.sent)
     summed = (
         SummedArray(
@@ -309,18 +353,9 @@ class PatternMoments(Grouped, Step):
         ),
     )
 
-    def arrays(self) -> Arrays:
-        """Return the patterns, coordinates and offsets."""
-        coordinates, offsets = self.coordinates()
-        return {
-            "patterns": self.patterns.astype(np.float64),
-            **coordinates._asdict(),
-            "offsets": offsets,
-        }
-
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
-        """Sum a party's transformed rows."""
+        """Return the sums over a party's transformed rows, 0 for the other patterns."""
         classes, d, patterns = plan.num_classes, len(plan.numbers), asked["patterns"] > 0
         reply = {
             "counts": np.zeros((len(patterns), NUM_FOLDS, classes)),
@@ -338,9 +373,8 @@ class PatternMoments(Grouped, Step):
         return reply
 
     def after(self, summed: Mapping[str, FloatArray]) -> PatternHeldOut:
-        """Return the exchange of held-out rows: the joint moments of each class are known."""
-        coordinates, offsets = self.coordinates()
-        plan = self.plan
+        """Return the exchange of held-out rows, with the joint moments of each class."""
+        plan, sent = self.plan, self.arrays()
         options: ClassConditionalOptions = plan.learner
         columns, triangles = columns_of(self.patterns), triangles_of(self.patterns)
         folds = [
@@ -348,7 +382,7 @@ class PatternMoments(Grouped, Step):
                 counts,
                 first[..., own],
                 symmetric(summed["second"][..., triangle], len(own)),
-                offsets[:, own],
+                sent["offsets"][:, own],
             )
             for counts, first, own, triangle in zip(
                 summed["counts"], summed["first"], columns, triangles, strict=True
@@ -372,7 +406,7 @@ class PatternMoments(Grouped, Step):
         return PatternHeldOut(
             plan,
             self.patterns,
-            coordinates,
+            steps.coordinates_of(sent),
             tuple(folds),
             shrinkages,
             counts,
@@ -391,15 +425,17 @@ class PatternHeldOut(Step):
         Of all columns.
     patterns : ndarray of bool, shape (G, d)
     coordinates : Coordinates
+        Of all columns.
     folds : tuple of ClassSums
-        Of each pattern.
+        Of each pattern, over its columns; the first axis is the fold.
     shrinkages : tuple of Shrinkage
         Of each pattern.
     counts : ndarray of float, shape (C,)
         Rows of each class.
     moments : ClassMoments
-        Joint ones.
+        Joint means (C, d) and covariances (C, d, d).
     tables : ndarray of float, shape (folds, C, states)
+        Rows of each fold, class and state, the categories side by side.
     """
 
     plan: Plan
@@ -411,7 +447,7 @@ class PatternHeldOut(Step):
     moments: ClassMoments
     tables: FloatArray
 
-    name = PatternSteps.HELD_OUT
+    name = "pattern-held-out"
     sent = (
         PATTERNS,
         *steps.COORDINATES,
@@ -435,7 +471,7 @@ class PatternHeldOut(Step):
     summed = steps.HeldOut.summed
 
     def arrays(self) -> Arrays:
-        """Return moments of each pattern without each fold, blocks and tails."""
+        """Return the moments of each pattern without each fold, the blocks and the tails."""
         moments = [
             shrunk_moments(one.without_each(), shrinkage)
             for one, shrinkage in zip(self.folds, self.shrinkages, strict=True)
@@ -450,14 +486,14 @@ class PatternHeldOut(Step):
             **self.coordinates._asdict(),
             "means": means,
             "covariances": np.concatenate(triangles, axis=-1),
-            "tables": probabilities(others, np.array(self.plan.sizes, dtype=np.int64)),
+            "tables": probabilities(others, self.plan.sizes),
             "weights": self.counts / self.counts.sum(),
             "blocks": self._blocks().astype(np.float64),
             "tails": tails_of(self.plan.learner.dof),
         }
 
     def _blocks(self) -> IntArray:
-        """Return the blocks (cuts, d) by the correlations within classes."""
+        """Return the block of each column (cuts, d), by the correlations within classes."""
         shares = self.counts / self.counts.sum()
         within = np.einsum("c,cij->ij", shares, self.moments.covariances)
         return correlation_blocks(within, self.plan.learner.cuts)
@@ -496,95 +532,7 @@ class PatternHeldOut(Step):
         )
 
 
-# -- a party's place among all --------------------------------------------------------------------
-
-# Arrays whose last axis is the columns.
-BY_COLUMN = (*Coordinates._fields, "origin", "offsets")
-
-
-class Party(NamedTuple):
-    """The columns of a party, found in its values.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of its columns.
-    own : ndarray of int64
-        Places of its numbers in the joint plan.
-    states : ndarray of bool
-        Which states, of all categories side by side, belong to its categories.
-    pattern : int
-    triangle : slice
-        Place of the triangle of its pattern's second moments among the triangles of all patterns.
-        Empty without numbers; the pattern is then of no effect.
-    """
-
-    plan: Plan
-    own: IntArray
-    states: BoolArray
-    pattern: int
-    triangle: slice
-
-    @classmethod
-    def of(cls, values: FloatArray, plan: Plan, patterns: FloatArray) -> Party:
-        """Find the columns of a party.
-
-        Parameters
-        ----------
-        values : ndarray of float, shape (n, number of variables of the joint domain)
-            A column that is missing in all rows is one that the party does not hold; in the others
-            no value may be missing.
-        plan : Plan
-            Of the joint domain.
-        patterns : ndarray of float, shape (G, d)
-
-        Raises
-        ------
-        DataError
-            If the columns are no pattern of the federation.
-        """
-        there = np.asarray(~np.isnan(values).all(axis=0))
-        held, categories = there[list(plan.numbers)], there[list(plan.categories)]
-        part = part_of(plan, np.flatnonzero(held), np.flatnonzero(categories))
-        states = np.repeat(categories, plan.sizes)
-        own = np.flatnonzero(held).astype(np.int64)
-        if not len(own):
-            return cls(part, own, states, 0, slice(0, 0))
-        found = np.flatnonzero(((patterns > 0) == held).all(axis=1))
-        if not len(found):
-            listed = ", ".join(plan.names[plan.numbers[j]] for j in own)
-            raise DataError(
-                f"no party was announced that holds the numbers {listed} and no others: does a "
-                "column have no value at all? Leave it out"
-            )
-        which = int(found[0])
-        return cls(part, own, states, which, triangles_of(patterns > 0)[which])
-
-    def of_columns(self, asked: Arrays) -> Arrays:
-        """Return the arrays that were sent, restricted to the party's numbers."""
-        return {
-            name: array[..., self.own] if name in BY_COLUMN else array
-            for name, array in asked.items()
-        }
-
-
-def part_of(plan: Plan, columns: Iterable[int], categories: Iterable[int] = ()) -> Plan:
-    """Return the plan of some of the numbers and categories, given by their places in the plan."""
-    own = [plan.numbers[k] for k in columns] + [plan.categories[k] for k in categories]
-    return replace(plan, columns=tuple(sorted(own)))
-
-
-def columns_of(patterns: BoolArray) -> list[IntArray]:
-    """Return the columns of each pattern."""
-    return [np.flatnonzero(one).astype(np.int64) for one in patterns]
-
-
-def triangles_of(patterns: BoolArray) -> list[slice]:
-    """Return the place of the triangle of each pattern's second moments among all triangles."""
-    sizes = patterns.sum(axis=1)
-    ends = np.cumsum(sizes * (sizes + 1) // 2).tolist()
-    return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
-
+# -- joint moments --------------------------------------------------------------------------------
 
 #: Largest change of an entry, of columns whose variance is about 1, at which EM has converged.
 TOLERANCE = 1e-7
@@ -592,7 +540,7 @@ MAX_STEPS = 500
 
 
 class PartMoments(NamedTuple):
-    """Moments of rows of which some columns are known.
+    """Moments of rows in which only some columns are known.
 
     Parameters
     ----------
@@ -614,16 +562,16 @@ class PartMoments(NamedTuple):
 def joint_moments(
     parts: Sequence[PartMoments], names: Sequence[str], of: str = "the rows"
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the most likely mean and covariance of a Gaussian.
+    """Return the most likely mean and covariance of a Gaussian, by EM.
 
     Parameters
     ----------
     parts : sequence of PartMoments
-        Of different rows. Rows that two parts share count twice.
+        Of different rows. A row that is in two parts counts twice.
     names : sequence of str
         Of the d columns.
     of : str, default "the rows"
-        What the rows are, for the error.
+        Describes the rows in the error message.
 
     Returns
     -------
@@ -634,7 +582,7 @@ def joint_moments(
     Raises
     ------
     DataError
-        If no part with rows holds a column.
+        If a column is in no part that has rows.
     """
     present, num_columns = [part for part in parts if part.rows > 0], len(names)
     known = np.zeros((num_columns, num_columns), dtype=bool)
@@ -666,20 +614,24 @@ def joint_moments(
 def completed(
     covariance: FloatArray, groups: Sequence[IntArray], adjacent: BoolArray
 ) -> FloatArray:
-    """Replace the covariances between groups that are not adjacent, by the largest entropy.
+    """Return the covariance of largest entropy that agrees with the known entries.
+
+    Algorithm 17.1 of Hastie et al., with groups of columns in place of single ones: the covariances
+    of a group with those that are not adjacent to it follow from its regression on the adjacent
+    ones, group by group, until nothing changes.
 
     Parameters
     ----------
     covariance : ndarray of float64, shape (d, d)
     groups : sequence of ndarray of int64
-        Columns; within a group everything is known.
+        Columns of each group. Within a group all entries are known.
     adjacent : ndarray of bool, shape (groups, groups)
-        Between which groups covariances are known.
+        Whether the entries between two groups are known.
 
     Returns
     -------
     ndarray of float64, shape (d, d)
-        Equal to the given one where it is known; its inverse is 0 elsewhere.
+        Equal to ``covariance`` at the known entries; its inverse is 0 at the others.
     """
     result = covariance.copy()
     near = [
@@ -708,7 +660,7 @@ def completed(
 def _step(
     parts: Sequence[PartMoments], mean: FloatArray, covariance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the expected moments of all rows with all columns."""
+    """Return mean and covariance of all rows, missing columns regressed on the known ones."""
     total = sum(part.rows for part in parts)
     first = np.zeros_like(mean)
     means, spreads = [], []
@@ -726,7 +678,7 @@ def _step(
 
 
 def _start(parts: Sequence[PartMoments], num_columns: int) -> tuple[FloatArray, FloatArray]:
-    """Return the mean and variance of each column where it is known, without covariances."""
+    """Return the mean and variance of each column over the rows with it; covariances are 0."""
     counts, first, second = (np.zeros(num_columns) for _ in range(3))
     for part in parts:
         counts[part.columns] += part.rows
@@ -737,7 +689,7 @@ def _start(parts: Sequence[PartMoments], num_columns: int) -> tuple[FloatArray, 
 
 
 def _groups(known: BoolArray) -> tuple[list[IntArray], BoolArray]:
-    """Return columns that are known together with the same others, and which groups are so."""
+    """Return groups of columns with equal rows of ``known``, and which groups are adjacent."""
     _, first, labels = np.unique(known, axis=0, return_index=True, return_inverse=True)
     labels = labels.reshape(-1)
     groups = [np.flatnonzero(labels == g).astype(np.int64) for g in range(len(first))]
@@ -745,5 +697,6 @@ def _groups(known: BoolArray) -> tuple[list[IntArray], BoolArray]:
 
 
 def _columns(groups: Sequence[IntArray], chosen: BoolArray) -> IntArray:
+    """Return the columns of the chosen groups, ascending."""
     own = [group for group, one in zip(groups, chosen, strict=True) if one]
     return np.sort(np.concatenate(own)) if own else np.zeros(0, dtype=np.int64)

@@ -25,7 +25,6 @@ the exchanges of `pattern`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -52,7 +51,6 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
     tails_of,
 )
 from flwr_causal.core.circuits.learners.head import (
-    HEAD_SENT,
     Features,
     HeadStep,
     ThresholdStep,
@@ -155,7 +153,7 @@ SMOOTHING = 1.0
 
 
 def tables_of(
-    categories: IntArray, groups: IntArray, num_groups: int, sizes: IntArray
+    categories: IntArray, groups: IntArray, num_groups: int, sizes: Sequence[int]
 ) -> FloatArray:
     """Count rows by group and state.
 
@@ -165,26 +163,26 @@ def tables_of(
         States of the k categories.
     groups : ndarray of int, shape (n,)
     num_groups : int
-    sizes : ndarray of int, shape (k,)
+    sizes : sequence of int, length k
         Numbers of states.
 
     Returns
     -------
     ndarray of float, shape (num_groups, sum of sizes)
     """
-    counts = np.zeros((num_groups, int(sizes.sum())))
+    counts = np.zeros((num_groups, sum(sizes)))
     for j, start in enumerate(starts_of(sizes)):
         np.add.at(counts, (groups, start + categories[:, j]), 1.0)
     return counts
 
 
-def probabilities(counts: FloatArray, sizes: IntArray) -> FloatArray:
+def probabilities(counts: FloatArray, sizes: Sequence[int]) -> FloatArray:
     """Return the probabilities of the states in each class, smoothed by those of all classes.
 
     Parameters
     ----------
     counts : ndarray of float, shape (..., C, sum of sizes)
-    sizes : ndarray of int, shape (k,)
+    sizes : sequence of int, length k
 
     Returns
     -------
@@ -200,7 +198,7 @@ def probabilities(counts: FloatArray, sizes: IntArray) -> FloatArray:
     return result
 
 
-def log_probabilities(categories: IntArray, tables: FloatArray, sizes: IntArray) -> FloatArray:
+def log_probabilities(categories: IntArray, tables: FloatArray, sizes: Sequence[int]) -> FloatArray:
     """Return the log probability of each category of rows under each class.
 
     Parameters
@@ -208,7 +206,7 @@ def log_probabilities(categories: IntArray, tables: FloatArray, sizes: IntArray)
     categories : ndarray of int, shape (n, k)
     tables : ndarray of float, shape (C, sum of sizes)
         Probabilities.
-    sizes : ndarray of int, shape (k,)
+    sizes : sequence of int, length k
 
     Returns
     -------
@@ -218,7 +216,7 @@ def log_probabilities(categories: IntArray, tables: FloatArray, sizes: IntArray)
     return np.log(tables)[:, places].transpose(1, 0, 2)
 
 
-def starts_of(sizes: Sequence[int] | IntArray) -> IntArray:
+def starts_of(sizes: Sequence[int]) -> IntArray:
     """Where the table of each category begins."""
     return (np.cumsum(sizes) - sizes).astype(np.int64)
 
@@ -290,10 +288,10 @@ class ClassConditionalTrained(TrainedWithHead):
         factors: list[list[Leaf]] = [
             [self._leaf(moments, c, part, dof) for part in parts] for c in range(plan.num_classes)
         ]
-        sizes = np.array(plan.sizes, dtype=np.int64)
-        tables = probabilities(self.tables, sizes)
+        tables = probabilities(self.tables, plan.sizes)
+        starts = starts_of(plan.sizes)
         for leaves, row in zip(factors, tables, strict=True):
-            for column, start, size in zip(plan.categories, starts_of(sizes), sizes, strict=True):
+            for column, start, size in zip(plan.categories, starts, plan.sizes, strict=True):
                 leaves.append(Categorical(column, row[start : start + size]))
         return factors
 
@@ -335,17 +333,6 @@ def pieces(blocks: IntArray) -> list[IntArray]:
 FAR = 100.0
 #: Deviations from the mean up to which powers hold; see `Coordinates`.
 REACH = 4.0
-
-
-class Steps(StrEnum):
-    """The exchanges."""
-
-    SCALE = "scale"
-    POWERS = "powers"
-    MOMENTS = "moments"
-    HELD_OUT = "held-out"
-    HEAD = "head"
-    THRESHOLD = "threshold"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -406,7 +393,7 @@ class Scale(Step):
     plan: Plan
     origin: FloatArray
 
-    name = Steps.SCALE
+    name = "scale"
     sent = (SentArray("origin", "point about which sums are taken", ("columns",)),)
     summed = (
         SummedArray("counts", "rows of each class", ("classes",), "count"),
@@ -485,7 +472,7 @@ class Scaled:
 class Powers(Scaled, Step):
     """Sums of the columns under a grid of powers."""
 
-    name = Steps.POWERS
+    name = "powers"
     sent = (
         SentArray("scale", "standard deviations", ("columns",)),
         SentArray("middle", "means over standard deviations", ("columns",)),
@@ -497,7 +484,7 @@ class Powers(Scaled, Step):
         SummedArray(
             "powers",
             "sums of powers, and of their squares, of each class",
-            ("classes", 2, "columns", "powers"),
+            ("classes", 2, "powers", "columns"),
         ),
     )
 
@@ -525,7 +512,7 @@ class Powers(Scaled, Step):
         grid = np.array(self.plan.learner.powers)
         chosen = choose_powers(counts, summed["logs"], summed["powers"], known.middle, grid)
         first, second = np.moveaxis(
-            np.take_along_axis(summed["powers"], chosen[None, None, :, None], axis=-1)[..., 0], 1, 0
+            np.take_along_axis(summed["powers"], chosen[None, None, None], axis=2)[:, :, 0], 1, 0
         )
         center = first.sum(axis=0) / counts.sum()
         unit = np.sqrt(second.sum(axis=0) / counts.sum() - center**2)
@@ -567,7 +554,7 @@ def coordinates_of(asked: Arrays) -> Coordinates:
 class Moments(Scaled, Step):
     """Counts, sums and products of the transformed columns by fold and class."""
 
-    name = Steps.MOMENTS
+    name = "moments"
     sent = (
         *COORDINATES,
         SentArray(
@@ -611,13 +598,12 @@ class Moments(Scaled, Step):
             at = divmod(index, num_classes)
             counts[at], first[at] = len(part), part.sum(axis=0)
             second[at] = upper_triangles(part.T @ part)
-        sizes = np.array(plan.sizes, dtype=np.int64)
-        tables = tables_of(rows.categories, group, NUM_FOLDS * num_classes, sizes)
+        tables = tables_of(rows.categories, group, NUM_FOLDS * num_classes, plan.sizes)
         return {
             "counts": counts,
             "first": first,
             "second": second,
-            "tables": tables.reshape(NUM_FOLDS, num_classes, int(sizes.sum())),
+            "tables": tables.reshape(NUM_FOLDS, num_classes, sum(plan.sizes)),
         }
 
     def after(self, summed: Mapping[str, FloatArray]) -> State:
@@ -676,7 +662,7 @@ class HeldOut(Step):
     tables: FloatArray
     shrinkage: Shrinkage
 
-    name = Steps.HELD_OUT
+    name = "held-out"
     sent = (
         *COORDINATES,
         *FOLD_MOMENTS,
@@ -712,7 +698,7 @@ class HeldOut(Step):
         return {
             "means": moments.means,
             "covariances": upper_triangles(moments.covariances),
-            "tables": probabilities(others, np.array(self.plan.sizes, dtype=np.int64)),
+            "tables": probabilities(others, self.plan.sizes),
         }
 
     @classmethod
@@ -721,13 +707,12 @@ class HeldOut(Step):
         rows = rows_of(values, plan)
         z = coordinates_of(asked).apply(rows.numbers)
         covariances = symmetric(asked["covariances"], z.shape[1])
-        sizes = np.array(plan.sizes, dtype=np.int64)
         with np.errstate(divide="ignore"):
             log_weights = np.log(asked["weights"])
         judgements = []
         for fold in range(NUM_FOLDS):
             own = rows.folds == fold
-            said = log_probabilities(rows.categories[own], asked["tables"][fold], sizes)
+            said = log_probabilities(rows.categories[own], asked["tables"][fold], plan.sizes)
             judgements.append(
                 judge(
                     z[own],
@@ -818,9 +803,8 @@ class LeafFeatures(Features):
         d = z.shape[1]
         covariances = symmetric(asked["covariances"], d)
         blocks = pieces(asked["blocks"].astype(np.int64))[d:]
-        sizes = np.array(plan.sizes, dtype=np.int64)
         dof = dof_of(asked["tails"])
-        result = np.empty((len(z), plan.num_classes, d + len(blocks) + len(sizes)))
+        result = np.empty((len(z), plan.num_classes, d + len(blocks) + len(plan.sizes)))
         for fold in range(NUM_FOLDS):
             at = np.flatnonzero(rows.folds == fold)
             moments = ClassMoments(asked["means"][fold], covariances[fold])
@@ -828,7 +812,7 @@ class LeafFeatures(Features):
                 result[at, c, :d] = _each_column(z[at], moments, c, float(dof[0]))
                 for j, block in enumerate(blocks):
                     result[at, c, d + j] = leaf_log_density(z[at], block, moments, c, dof)[:, 0]
-            said = log_probabilities(rows.categories[at], asked["tables"][fold], sizes)
+            said = log_probabilities(rows.categories[at], asked["tables"][fold], plan.sizes)
             result[at, :, d + len(blocks) :] = said
         return result, rows.classes
 
@@ -860,14 +844,10 @@ def product_head(blocks: IntArray, num_categories: int, shares: FloatArray) -> L
 class Threshold(ThresholdStep):
     """Rows by class and log odds under the head, or under the circuit of blocks."""
 
-    name = Steps.THRESHOLD
     kind = LeafFeatures
-    sent = (*LeafFeatures.sent, *HEAD_SENT)
 
 
 class Head(HeadStep):
     """One Newton step of the head."""
 
-    name = Steps.HEAD
     threshold = Threshold
-    sent = (*LeafFeatures.sent, *HEAD_SENT)

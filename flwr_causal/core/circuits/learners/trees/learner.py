@@ -24,7 +24,6 @@ With a target each class has mixtures of its own. Further exchanges serve to pre
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -32,7 +31,6 @@ import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.head import (
-    HEAD_SENT,
     THRESHOLD_SUMS,
     Features,
     HeadStep,
@@ -254,18 +252,6 @@ STRENGTHS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 300, 50
 # fmt: on
 
 
-class Steps(StrEnum):
-    """The exchanges."""
-
-    PAIRS = "pairs"
-    PRODUCTS = "products"
-    TREES = "trees"
-    ODDS = "odds"
-    FOLD_PAIRS = "fold-pairs"
-    HEAD = "head"
-    THRESHOLD = "threshold"
-
-
 # -- the mixture ----------------------------------------------------------------------------------
 
 
@@ -280,7 +266,7 @@ class Pairs(Step):
 
     plan: Plan
 
-    name = Steps.PAIRS
+    name = "pairs"
     sent = (SentArray("num_states", "states of each column", ("columns",)),)
     summed = (
         SummedArray(
@@ -381,7 +367,7 @@ class Products(Step):
 
     pairs: ClassVar[bool] = False
 
-    name = Steps.PRODUCTS
+    name = "products"
     sent = (SentArray("complete", "1 if no value is missing, else 0", ()), *MIXTURES_SENT)
     summed = (
         SummedArray(
@@ -448,7 +434,7 @@ class TreeCounts(Products):
 
     pairs = True
 
-    name = Steps.TREES
+    name = "trees"
     summed = (
         SummedArray(
             "counts",
@@ -571,7 +557,7 @@ class Odds(Step):
 
     trained: TreesTrained
 
-    name = Steps.ODDS
+    name = "odds"
     sent = (SentArray("rows", "rows of each class", ("classes",)), *MIXTURES_SENT)
     summed = THRESHOLD_SUMS
 
@@ -603,7 +589,7 @@ class FoldPairs(Step):
 
     trained: TreesTrained
 
-    name = Steps.FOLD_PAIRS
+    name = "fold-pairs"
     sent = Pairs.sent
     summed = (
         SummedArray(
@@ -683,17 +669,13 @@ class FoldFeatures(Features):
 class Threshold(ThresholdStep):
     """Rows by class and log odds under the head."""
 
-    name = Steps.THRESHOLD
     kind = FoldFeatures
-    sent = (*FoldFeatures.sent, *HEAD_SENT)
 
 
 class Head(HeadStep):
     """One Newton step of the head."""
 
-    name = Steps.HEAD
     threshold = Threshold
-    sent = (*FoldFeatures.sent, *HEAD_SENT)
 
 
 # -- the learner ----------------------------------------------------------------------------------

@@ -177,13 +177,12 @@ def tree_upward(
     """Log probability of each row, missing values summed (or maximised) out, shape (n,).
 
     ``beliefs`` of shape (n, states of all variables) is filled: for each state of a variable the
-    probability of what is known below it, up to a factor. With one row of beliefs for many of
-    codes, the row is scratch.
+    probability of the known values below it, up to a factor.
     """
     num_rows, num_variables = codes.shape
     result = np.zeros(num_rows)
     for i in range(num_rows):
-        belief = beliefs[i % beliefs.shape[0]]
+        belief = beliefs[i]
         belief[:] = 1.0
         probability = 1.0
         for position in range(num_variables - 1, -1, -1):

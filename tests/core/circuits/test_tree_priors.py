@@ -5,7 +5,11 @@ from scipy.special import gammaln
 
 from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
 from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, encode, weighted_products
-from flwr_causal.core.circuits.learners.trees.trees import STRENGTHS, prior_cells, shrunk_trees
+from flwr_causal.core.circuits.learners.trees.trees import (
+    PRIOR_STRENGTHS,
+    prior_cells,
+    shrunk_trees,
+)
 
 STATES = (2, 3, 4)
 
@@ -60,13 +64,13 @@ def test_each_pair_is_drawn_as_strongly_as_its_counts_ask_for():
     single = []
     for k, states in enumerate(STATES):
         own, uniform = np.diagonal(counts[block(layout, k, k)]), np.full(states, 1.0 / states)
-        best = max(STRENGTHS, key=lambda a: evidence(own, uniform, a))
+        best = max(PRIOR_STRENGTHS, key=lambda a: evidence(own, uniform, a))
         # What there is of other classes, nothing, is drawn first, then the class to that.
         single.append((own + best * uniform) / (60 + best))
     cells, chosen = prior_cells(layout, counts, counts), []
     for i, j in ((0, 1), (0, 2), (1, 2)):
         own, apart = counts[block(layout, i, j)], np.outer(single[i], single[j])
-        chosen.append(max(STRENGTHS, key=lambda a: evidence(own, apart, a)))
+        chosen.append(max(PRIOR_STRENGTHS, key=lambda a: evidence(own, apart, a)))
         expected = (own + chosen[-1] * apart) / (60 + chosen[-1])
         np.testing.assert_allclose(cells[block(layout, i, j)], expected, atol=1e-12)
     assert chosen[0] < chosen[1]  # the first two columns depend on each other

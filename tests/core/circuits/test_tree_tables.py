@@ -5,9 +5,9 @@ import numpy as np
 from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, weighted_products
 from flwr_causal.core.circuits.learners.trees.trees import (
     chow_liu_tree,
+    concatenated,
     heaviest_tree,
     independent,
-    joined,
 )
 
 STATES = (2, 3, 2, 3)
@@ -61,7 +61,7 @@ def random_trees(rng, count=3):
         )
         for _ in range(count)
     ]
-    return joined(parts)
+    return concatenated(parts)
 
 
 def test_the_heaviest_tree_is_the_best_of_all_spanning_trees():

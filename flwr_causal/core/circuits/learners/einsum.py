@@ -461,8 +461,8 @@ class EStep(Known, Step):
         SentArray("means", "of each unit of a number", ("numbers", "replicas", "units")),
         SentArray("variances", "of each unit of a number", ("numbers", "replicas", "units")),
         SentArray("probabilities", "of states in each unit", ("states", "replicas", "units")),
-        SentArray("root", "weights of each class and replica", ("classes", "replicas")),
         SentArray("layers", "weights of all sums, level by level", ("weights",)),
+        SentArray("root", "weights of each class and replica", ("classes", "replicas")),
     )
     summed = (
         SummedArray(
@@ -477,13 +477,13 @@ class EStep(Known, Step):
             "non-negative",
         ),
         SummedArray(
+            "layers", "weighted rows of each weight of a sum", ("weights",), "non-negative"
+        ),
+        SummedArray(
             "root",
             "weighted rows of each class and replica",
             ("classes", "replicas"),
             "non-negative",
-        ),
-        SummedArray(
-            "layers", "weighted rows of each weight of a sum", ("weights",), "non-negative"
         ),
         SummedArray("rows", "rows", (1,), "count"),
         SummedArray("log_densities", "log-likelihood of the rows", (1,)),

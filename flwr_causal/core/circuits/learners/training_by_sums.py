@@ -147,18 +147,18 @@ class Step(ABC):
     name : str
         Unique among the steps of a learner.
     sent : tuple of SentArray
-        What `arrays` returns, in this order.
+        The arrays that `arrays` returns, in this order; none by default.
     summed : tuple of SummedArray
-        What `sums` returns.
+        The arrays that `sums` returns.
     """
 
     name: ClassVar[str]
-    sent: ClassVar[tuple[SentArray, ...]]
+    sent: ClassVar[tuple[SentArray, ...]] = ()
     summed: ClassVar[tuple[SummedArray, ...]]
 
-    @abstractmethod
     def arrays(self) -> Arrays:
         """Return the arrays that every party is sent."""
+        return {}
 
     @classmethod
     @abstractmethod

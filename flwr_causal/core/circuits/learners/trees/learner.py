@@ -267,16 +267,11 @@ class Pairs(Step):
     plan: Plan
 
     name = "pairs"
-    sent = (SentArray("num_states", "states of each column", ("columns",)),)
     summed = (
         SummedArray(
             "counts", "rows of each pair of states, by class", ("classes", "pairs"), "count"
         ),
     )
-
-    def arrays(self) -> Arrays:
-        """Return the numbers of states."""
-        return {"num_states": np.array(self.plan.sizes, dtype=np.float64)}
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
@@ -392,7 +387,7 @@ class Products(Step):
                 layout,
                 codes,
                 mixture.size,
-                partial(mixture.of_rows, codes),
+                partial(mixture.responsibilities, codes),
                 pairs=cls.pairs,
             )
             for codes, mixture in zip(rows_by_class(values, plan), mixtures, strict=True)
@@ -590,16 +585,11 @@ class FoldPairs(Step):
     trained: TreesTrained
 
     name = "fold-pairs"
-    sent = Pairs.sent
     summed = (
         SummedArray(
             "counts", "rows of each pair of states, by fold and class", ("groups", "pairs"), "count"
         ),
     )
-
-    def arrays(self) -> Arrays:
-        """Return the numbers of states."""
-        return {"num_states": np.array(self.trained.plan.sizes, dtype=np.float64)}
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:

@@ -1,26 +1,26 @@
 """Chow-Liu trees as flat arrays, the priors that they are shrunk to, and mixtures of them.
 
-Trees lie side by side in flat arrays, which are sent to parties and evaluated in one call. The
-table of a variable given its parent is stored as weights of cells: ``seen``, the counts, and
-``added``, the pseudo counts of the prior. Their sum, normalised for each state of the parent, is
-the conditional probability. Since both are stored, the strength of the prior can be chosen by the
-evidence (`Trees.log_evidence`).
+The tables of many trees lie one after the other in flat arrays, which are sent to parties and
+evaluated in one call. The table of a variable given its parent is stored as weights of its cells:
+``seen``, the counts, and ``added``, the pseudo counts of the prior. Their sum, normalised for each
+state of the parent, is the conditional probability. Since both are stored, the strength of the
+prior can be chosen by the evidence (`Trees.log_evidence`).
 
-The prior is a pooled table of pairs of states (`prior_cells`). The mixtures of a class are an
-ensemble: they start from different draws, are trained by the same exchanges, and their mean density
-is better than each of them.
+The prior is a pooled table of pairs of states (`prior_cells`). Each class has several mixtures,
+which start from different draws and are trained by the same exchanges. Their mean is the density of
+the class: it is better than that of each mixture.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from flwr_causal.core.circuits.kernels import complete_rows, tree_upward
+from flwr_causal.core.circuits.kernels import complete_rows, incomplete_rows
 from flwr_causal.core.circuits.learners.trees.pair_sums import round_weights
 from flwr_causal.core.compiled import compiled
 
@@ -42,16 +42,14 @@ ROWS = 1024
 class Trees:
     """Several trees over the same variables.
 
-    Attributes
+    Parameters
     ----------
-    states
-        ``(d,)`` states of each variable.
-    parents
-        ``(K, d)`` each variable's parent, -1 for a root; without any edge the variables are
-        independent.
-    seen, added
-        ``(T,)`` weights of the cells, one tree after the other, in each one variable after the
-        other, in each the parent's states by the child's, which run fastest.
+    states : ndarray of int64, shape (d,)
+        Number of states of each variable.
+    parents : ndarray of int64, shape (K, d)
+        Each variable's parent, -1 for a root. Without any edge the variables are independent.
+    seen, added : ndarray of float64, shape (T,)
+        Weights of the cells, ordered by tree, variable, state of the parent and state.
     """
 
     states: IntArray
@@ -66,42 +64,37 @@ class Trees:
 
     @cached_property
     def sizes(self) -> IntArray:
-        """``(K, d)`` number of cells of each table."""
-        above = np.where(self.parents >= 0, self.states[self.parents], 1)
-        sizes: IntArray = above * self.states
-        return sizes
+        """Number of cells of each table, (K, d)."""
+        return np.where(self.parents >= 0, self.states[self.parents], 1) * self.states
 
     @cached_property
     def starts(self) -> IntArray:
-        """``(K, d)`` first cell of each table."""
+        """First cell of each table, (K, d)."""
         ends = np.cumsum(self.sizes)
         return (ends - self.sizes.ravel()).reshape(self.sizes.shape)
 
     @cached_property
-    def _rows(self) -> IntArray:
-        """First cell of every row of a table: what is normalised."""
-        lengths = np.repeat(np.tile(self.states, self.num_trees), self._heights)
-        return np.cumsum(lengths) - lengths
+    def variables(self) -> IntArray:
+        """The variable of each cell, (T,)."""
+        return np.repeat(np.tile(np.arange(len(self.states)), self.num_trees), self.sizes.ravel())
 
     @cached_property
-    def _heights(self) -> IntArray:
-        return (self.sizes // self.states).ravel()
-
-    def _above(self, cells: FloatArray) -> FloatArray:
-        """Sum over the rows of the tables, repeated for each of their cells."""
-        lengths = np.repeat(np.tile(self.states, self.num_trees), self._heights)
-        return np.repeat(np.add.reduceat(cells, self._rows), lengths)
+    def _rows(self) -> tuple[IntArray, IntArray]:
+        """First cell and number of cells of each row of the tables; a row is normalised."""
+        heights = (self.sizes // self.states).ravel()
+        lengths = np.repeat(np.tile(self.states, self.num_trees), heights)
+        return np.cumsum(lengths) - lengths, lengths
 
     @cached_property
     def log_tables(self) -> FloatArray:
-        """``(T,)`` log conditional probabilities."""
+        """Log conditional probabilities of the cells, (T,)."""
         cells = self.seen + self.added
-        result: FloatArray = np.log(cells / self._above(cells))
-        return result
+        first, lengths = self._rows
+        return np.asarray(np.log(cells / np.repeat(np.add.reduceat(cells, first), lengths)))
 
     @cached_property
     def orders(self) -> IntArray:
-        """``(K, d)`` the variables with parents before children."""
+        """The variables of each tree, parents before children, (K, d)."""
         depths = np.zeros_like(self.parents)
         above = self.parents.copy()
         while (above >= 0).any():
@@ -110,14 +103,14 @@ class Trees:
         return np.argsort(depths, axis=1, kind="stable")
 
     def table(self, tree: int, variable: int) -> FloatArray:
-        """Return the conditional probabilities, ``(states of the parent or 1, states)``."""
+        """Return the conditional probabilities, shape (states of the parent or 1, states)."""
         start = self.starts[tree, variable]
         cells = np.exp(self.log_tables[start : start + self.sizes[tree, variable]])
         cells = cells.reshape(-1, self.states[variable])
         return np.asarray(cells / cells.sum(axis=1, keepdims=True))
 
     def log_densities(self, codes: Codes) -> FloatArray:
-        """Return the log density of each row in each tree, ``(n, K)``; missing values summed out.
+        """Return the log density of each row in each tree, missing values summed out, (n, K).
 
         Parameters
         ----------
@@ -143,21 +136,20 @@ class Trees:
             self.log_tables,
         ).T
         if missing.any():
-            rows = np.ascontiguousarray(codes[:, missing].T)
+            rows, columns = codes[:, missing], np.arange(d)
             tables, places = np.exp(self.log_tables), np.cumsum(self.states) - self.states
-            scratch = np.empty((1, int(self.states.sum())))
             for tree in range(count):
                 order, parents, starts = self.orders[tree], self.parents[tree], self.starts[tree]
-                result[missing, tree] = tree_upward(
-                    rows, order, parents, self.states, starts, places, tables, False, scratch
+                result[missing, tree] = incomplete_rows(
+                    rows, columns, order, parents, self.states, starts, places, tables
                 )
         return result
 
     def log_evidence(self, strengths: FloatArray) -> FloatArray:
-        """Return the log probability of the counts if tables were drawn from the prior.
+        """Return the log probability of the counts under the prior (the marginal likelihood).
 
-        A table's row is taken for a draw from the Dirichlet distribution whose parameters are
-        ``added`` times the strength; tables are summed over.
+        The row of a table has a Dirichlet prior whose parameters are ``added`` times the strength.
+        Its probabilities are integrated out.
 
         Parameters
         ----------
@@ -167,12 +159,11 @@ class Trees:
         Returns
         -------
         ndarray, shape (s, d)
-            Of each variable's tables in all trees.
+            Sum over each variable's tables in all trees.
         """
-        d = len(self.states)
-        rows = np.repeat(np.tile(np.arange(d), self.num_trees), self._heights)
-        seen = np.add.reduceat(self.seen, self._rows)
-        added = np.add.reduceat(self.added, self._rows)
+        d, (first, _) = len(self.states), self._rows
+        rows = self.variables[first]
+        seen, added = np.add.reduceat(self.seen, first), np.add.reduceat(self.added, first)
         counted = np.flatnonzero(self.seen)  # of the others the logarithm is 0
         cells = self.variables[counted], self.added[counted], self.seen[counted]
         return np.array(
@@ -183,33 +174,15 @@ class Trees:
             ]
         )
 
-    @cached_property
-    def variables(self) -> IntArray:
-        """The variable of each cell, ``(T,)``."""
-        return np.repeat(np.tile(np.arange(len(self.states)), self.num_trees), self.sizes.ravel())
-
-    def drawn(self, layout: Layout, added: FloatArray) -> Trees:
-        """Return the same trees and counts with another prior, a table as in `chow_liu_tree`."""
-        parts = [part for parents in self.parents for part in _tables(layout, parents, added)]
-        return self.with_added(np.concatenate(parts))
-
-    def with_added(self, added: FloatArray) -> Trees:
-        """Return the same trees and counts with another prior, of each cell."""
-        return Trees(self.states, self.parents, self.seen, added)
-
-    def added_times(self, factors: FloatArray) -> FloatArray:
-        """Return ``added`` times a factor of each variable ``(d,)``."""
-        return self.added * factors[self.variables]
-
     def part(self, first: int, last: int) -> Trees:
-        """Return some of the trees."""
+        """Return the trees from ``first`` up to ``last``, excluded."""
         ends = np.append(self.starts[:, 0], len(self.seen))
         cells = slice(ends[first], ends[last])
         return Trees(self.states, self.parents[first:last], self.seen[cells], self.added[cells])
 
 
-def joined(parts: list[Trees]) -> Trees:
-    """Put trees over the same variables side by side."""
+def concatenated(parts: list[Trees]) -> Trees:
+    """Return trees over the same variables as one `Trees`."""
     return Trees(
         parts[0].states,
         np.concatenate([part.parents for part in parts]),
@@ -225,14 +198,14 @@ def independent(layout: Layout, counts: FloatArray, added: FloatArray) -> Trees:
     ----------
     layout : Layout
     counts, added : ndarray, shape (K, total)
-        Weight of each state, and what the prior adds to it.
+        Weight and pseudo count of each state.
     """
     shape = (len(counts), len(layout.states))
     return Trees(layout.states, np.full(shape, -1), counts.ravel(), added.ravel())
 
 
 def chow_liu_tree(layout: Layout, counts: FloatArray, added: FloatArray) -> Trees:
-    """Return the tree of the largest likelihood of pairwise counts (Chow and Liu 1968).
+    """Return the tree that makes pairwise counts the most likely (Chow and Liu 1968).
 
     Parameters
     ----------
@@ -240,28 +213,29 @@ def chow_liu_tree(layout: Layout, counts: FloatArray, added: FloatArray) -> Tree
     counts : ndarray, shape (total, total)
         Counts of the pairs of states.
     added : ndarray, shape (total, total)
-        What the prior adds to them, positive.
+        Their pseudo counts, positive.
     """
-    parents = heaviest_tree(mutual_information(layout, counts + added))
-    seen, given = (np.concatenate(_tables(layout, parents, one)) for one in (counts, added))
-    return Trees(layout.states, parents[None], seen, given)
+    parents = heaviest_tree(mutual_information(layout, counts + added))[None]
+    tables = (_tree_cells(layout, parents, table) for table in (counts, added))
+    return Trees(layout.states, parents, *tables)
 
 
-def _tables(layout: Layout, parents: IntArray, cells: FloatArray) -> list[FloatArray]:
-    """Return the cells of each variable with its parent, or with itself, of a table of pairs."""
+def _tree_cells(layout: Layout, parents: IntArray, table: FloatArray) -> FloatArray:
+    """Return the cells of trees with the given parents (K, d) from a table of pairs, (T,)."""
     first, states = layout.first, layout.states
     parts = []
-    for variable, parent in enumerate(parents):
-        own = slice(first[variable], first[variable] + states[variable])
-        if parent < 0:
-            parts.append(np.diagonal(cells)[own])
-        else:
-            parts.append(cells[first[parent] : first[parent] + states[parent], own].ravel())
-    return parts
+    for own_parents in parents:
+        for variable, parent in enumerate(own_parents):
+            own = slice(first[variable], first[variable] + states[variable])
+            if parent < 0:
+                parts.append(np.diagonal(table)[own])
+            else:
+                parts.append(table[first[parent] : first[parent] + states[parent], own].ravel())
+    return np.concatenate(parts)
 
 
 def mutual_information(layout: Layout, cells: FloatArray) -> FloatArray:
-    """Return the mutual information of each pair of variables in nats, ``(d, d)``.
+    """Return the mutual information of each pair of variables in nats, shape (d, d).
 
     Parameters
     ----------
@@ -292,7 +266,7 @@ def _x_log_x(cells: FloatArray) -> FloatArray:
 
 @compiled
 def heaviest_tree(gains: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Prim's algorithm for the spanning tree of the largest sum of gains; ties by index.
+    """Return the spanning tree of the largest sum of gains by Prim's algorithm.
 
     Parameters
     ----------
@@ -302,7 +276,7 @@ def heaviest_tree(gains: NDArray[np.float64]) -> NDArray[np.int64]:
     Returns
     -------
     ndarray of int64, shape (d,)
-        Parents; -1 for the root, which is the first.
+        Parents; -1 for the root, which is the first. Of equal gains the first one is taken.
     """
     d = len(gains)
     parents = np.full(d, -1)
@@ -322,22 +296,23 @@ def heaviest_tree(gains: NDArray[np.float64]) -> NDArray[np.int64]:
     return parents
 
 
-#: Share of the pooled table that is uniform over the states, and what may be chosen in its place:
-#: a state that is rare in all rows may be common in a component, but not where a column determines
-#: the class.
-UNIFORM, UNIFORMS = 0.05, (0.0, 0.05, 0.2)
-#: Rows of the product of the states that are added to other classes' counts of pairs.
+#: Share of the pooled table that is replaced by the uniform distribution over the states, since a
+#: state that is rare in all rows may be common in a component.
+UNIFORM = 0.05
+#: Shares from which `shrunk_trees` chooses. 0 suits a column that determines the class.
+UNIFORMS = (0.0, 0.05, 0.2)
+#: Pseudo rows with independent columns that are added to other classes' counts of pairs.
 PRODUCT_OF_STATES = 10.0
-#: Strengths of which one is chosen for each column and each pair of columns of a class's table.
-STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
-#: Rows of the pooled table, and of every state, that a product of the start is given beforehand.
+#: Strengths from which `prior_cells` chooses for each column and each pair of columns.
+PRIOR_STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+#: Pseudo rows of the pooled table, and of every state, in a component of independent columns.
 PRODUCT_ROWS, STATE_ROWS = 2.0, 1e-3
-#: Strength of the prior under which trees are built before it is chosen.
+#: Strength of the prior of the trees from which `shrunk_trees` chooses a strength.
 FIRST_STRENGTH = 10.0
 
 
 def shares(layout: Layout, counts: FloatArray) -> FloatArray:
-    """Divide the counts of each pair of variables by their sum, ``(total, total)``; 0 without."""
+    """Divide the counts of each pair of variables by their sum, (total, total); 0 if that is 0."""
     by_variable = np.add.reduceat(counts, layout.first, axis=1)
     weight = np.add.reduceat(by_variable, layout.first, axis=0)[layout.owner][:, layout.owner]
     result: FloatArray = np.divide(counts, weight, out=np.zeros_like(counts), where=weight > 0)
@@ -348,9 +323,9 @@ def prior_cells(layout: Layout, own: FloatArray, pooled: FloatArray) -> FloatArr
     """Return the table towards which trees of a class are shrunk.
 
     A pair of columns is shrunk towards its table in the other classes and towards the product of
-    its columns, a column towards its table in the other classes: each as strongly as makes the
-    counts of the class the most probable. A column that predicts the class is thus hardly shrunk
-    towards the other classes.
+    its columns; a column is shrunk towards its table in the other classes. Each strength is the one
+    of `PRIOR_STRENGTHS` with the largest marginal likelihood of the class's counts. A column that
+    predicts the class is therefore hardly shrunk towards the other classes.
 
     Parameters
     ----------
@@ -361,7 +336,7 @@ def prior_cells(layout: Layout, own: FloatArray, pooled: FloatArray) -> FloatArr
     Returns
     -------
     ndarray, shape (total, total)
-        Positive but for different states of one variable; every pair of variables sums to 1.
+        Every pair of variables sums to 1. Positive, but 0 for different states of one variable.
     """
     others = pooled - own
     states = layout.states[layout.owner]
@@ -377,14 +352,14 @@ def prior_cells(layout: Layout, own: FloatArray, pooled: FloatArray) -> FloatArr
 
 
 def softened(layout: Layout, cells: FloatArray, share: float = UNIFORM) -> FloatArray:
-    """Return a table of pairs of which a share is uniform over the states."""
+    """Return a table of pairs with a share replaced by the uniform distribution."""
     uniform = _product(layout, 1.0 / layout.states[layout.owner])
     result: FloatArray = (1.0 - share) * cells + share * uniform
     return result
 
 
 def _product(layout: Layout, columns: FloatArray) -> FloatArray:
-    """Return the table of pairs of independent columns with given shares ``(total,)``."""
+    """Return the table of pairs of independent columns with given probabilities (total,)."""
     cells = np.outer(columns, columns)
     cells[layout.owner[:, None] == layout.owner] = 0.0
     np.fill_diagonal(cells, columns)
@@ -392,32 +367,32 @@ def _product(layout: Layout, columns: FloatArray) -> FloatArray:
 
 
 def _drawn_columns(layout: Layout, counts: FloatArray, prior: FloatArray) -> FloatArray:
-    """Return the shares of each column's states, shrunk to a prior ``(total,)`` that sums to 1."""
+    """Return the probabilities of each column's states, shrunk towards a prior, both (total,)."""
     first, owner = layout.first, layout.owner
     rows = np.add.reduceat(counts, first)
     evidence = [
         np.add.reduceat(gammaln(counts + a * prior) - gammaln(a * prior), first)
         - (gammaln(rows + a) - gammaln(a))
-        for a in STRENGTHS
+        for a in PRIOR_STRENGTHS
     ]
-    chosen = np.array(STRENGTHS)[np.argmax(evidence, axis=0)]
+    chosen = np.array(PRIOR_STRENGTHS)[np.argmax(evidence, axis=0)]
     shares_of: FloatArray = (counts + chosen[owner] * prior) / (rows + chosen)[owner]
     return shares_of
 
 
 def _pair_strengths(layout: Layout, counts: FloatArray, prior: FloatArray) -> FloatArray:
-    """Return by cell the best strength of a prior, which sums to 1, for its pair of columns."""
+    """Return for each cell the best strength of a prior of its pair of columns, (total, total)."""
     d = len(layout.first)
-    left, right = np.nonzero(counts)  # what was not counted says nothing
+    left, right = np.nonzero(counts)  # cells without counts add 0 to the evidence
     seen, given = counts[left, right], prior[left, right]
     pair = layout.owner[left] * d + layout.owner[right]
     rows = np.bincount(pair, seen, d * d)
     evidence = [
         np.bincount(pair, gammaln(seen + a * given) - gammaln(a * given), d * d)
         - (gammaln(rows + a) - gammaln(a))
-        for a in STRENGTHS
+        for a in PRIOR_STRENGTHS
     ]
-    chosen = np.array(STRENGTHS)[np.argmax(evidence, axis=0)].reshape(d, d)
+    chosen = np.array(PRIOR_STRENGTHS)[np.argmax(evidence, axis=0)].reshape(d, d)
     strengths: FloatArray = chosen[layout.owner][:, layout.owner]
     return strengths
 
@@ -425,12 +400,12 @@ def _pair_strengths(layout: Layout, counts: FloatArray, prior: FloatArray) -> Fl
 def drawn_products(
     layout: Layout, cells: FloatArray, count: int, rng: np.random.Generator
 ) -> Trees:
-    """Draw products of states to start from: rows of a normal distribution with pooled moments.
+    """Draw the components of independent columns from which EM starts.
 
-    The indicators of the states have the pooled means and covariances; a draw from the normal
-    distribution of these is about what a row is, and no row is needed. Five steps of EM later the
-    components are as good as those that start from rows (on plants and jester, trees from either
-    are within .03 nats).
+    The pooled table gives the means and covariances of the states' indicators. Draws from the
+    normal distribution with these moments replace rows, which no party has to send. After five
+    steps of EM the components are as good as those that start from rows: on plants and jester, the
+    log-likelihoods of the trees differ by at most .03 nats.
 
     Parameters
     ----------
@@ -438,7 +413,7 @@ def drawn_products(
     cells : ndarray, shape (total, total)
         See :func:`prior_cells`.
     count : int
-        Number of products.
+        Number of components.
     rng : Generator
     """
     cells = softened(layout, cells)
@@ -450,7 +425,7 @@ def drawn_products(
 
 
 def products(layout: Layout, counts: FloatArray, cells: FloatArray) -> Trees:
-    """Return products from the counts of their states ``(K, total)``."""
+    """Return components of independent columns from the counts of their states (K, total)."""
     added = PRODUCT_ROWS * np.diagonal(softened(layout, cells)) + STATE_ROWS
     return independent(layout, counts, np.broadcast_to(added, counts.shape))
 
@@ -458,11 +433,13 @@ def products(layout: Layout, counts: FloatArray, cells: FloatArray) -> Trees:
 def shrunk_trees(
     layout: Layout, pairs: FloatArray, cells: FloatArray, strengths: Sequence[float]
 ) -> Trees:
-    """Return the tree of each component, shrunk to the pooled table as strongly as counts suggest.
+    """Return the tree of each component, shrunk towards the pooled table.
 
-    Each variable's tables have their own strength, the same in all components, since a common one
-    would blur variables that determine others exactly. The share of the pooled table that is made
-    uniform is chosen for each variable too.
+    Strength and uniform share are those of the largest marginal likelihood of the counts, which
+    needs no held-out rows. They are chosen for each variable, the same in all components: one
+    strength for all variables would smooth the tables of variables that determine others exactly.
+    (Leave-one-out likelihoods are no substitute, as a row also influences the tree and the
+    responsibilities.)
 
     Parameters
     ----------
@@ -472,27 +449,28 @@ def shrunk_trees(
     cells : ndarray, shape (total, total)
         See :func:`prior_cells`.
     strengths : sequence of float
-        Rows of the pooled table that may be added to each component. Those under which the counts
-        are the most probable are taken; that needs no held-out rows. (Leave-one-out densities are
-        no substitute: a row also influences the tree and the responsibilities.)
+        Pseudo rows of the pooled table in each component, from which one is chosen.
     """
     counts = [layout.pair_counts(one) for one in pairs]
     given, soft = np.array(strengths), softened(layout, cells)
-    first = joined([chow_liu_tree(layout, one, FIRST_STRENGTH * soft) for one in counts])
+    first = concatenated([chow_liu_tree(layout, one, FIRST_STRENGTH * soft) for one in counts])
     evidence = first.log_evidence(given / FIRST_STRENGTH)
     common = given[evidence.sum(axis=1).argmax()]
-    trees = joined([chow_liu_tree(layout, one, common * soft) for one in counts])
-    drawn = [trees.drawn(layout, softened(layout, cells, share)) for share in UNIFORMS]
-    evidence = np.stack([one.log_evidence(given) for one in drawn])  # (shares, strengths, d)
+    trees = concatenated([chow_liu_tree(layout, one, common * soft) for one in counts])
+    priors = [
+        _tree_cells(layout, trees.parents, softened(layout, cells, share)) for share in UNIFORMS
+    ]
+    evidence = np.stack(  # (shares, strengths, d)
+        [replace(trees, added=added).log_evidence(given) for added in priors]
+    )
     d = len(layout.states)
     share, strength = np.divmod(evidence.reshape(-1, d).argmax(axis=0), len(given))
     factors = given[strength] * (share == np.arange(len(UNIFORMS))[:, None])  # (shares, d)
-    return trees.with_added(
-        np.sum([one.added_times(own) for one, own in zip(drawn, factors, strict=True)], axis=0)
-    )
+    parts = [added * own[trees.variables] for added, own in zip(priors, factors, strict=True)]
+    return replace(trees, added=np.sum(parts, axis=0))
 
 
-#: Rows that a component is given beforehand, so that none has a weight of 0.
+#: Pseudo rows of a component, so that no weight is 0.
 PRIOR_ROWS = 0.1
 
 
@@ -503,7 +481,7 @@ class Mixtures:
     Parameters
     ----------
     trees : Trees
-        E times K trees, mixture by mixture.
+        E times K trees, those of a mixture side by side.
     log_weights : ndarray of float, shape (E, K)
     """
 
@@ -516,38 +494,37 @@ class Mixtures:
         return self.trees.num_trees
 
     def log_joint(self, codes: Codes) -> FloatArray:
-        """Log of weight times density, ``(n, E, K)``, of rows ``(d, n)``."""
+        """Log of weight times density of rows (d, n), shape (n, E, K)."""
         densities = self.trees.log_densities(codes)
         return densities.reshape(-1, *self.log_weights.shape) + self.log_weights
 
-    def responsibilities(self, codes: Codes) -> FloatArray:
-        """Probability of each component given the row and the mixture, rounded, ``(n, E K)``."""
-        return responsibilities(self.log_joint(codes)).reshape(-1, self.size)
+    def responsibilities(self, codes: Codes, rows: slice) -> FloatArray:
+        """Probability of each component given a row, in its mixture, shape (len(rows), E K).
 
-    def of_rows(self, codes: Codes, rows: slice) -> FloatArray:
-        """Return the responsibilities of a slice of rows ``(d, n)``."""
-        return self.responsibilities(codes[:, rows])
+        ``rows`` selects from the n rows of ``codes`` (d, n).
+        """
+        return responsibilities(self.log_joint(codes[:, rows])).reshape(-1, self.size)
 
     def log_likelihood(self, codes: Codes) -> FloatArray:
-        """Log of the mean density of the mixtures, ``(n,)``."""
+        """Log of the mean density of the mixtures, shape (n,)."""
         joint = self.log_joint(codes)
         return np.asarray(logsumexp(joint, axis=(1, 2)) - np.log(len(self.log_weights)))
 
 
 def responsibilities(log_joint: FloatArray) -> FloatArray:
-    """Normalise over the last axis; results are multiples of ``pair_sums.UNIT``."""
+    """Return exp(log_joint), normalised over the last axis, in multiples of `pair_sums.UNIT`."""
     shares = np.exp(log_joint - log_joint.max(axis=-1, keepdims=True))
     return round_weights(shares / shares.sum(axis=-1, keepdims=True))
 
 
 def log_weights(rows: FloatArray) -> FloatArray:
-    """Log weights of components from their numbers of rows, ``(..., K)``."""
+    """Return the log weights of components from their numbers of rows, (..., K)."""
     given = rows + PRIOR_ROWS
     return np.asarray(np.log(given / given.sum(axis=-1, keepdims=True)))
 
 
 def to_arrays(mixtures: Sequence[Mixtures]) -> Arrays:
-    """Return the mixtures of all classes as arrays to be sent."""
+    """Return the mixtures of all classes as arrays, which `from_arrays` reads."""
     return {
         "shapes": np.array([one.log_weights.shape for one in mixtures], dtype=np.float64),
         "log_weights": np.concatenate([one.log_weights.ravel() for one in mixtures]),

@@ -12,7 +12,6 @@ from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
-from flwr_causal.errors import FederationError
 from flwr_causal.protocol import consensus
 
 if TYPE_CHECKING:
@@ -29,42 +28,29 @@ class LinearADMMClient(LinearClient):
     received.
     """
 
-    def state_before(self, server_round: int) -> ClientState | None:
-        """Return what the party kept; of this very round where its reply got lost.
+    def last_state(self, number: int) -> ClientState | None:
+        """Return the party's state after its last round, which may be this one.
 
-        The server then asks again: the answer must be the same, and the multiplier must not be
-        updated twice.
-
-        Raises
-        ------
-        FederationError
-            For a message older than the last one.
+        None if it has none. :meth:`memory_at` states the argument and the error.
         """
-        memory = self.recall()
+        memory = self.memory_at(number)
         if memory is None:
             return None
-        state = ClientState(
-            memory.arrays["sent"], memory.numbers["penalty"], memory.numbers["round"]
-        )
-        if state.round > server_round:
-            raise FederationError(
-                f"A message of round {server_round} came after that of round {state.round}; "
-                "it was ignored."
-            )
-        return state
+        numbers = memory.numbers
+        return ClientState(memory.arrays["sent"], numbers["penalty"], numbers["number"])
 
-    def reply(self, state: ClientState) -> FloatArray:
-        """Keep the state and return what it sends."""
-        self.remember({"sent": state.sent}, penalty=state.penalty, round=state.round)
+    def kept(self, state: ClientState) -> FloatArray:
+        """Remember a state, and return the array of it that is sent."""
+        self.remember({"sent": state.sent}, penalty=state.penalty, number=state.round)
         return state.sent
 
     @answers(consensus.ROUND)
     def round(self, asked: Asked) -> Arrays:
         """Do one round of ADMM for every setting that runs side by side."""
         penalty, relaxation = float(asked["penalty"]), float(asked["relaxation"])
-        weights, state = asked["weights"], self.state_before(asked.number)
+        weights, state = asked["weights"], self.last_state(asked.number)
         if state is not None and state.round == asked.number:
-            return {"weights": self.reply(state)}
+            return {"weights": self.kept(state)}
         problems = self._problems()
         share = len(weights) // len(problems)
         parts = []
@@ -75,7 +61,7 @@ class LinearADMMClient(LinearClient):
                 problem, before, weights[part], penalty, asked.number, relaxation
             )
             parts.append(step.sent)
-        return {"weights": self.reply(ClientState(np.concatenate(parts), penalty, asked.number))}
+        return {"weights": self.kept(ClientState(np.concatenate(parts), penalty, asked.number))}
 
     @answers(consensus.REFIT)
     def refit(self, asked: Asked) -> Arrays:
@@ -115,7 +101,7 @@ class NotearsADMMClient(LinearADMMClient):
     @answers(consensus.PERCEPTRONS)
     def perceptrons(self, asked: Asked) -> Arrays:
         """Do one round of ADMM on the parameters of the perceptrons."""
-        state = self.state_before(asked.number)
+        state = self.last_state(asked.number)
         if state is None or state.round < asked.number:
             loss = self._loss
             state = perceptrons.client_step(
@@ -127,7 +113,7 @@ class NotearsADMMClient(LinearADMMClient):
                 asked.number,
                 max_iterations=int(self.setup.options["inner-steps"]),
             )
-        return {"parameters": self.reply(state)}
+        return {"parameters": self.kept(state)}
 
     @answers(consensus.SLOPES)
     def slopes(self, asked: Asked) -> Arrays:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from flwr_causal.core.fedcausal.evidence_search import SearchProblem
 from flwr_causal.core.linear.moments import data_scale
 from flwr_causal.core.nonlinear.basis import basis_moments
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
-from flwr_causal.errors import FederationError
 from flwr_causal.protocol.fedcausal import (
     CONTRACT,
     EVIDENCE,
@@ -50,32 +49,26 @@ class FedCausalClient(LinearClient):
         rows: FloatArray = self.once("rows", self.design)
         return rows
 
-    def _last(self, iteration: int) -> Any:
-        """Return what was remembered, after a check that no later message arrived before."""
-        memory = self.recall()
-        if memory is not None and memory.numbers["iteration"] > iteration:
-            raise FederationError(
-                f"A message of iteration {iteration} came after that of iteration "
-                f"{memory.numbers['iteration']}; it was ignored."
-            )
-        return memory
-
     @answers(GROUP)
     def group(self, asked: Asked) -> Arrays:
         """Do one iteration of the group lasso."""
-        iteration = int(asked["iteration"])
-        memory = self._last(iteration)
+        iteration, memory = int(asked["iteration"]), self.memory_at(asked.number)
         state = None
         if memory is not None:
+            numbers = memory.numbers
             state = group.ClientState(
-                memory.arrays["formed"], memory.numbers["penalty"], memory.numbers["iteration"]
+                memory.arrays["formed"], numbers["penalty"], numbers["iteration"]
             )
-        # A reply that got lost is given again: the multipliers must not be updated twice.
-        if state is None or state.round < iteration:
+        if state is None or state.iteration < iteration:
             problem = self.once("group", lambda: group.local_problem(basis_moments(self._rows)))
             penalty = float(asked["penalty"])
             state = group.client_step(problem, state, asked["factors"], penalty, iteration)
-        self.remember({"formed": state.formed}, penalty=state.penalty, iteration=iteration)
+        self.remember(
+            {"formed": state.formed},
+            number=asked.number,
+            iteration=iteration,
+            penalty=state.penalty,
+        )
         return {"squared-norms": state.squared_norms}
 
     @answers(LINEAR)
@@ -107,11 +100,11 @@ class FedCausalClient(LinearClient):
             masks=self.masks,
             averaging=str(options["averaging"]),
             sparsity=float(options["sparsity"]),
-            proximal=float(options["proximity"]),
+            proximity=float(options["proximity"]),
             max_iterations=int(options["inner-steps"]),
             seed=int(options["seed"]),
         )
-        memory = self._last(iteration)
+        memory = self.memory_at(asked.number)
         state = None
         if memory is not None:
             if memory.numbers["iteration"] == iteration:
@@ -129,16 +122,16 @@ class FedCausalClient(LinearClient):
         )
         state, upload = perceptrons.client_step(problem, loss, state, sent)
         arrays = {"shared": upload.shared, "slopes": upload.squared_slopes}
-        self.remember({"theta": state.theta, **arrays}, iteration=iteration)
+        self.remember({"theta": state.theta, **arrays}, number=asked.number, iteration=iteration)
         return arrays
 
     @answers(EVIDENCE)
     def changes(self, asked: Asked) -> Arrays:
         """Return how much the evidence changes with the edges that the server asks about."""
         graphs, wanted = asked["graphs"].astype(bool), asked["wanted"].astype(bool)
-        problem, known = self._evidence_problem(asked["start"].astype(bool))
+        problem, cache = self._evidence_problem(asked["start"].astype(bool))
         tables = [
-            evidence.client_step(problem, graph, mask, known)
+            evidence.client_step(problem, graph, mask, cache)
             for graph, mask in zip(graphs, wanted, strict=True)
         ]
         changes, totals, shares = (np.stack(arrays) for arrays in zip(*tables, strict=True))
@@ -149,9 +142,9 @@ class FedCausalClient(LinearClient):
     def local_graph(self, asked: Asked) -> Arrays:
         """Return the graph of highest evidence on the party's own rows."""
         common = asked["graph"].astype(bool)
-        problem, known = self._evidence_problem(asked["start"].astype(bool))
+        problem, cache = self._evidence_problem(asked["start"].astype(bool))
         search = SearchProblem(self.masks, int(asked["candidates"]), heterogeneity.STEPS)
-        own = heterogeneity.own_graph(problem, common, search, known)
+        own = heterogeneity.own_graph(problem, common, search, cache)
         return {
             "own-graph": own.graph.astype(np.uint8),
             "support": own.support,
@@ -160,11 +153,15 @@ class FedCausalClient(LinearClient):
 
     def _evidence_problem(
         self, start: BoolArray
-    ) -> tuple[evidence.EvidenceProblem, evidence.Known]:
-        """Return the rows for the evidence, and what is known of it; the same start each time."""
+    ) -> tuple[evidence.EvidenceProblem, evidence.EvidenceCache]:
+        """Return the party's rows as the evidence takes them, and the cache of its values.
+
+        Both are made once a process: ``start``, the graph at which the search began, is the same in
+        all messages of a run.
+        """
         noise = cast("evidence.Noise", str(self.setup.options["noise"]))
         problem = self.once(
             "evidence",
             lambda: evidence.evidence_problem(self._rows, noise=noise, start=start),
         )
-        return problem, self.once("known evidence", dict)
+        return problem, self.once("evidence cache", dict)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
-from flwr_causal.clients.base import CausalClient
+from flwr_causal.clients.base import CausalClient, Memory
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.folds import split_rows
 from flwr_causal.data.series.levels import Centering, centered_rows, describe_series
 from flwr_causal.data.series.series import Layout, Series, find_series, long_enough
+from flwr_causal.errors import FederationError
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
@@ -21,6 +22,30 @@ if TYPE_CHECKING:
 
 class LinearClient(CausalClient):
     """Base of the linear methods' clients."""
+
+    def memory_at(self, number: int) -> Memory | None:
+        """Return what the party kept in an earlier exchange, or in this one; None if nothing.
+
+        It is of this very exchange where the reply got lost and the server asks again: the answer
+        must then be the same, and a multiplier must not be updated twice.
+
+        Parameters
+        ----------
+        number : int
+            Of the exchange; what is remembered has the number of its own exchange as ``number``.
+
+        Raises
+        ------
+        FederationError
+            If a message of a later exchange was answered before.
+        """
+        memory = self.recall()
+        if memory is not None and memory.numbers["number"] > number:
+            raise FederationError(
+                f"The message of exchange {number} came after that of exchange "
+                f"{memory.numbers['number']}; it was ignored."
+            )
+        return memory
 
     @property
     def masks(self) -> EdgeMasks:

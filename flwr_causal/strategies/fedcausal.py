@@ -105,8 +105,12 @@ class GroupStage:
 
     def request(self) -> Request:
         """Send the factors for the parties' blocks."""
-        penalty = self.problem.schedule.at(self.state.round).consensus_penalty
-        values = {"factors": self.state.factors, "penalty": penalty, "iteration": self.state.round}
+        penalty = self.problem.schedule.at(self.state.iteration).consensus_penalty
+        values = {
+            "factors": self.state.factors,
+            "penalty": penalty,
+            "iteration": self.state.iteration,
+        }
         return Request(GROUP, values)
 
     def close(self, replies: Replies) -> Step:
@@ -118,7 +122,7 @@ class GroupStage:
     @property
     def exchanges(self) -> int:
         """How many there were."""
-        return self.state.round
+        return self.state.iteration
 
     @property
     def found(self) -> Found:
@@ -180,7 +184,7 @@ class NeuralStage:
             "norms": sent.norms,
             "multiplier": sent.multiplier,
             "penalty": sent.penalty,
-            "iteration": sent.round,
+            "iteration": sent.iteration,
         }
         by_norms = self.problem.averaging == "norms"
         return Request(NORMS if by_norms else LAYERS, values)
@@ -195,7 +199,7 @@ class NeuralStage:
     @property
     def exchanges(self) -> int:
         """How many there were."""
-        return self.state.broadcast.round
+        return self.state.broadcast.iteration
 
     @property
     def found(self) -> Found:
@@ -496,7 +500,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
             network=Network(d, (self.hidden,)),
             masks=masks,
             averaging=self.averages,
-            max_rounds=rounds,
+            max_exchanges=rounds,
             patience=0 if self.schedule == "paper" else 4,
             threshold=self.threshold,
             acyclic=self.acyclic_server,

@@ -106,11 +106,7 @@ class LinearStrategy(CausalStrategy[StateT]):
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge as masks over the agreed columns."""
-        return self.masks_of(agreement.names)
-
-    def masks_of(self, names: Sequence[str]) -> EdgeMasks:
-        """Return the background knowledge as masks over columns of these names."""
-        return (self.knowledge_or_none or Knowledge()).masks(names)
+        return (self.knowledge_or_none or Knowledge()).masks(agreement.names)
 
     @property
     def knowledge_or_none(self) -> Knowledge | None:

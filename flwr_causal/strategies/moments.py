@@ -19,6 +19,7 @@ from flwr_causal.core.linear.selection import (
     select_by_held_out,
     typical_variance,
 )
+from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
 from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
 from flwr_causal.core.series.solution import LaggedProblem
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.replies import Replies
 
 
-THRESHOLD, LAGGED_THRESHOLD, ADDITIVE_THRESHOLD = 0.3, 0.15, 0.1
+THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
 WITHOUT_TIME, OF_SERIES = ("global", "party"), ("global", "series", "phase")
 # Options that mean something with lags only.
 LAGGED = ("select_order", "instantaneous", "regression", "ranking", "ridge")

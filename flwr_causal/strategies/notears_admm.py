@@ -20,11 +20,8 @@ from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.selection import held_out_error
-from flwr_causal.core.linear.solution import (
-    refit_support,
-    standing_edges,
-    standing_weights,
-)
+from flwr_causal.core.linear.solution import refit_support, standing_edges
+from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.core.series.design import lagged_graph, to_square
 from flwr_causal.protocol import consensus
@@ -495,14 +492,9 @@ class NeuralRun:
     @property
     def graph(self) -> CausalGraph:
         """The edges whose strength exceeds the threshold, a DAG."""
-        strengths = self.strengths
-        required = np.asarray(self.problem.masks.required, dtype=bool)
-        adjacency = standing_edges(strengths, self.problem.threshold, required)
-        return CausalGraph(
-            self.agreement.names,
-            standing_weights(adjacency, strengths),
-            raw_weights=strengths,
-            required=required,
+        problem = self.problem
+        return strength_graph(
+            self.agreement.names, self.strengths, problem.threshold, problem.masks
         )
 
 

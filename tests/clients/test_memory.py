@@ -82,7 +82,7 @@ def test_a_stale_round_is_refused_and_changes_nothing(grid):
     undisturbed = LocalGrid(app_of(TABLES), len(TABLES))
     for each in (grid, undisturbed):
         round_(each, 5, W1, setup=SETUP)
-    with pytest.raises(RuntimeError, match="round 4 came after that of round 5"):
+    with pytest.raises(RuntimeError, match="exchange 4 came after that of exchange 5"):
         round_(grid, 4, -W1)
     assert np.array_equal(round_(grid, 6, -W1), round_(undisturbed, 6, -W1))
 

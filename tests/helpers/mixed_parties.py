@@ -54,10 +54,10 @@ def group_lasso(parties, schedule=None, masks=None, lost=()):
     shares = np.array([len(rows) for rows in parties]) / sum(map(len, parties))
     state, clients = group.init(d), [None] * len(parties)
     while group.finished(state, problem) is None:
-        penalty = problem.schedule.at(state.round).consensus_penalty
+        penalty = problem.schedule.at(state.iteration).consensus_penalty
         for k, client in enumerate(clients):
-            kept = None if (state.round, k) in lost else client
-            clients[k] = group.client_step(local[k], kept, state.factors, penalty, state.round)
+            kept = None if (state.iteration, k) in lost else client
+            clients[k] = group.client_step(local[k], kept, state.factors, penalty, state.iteration)
         mean = sum(w * client.squared_norms for w, client in zip(shares, clients, strict=True))
         state, info = group.server_step(state, mean, problem)
     return state, problem, clients, info

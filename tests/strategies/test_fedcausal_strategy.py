@@ -40,7 +40,7 @@ def stands(graph, edge):
 def test_the_group_stage_is_the_cores_iteration():
     outcome = found(refine="none", max_rounds=6, quorum=1.0)
     parties = [frame.to_numpy() for frame in MIXED]
-    problem = group.ServerProblem(group.group_schedule(6), FedCausal().masks_of(NAMES))
+    problem = group.ServerProblem(group.group_schedule(6), Knowledge().masks(NAMES))
     state, own = group.init(6), [None] * len(parties)
     local = [group.local_problem(basis_moments(rows)) for rows in parties]
     sizes = np.array([len(rows) for rows in parties])
@@ -62,7 +62,7 @@ def test_the_search_is_that_of_the_summed_evidence(noise):
     outcome = found(noise=noise)
     before = outcome.state.before
     parties = [frame.to_numpy() for frame in MIXED]
-    masks = FedCausal().masks_of(NAMES)
+    masks = Knowledge().masks(NAMES)
     problem = evidence_search.SearchProblem(masks, max_exchanges=16)
     problems = [
         evidence.evidence_problem(rows, noise=noise, start=before.graph) for rows in parties
@@ -91,7 +91,7 @@ def test_the_papers_linear_model_is_the_cores_iteration():
     outcome = found(LINEAR, model="linear", sparsity=0.1, schedule="paper", max_rounds=20)
     rows = [frame.to_numpy() - frame.to_numpy().mean(axis=0) for frame in LINEAR]
     scale = float(np.mean([part.var(axis=0).mean() for part in rows]))
-    masks = FedCausal().masks_of(NAMES)
+    masks = Knowledge().masks(NAMES)
     problems = [fedcausal.party_problem(part, masks, sparsity=0.1, scale=scale) for part in rows]
     settings = fedcausal.Settings(growth=10.0, max_exchanges=20, patience=0)
     problem = fedcausal.ServerProblem(6, settings, masks.allowed)

@@ -1,30 +1,30 @@
-"""Gaussian-process evidence: how probable a party's values of a variable are, given its parents.
+"""Gaussian-process evidence: the log density of a party's values of a variable given its parents.
 
 The mechanism of variable j with parents P is a random function with the covariance
 
     k(x, x') = c sum_{i in P} x_i x'_i + a exp(- sum_{i in P} (x_i - x'_i)^2 / (2 l^2 s_i^2)),
 
-a linear part and one smooth function of all parents together, and independent noise. Covariance
-and noise are in proportion to the noise variance v, so that n values y have the log marginal
-likelihood ``log N(y; 0, v (K + I))``, the *evidence* for P. The function is integrated out: more
-parents fit no better by themselves, there is no penalty to choose, and parties with whatever
-mechanisms can add up their evidence for one graph. (a, l) is the best of four pairs. There are two
-assumptions on v:
+the sum of a linear part and of one smooth function of all parents together; independent noise of
+variance v is added. The covariance is scaled by v, so that n values y have the log marginal
+likelihood ``log N(y; 0, v (K + I))``, the *evidence* for P. Because the function is integrated out,
+further parents do not raise the evidence by themselves, no penalty has to be chosen, and the
+evidence of parties with different mechanisms can be added up for one graph. (a, l) is the pair of
+highest evidence among four. There are two assumptions on v:
 
 - ``noise="own"``, the default: every variable of every party has its own v, the maximiser
-  ``y^T (K + I)^{-1} y / n``; variables are standardised and all ``s_i = 1``: the evidence's
-  differences do not change with the units of any column;
+  ``y^T (K + I)^{-1} y / n``. Variables are standardised and all ``s_i = 1``, so that differences of
+  evidence do not depend on the units of any column;
 - ``noise="equal"``: all variables of a party have the same, known v, the square of
-  :func:`core.nonlinear.basis.noise_scale` given the graph at which the search starts;
-  ``s_i`` is the larger of the noise's and half the variable's standard deviation. This identifies
-  the direction of linear Gaussian effects where the assumption holds, and misleads where it does
-  not.
+  :func:`core.nonlinear.basis.noise_scale` given the graph at which the search starts.
+  ``s_i`` is the standard deviation of the noise, or half that of the variable where this is
+  larger. The assumption identifies the direction of linear Gaussian effects where it holds, and
+  gives wrong directions where it does not.
 
-The Cholesky factor of n rows costs n^3/3. The rows of a party with more than ``block_rows`` of them
-are divided into the smallest number B of blocks that keeps the limit (rows 0, B, 2B, ... are the
-first block), and the covariance between blocks is taken to be zero: every row counts, (a, l) and v
-are common to the blocks, and the cost grows as n. The price is that one block does not learn the
-function from another.
+The Cholesky factor of n rows costs n^3/3 operations. A party with more than ``block_rows`` rows
+divides them into B blocks (rows 0, B, 2B, ... are the first), B being the smallest number with at
+most ``block_rows`` rows a block, and takes the covariance between blocks to be zero. All rows are
+used, the blocks share (a, l) and v, and the cost is linear in n; but the posterior of the function
+in one block does not use the rows of the others.
 
 Rasmussen & Williams: Gaussian Processes for Machine Learning (2006), section 5.4.1.
 """
@@ -51,10 +51,11 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 Noise = Literal["own", "equal"]
-#: Evidence by variable and its parents.
-Known = dict[tuple[int, tuple[int, ...]], float]
+#: Evidence, in nats, by variable and its parents.
+EvidenceCache = dict[tuple[int, tuple[int, ...]], float]
 
-# l and a. Measured on mixed mechanisms; half the lengths cost 3 edges on linear data at d = 20.
+# Values of l and a, found on mixed mechanisms;
+# half the lengths add 3 errors on linear data, d = 20.
 LENGTHS = (1.0, 2.0)
 AMPLITUDES = (3.0, 10.0)
 # c, the prior variance of a linear coefficient in units of the noise variance.
@@ -63,7 +64,7 @@ BLOCK_ROWS = 300
 
 
 class EvidenceProblem(NamedTuple):
-    """A party's rows, prepared for the evidence; nothing of this leaves the party.
+    """A party's rows, prepared for the evidence; they do not leave the party.
 
     Attributes
     ----------
@@ -74,13 +75,13 @@ class EvidenceProblem(NamedTuple):
         ``(n, d)`` values of the variables as causes: ``targets`` times ``sqrt(c)``, and divided by
         ``s_i``.
     varies
-        ``(d,)`` whether a variable varies at this party. One that does not has evidence 0.
+        ``(d,)`` whether a variable varies at this party; a constant one has evidence 0.
     num_blocks
         Number of blocks into which the rows are divided.
     noise
         The assumption on the noise variance.
     moments
-        Moments of the basis functions, for the additive shares.
+        Moments of the basis functions, for :func:`core.nonlinear.basis.partial_shares`.
     """
 
     targets: FloatArray
@@ -93,16 +94,17 @@ class EvidenceProblem(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What a party sends in one exchange of the search.
+    """A party's reply in one exchange of the search.
 
     Attributes
     ----------
     changes
-        ``(d, d)`` change of the party's evidence, in nats, when edge i -> j is taken out of the
-        graph or added to it; 0 where the mask is False. Summed over the parties.
+        ``(d, d)`` change of the party's evidence, in nats, when edge i -> j is removed from the
+        graph or, where it is absent, added; 0 for edges that are not requested. Summed over the
+        parties.
     evidence
-        ``(d,)`` evidence of each variable given its present parents, in nats; 0 where no change of
-        its parents is in the mask. Summed over the parties.
+        ``(d,)`` evidence of each variable given its present parents, in nats; 0 for variables of
+        whose parents no change is requested. Summed over the parties.
     shares
         ``(d, d)`` :func:`core.nonlinear.basis.partial_shares`, averaged over the parties with
         their numbers of rows as weights.
@@ -129,8 +131,8 @@ def evidence_problem(
     noise
         ``"own"`` or ``"equal"``.
     start
-        ``(d, d)`` graph at which the search starts, the same in every exchange; needed (and used)
-        for ``noise="equal"`` only.
+        ``(d, d)`` graph at which the search starts, the same in every exchange. Used only, and
+        then required, with ``noise="equal"``.
     block_rows
         Largest number of rows whose full covariance is used, at least 1.
 
@@ -164,23 +166,28 @@ def evidence_problem(
 
 
 def log_evidence(problem: EvidenceProblem, child: int, parents: Sequence[int]) -> float:
-    """Return the evidence of a variable given its parents, in nats: a log density of its values.
+    """Return the evidence of a variable given its parents, in nats.
 
-    With own noise these are the standardised values (their units add a constant that no change of
-    parents touches); a variable that does not vary has evidence 0 whatever its parents.
+    With ``noise="own"`` it is the log density of the standardised values, which differs from that
+    of the values by a constant that does not depend on the parents. A constant variable has
+    evidence 0 whatever its parents.
 
     Raises
     ------
     DataError
-        If equal noise is so small beside the variables that the covariance is numerically singular.
+        If, with ``noise="equal"``, the noise is so small in comparison with the variables that the
+        covariance is numerically singular.
     """
     return _log_evidence(problem, child, np.asarray(parents, dtype=np.intp), _work(problem))
 
 
 def evidence_changes(
-    problem: EvidenceProblem, graph: BoolArray, wanted: BoolArray, known: Known | None = None
+    problem: EvidenceProblem,
+    graph: BoolArray,
+    wanted: BoolArray,
+    cache: EvidenceCache | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the change of the evidence by single edges: present ones removed, others added.
+    """Return the changes of the evidence when single edges are removed from a graph or added.
 
     Parameters
     ----------
@@ -189,22 +196,22 @@ def evidence_changes(
     graph
         ``(d, d)`` present graph.
     wanted
-        ``(d, d)`` mask of the entries to compute; all others are 0.
-    known
-        A cache of evidence by variable and parents, which is read and extended. Two searches, and
-        the steps of one search, need mostly the same entries.
+        ``(d, d)`` mask of the edges whose change is computed.
+    cache
+        Evidence computed before, which is read and extended: the steps of a search, and two
+        searches, need mostly the same entries. Default: none.
 
     Returns
     -------
-    ``changes`` and ``evidence`` of `Tables`.
+    ``changes`` and ``evidence`` of :class:`Tables`.
     """
-    work, known = _work(problem), {} if known is None else known
+    work, cache = _work(problem), {} if cache is None else cache
 
     def evidence_of(child: int, parents: BoolArray) -> float:
         key = child, tuple(map(int, np.flatnonzero(parents)))
-        if key not in known:
-            known[key] = _log_evidence(problem, child, np.flatnonzero(parents), work)
-        return known[key]
+        if key not in cache:
+            cache[key] = _log_evidence(problem, child, np.flatnonzero(parents), work)
+        return cache[key]
 
     changes = np.zeros(graph.shape)
     evidence = np.zeros(len(graph))
@@ -219,18 +226,18 @@ def evidence_changes(
 
 
 def client_step(
-    problem: EvidenceProblem, graph: BoolArray, wanted: BoolArray, known: Known | None = None
+    problem: EvidenceProblem,
+    graph: BoolArray,
+    wanted: BoolArray,
+    cache: EvidenceCache | None = None,
 ) -> Tables:
-    """Compute a party's tables for one exchange of the search; see :func:`evidence_changes`.
-
-    The cache ``known`` only saves time: a party may lose it between exchanges.
-    """
-    changes, evidence = evidence_changes(problem, graph, wanted, known)
+    """Compute a party's reply in one exchange; the arguments are those of `evidence_changes`."""
+    changes, evidence = evidence_changes(problem, graph, wanted, cache)
     return Tables(changes, evidence, partial_shares(problem.moments, graph))
 
 
 def _work(problem: EvidenceProblem) -> FloatArray:
-    """Allocate four covariances of a block once: allocation costs as much as filling them."""
+    """Return memory for four covariances of a block, reused because allocating them is slow."""
     size = -(-len(problem.targets) // problem.num_blocks)
     return np.empty((4, size * size))
 
@@ -263,7 +270,7 @@ def _log_evidence(
 def _block_fits(
     target: FloatArray, linear: FloatArray, smooth: FloatArray, work: FloatArray
 ) -> FloatArray:
-    """``y^T (K + I)^{-1} y`` and ``log det (K + I)`` for every (l, a), ``(4, 2)``."""
+    """Return ``y^T (K + I)^{-1} y`` and ``log det (K + I)`` for every (l, a), ``(4, 2)``."""
     m = len(target)
     straight, exponent, correlation, covariance = work[:, : m * m].reshape(4, m, m)
     np.matmul(linear, linear.T, out=straight)
@@ -280,12 +287,12 @@ def _block_fits(
         for amplitude in AMPLITUDES:
             np.multiply(correlation, amplitude, out=covariance)
             covariance += straight
-            # symmetric, so that its transpose is the same matrix in LAPACK's order
+            # The transpose of the symmetric matrix is in LAPACK's column order without a copy.
             factor, failed = dpotrf(covariance.T, lower=1, clean=0, overwrite_a=1)
             if failed:
                 raise DataError(
-                    "the variables vary too much beside the noise for noise='equal': "
-                    "use noise='own', or put the columns in comparable units"
+                    "the variables vary too much in comparison with the noise for noise='equal': "
+                    "use noise='own', or bring the columns to comparable units"
                 )
             whitened, _ = dtrtrs(factor, target, lower=1)
             fits.append((whitened @ whitened, 2.0 * np.log(np.diagonal(factor)).sum()))

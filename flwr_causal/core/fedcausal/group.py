@@ -1,34 +1,37 @@
-"""Joint group lasso: one acyclic graph of parties whose mechanisms differ, from sums of d x d.
+"""Joint group lasso: one acyclic graph for parties whose mechanisms differ, from d x d means.
 
-Party k explains each of its variables by an additive model on the others, with coefficients
-``C_k[i, :, j]`` of the b functions of variable i (:mod:`core.nonlinear.basis`; the squared norm
-of such a block is the variance of the effect of i on j at party k). An edge i -> j is the group of
-*all parties'* blocks: with ``w_k = n_k / n``
+Party k explains each of its variables by an additive model of the others. ``C_k[i, :, j]`` are the
+coefficients of the b basis functions of variable i (:mod:`core.nonlinear.basis`) in the model of
+variable j; the squared norm of this block is the variance of the effect of i on j at party k. An
+edge i -> j is the group of *all parties'* blocks: with ``w_k = n_k / n``
 
     minimise  sum_k w_k L_k(C_k) + lambda sum_ij R_ij(C)
     subject to  h(R) = 0,    R_ij = sqrt( sum_k w_k ||C_k[i, :, j]||^2 ),
 
-with ``L_k`` half the mean squared residual, in units of the party's noise scale, and h the
-trace-exponential. Only the presence of an edge is shared: its effect may be linear at one party,
-wavy or of opposite sign at another, and nothing can cancel, as it does in an average of parameters.
-FedCausal (Yang et al., AAAI 2024) has the same aim; it averages first layers.
+with ``L_k`` half the mean squared residual, in units of the party's noise scale, and
+``h(R) = tr exp(R * R) - d``. Parties share only the presence of an edge: its effect may be linear
+at one party and nonlinear or of opposite sign at another. Effects cannot cancel, as they do in an
+average of parameters. FedCausal (Yang et al., AAAI 2024), which has the same aim, averages first
+layers.
 
-ADMM with a copy Z of C (Boyd et al. 2011, section 3), scaled multipliers U, one exchange a round:
+The problem is solved by ADMM with a copy Z of C and scaled multipliers U (Boyd et al. 2011,
+section 3). One iteration takes one exchange:
 
-- party: ``C_k = argmin L_k(C) + rho_2/2 ||C - (Z_k - U_k)||^2`` (closed form, own variable left
-  out), forms ``Y_k = C_k + U_k`` and sends the squared norms of its blocks, ``(d, d)``;
-- server: knows ``R(Y)``, the root of their weighted mean. Z minimises ``lambda sum R(Z)
-  + alpha h(R(Z)) + rho_1/2 h(R(Z))^2 + rho_2/2 sum_k w_k ||Z_k - Y_k||^2``. For given norms r of
-  Z, the nearest Z is ``Z_k = (r / R(Y)) Y_k`` at the distance ``rho_2/2 ||r - R(Y)||^2``: the
-  server's problem is the d x d one of :func:`core.consensus.projection.project`. It sends back
-  the factors ``r / R(Y)``, ``(d, d)``, and ``alpha += rho_1 h``;
-- party: ``Z_k = factors * Y_k``, ``U_k = Y_k - Z_k``.
+- each party computes ``C_k = argmin L_k(C) + rho_2/2 ||C - (Z_k - U_k)||^2`` in closed form, with
+  the block of each variable on itself zero, forms ``Y_k = C_k + U_k`` and sends the squared norms
+  of the blocks of ``Y_k``, ``(d, d)``;
+- the server takes the root ``R(Y)`` of their weighted mean. Its Z minimises ``lambda sum R(Z)
+  + alpha h(R(Z)) + rho_1/2 h(R(Z))^2 + rho_2/2 sum_k w_k ||Z_k - Y_k||^2``. Among all Z with the
+  norms r = R(Z), the last term is smallest for ``Z_k = (r / R(Y)) Y_k``, where it is
+  ``rho_2/2 ||r - R(Y)||^2``. So the server solves the d x d problem of
+  :func:`core.consensus.projection.project` for r, sends the factors ``r / R(Y)``, ``(d, d)``, and
+  sets ``alpha += rho_1 h``;
+- each party sets ``Z_k = factors * Y_k`` and ``U_k = Y_k - Z_k``.
 
-The multipliers never leave the party. The norms that leave it are informative: the first ones are
-those of a ridge regression. Only secure aggregation hides them, by revealing their sum alone.
+The multipliers never leave the party. The norms are informative: the first ones are those of a
+ridge regression. Only secure aggregation hides them: the server then learns their sum alone.
 
-A party holds its Gram matrix of basis functions as a spectrum, and from one round to the next the
-blocks whose norms it sent: with the factors that come back they give copy and multiplier.
+Between two iterations a party keeps ``Y_k``, from which the next factors give ``Z_k`` and ``U_k``.
 """
 
 from __future__ import annotations
@@ -50,12 +53,13 @@ if TYPE_CHECKING:
 
 
 class LocalProblem(NamedTuple):
-    """A party's rows as far as the iteration needs them, in units of its noise scale.
+    """The moments of a party's rows that the iteration reads, in units of the party's noise scale.
 
     Attributes
     ----------
     basis
-        ``(d b, r)`` eigenvectors of the Gram matrix with positive eigenvalues, ``r < n_k``.
+        ``(d b, r)`` eigenvectors of the basis functions' Gram matrix G with positive eigenvalues,
+        ``r < n_k``.
     eigenvalues
         ``(r,)`` positive eigenvalues.
     cross
@@ -68,31 +72,31 @@ class LocalProblem(NamedTuple):
 
 
 class ClientState(NamedTuple):
-    """A party's state between two rounds.
+    """A party's state between two iterations.
 
     Attributes
     ----------
     formed
-        ``(d, b, d)`` the ``Y_k`` whose norms it sent; ``[i, :, j]`` is the block of edge i -> j.
+        ``(d, b, d)`` ``Y_k``, whose norms were sent; ``[i, :, j]`` is the block of edge i -> j.
     penalty
-        ``rho_2`` of the round in which it was formed.
-    round
-        That round.
+        ``rho_2`` of the iteration in which ``formed`` was computed.
+    iteration
+        The number of that iteration, counted from 0.
     """
 
     formed: FloatArray
     penalty: float
-    round: int
+    iteration: int
 
     @property
     def squared_norms(self) -> FloatArray:
-        """What the party sends: ``(d, d)``, to be averaged with the numbers of rows as weights."""
+        """The party's reply: ``(d, d)``, averaged with the numbers of rows as weights."""
         norms: FloatArray = np.einsum("ibj,ibj->ij", self.formed, self.formed)
         return norms
 
 
 def local_problem(moments: BasisMoments) -> LocalProblem:
-    """Decompose a party's Gram matrix once, and bring its variables to its noise scale."""
+    """Decompose a party's Gram matrix, and divide its variables by the party's noise scale."""
     eigenvalues, basis = np.linalg.eigh(moments.gram)
     positive = eigenvalues > 1e-10 * max(eigenvalues[-1], 1e-300)
     return LocalProblem(
@@ -105,14 +109,24 @@ def local_problem(moments: BasisMoments) -> LocalProblem:
 def local_step(problem: LocalProblem, target: FloatArray, penalty: float) -> FloatArray:
     """Return the party's minimiser ``C_k``, ``(d, b, d)``, for the target ``Z_k - U_k``.
 
-    With ``M = (G + rho I)^{-1}`` the minimiser over all blocks is ``C = M (cross + rho target)``.
-    That the effect's own block is zero takes multipliers mu_j of b numbers, ``C[:, j] -=
-    M[:, own_j] mu_j`` with ``M[own_j, own_j] mu_j = C[own_j, j]``.
+    With ``M = (G + rho_2 I)^{-1}`` the minimiser over all blocks is ``C = M (cross + rho_2
+    target)``. The constraint that the block of each variable j on itself, ``C[own_j, j]``, is zero
+    has the Lagrange multipliers mu_j, b numbers, with ``M[own_j, own_j] mu_j = C[own_j, j]``; the
+    constrained minimiser is ``C[:, j] - M[:, own_j] mu_j``.
+
+    Parameters
+    ----------
+    problem
+        The party's moments.
+    target
+        ``(d, b, d)`` ``Z_k - U_k``.
+    penalty
+        ``rho_2``.
     """
     d = problem.cross.shape[1]
     shrink = problem.eigenvalues / (problem.eigenvalues + penalty)
 
-    def apply(columns: FloatArray) -> FloatArray:  # M, from the positive eigenvalues alone
+    def apply(columns: FloatArray) -> FloatArray:  # M columns, by the spectrum of G
         inner = shrink[:, None] * (problem.basis.T @ columns)
         return (columns - problem.basis @ inner) / penalty
 
@@ -132,37 +146,37 @@ def client_step(
     state: ClientState | None,
     factors: FloatArray,
     penalty: float,
-    round_index: int,
+    iteration: int,
 ) -> ClientState:
-    """Perform a party's step of a round.
+    """Perform a party's step of an iteration.
 
     Parameters
     ----------
     problem
-        The party's rows.
+        The party's moments.
     state
-        The state after the party's last round. None in the first round, and for a party that lost
-        its state or joined later: it then repeats the rounds that it missed on its own, with the
-        factors of this round, so that its blocks and multipliers fit these factors; blocks from
-        zero would disturb the next sum. (Measured: the norms that it sends are within 16 % of those
-        of a party with its state.)
+        The state after the party's last iteration. None in the first iteration, and for a party
+        that lost its state or joined later. Such a party first performs the missed iterations
+        alone, all with the factors of this one, so that its blocks and multipliers fit these
+        factors; a reply computed from zero would disturb the mean. (Measured: the norms that it
+        sends are within 16 % of those of a party with its state.)
     factors
-        ``(d, d)`` as received.
+        ``(d, d)`` factors from the server.
     penalty
-        ``rho_2`` of this round.
-    round_index
-        This round, counted from 0.
+        ``rho_2`` of this iteration.
+    iteration
+        The number of this iteration, counted from 0.
 
     Returns
     -------
-    The new state; its property ``squared_norms`` is sent.
+    The new state, whose ``squared_norms`` are sent.
     """
     d = len(factors)
     if state is None:
-        state = ClientState(np.zeros((d, SIZE, d)), penalty, round_index)
-        for _ in range(round_index):
-            state = _iterate(problem, state, factors, penalty, round_index)
-    return _iterate(problem, state, factors, penalty, round_index)
+        state = ClientState(np.zeros((d, SIZE, d)), penalty, iteration)
+        for _ in range(iteration):
+            state = _iterate(problem, state, factors, penalty, iteration)
+    return _iterate(problem, state, factors, penalty, iteration)
 
 
 def _iterate(
@@ -170,13 +184,13 @@ def _iterate(
     state: ClientState,
     factors: FloatArray,
     penalty: float,
-    round_index: int,
+    iteration: int,
 ) -> ClientState:
     copy = factors[:, None, :] * state.formed  # Z_k
-    # the multiplier itself, rho_2 U_k, does not change when rho_2 does
+    # U_k is divided by the new rho_2: the multiplier rho_2 U_k stays the same.
     multiplier = (state.formed - copy) * (state.penalty / penalty)
     solution = local_step(problem, copy - multiplier, penalty)
-    return ClientState(solution + multiplier, penalty, round_index)
+    return ClientState(solution + multiplier, penalty, iteration)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,11 +200,12 @@ class ServerProblem:
     Attributes
     ----------
     schedule
-        Penalties and sparsity of every round, see `group_schedule`.
+        Penalties and sparsity of every iteration, see :func:`group_schedule`.
     masks
-        Allowed edges, and required ones, which are not shrunk.
+        Allowed edges, and required ones, whose norms bear no sparsity penalty.
     threshold
-        An edge stands when R exceeds this (in the parties' noise scales). Measured: .3.
+        An edge is in the graph when its R, in units of the parties' noise scales, exceeds this.
+        Default: 0.3, measured.
     """
 
     schedule: Schedule
@@ -204,20 +219,20 @@ class State:
 
     Attributes
     ----------
-    round
-        Rounds done so far; also the index of the next one in the schedule.
+    iteration
+        Iterations done so far, which is the number of the next one in the schedule.
     factors
-        Factors of the parties' blocks, in [0, 1]; sent to the parties.
+        ``r / R(Y)``, in [0, 1]; sent to the parties.
     norms
-        R of the server's solution Z: the root mean square over the parties of an effect's standard
-        deviation, in units of their noise scales. Sparse, and acyclic in the limit.
+        ``R(Z)`` of the server's solution: the root mean square over the parties of an effect's
+        standard deviation, in units of their noise scales. Sparse, and acyclic in the limit.
     received
-        R of the parties' replies; where ``norms`` is 0 it ranks the edges that were left out.
+        ``R(Y)`` of the parties' replies. It ranks the edges whose ``norms`` are 0.
     multiplier
         alpha.
     """
 
-    round: int
+    iteration: int
     factors: FloatArray
     norms: FloatArray
     received: FloatArray
@@ -225,20 +240,20 @@ class State:
 
 
 class Info(NamedTuple):
-    """Diagnostics of a round.
+    """Diagnostics of an iteration.
 
     Attributes
     ----------
     h
         Acyclicity of the norms; 0 for a DAG.
     changed
-        Number of edges, after the threshold, that were added or removed.
+        Number of edges above the threshold that were added or removed.
     num_edges
-        Edges after the threshold.
+        Number of edges above the threshold.
     gap
-        ``||R(Y) - R(Z)||_F``, in noise scales.
+        ``||R(Y) - R(Z)||_F``, in units of the noise scales.
     iterations
-        Inner iterations of the server's problem.
+        Iterations of the server's optimiser.
     """
 
     h: float
@@ -255,21 +270,21 @@ def group_schedule(
     consensus_penalty: tuple[float, float] = (0.1, 0.5),
     acyclicity_penalty: tuple[float, float] = (0.05, 1e5),
 ) -> Schedule:
-    """Return the settings of every round; both penalties grow geometrically.
+    """Return the settings of every iteration; both penalties grow geometrically.
 
-    The rows are in units of the party's noise, so the numbers have a unit and hold for all data.
-    Measured on parties of 200 rows with mixed mechanisms: 8 rounds where the evidence search
-    follows, 20 for the group lasso alone.
+    The variables are in units of the party's noise, so that the same numbers suit all data. The
+    defaults were found on parties of 200 rows with mixed mechanisms; 8 iterations are enough where
+    the evidence search follows, 20 for the group lasso alone.
 
     Parameters
     ----------
     max_rounds
-        Number of rounds, at least 2.
+        Number of iterations, at least 2.
     sparsity
         lambda.
     consensus_penalty, acyclicity_penalty
-        ``rho_2`` and ``rho_1`` of the first round, and the value that they would reach in the round
-        after the last.
+        Two values each of ``rho_2`` and ``rho_1``: that of the first iteration, and the one that
+        the growth would reach in the iteration after the last.
 
     Raises
     ------
@@ -296,7 +311,7 @@ def group_schedule(
 
 
 def init(num_variables: int) -> State:
-    """Start from nothing: all blocks and multipliers zero."""
+    """Return the state before the first iteration: all blocks and multipliers are zero."""
     zeros = np.zeros((num_variables, num_variables))
     return State(0, zeros, zeros, zeros, 0.0)
 
@@ -304,12 +319,12 @@ def init(num_variables: int) -> State:
 def server_step(
     state: State, mean_squares: FloatArray, problem: ServerProblem
 ) -> tuple[State, Info]:
-    """Perform the server's step of a round.
+    """Perform the server's step of an iteration.
 
     Parameters
     ----------
     state
-        State before the round.
+        State before the iteration.
     mean_squares
         ``(d, d)`` mean of the parties' ``squared_norms``, weighted by their numbers of rows.
     problem
@@ -318,29 +333,30 @@ def server_step(
     Raises
     ------
     ValueError
-        If the mean has the wrong shape, or the schedule has no further round.
+        If the mean has the wrong shape, or the schedule has no further iteration.
     """
     if mean_squares.shape != state.norms.shape:
         raise ValueError(f"the mean has shape {mean_squares.shape}, not {state.norms.shape}")
-    if state.round >= problem.schedule.rounds:
-        raise ValueError(f"the schedule ends after {problem.schedule.rounds} rounds")
-    rho_2, rho_1, sparsity, _ = problem.schedule.at(state.round)
-    received = np.sqrt(np.maximum(mean_squares, 0.0))  # noise for privacy may make it negative
+    if state.iteration >= problem.schedule.rounds:
+        raise ValueError(f"the schedule ends after {problem.schedule.rounds} iterations")
+    rho_2, rho_1, sparsity, _ = problem.schedule.at(state.iteration)
+    received = np.sqrt(np.maximum(mean_squares, 0.0))  # privacy noise can make it negative
     solution = project(
         received,
         sparsity=np.where(problem.masks.required, 0.0, sparsity),
         curvature=rho_2,
         multiplier=state.multiplier,
         penalty=rho_1,
-        start=state.norms if state.round else None,
+        start=state.norms if state.iteration else None,
         allowed=problem.masks.allowed,
         max_iterations=problem.schedule.max_iterations,
         tolerance=problem.schedule.tolerance,
         resolution=problem.schedule.resolution,
     )
-    norms = np.minimum(solution.weights, received)  # the rounding of the problem may exceed it
+    # The solver rounds its problem, so that a solution can exceed the received norm.
+    norms = np.minimum(solution.weights, received)
     after = State(
-        state.round + 1,
+        state.iteration + 1,
         factors(norms, received),
         norms,
         received,
@@ -358,11 +374,11 @@ def server_step(
 
 
 def finished(state: State, problem: ServerProblem) -> str | None:
-    """Return why the rounds end, or None."""
+    """Return why the iteration ends, or None to go on."""
     rounds = problem.schedule.rounds
-    return f"the schedule's {rounds} rounds are done" if state.round >= rounds else None
+    return f"the schedule's {rounds} iterations are done" if state.iteration >= rounds else None
 
 
 def graph_of(state: State, problem: ServerProblem) -> BoolArray:
-    """Return the acyclic graph of the norms above the threshold, with all required edges."""
+    """Return the graph of the norms above the threshold, with all required edges, acyclic."""
     return standing_edges(state.norms, problem.threshold, problem.masks.required)

@@ -1,27 +1,27 @@
-"""FedCausal, linear: one graph from parties that each fit it to their own rows.
+"""FedCausal with linear effects: one graph from weights that every party fits to its own rows.
 
 Yang et al., "Federated causality learning with explainable adaptive optimization", AAAI 2024,
 Algorithm 1 with eqs. (4) and (5). K parties with centred rows ``X_k`` of shape ``(n_k, d)``,
 ``n = sum_k n_k``, ``S_k = X_k^T X_k / n_k`` and ``h(W) = tr exp(W * W) - d``. In one exchange
 
-- each party solves (5), started at the W that it received, and sends its ``W_k``:
+- each party solves (5), starting from the W that it received, and sends its ``W_k``:
   ``min 1/2 tr((I - W_k)^T S_k (I - W_k)) + lambda_1 |W_k|_1 + lambda_2 ||W_k - W||^2
   + alpha h(W_k) + rho/2 h(W_k)^2`` ;
 - the server solves (4): ``min sum_k n_k/n ||W - W_k||^2 + alpha h(W) + rho/2 h(W)^2``. Up to a
-  constant the sum is ``||W - M||^2`` with ``M = sum_k n_k/n W_k``, so that the weighted mean is all
-  the server needs: the projection of NOTEARS-ADMM without sparsity and with curvature 2.
+  constant the sum is ``||W - M||^2`` with ``M = sum_k n_k/n W_k``, so that the server needs only
+  the weighted mean. The problem is the projection of NOTEARS-ADMM with sparsity 0 and curvature 2.
 
-The augmented Lagrangian around it has two loops. In the inner one rho grows by a factor until
-``h(W)`` falls below ``gamma H``; then, in the outer one, ``H`` becomes ``h(W)`` and alpha grows by
-``rho h(M)``. That this h is the mean's and not the solution's is the paper's supplement A ("to make
-the update step of alpha large enough"). H stays the solution's: with the mean's h, which the
-parties' differences keep large, the inner test always passes, rho never grows, and after a hundred
-exchanges h(W) is still some 1e-3 (measured, d = 10 to 40).
+Algorithm 1 updates alpha and rho in two loops. In the inner one rho is multiplied by beta until
+``h(W)`` is at most ``gamma H``; then, in the outer one, ``H`` becomes ``h(W)`` and alpha grows by
+``rho h(M)``. The use of h(M) instead of h(W) for alpha is the paper's supplement A ("to make the
+update step of alpha large enough"). H is h(W) here, not h(M): the differences between parties keep
+h(M) large, so that with it the inner test always passes, rho never grows, and after a hundred
+exchanges h(W) is still about 1e-3 (measured, d = 10 to 40).
 
-One exchange is one pass through the inner loop; the loops are unrolled into :class:`State`, so that
-:func:`server_step` takes one mean and returns the next message. A party keeps no state between
-exchanges, because the message holds all it needs beside its second moments. So the parties that
-take part may change from exchange to exchange.
+One exchange is one pass through the inner loop. :class:`State` holds the variables of both loops,
+so that :func:`server_step` takes one mean and returns the values to send next. A party keeps no
+state between exchanges: it needs only its second moments and the server's message. The parties that
+take part may therefore change from exchange to exchange.
 """
 
 from __future__ import annotations
@@ -42,25 +42,26 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
 
 
-# The paper names no values. lambda_1 is that of NOTEARS (Zheng 2018): mean SHD with 10 parties of
-# 200 rows and d = 10, 20, 40 (five seeds each) 0.4, 0.4, 0.6; with 0.05 it is 0.2, 0.2, 0.6, with
-# 0.2 it is 1.4, 1.8, 2.4. A large lambda_2 ties the parties to the first, poor W: mean SHD with two
-# parties, d = 40 and 2048 rows (three seeds, data scaled from variance 15) 9.3 with 0.1, 4.7 with
-# 0.01, 3.3 with 0.001 and with 0. Not 0, because a party with fewer rows than variables has no
-# unique solution then.
+# The paper gives no value of lambda_1 and lambda_2. lambda_1 is that of NOTEARS (Zheng 2018): mean
+# SHD with 10 parties of 200 rows and d = 10, 20, 40 (five seeds each) 0.4, 0.4, 0.6; with 0.05 it
+# is 0.2, 0.2, 0.6, with 0.2 it is 1.4, 1.8, 2.4. A large lambda_2 keeps the parties near the first,
+# poor W: mean SHD with two parties, d = 40 and 2048 rows (three seeds, data scaled from variance
+# 15) 9.3 with 0.1, 4.7 with 0.01, 3.3 with 0.001 and with 0. It is not 0, because then a party with
+# fewer rows than variables has no unique solution.
 SPARSITY = 0.1
 PROXIMITY = 0.001
-# Measured: parties that solve their problem to full precision (50 steps, 1e-5) give the same graphs
-# in as many exchanges as with 5 steps, at 4 to 5 times the work; each exchange starts where the one
-# before ended.
+# Measured: parties that solve their problem to full precision (50 steps, tolerance 1e-5) find the
+# same graphs in as many exchanges at 4 to 5 times the work, because each exchange starts from the
+# result of the one before.
 MAX_STEPS = 5
-# Ends early: the same errors and exchanges as with 1e-4 (d = 20, 40, ten seeds each), in three
+# Measured: the same errors and exchanges as with 1e-4 (d = 20, 40, ten seeds each), in three
 # quarters of the time.
 TOLERANCE = 1e-3
 # The second derivative of ||W - M||^2: eq. (4) has no factor 1/2.
 CURVATURE = 2.0
-# The mean is rounded to this, so that parties summed in another order are the same problem; an
-# optimisation that ends early turns differences in the sixteenth digit into ones in the third.
+# The mean is rounded to multiples of this, so that it does not depend on the order of the parties:
+# an optimisation that ends early can turn a difference in the sixteenth digit into one in the
+# third.
 RESOLUTION = 2.0**-34
 
 
@@ -70,12 +71,12 @@ class PartyProblem(NamedTuple):
     Attributes
     ----------
     second
-        ``(d, d)`` second moments ``S_k = X_k^T X_k / n_k``, divided by the scale.
+        ``(d, d)`` second moments ``S_k = X_k^T X_k / n_k``, divided by ``scale``.
     num_rows
         n_k, the party's weight in the mean.
     sparsity
-        ``(d, d)`` lambda_1 for every edge, divided by the scale: 0 for required edges, infinite for
-        forbidden ones.
+        ``(d, d)`` lambda_1 of every edge, divided by ``scale``: 0 for required edges, infinite for
+        edges that are not allowed.
     proximity
         lambda_2.
     """
@@ -86,17 +87,17 @@ class PartyProblem(NamedTuple):
     proximity: float
 
 
-class Step(NamedTuple):
+class PartyStep(NamedTuple):
     """The result of a party's step.
 
     Attributes
     ----------
     weights
-        ``(d, d)`` ``W_k``, all that is sent.
+        ``(d, d)`` ``W_k``; only this is sent.
     h
         ``h(W_k)``.
     steps
-        Newton steps taken.
+        Number of Newton steps.
     """
 
     weights: FloatArray
@@ -112,29 +113,29 @@ def party_problem(
     proximity: float = PROXIMITY,
     scale: float = 1.0,
 ) -> PartyProblem:
-    """Return eq. (5) for a party's rows, which enter by their second moments.
+    """Return eq. (5) for a party's rows.
 
     Parameters
     ----------
     rows
-        ``(n_k, d)`` rows, already centred; no rows at all is allowed.
+        ``(n_k, d)`` rows, centred; n_k may be 0.
     masks
         Allowed edges, and required ones, which bear no sparsity penalty.
     sparsity
-        lambda_1 in the units of the variables' variance, one number or ``(d, d)``.
+        lambda_1 in units of the variables' variance, one number or ``(d, d)``.
     proximity
-        lambda_2, for variables of variance ``scale``.
+        lambda_2, in units of ``scale``.
     scale
-        The variance that counts as one, the same for all parties (the mean variance of their
-        variables). With it neither the penalties of the acyclicity nor lambda_2 depend on the
-        units of the data. Default 1, the paper's: data as they are.
+        Unit of the loss, a variance that is the same for all parties (the mean variance of their
+        variables), so that alpha, rho and lambda_2 do not depend on the units of the data.
+        Default: 1, as in the paper.
 
     Raises
     ------
     ConfigError
-        If a penalty is negative or not finite, or the scale not positive.
+        If a penalty is negative or not finite, or ``scale`` is not positive.
     DataError
-        If the rows hold missing or infinite numbers.
+        If the rows have missing or infinite values.
     """
     num_rows, d = rows.shape
     check_sparsity(sparsity, d)
@@ -142,7 +143,7 @@ def party_problem(
     if not (np.isfinite(scale) and scale > 0):
         raise ConfigError(f"scale must be a positive number, got {scale}")
     if not np.isfinite(rows).all():
-        raise DataError("the rows hold missing or infinite numbers; drop or fill those rows first")
+        raise DataError("the rows have missing or infinite values; drop or fill these rows first")
     second = rows.T @ rows / (max(num_rows, 1) * scale)
     penalties = np.where(masks.required, 0.0, np.asarray(sparsity) / scale)
     penalties[~masks.allowed] = np.inf
@@ -159,21 +160,21 @@ def party_step(
     *,
     max_steps: int = MAX_STEPS,
     tolerance: float = TOLERANCE,
-) -> Step:
-    """Solve eq. (5) from the received W, as exactly as ``max_steps`` allow; eq. (5) never rises.
+) -> PartyStep:
+    """Reduce eq. (5) by at most ``max_steps`` steps from the received W.
 
     Parameters
     ----------
     problem
-        The party's.
+        The party's problem.
     received
-        ``(d, d)`` the server's W: the start, and the centre of the proximal term.
+        ``(d, d)`` the server's W, the start and the centre of the proximal term.
     multiplier, penalty
         alpha and rho of this exchange.
     max_steps
-        Most proximal Newton steps.
+        Largest number of proximal Newton steps.
     tolerance
-        The iteration ends early once a step changes no weight by more than this.
+        The steps end early after one that changes no weight by more than this.
 
     Raises
     ------
@@ -185,10 +186,10 @@ def party_step(
             f"the received weights must be finite and of shape {problem.second.shape}, "
             f"got shape {received.shape}"
         )
-    # imported where it is needed: numba
+    # Imported here because it loads numba.
     from flwr_causal.core.fedcausal.linear_kernels import minimise
 
-    # In an order that depends on the moments alone, permuting the variables changes only rounding.
+    # The variables are sorted by their moments, so that the result does not depend on their order.
     order = np.argsort(np.sort(np.abs(problem.second), axis=1).sum(axis=1), kind="stable")
     sorting = np.ix_(order, order)
     sparsity = problem.sparsity[sorting]
@@ -204,45 +205,46 @@ def party_step(
     )
     result = np.empty_like(weights)
     result[sorting] = weights
-    return Step(result, h, steps)
+    return PartyStep(result, h, steps)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The loops' parameters. The defaults are for few exchanges, :data:`PAPER` is the paper's.
+    """Parameters of the two loops. The defaults need few exchanges; :data:`PAPER` is the paper's.
 
     Attributes
     ----------
     penalty
         rho of the first exchange (Table S2: 1).
     growth
-        beta, the factor of rho. Default 100, measured (10 parties of 200 rows of linear Gaussian
-        data, d = 10 to 80, 36 cases): the final graph is there one or two exchanges sooner than
-        with 30, with as many errors or fewer (300 differs little). Weak edges on long cycles are
-        freed only by a large rho: with the paper's 10, or 30, the graph may rest for six exchanges
-        at h = 1e-6 before it moves on to its last form.
+        beta, the factor of rho. Default: 100, measured (10 parties of 200 rows of linear Gaussian
+        data, d = 10 to 80, 36 cases): the final graph is reached one or two exchanges sooner than
+        with 30, with as many errors or fewer (300 differs little). Weak edges on long cycles change
+        only at a large rho: with the paper's 10, or with 30, the graph may stay the same for six
+        exchanges at h = 1e-6 before it changes to its final form.
     progress
-        gamma: rho grows unless h falls to this share of H (Table S2).
+        gamma: rho grows unless h is at most this share of H (Table S2).
     h_tolerance
         h at which the outer loop ends (Table S2).
     penalty_limit
         rho at which both loops end (Table S2).
     max_exchanges
-        Most exchanges, whatever h is. Default 16, the paper's number.
+        Largest number of exchanges. Default: 16, the paper's number.
     patience
-        Exchanges for which the thresholded graph must have stayed the same for an early end; 0:
-        never end early.
+        Number of exchanges for which the thresholded graph must have stayed the same for an early
+        end; 0: never end early.
     stable_h
-        h must be at most this for an early end. Default 1e-6, measured: edges whose weights
-        compete with their reversals' still come and go at 1e-5.
+        Largest h for an early end. Default: 1e-6, measured: at 1e-5 edges whose weights compete
+        with those of their reversals still change.
     stable_weights
-        No weight may have changed by more than this in the last exchange for an early end.
-        Default 0.02, measured: where the graph only rests, some weights move by 0.03 or more an
-        exchange; once it is final, they move by 0.01 to 0.02. Without this condition one of six
-        runs at d = 80 ended with four errors more than three exchanges later. Where the parties
-        that take part change, so do the weights, and the run goes on to another end.
+        Largest change of a weight in the last exchange for an early end. Default: 0.02, measured:
+        before the graph is final some weights change by 0.03 or more in an exchange even while the
+        graph stays the same, afterwards by 0.01 to 0.02. Without this condition one of six runs at
+        d = 80 ended with four errors more than it had three exchanges later. Where the parties that
+        take part change, the weights change too, and the run ends by another condition.
     acyclic
-        Solve eq. (4). False: the server's W is the mean, the paper's ablation "NO-w/oAcy".
+        Whether the server solves eq. (4). False: its W is the mean (the paper's ablation
+        NO-w/oAcy).
     """
 
     penalty: float = 1.0
@@ -278,7 +280,7 @@ class Settings:
             )
 
 
-# Table S2, no early end; the limit is far above the 28 to 30 exchanges that it takes.
+# Table S2, without an early end; it takes 28 to 30 exchanges, far fewer than the limit.
 PAPER = Settings(growth=10.0, max_exchanges=100, patience=0)
 
 
@@ -291,12 +293,12 @@ class ServerProblem:
     num_variables
         d.
     settings
-        The loops' parameters.
+        Parameters of the two loops.
     allowed
-        ``(d, d)`` mask of the edges that may exist; default all.
+        ``(d, d)`` mask of the allowed edges. Default: all.
     threshold
-        An edge stands when its absolute weight exceeds this, a number or ``(d, 1)``; only used to
-        see whether the graph still changes.
+        An edge is in the graph when its absolute weight exceeds this, a number or ``(d, 1)``. Used
+        only to tell whether the graph still changes.
     """
 
     num_variables: int
@@ -309,7 +311,7 @@ class ServerProblem:
 class State:
     """The server's state between two exchanges; a run can be resumed from it.
 
-    Weights, multiplier and penalty are what is broadcast.
+    ``weights``, ``multiplier`` and ``penalty`` are sent to the parties.
 
     Attributes
     ----------
@@ -320,7 +322,7 @@ class State:
     multiplier, penalty
         alpha and rho.
     last_h
-        H, the h(W) with which the last inner loop ended; infinite before the first one did.
+        H, the h(W) at the end of the last inner loop; infinite before the first end.
     stable_exchanges
         Number of exchanges for which the thresholded graph has not changed.
     """
@@ -341,19 +343,19 @@ class Info(NamedTuple):
     h, mean_h
         Acyclicity of the server's solution W and of the mean M.
     distance
-        ``||W - M||_F``, what eq. (4) changed, in units of the weights.
+        ``||W - M||_F``, the change by eq. (4), in units of the weights.
     moved
-        Largest change of a weight of W since the exchange before.
+        Largest change of a weight of W since the previous exchange.
     changed
-        Number of edges, after the threshold, that were added or removed.
+        Number of edges above the threshold that were added or removed.
     num_edges
-        Edges after the threshold.
+        Number of edges above the threshold.
     multiplier, penalty
         alpha and rho that the exchange used.
     inner_done
         Whether the inner loop ended with this exchange.
     iterations
-        Inner iterations of the server's problem.
+        Iterations of the server's optimiser.
     """
 
     h: float
@@ -369,7 +371,7 @@ class Info(NamedTuple):
 
 
 def init(problem: ServerProblem) -> State:
-    """Start from ``W = 0`` and ``alpha = 0``."""
+    """Return the state before the first exchange: ``W = 0`` and ``alpha = 0``."""
     d = problem.num_variables
     return State(0, np.zeros((d, d)), 0.0, problem.settings.penalty)
 
@@ -382,7 +384,7 @@ def server_step(state: State, mean: FloatArray, problem: ServerProblem) -> tuple
     state
         State before the exchange.
     mean
-        ``(d, d)`` mean of the ``W_k`` that arrived, weighted by ``n_k``.
+        ``(d, d)`` mean of the received ``W_k``, weighted by ``n_k``.
     problem
         The run's fixed settings.
 
@@ -438,7 +440,7 @@ def server_step(state: State, mean: FloatArray, problem: ServerProblem) -> tuple
 def _next_penalties(
     state: State, settings: Settings, h: float, mean_h: float
 ) -> tuple[bool, float, float, float]:
-    """Lines 8 to 14 of Algorithm 1: whether the inner loop ended, then alpha, rho and H."""
+    """Return whether the inner loop ended, alpha, rho and H: lines 8 to 14 of Algorithm 1."""
     penalty = state.penalty
     if h > settings.progress * state.last_h:
         penalty *= settings.growth

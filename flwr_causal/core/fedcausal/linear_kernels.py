@@ -4,16 +4,16 @@ To minimise over W, with ``psi(h) = alpha h + rho/2 h^2``,
 
     F(W) = 1/2 tr((I - W)^T S (I - W)) + sum_ij lambda_ij |W_ij| + lambda_2 ||W - V||^2 + psi(h(W))
 
-each step minimises a convex model of F around the present W, by coordinate descent over all
-entries, and then goes along the difference D as far as F falls. The loss, the L1 norm and the
-proximal term stand in the model as they are; psi(h) with its gradient and a positive part of its
-second derivative, ``E = exp(W * W)``:
+each step minimises a convex model of F around the present W by coordinate descent over all entries,
+and then moves along the difference D by a line search. The model contains the loss, the L1 norm and
+the proximal term exactly. psi(h) enters by its gradient and the positive semidefinite terms of its
+second derivative: with ``E = exp(W * W)``,
 
     psi'(h) <G, D> + 1/2 psi'(h) sum_ij 2 E_ji D_ij^2 + rho/2 <G, D>^2,   G = 2 E^T * W.
 
-``E_ji`` weighs the paths from j back to i. It is what an edge that is not there yet (where the
-gradient G is 0) would cost if it closed a cycle, so that the model does not turn two edges on at
-once that exclude each other.
+``E_ji`` weighs the paths from j back to i. For an edge of weight 0, where the gradient G is 0, the
+term in ``E_ji`` is the cost of closing a cycle with that edge: the model does not add two edges at
+once that together would form a cycle.
 
 References
 ----------
@@ -36,13 +36,14 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
 
 
-# Up to this norm the series of degree 9 is relatively exact to 2e-15: 0.125^9 / 10!.
+# Up to this norm the relative error of the series of degree 9 is at most 0.125^9 / 10! = 2e-15.
 SERIES_NORM = 0.125
-# Armijo's share of the predicted decrease (Lee 2014 and everybody).
+# Share of the predicted decrease in Armijo's condition (Lee 2014, and commonly used).
 SUFFICIENT = 1e-4
 # The line search ends without a step once it is shorter than this.
 SHORTEST_STEP = 1e-6
-# Sweeps for one model; few singular ones need as many, and what is left is for the next step.
+# Largest number of sweeps for one model. Few singular models need as many, and the next step
+# reduces the remaining error.
 MAX_SWEEPS = 500
 # A model is solved to this share of the tolerance of the weights.
 MODEL_TOLERANCE = 0.1
@@ -50,10 +51,10 @@ MODEL_TOLERANCE = 0.1
 
 @compiled
 def exponential_less_identity(matrix: FloatArray) -> FloatArray:
-    """``exp(A) - I`` of a ``(d, d)`` matrix without negative entries, by scaling and squaring.
+    """Return ``exp(A) - I`` of a ``(d, d)`` matrix of nonnegative entries, by scaling and squaring.
 
-    No two numbers are subtracted, so every entry keeps its relative precision; the trace is h down
-    to the smallest values, where ``tr exp(A) - d`` ends at d times 1e-16. Infinite on overflow.
+    No numbers are subtracted, so that every entry is relatively exact, and so is h, the trace,
+    however small; ``tr exp(A) - d`` would have an error of d times 1e-16. Infinite on overflow.
     """
     d = len(matrix)
     norm = 0.0
@@ -103,7 +104,7 @@ def objective(
     multiplier: float,
     penalty: float,
 ) -> tuple[float, float, FloatArray, FloatArray]:
-    """F, h, the ``(d, d)`` matrix ``2 E^T``, and the gradient of F less ``|W|_1`` and h."""
+    """Return F, h, ``2 E^T``, and the gradient of F without the terms in ``|W|_1`` and h."""
     d = len(weights)
     paths = exponential_less_identity(weights * weights)
     slope = np.dot(second, weights)  # becomes S (W - I)
@@ -128,7 +129,7 @@ def objective(
 
 @compiled
 def sparse_cost(weights: FloatArray, sparsity: FloatArray) -> float:
-    """``sum_ij lambda_ij |W_ij|``; a forbidden edge (infinite lambda) of weight 0 costs nothing."""
+    """Return ``sum_ij lambda_ij |W_ij|``; entries of weight 0 add 0 even with an infinite lambda."""
     total = 0.0
     for i in range(len(weights)):
         for j in range(len(weights)):
@@ -150,25 +151,25 @@ def model_step(
 ) -> FloatArray:
     """Minimise the model over the step D by coordinate descent.
 
-    Sweeps over all entries alternate with sweeps over those that are not zero, as in the lasso of
-    Friedman et al. (2010), until a full one changes no weight by more than the tolerance.
+    As in the lasso of Friedman et al. (2010), a sweep over all entries is followed by sweeps over
+    the nonzero ones, until a sweep over all entries changes no weight by more than the tolerance.
 
     Parameters
     ----------
     weights
         ``(d, d)`` present W.
     gradient
-        ``(d, d)`` gradient at W of F less ``|W|_1``.
+        ``(d, d)`` gradient at W of F without the term in ``|W|_1``.
     second
-        ``(d, d)`` S, the curvature within a column.
+        ``(d, d)`` S, the second derivative of the loss within a column.
     curvature
-        ``(d, d)`` further curvature of each entry.
+        ``(d, d)`` second derivative of the other terms by each entry.
     direction, penalty
         ``(d, d)`` G and rho of the term ``rho/2 <G, D>^2``.
     sparsity
-        ``(d, d)`` penalties of ``|W_ij|``; infinite: the entry stays as it is.
+        ``(d, d)`` lambda_ij; an entry with an infinite one is not changed.
     tolerance
-        Change of a weight that counts as none.
+        See above.
     """
     d = len(weights)
     step = np.zeros((d, d))
@@ -192,7 +193,7 @@ def model_step(
                 change = target - present
                 if change == 0.0:
                     continue
-                step[i, j] = target - weights[i, j]  # so that W + D is exactly 0 where target is
+                step[i, j] = target - weights[i, j]  # W + D is exactly 0 where target is 0
                 along += direction[i, j] * change
                 for k in range(d):
                     pull[k, j] += second[k, i] * change
@@ -226,14 +227,14 @@ def minimise(
     received
         ``(d, d)`` start, and the V of the proximal term.
     sparsity
-        ``(d, d)`` lambda_ij; infinite on the diagonal and on other edges that must not be, where
-        ``received`` has to be 0.
+        ``(d, d)`` lambda_ij; infinite on the diagonal and for edges that are not allowed, where
+        ``received`` must be 0.
     proximity, multiplier, penalty
         lambda_2, alpha, rho.
     max_steps
-        Most Newton steps.
+        Largest number of Newton steps.
     tolerance
-        The iteration ends with a step that changes no weight by more than this.
+        The steps end with one that changes no weight by more than this.
 
     Returns
     -------
@@ -243,7 +244,7 @@ def minimise(
     weights = received.copy()
     fixed = (second, received, sparsity, proximity, multiplier, penalty)
     value, h, cost, smooth = objective(weights, *fixed)
-    while not value < np.inf:  # ends at the latest at 0, where h is 0
+    while not value < np.inf:  # F is finite at W = 0, where h = 0
         weights = 0.5 * weights
         value, h, cost, smooth = objective(weights, *fixed)
     curvature, direction = np.empty((d, d)), np.empty((d, d))

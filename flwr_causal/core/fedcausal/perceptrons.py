@@ -1,28 +1,33 @@
 """FedCausal with perceptrons: parties with different mechanisms share one graph.
 
-Yang et al. (AAAI 2024), eqs. (4), (7) and Algorithm 1; theta is the flat vector of
-:mod:`core.nonlinear.perceptrons`, A its first layer, ``W[i, j] = ||A_j[:, i]||_2``.
+Yang et al. (AAAI 2024), eqs. (4), (7) and Algorithm 1. theta is the flat parameter vector of
+:mod:`core.nonlinear.perceptrons`, A its first layer, *rest* all other parameters, and
+``W[i, j] = ||A_j[:, i]||_2``. In one exchange
 
-- party, eq. (7): ``min 1/(2 n_k) ||X_k - mlp(X_k; theta)||^2 + lambda_1 |A|_1
-  + lambda_2 ||A - A_received||^2 + decay/2 |weights|^2 + alpha h(W) + rho/2 h(W)^2``, from the
-  received first layer and the party's own rest, which never leaves it;
-- server, eq. (4): the first layer next to the mean, ``min ||A - mean||^2 + alpha h + rho/2 h^2``;
-- Algorithm 1: rho grows by ``growth`` until h falls to ``progress`` times what it was when alpha
-  last changed; then ``alpha += rho h``, with the h of the mean and not that of the server's
-  solution.
+- each party solves eq. (7): ``min 1/(2 n_k) ||X_k - mlp(X_k; theta)||^2 + lambda_1 |A|_1
+  + lambda_2 ||A - A_received||^2 + decay/2 |weights|^2 + alpha h(W) + rho/2 h(W)^2``, starting
+  from the received first layer and the party's own rest, which never leaves the party;
+- the server solves eq. (4) for the first layer nearest to the mean of the parties':
+  ``min ||A - mean||^2 + alpha h + rho/2 h^2``;
+- the server updates the penalties by Algorithm 1: rho is multiplied by ``growth`` until h has
+  fallen to ``progress`` times H, the h at the last update of alpha; then ``alpha += rho h``, where
+  this h is that of the mean, not of the server's solution.
 
 Two ways to average:
 
-``layers``, the paper's. First layers are averaged, and the mean replaces the party's. As h depends
-only on the norms of the blocks, eq. (4) is solved for these, ``(d, d)``, and each block of the mean
-scaled to its new norm. Where mechanisms differ, first layers of opposite sign cancel in the mean.
+``layers``, the paper's way. The first layers are averaged, and the server's solution replaces every
+party's first layer. As h depends only on the norms of the blocks ``A_j[:, i]``, eq. (4) is solved
+for these norms, ``(d, d)``, and each block of the mean is scaled to its new norm. Where mechanisms
+differ, first layers of opposite sign cancel in the mean.
 
-``norms``, the default. Only ``||A_ij||^2``, ``(d, d)``, is averaged. The server solves eq. (4) for
-its root N and returns ``r / N``, by which every party multiplies its own blocks: a group lasso's
-step over the parties. Nothing cancels, and m times less is sent.
+``norms``, the default. Only the squared norms of the blocks, ``(d, d)``, are averaged. With N the
+root of their mean, the server solves eq. (4) for the norms r nearest to N and returns the factors
+``r / N``, by which every party multiplies its own blocks, as in a group lasso whose groups are all
+parties' blocks of one edge. Nothing cancels, and m times less is sent.
 
-A layer's norm has no unit, because the layers behind it can carry the scale. Edges are therefore
-read from the strengths, the root mean square of ``df_j/dx_i`` over all parties' rows.
+A norm of a first layer has no unit, because the later layers can carry the scale. Edges are
+therefore thresholded by their strengths, the root mean square of ``df_j/dx_i`` over all parties'
+rows.
 """
 
 from __future__ import annotations
@@ -65,45 +70,47 @@ class Problem:
         shrinks them.
     averaging
         ``"norms"`` or ``"layers"`` (the paper's), see the module's docstring.
-    max_rounds
+    max_exchanges
         Exchanges after which the run ends.
     sparsity
         ``lambda_1``. The paper does not give it; default: NOTEARS-MLP's.
-    proximal
+    proximity
         ``lambda_2``. The paper does not give it; default: none (measured: 0.1 gains nothing).
     decay
         Weight decay of all layers. Default: NOTEARS-MLP's.
     max_iterations
-        Limit of a party's L-BFGS iterations in a round. Measured (d = 20, mixed mechanisms): the
-        graph stands after 2 rounds of 100, 4 of 50; 25 leave errors that later rounds keep.
+        Limit of a party's L-BFGS iterations in one exchange. Measured (d = 20, mixed mechanisms):
+        the graph is final after 2 exchanges of 100 iterations or 4 of 50; with 25, errors remain
+        that later exchanges do not remove.
     growth, progress
         beta and gamma of Algorithm 1. Default: the paper's (table S2).
     penalty
-        rho of the first round. Default: the paper's.
+        rho of the first exchange. Default: the paper's.
     penalty_limit, h_tolerance
         The run ends when rho or h of the server's solution reaches these. Default: the paper's.
     patience
-        Rounds for which the graph must have stayed the same for an early end; 0: never.
+        Exchanges for which the graph must have stayed the same for an early end; 0: never end
+        early.
     threshold
-        Edges stand whose strength exceeds this.
+        Edges of a larger strength are in the graph.
     acyclic
-        Whether the server solves eq. (4). False: the server returns the mean, and h is only in the
-        parties' problems (the paper's ablation NO-w/oAcy).
+        Whether the server solves eq. (4). False: the server returns the mean, and acyclicity is
+        part of the parties' problems only (the paper's ablation NO-w/oAcy).
     seed
-        Of the weights that all parties start from.
+        Seed of the parameters that all parties start from.
 
     Raises
     ------
     ConfigError
-        If the way to average is unknown.
+        If ``averaging`` is not one of the two.
     """
 
     network: Network
     masks: EdgeMasks
     averaging: str = "norms"
-    max_rounds: int = 12
+    max_exchanges: int = 12
     sparsity: float = 0.01
-    proximal: float = 0.0
+    proximity: float = 0.0
     decay: float = 0.01
     max_iterations: int = 100
     growth: float = 10.0
@@ -127,35 +134,35 @@ class Broadcast(NamedTuple):
     Attributes
     ----------
     shared
-        ``(d, d)`` factors r / N for the party's blocks, or the ``(d, m, d)`` first layer.
+        With ``norms`` the ``(d, d)`` factors r / N, with ``layers`` the ``(d, m, d)`` first layer.
     norms
-        ``(d, d)`` norms W of the server's solution: the scale for a party that lost its state.
+        ``(d, d)`` norms W of the server's solution, for a party that lost its state.
     multiplier, penalty
         alpha and rho.
-    round
-        This round, counted from 0.
+    iteration
+        Exchanges done before this one.
     """
 
     shared: FloatArray
     norms: FloatArray
     multiplier: float
     penalty: float
-    round: int
+    iteration: int
 
 
 class ClientState(NamedTuple):
-    """A party's state: its whole solution, of which ``layers`` needs the rest alone.
+    """A party's state after an exchange. With ``layers`` only the rest of theta is used again.
 
     Attributes
     ----------
     theta
         ``(size,)`` parameters.
-    round
-        The round in which they were found.
+    iteration
+        ``iteration`` of the exchange in which they were computed.
     """
 
     theta: FloatArray
-    round: int
+    iteration: int
 
 
 class Upload(NamedTuple):
@@ -164,7 +171,7 @@ class Upload(NamedTuple):
     Attributes
     ----------
     shared
-        ``(d, d)`` squared norms, or the ``(d, m, d)`` first layer.
+        With ``norms`` the ``(d, d)`` squared norms, with ``layers`` the ``(d, m, d)`` first layer.
     squared_slopes
         ``(d, d)`` mean squares of ``df_j/dx_i`` over the party's rows.
     """
@@ -182,16 +189,16 @@ def initial(problem: Problem) -> FloatArray:
 def received(problem: Problem, state: ClientState | None, broadcast: Broadcast) -> FloatArray:
     """``(size,)`` parameters with which a party starts: the server's first layer, its own rest.
 
-    With ``norms`` the blocks are multiplied by the factors. A party that has no state, or one of an
-    earlier round because it missed some, takes the directions of what it has (or of the start) and
-    the norms of the federation.
+    With ``norms`` the party's blocks are multiplied by the factors. A party without a state, or
+    whose state is older than the last exchange, scales the blocks that it has (without a state the
+    initial ones) to the norms of the server's solution.
     """
     network = problem.network
     theta = initial(problem) if state is None else state.theta.copy()
     first = network.first(theta)
     if problem.averaging == "layers":
         first[...] = broadcast.shared
-    elif state is not None and state.round == broadcast.round - 1:
+    elif state is not None and state.iteration == broadcast.iteration - 1:
         first *= network.blocks(broadcast.shared)
     else:
         norms = np.sqrt(network.squared_norms(theta))
@@ -203,7 +210,7 @@ def received(problem: Problem, state: ClientState | None, broadcast: Broadcast) 
 def client_step(
     problem: Problem, loss: SquaredLoss, state: ClientState | None, broadcast: Broadcast
 ) -> tuple[ClientState, Upload]:
-    """Perform a party's step of a round, eq. (7), inexactly.
+    """Perform a party's step of an exchange: some L-BFGS iterations on eq. (7).
 
     Parameters
     ----------
@@ -212,7 +219,7 @@ def client_step(
     loss
         The party's centred rows.
     state
-        The state after the party's last round, or None.
+        The state after the party's last exchange; None if it has none.
     broadcast
         The message of the server.
     """
@@ -224,8 +231,8 @@ def client_step(
     def objective(theta: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = smooth(theta)
         away = network.first(theta) - near
-        network.first(gradient)[...] += 2.0 * problem.proximal * away
-        return value + problem.proximal * float((away * away).sum()), gradient
+        network.first(gradient)[...] += 2.0 * problem.proximity * away
+        return value + problem.proximity * float((away * away).sum()), gradient
 
     theta = minimise(
         objective,
@@ -236,42 +243,43 @@ def client_step(
     ).theta
     norms = problem.averaging == "norms"
     shared = network.squared_norms(theta) if norms else network.first(theta).copy()
-    return ClientState(theta, broadcast.round), Upload(shared, loss.squared_slopes(theta))
+    return ClientState(theta, broadcast.iteration), Upload(shared, loss.squared_slopes(theta))
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The server's state between two rounds; a run can be resumed from it.
+    """The server's state between two exchanges; a run can be resumed from it.
 
     Attributes
     ----------
     broadcast
         The next message.
     strengths
-        ``(d, d)`` strengths of the edges, by their blocks' factors; 0 where there is none.
-    h_accepted
-        H of Algorithm 1: h when alpha last changed.
-    stable_rounds
-        Number of rounds for which the thresholded graph has not changed.
+        ``(d, d)`` strengths of the edges, each multiplied by the factor of its block; 0 where the
+        server's solution has no edge.
+    last_h
+        H of Algorithm 1, the h at the last update of alpha; infinite before the first one.
+    stable_exchanges
+        Number of exchanges for which the thresholded graph has not changed.
     """
 
     broadcast: Broadcast
     strengths: FloatArray
-    h_accepted: float = np.inf
-    stable_rounds: int = 0
+    last_h: float = np.inf
+    stable_exchanges: int = 0
 
 
 class Info(NamedTuple):
-    """Diagnostics of one round.
+    """Diagnostics of one exchange.
 
     Attributes
     ----------
     h
         Acyclicity of the server's solution.
-    h_mean
+    mean_h
         Acyclicity of the mean over the parties.
     changed
-        Number of edges, after the threshold, added or removed in this round.
+        Number of edges, after the threshold, that were added or removed.
     num_edges
         Edges after the threshold.
     iterations
@@ -279,14 +287,14 @@ class Info(NamedTuple):
     """
 
     h: float
-    h_mean: float
+    mean_h: float
     changed: int
     num_edges: int
     iterations: int
 
 
 def init(problem: Problem) -> State:
-    """Start from the drawn weights, ``alpha = 0``, ``rho`` of the problem and ``H = inf``."""
+    """Start from the :func:`initial` parameters, ``alpha = 0``, the problem's rho, ``H = inf``."""
     network = problem.network
     start = initial(problem)
     norms = np.sqrt(network.squared_norms(start))
@@ -295,12 +303,12 @@ def init(problem: Problem) -> State:
 
 
 def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, Info]:
-    """Perform the server's step of a round: eq. (4), then rho or alpha (Algorithm 1).
+    """Perform the server's step of an exchange: eq. (4), then rho or alpha (Algorithm 1).
 
     Parameters
     ----------
     state
-        State before the round.
+        State before the exchange.
     mean
         Mean of the parties' replies, weighted by their rows.
     problem
@@ -328,41 +336,43 @@ def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, In
             penalty=sent.penalty,
             allowed=problem.masks.allowed,
         )
-        # required edges keep their norms: the edges that close cycles with them are removed
+        # Required edges keep their norms: the other edges of a cycle are shrunk.
         weights = np.where(problem.masks.required, norms, solution.weights)
         iterations = solution.iterations
     scale = factors(weights, norms)
-    h, h_mean = h_exponential(weights)[0], h_exponential(norms)[0]
+    h, mean_h = h_exponential(weights)[0], h_exponential(norms)[0]
 
-    accepted = h <= problem.progress * state.h_accepted
-    multiplier = sent.multiplier + (sent.penalty * h_mean if accepted else 0.0)
+    accepted = h <= problem.progress * state.last_h
+    multiplier = sent.multiplier + (sent.penalty * mean_h if accepted else 0.0)
     penalty = sent.penalty * (1.0 if accepted else problem.growth)
 
     strengths = scale * np.sqrt(np.maximum(mean.squared_slopes, 0.0))
-    graph, before = strengths > problem.threshold, state.strengths > problem.threshold
-    changed = int((graph != before).sum())
+    graph, graph_before = strengths > problem.threshold, state.strengths > problem.threshold
+    changed = int((graph != graph_before).sum())
     shared = scale if problem.averaging == "norms" else mean.shared * problem.network.blocks(scale)
     after = State(
-        Broadcast(shared, weights, multiplier, penalty, sent.round + 1),
+        Broadcast(shared, weights, multiplier, penalty, sent.iteration + 1),
         strengths,
-        h if accepted else state.h_accepted,
-        0 if changed else state.stable_rounds + 1,
+        h if accepted else state.last_h,
+        0 if changed else state.stable_exchanges + 1,
     )
-    return after, Info(h, h_mean, changed, int(graph.sum()), iterations)
+    return after, Info(h, mean_h, changed, int(graph.sum()), iterations)
 
 
 def finished(state: State, info: Info, problem: Problem) -> str | None:
-    """Return why the run ends after this round, or None."""
+    """Return why the run ends after this exchange, or None."""
     sent = state.broadcast
     if info.h <= problem.h_tolerance:
-        return f"converged after {sent.round} rounds: h = {info.h:.1e}"
+        return f"converged after {sent.iteration} exchanges: h = {info.h:.1e}"
     if sent.penalty >= problem.penalty_limit:
-        return f"the penalty has reached its limit after {sent.round} rounds, h = {info.h:.1e}"
-    if sent.round >= problem.max_rounds:
-        return f"{problem.max_rounds} rounds are done"
-    if problem.patience and state.stable_rounds >= problem.patience:
         return (
-            f"converged after {sent.round} of {problem.max_rounds} rounds: the graph has not "
-            f"changed for {state.stable_rounds} rounds, h = {info.h:.1e}"
+            f"the penalty has reached its limit after {sent.iteration} exchanges, h = {info.h:.1e}"
+        )
+    if sent.iteration >= problem.max_exchanges:
+        return f"{problem.max_exchanges} exchanges are done"
+    if problem.patience and state.stable_exchanges >= problem.patience:
+        return (
+            f"converged after {sent.iteration} of {problem.max_exchanges} exchanges: the graph has "
+            f"not changed for {state.stable_exchanges} exchanges, h = {info.h:.1e}"
         )
     return None

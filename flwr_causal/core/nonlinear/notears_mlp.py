@@ -19,7 +19,12 @@ from flwr_causal.core.devices import one_thread
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.core.linear.notears import ascend
-from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks, standing_edges
+from flwr_causal.core.linear.solution import (
+    check_at_least_zero,
+    edge_masks,
+    standing_edges,
+    standing_weights,
+)
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.core.threads import single_threaded
 
@@ -251,8 +256,12 @@ def minimise(
 def strength_graph(
     names: tuple[str, ...], strengths: FloatArray, threshold: float, masks: EdgeMasks
 ) -> CausalGraph:
-    """Make the DAG of ``(d, d)`` edge strengths: threshold, weakest edges on cycles, knowledge."""
+    """Make the DAG of ``(d, d)`` edge strengths above a threshold.
+
+    The weakest edges on cycles are left out; edges that are not allowed have strength 0, and all
+    required ones stand.
+    """
     raw = np.where(masks.allowed, strengths, 0.0)
     required = np.asarray(masks.required, dtype=bool)
-    weights = np.where(standing_edges(raw, threshold, required), raw, 0.0)
+    weights = standing_weights(standing_edges(raw, threshold, required), raw)
     return CausalGraph(names=names, weights=weights, raw_weights=raw, required=required)

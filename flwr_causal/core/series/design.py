@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import FloatArray
 
 
 Entry = TypeVar("Entry", bound=np.generic)
@@ -85,81 +85,35 @@ def lagged_names(names: Sequence[str], order: int) -> tuple[str, ...]:
     return distinct_names([*names, *past])
 
 
-def lagged_masks(
-    allowed_now: BoolArray,
-    allowed_lagged: BoolArray,
-    *,
-    required_now: BoolArray | None = None,
-    required_lagged: BoolArray | None = None,
-) -> EdgeMasks:
-    """Return the knowledge over all m columns, the form that solvers without time take.
-
-    Parameters
-    ----------
-    allowed_now : ndarray of bool, shape (d, d)
-        Instantaneous edges that may stand; the diagonal is taken as False.
-    allowed_lagged : ndarray of bool, shape (p, d, d)
-        ``allowed_lagged[l, i, j]``: whether i at t - l - 1 may act on j at t. The diagonal is the
-        effect of a variable on itself and may well be allowed.
-    required_now, required_lagged : ndarray of bool, shaped alike, optional
-        Edges that must stand. Default: none.
-
-    Returns
-    -------
-    EdgeMasks
-        Over ``(m, m)``; no edge leads into a lagged column. The first d columns, ``(m, d)``, are
-        the mask of the stacked weights.
-
-    Raises
-    ------
-    DataError
-        If the shapes do not fit.
-    ConfigError
-        If a required edge is not allowed.
-    """
-    now = np.asarray(allowed_now, dtype=bool)
-    allowed = to_square(join_blocks(now & ~np.eye(len(now), dtype=bool), allowed_lagged))
-    required_blocks = (
-        np.zeros_like(allowed_now) if required_now is None else required_now,
-        np.zeros_like(allowed_lagged) if required_lagged is None else required_lagged,
-    )
-    required = to_square(join_blocks(*required_blocks))
-    contradictions = np.argwhere(required & ~allowed)
-    if len(contradictions):
-        source, effect = (int(k) for k in contradictions[0])
-        lag, cause = divmod(source, len(now))
-        raise ConfigError(
-            f"the edge from variable {cause} at lag {lag} to variable {effect} is required but not "
-            "allowed: drop one of the two statements"
-        )
-    return EdgeMasks(allowed, required)
-
-
 def knowledge_masks(knowledge: Knowledge | None, names: Sequence[str], order: int) -> EdgeMasks:
-    """Return background knowledge over all m columns, as :func:`lagged_masks` does.
+    """Return background knowledge over all m columns, the form that solvers without time take.
 
     Parameters
     ----------
     knowledge : Knowledge or None
         None allows everything.
     names : sequence of str
-        The d variables.
+        Names of the d variables.
     order : int
-        p; 0 leaves the edges without a lag.
+        p; with 0 there are edges without a lag only.
+
+    Returns
+    -------
+    EdgeMasks
+        Over ``(m, m)``; no edge leads into a lagged column, and no variable at t causes itself at
+        t. The first d columns, ``(m, d)``, are the mask of the stacked weights.
 
     Raises
     ------
     ConfigError
         If the order is no whole number from 0 up, or the knowledge names a variable or a lag that
-        is not there.
+        does not exist.
     """
     _check_order(order)
     blocks = (knowledge or Knowledge()).blocks(names, order)
-    return lagged_masks(
-        blocks.allowed_now,
-        blocks.allowed_lagged,
-        required_now=blocks.required_now,
-        required_lagged=blocks.required_lagged,
+    return EdgeMasks(
+        allowed=to_square(join_blocks(blocks.allowed_now, blocks.allowed_lagged)),
+        required=to_square(join_blocks(blocks.required_now, blocks.required_lagged)),
     )
 
 
@@ -230,7 +184,7 @@ def lagged_graph(
         The estimates to keep as ``raw_weights`` and ``raw_lagged``, where ``weights`` were cut or
         refitted already. Default: ``weights``.
     masks : EdgeMasks, optional
-        Of :func:`lagged_masks`. What is not allowed is taken to be zero; what is required is
+        Of :func:`knowledge_masks`. What is not allowed is taken to be zero; what is required is
         exempt from thresholds and the removal of cycles (a lagged edge must have a weight).
 
     Raises

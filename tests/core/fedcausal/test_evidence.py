@@ -352,7 +352,7 @@ def federate(parties, noise="own", masks=None, start=None):
         )
 
     state, _, why = climb(answer, start, search.SearchProblem(masks), lasso.received)
-    return state, why, lasso.round + state.exchanges
+    return state, why, lasso.iteration + state.exchanges
 
 
 @pytest.mark.parametrize("noise", ["own", "equal"])

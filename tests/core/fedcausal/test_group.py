@@ -50,7 +50,7 @@ def test_multiplier_survives_the_growth_of_the_penalty():
     unscaled = 0.1 * (first.formed - copy)  # rho U
     expected = group.local_step(problem, copy - unscaled / 0.4, 0.4) + unscaled / 0.4
     np.testing.assert_allclose(second.formed, expected, atol=1e-12)
-    assert (second.penalty, second.round) == (0.4, 1)
+    assert (second.penalty, second.iteration) == (0.4, 1)
     assert second.formed.dtype == np.float64
 
 
@@ -127,7 +127,7 @@ def test_finds_the_graph_of_mixed_mechanisms():
     assert is_acyclic(found)
     assert (found != graph).sum() <= 2
     assert info.h < 1e-3
-    assert group.finished(state, problem) == "the schedule's 20 rounds are done"
+    assert group.finished(state, problem) == "the schedule's 20 iterations are done"
 
 
 def test_order_of_parties_and_of_variables_do_not_matter():
@@ -211,6 +211,6 @@ def test_refusals():
     problem = group.ServerProblem(group.group_schedule(2), no_knowledge(3))
     with pytest.raises(ValueError, match="shape"):
         group.server_step(group.init(3), np.zeros((2, 2)), problem)
-    done = dataclasses.replace(group.init(3), round=2)
+    done = dataclasses.replace(group.init(3), iteration=2)
     with pytest.raises(ValueError, match="ends after 2"):
         group.server_step(done, np.zeros((3, 3)), problem)

@@ -104,7 +104,7 @@ class TestParty:
         state, memories = rounds.init(problem), [None]
         for _ in range(2):
             state, _, memories = one_round(problem, [loss], state, memories)
-        late = memories[0]._replace(round=0)
+        late = memories[0]._replace(iteration=0)
         for memory in (None, late):
             start = rounds.received(problem, memory, state.broadcast)
             np.testing.assert_allclose(
@@ -117,7 +117,7 @@ class TestParty:
 
     def test_it_minimises_equation_7(self):
         """Against the objective written out, with a generic solver on a smooth case."""
-        problem = problem_of(hidden=(), sparsity=0.0, proximal=0.7, decay=0.2, max_iterations=2000)
+        problem = problem_of(hidden=(), sparsity=0.0, proximity=0.7, decay=0.2, max_iterations=2000)
         rows = nonlinear_rows(60, 1)
         loss = SquaredLoss(rows, problem.network)
         state = rounds.init(problem)
@@ -189,15 +189,15 @@ class TestServer:
         problem = problem_of(growth=7.0, progress=0.25)
         mean = random_upload(problem, 2, scale=0.5)
         first, info = rounds.server_step(rounds.init(problem), mean, problem)
-        assert 0 < info.h < info.h_mean
+        assert 0 < info.h < info.mean_h
         # H starts at infinity: the first h is progress
-        assert first.h_accepted == info.h
-        assert first.broadcast.multiplier == pytest.approx(1.0 * info.h_mean)
+        assert first.last_h == info.h
+        assert first.broadcast.multiplier == pytest.approx(1.0 * info.mean_h)
         assert first.broadcast.penalty == 1.0
-        assert first.broadcast.round == 1
-        small = dataclasses.replace(first, h_accepted=1e-3 * info.h)
+        assert first.broadcast.iteration == 1
+        small = dataclasses.replace(first, last_h=1e-3 * info.h)
         second, _ = rounds.server_step(small, mean, problem)
-        assert second.h_accepted == small.h_accepted
+        assert second.last_h == small.last_h
         assert second.broadcast.multiplier == first.broadcast.multiplier
         assert second.broadcast.penalty == 7.0
 
@@ -212,15 +212,15 @@ class TestServer:
         assert (factors[problem.masks.allowed & ~problem.masks.required] < 1).any()
 
     def test_finished(self):
-        problem = problem_of(max_rounds=5, patience=3)
+        problem = problem_of(max_exchanges=5, patience=3)
         state, info = rounds.server_step(rounds.init(problem), random_upload(problem, 0), problem)
         assert rounds.finished(state, info, problem) is None
         assert "h = 0.0" in rounds.finished(state, info._replace(h=0.0), problem)
-        stable = dataclasses.replace(state, stable_rounds=3)
+        stable = dataclasses.replace(state, stable_exchanges=3)
         assert "not changed for 3" in rounds.finished(stable, info, problem)
         patient = dataclasses.replace(problem, patience=0)
         assert rounds.finished(stable, info, patient) is None
-        for change, reason in (({"round": 5}, "5 rounds"), ({"penalty": 1e16}, "limit")):
+        for change, reason in (({"iteration": 5}, "5 exchanges"), ({"penalty": 1e16}, "limit")):
             last = dataclasses.replace(state, broadcast=state.broadcast._replace(**change))
             assert reason in rounds.finished(last, info, problem)
 
@@ -237,10 +237,10 @@ class TestFedCausal:
     def test_mixed_mechanisms_share_one_graph(self):
         signs = [(1, 1, 1), (-1, 1, -1), (1, -1, -1), (-1, -1, 1)]
         parties = [nonlinear_rows(150, k, signs[k]) for k in range(4)]
-        problem = problem_of(hidden=(10,), max_rounds=8, patience=0)
+        problem = problem_of(hidden=(10,), max_exchanges=8, patience=0)
         state, _, _, reason = run(problem, parties)
         np.testing.assert_array_equal(graph_of(state), NONLINEAR_TRUTH)
-        assert "8 rounds" in reason
+        assert "8 exchanges" in reason
 
     def test_opposite_effects_cancel_in_layers_but_not_in_norms(self):
         rng = np.random.default_rng(0)
@@ -251,21 +251,21 @@ class TestFedCausal:
         ]
         norms = {}
         for averaging in rounds.AVERAGING:
-            problem = problem_of(2, (), averaging=averaging, max_rounds=5)
+            problem = problem_of(2, (), averaging=averaging, max_exchanges=5)
             norms[averaging] = run(problem, parties)[0].broadcast.norms[0, 1]
         assert norms["norms"] > 1.5
         assert norms["layers"] < 0.3
 
     @pytest.mark.parametrize("averaging", rounds.AVERAGING)
     def test_equal_parties_are_one(self, averaging):
-        problem = problem_of(averaging=averaging, max_iterations=15, max_rounds=3)
+        problem = problem_of(averaging=averaging, max_iterations=15, max_exchanges=3)
         rows = nonlinear_rows(80, 0)
         one, three = run(problem, [rows])[0], run(problem, [rows] * 3)[0]
         np.testing.assert_allclose(three.broadcast.shared, one.broadcast.shared, atol=1e-7)
         np.testing.assert_allclose(three.strengths, one.strengths, atol=1e-7)
 
     def test_order_of_parties_and_variables(self):
-        problem = problem_of(max_iterations=8, max_rounds=2)
+        problem = problem_of(max_iterations=8, max_exchanges=2)
         parties = [nonlinear_rows(60, k) for k in range(3)]
         order = np.array([2, 0, 3, 1])
         plain = run(problem, parties)[0].strengths
@@ -276,7 +276,7 @@ class TestFedCausal:
 
     def test_knowledge(self):
         known = Knowledge(required=[("x3", "x0")], forbidden=[("x0", "x1")])
-        problem = problem_of(knowledge=known, max_iterations=30, max_rounds=4)
+        problem = problem_of(knowledge=known, max_iterations=30, max_exchanges=4)
         state, _, memories, _ = run(problem, [nonlinear_rows(80, k) for k in range(2)])
         assert state.strengths[0, 1] == state.strengths[0, 3] == 0
         for memory in memories:

@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import (
     companion_radius,
     join_blocks,
+    knowledge_masks,
     lagged_graph,
-    lagged_masks,
     lagged_names,
     lagged_rows,
     split_blocks,
@@ -88,32 +89,28 @@ def test_names():
 
 
 def test_masks_place_every_edge():
-    now = np.array([[True, False], [True, True]])
-    lagged = np.array([[[True, False], [False, True]], [[False, True], [False, False]]])
-    required = np.zeros_like(lagged)
-    required[1, 0, 1] = True
-    masks = lagged_masks(now, lagged, required_now=now & ~np.eye(2, dtype=bool))
+    known = Knowledge(
+        required=[("b", "a")],
+        required_lagged=[("a", "b", 2)],
+        forbidden_lagged=[("a", "b", 1), ("a", "a", 2), ("b", "a"), ("b", "b", 2)],
+    )
+    masks = knowledge_masks(known, "ab", 2)
     expected = np.zeros((6, 6), dtype=bool)
     expected[1, 0] = expected[2, 0] = expected[3, 1] = expected[4, 1] = True
     np.testing.assert_array_equal(masks.allowed, expected)
-    assert np.argwhere(masks.required).tolist() == [[1, 0]]
-    masks = lagged_masks(now, lagged, required_lagged=required)
-    assert np.argwhere(masks.required).tolist() == [[4, 1]]
-    assert not lagged_masks(now, lagged).required.any()
+    assert np.argwhere(masks.required).tolist() == [[1, 0], [4, 1]]
+    free = knowledge_masks(None, "ab", 1)
+    expected = np.zeros((4, 4), dtype=bool)
+    expected[:, :2] = [[0, 1], [1, 0], [1, 1], [1, 1]]
+    np.testing.assert_array_equal(free.allowed, expected)
+    assert not free.required.any()
 
 
 def test_masks_refuse():
-    now, lagged = np.ones((2, 2), bool), np.ones((1, 2, 2), bool)
-    with pytest.raises(DataError, match=r"\(2, 2\).*\(1, 3, 3\)"):
-        lagged_masks(now, np.ones((1, 3, 3), bool))
-    with pytest.raises(DataError, match="do not fit"):
-        lagged_masks(now, np.ones((2, 2), bool))
-    required = np.zeros((1, 2, 2), bool)
-    required[0, 1, 0] = True
-    with pytest.raises(ConfigError, match="from variable 1 at lag 1 to variable 0 is required"):
-        lagged_masks(now, ~required, required_lagged=required)
-    with pytest.raises(ConfigError, match="from variable 0 at lag 0 to variable 0"):
-        lagged_masks(now, lagged, required_now=np.eye(2, dtype=bool))
+    with pytest.raises(ConfigError, match="order is -1"):
+        knowledge_masks(None, "ab", -1)
+    with pytest.raises(ConfigError, match="b -> a at lag 1 is both required and forbidden"):
+        Knowledge(required_lagged=[("b", "a", 1)], forbidden_lagged=[("b", "a")])
 
 
 @pytest.mark.parametrize("front", [(), (3,), (2, 3)])
@@ -134,6 +131,10 @@ def test_blocks_that_do_not_fit():
         split_blocks(np.zeros((5, 2)))
     with pytest.raises(DataError, match="do not fit"):
         join_blocks(np.zeros((2, 3)), np.zeros((1, 3, 3)))
+    with pytest.raises(DataError, match=r"\(2, 2\).*\(1, 3, 3\)"):
+        join_blocks(np.zeros((2, 2)), np.zeros((1, 3, 3)))
+    with pytest.raises(DataError, match="do not fit"):
+        join_blocks(np.zeros((2, 2)), np.zeros((2, 2)))
 
 
 STACKED = np.array(
@@ -167,16 +168,12 @@ def test_graph_is_acyclic_now_and_cut_by_block():
 
 
 def test_graph_honours_masks():
-    allowed_lagged = np.ones((1, 3, 3), bool)
-    allowed_lagged[0, 2, 2] = False
-    required_now, required_lagged = np.zeros((3, 3), bool), np.zeros((1, 3, 3), bool)
-    required_now[2, 0] = required_lagged[0, 0, 2] = True
-    masks = lagged_masks(
-        np.ones((3, 3), bool),
-        allowed_lagged,
-        required_now=required_now,
-        required_lagged=required_lagged,
+    known = Knowledge(
+        required=[("c", "a")],
+        required_lagged=[("a", "c", 1)],
+        forbidden_lagged=[("c", "c", 1)],
     )
+    masks = knowledge_masks(known, "abc", 1)
     graph = lagged_graph("abc", STACKED, threshold_now=0.6, threshold_lagged=0.3, masks=masks)
     # c -> a stays although it is weak, so that b -> c, the weakest of the others, has to go
     assert graph.edges() == [("a", "b", 0.9), ("c", "a", 0.5)]
@@ -227,7 +224,7 @@ def test_solvers_for_rows_find_the_system_over_time():
     series = [simulate(now, lagged, steps, seed) for seed, steps in enumerate((800, 700, 500))]
     names = lagged_names("abc", 2)
     moments = Moments.from_rows(lagged_rows(series, 2), names)
-    masks = lagged_masks(np.ones((3, 3), bool), np.ones((2, 3, 3), bool))
+    masks = knowledge_masks(None, "abc", 2)
     solution = dagma(moments, sparsity=0.02, threshold=0.2, knowledge=masks, refit=True)
     assert not solution.weights[:, 3:].any()
     graph = lagged_graph(

@@ -241,8 +241,8 @@ def test_the_servers_acyclicity_can_be_left_out_of_perceptrons(averaging):
     pytest.importorskip("torch")
     options = {"model": "mlp", "averaging": averaging, "max_rounds": 2, "inner_steps": 5}
     without = found(acyclic_server=False, **options)
-    assert without.history[-1]["h"] == without.history[-1]["h_mean"] > 0
-    assert found(**options).history[-1]["h"] < found(**options).history[-1]["h_mean"]
+    assert without.history[-1]["h"] == without.history[-1]["mean_h"] > 0
+    assert found(**options).history[-1]["h"] < found(**options).history[-1]["mean_h"]
     assert without.graph.is_acyclic()
 
 

@@ -129,7 +129,7 @@ def objective(
 
 @compiled
 def sparse_cost(weights: FloatArray, sparsity: FloatArray) -> float:
-    """Return ``sum_ij lambda_ij |W_ij|``; entries of weight 0 add 0 even with an infinite lambda."""
+    """Return ``sum_ij lambda_ij |W_ij|``; an entry of weight 0 adds 0, whatever its lambda."""
     total = 0.0
     for i in range(len(weights)):
         for j in range(len(weights)):

@@ -1,20 +1,21 @@
-"""One graph from the summed moments of a basis: additive effects in a single exchange of sums.
+"""Additive effects from the pooled moments of basis functions, in a single exchange.
 
-Every variable is taken to be a sum of functions of its causes, each in the span of q functions of
-one variable (:func:`core.nonlinear.basis.raw_basis`) that all parties use alike: their
-location and scale are the pooled mean and standard deviation. The second moments of these d q
-functions, summed over parties, hold all that least squares needs of the rows, so the answer is that
-of the pooled rows exactly. Parties must share their mechanisms; where they do not,
-the sums mix them (use the group lasso of :mod:`core.fedcausal.group`).
+Every variable is modelled as a sum of functions of its causes. Each function is a combination of q
+basis functions of one variable (:func:`core.nonlinear.basis.raw_basis`), the same at all parties:
+they are located and scaled by the pooled mean and standard deviation. Least squares needs only the
+second moments of these d q functions, which add up over parties, so that the result equals that of
+the pooled rows. The parties must share their mechanisms; for parties that do not, use
+the group lasso of :mod:`core.fedcausal.group`.
 
-With ``phi_i`` the functions of x_i, made uncorrelated with unit variance over all rows, and
-coefficients ``c_ij`` (q,), it is to minimise
+With ``phi_i`` (q,) the functions of x_i, made uncorrelated with unit variance over all rows, and
+coefficients ``c_ij`` (q,), the problem is to minimise
 
     1/2 sum_j var(x_j - sum_i c_ij^T phi_i) + sparsity sum_ij |c_ij|     so that A is acyclic,
 
-where ``A_ij = |c_ij|^2 / var(x_j)`` is the share of the variance of x_j that varies with x_i. For
-q = 1 this is NOTEARS' problem with a penalty in units of the cause's deviation: A is then similar
-to W * W, on which alone the acyclicity measures depend. It is solved on DAGMA's central path.
+where ``A_ij = |c_ij|^2 / var(x_j)`` is the variance of the effect of x_i in units of that of x_j.
+For q = 1 this is the problem of NOTEARS with the sparsity in units of the cause's standard
+deviation, because A is then similar to W * W and has the same acyclicity measures. The problem is
+solved on DAGMA's central path.
 
 References
 ----------
@@ -64,27 +65,27 @@ SPARSITY_FACTOR = 0.5
 # seeds: at n = 512 55.1 at 0.08, 43.9 at 0.1, 43.7 at 0.13, 52.3 at 0.16; at n = 2000 24.0, 25.9,
 # 31.4, 40.2.
 THRESHOLD = 0.1
-# Against functions of different variables that are nearly the same: relative to unit variance.
+# Ridge relative to the functions' unit variance, for nearly collinear functions of two variables.
 RIDGE = 1e-3
-# Norms are rounded off below this share of the variables' typical deviation.
+# |c| is smoothed to sqrt(|c|^2 + SMOOTHING^2), in units of the variables' typical deviation.
 SMOOTHING = 1e-3
 MOST_ITERATIONS = 300
 
 
 class AdditiveProblem(NamedTuple):
-    """The problem in uncorrelated functions, in units of the variables' typical deviation.
+    """The problem in uncorrelated functions, the variables divided by a common unit.
 
     Attributes
     ----------
     gram
-        ``(d q, d q)`` second moments of the functions, variable by variable; identity (or zeros,
-        where the functions of a variable are linearly dependent) on the diagonal blocks.
+        ``(d q, d q)`` second moments of the functions, variable by variable. The diagonal blocks
+        are identity matrices, with zeros for functions that depend linearly on the others.
     cross
-        ``(d q, d)`` moments of the functions with the variables.
+        ``(d q, d)`` second moments of the functions with the variables.
     variances
-        ``(d,)`` of the variables.
+        ``(d,)`` variances of the variables.
     unit
-        What the variables were divided by.
+        The unit: the geometric mean of the variables' standard deviations.
     """
 
     gram: FloatArray
@@ -94,7 +95,7 @@ class AdditiveProblem(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Functions of a variable, q."""
+        """q, the number of functions of a variable."""
         return len(self.gram) // len(self.variances)
 
 
@@ -109,12 +110,12 @@ def basis_rows(rows: ArrayLike, mean: ArrayLike, scale: ArrayLike, size: int = S
         ``(d,)`` means and standard deviations of the pooled rows, the same at every party;
         functions of a variable with scale 0 are zero.
     size
-        Functions of a variable, q, from 1 (x itself) to 5.
+        q, the number of functions of a variable, from 1 (x alone) to 5.
 
     Returns
     -------
-    ``(n, d q)`` values, variable by variable. The first of a variable is ``x - mean`` in its own
-    units, so that the moments of these rows hold those of the variables.
+    ``(n, d q)`` values, variable by variable. The first function of a variable is ``x - mean``, in
+    the variable's units, so that the moments of these rows contain those of the variables.
 
     Raises
     ------
@@ -124,13 +125,13 @@ def basis_rows(rows: ArrayLike, mean: ArrayLike, scale: ArrayLike, size: int = S
         If the shapes do not fit.
     """
     if not 1 <= size <= SIZE:
-        raise ConfigError(f"size is {size}: a variable has between 1 and {SIZE} functions")
+        raise ConfigError(f"size is {size}: give 1 to {SIZE} functions of a variable")
     X = np.asarray(rows, dtype=np.float64)
     mu, sd = np.asarray(mean, dtype=np.float64), np.asarray(scale, dtype=np.float64)
     if X.ndim != 2 or not X.shape[1:] == mu.shape == sd.shape or not (sd >= 0).all():
         raise DataError(
             f"rows of shape {X.shape} with means {mu.shape} and scales {sd.shape}: "
-            "give (n, d), (d,) and (d,), the scales from 0 up"
+            "give shapes (n, d), (d,) and (d,), and scales of at least 0"
         )
     varies = sd > 0
     centred = np.where(varies, X - mu, 0.0)
@@ -140,24 +141,31 @@ def basis_rows(rows: ArrayLike, mean: ArrayLike, scale: ArrayLike, size: int = S
 
 
 def function_names(names: Sequence[str], size: int = SIZE) -> tuple[str, ...]:
-    """Names of the functions of all variables, in the order of :func:`basis_rows`."""
+    """Return the names of the columns of :func:`basis_rows`, ``x0[0], x0[1], ...``."""
     return tuple(f"{name}[{k}]" for name in names for k in range(size))
 
 
 def additive_problem(moments: Moments, num_variables: int) -> AdditiveProblem:
-    """Make each variable's functions uncorrelated, with unit variance over all rows.
+    """Return the problem of pooled moments: uncorrelated functions of unit variance.
+
+    Parameters
+    ----------
+    moments
+        Moments of all parties' :func:`basis_rows`, merged.
+    num_variables
+        d.
 
     Raises
     ------
     DataError
-        If the moments' columns are no multiple of ``num_variables``, some are missing, or no
-        variable varies.
+        If the number of columns is not a multiple of ``num_variables``, a moment is missing, or all
+        variables are constant.
     """
     d = num_variables
     if d < 1 or moments.d % d or not 1 <= moments.d // d <= SIZE:
         raise DataError(
-            f"moments of {moments.d} functions are not those of {d} variables with the same number "
-            f"of functions each, {SIZE} at most"
+            f"moments of {moments.d} columns do not fit {d} variables: all need the same "
+            f"number of functions, at most {SIZE}"
         )
     moments.require_complete()
     size = moments.d // d
@@ -166,15 +174,15 @@ def additive_problem(moments: Moments, num_variables: int) -> AdditiveProblem:
     variances = blocks[:, 0, 0].copy()
     varying = variances[variances > 0]
     if not len(varying):
-        raise DataError("no variable varies: there is nothing to explain")
+        raise DataError("all variables are constant: leave constant columns out")
     unit = float(np.exp(0.5 * np.log(varying).mean()))
-    # In units of each function's deviation first: the spectrum is then one of correlations.
+    # The eigenvalues are those of correlation matrices, so that RANK_TOLERANCE is free of units.
     deviations = np.sqrt(np.maximum(np.einsum("iaa->ia", blocks), 0.0))
     inverse = np.where(deviations > 0, 1.0 / np.where(deviations > 0, deviations, 1.0), 0.0)
     values, vectors = np.linalg.eigh(blocks * inverse[:, :, None] * inverse[:, None, :])
     kept = values > RANK_TOLERANCE * values[:, -1:]
     roots = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
-    # The symmetric root: it does not depend on signs and orders of eigenvectors.
+    # The symmetric inverse root does not depend on the signs and the order of the eigenvectors.
     whitening = inverse[:, :, None] * np.einsum("iab,ib,icb->iac", vectors, roots, vectors)
     gram = np.einsum("iab,iajc,jce->ibje", whitening, second, whitening, optimize=True)
     cross = np.einsum("iab,iaj->ibj", whitening, second[:, :, :, 0]) / unit
@@ -187,7 +195,7 @@ def additive_problem(moments: Moments, num_variables: int) -> AdditiveProblem:
 
 
 def least_squares(problem: AdditiveProblem, adjacency: BoolArray) -> FloatArray:
-    """``(d, q, d)`` coefficients of every variable on its parents' functions, without penalty."""
+    """Return the least-squares coefficients of a graph, ``(d, q, d)`` by cause and effect."""
     d, size = len(problem.variances), problem.size
     coefficients = np.zeros((d, size, d))
     for child in np.flatnonzero(adjacency.any(axis=0)):
@@ -200,22 +208,30 @@ def least_squares(problem: AdditiveProblem, adjacency: BoolArray) -> FloatArray:
 
 
 def strengths(problem: AdditiveProblem, coefficients: FloatArray) -> FloatArray:
-    """Return the effects' deviations in units of the variables explained's, ``(d, d)``."""
+    """Return the standard deviation of each effect of i on j in units of that of x_j, ``(d, d)``."""
     deviations = np.sqrt(np.einsum("iaj,iaj->ij", coefficients, coefficients))
     own = np.sqrt(problem.variances)
     return np.asarray(deviations / np.where(own > 0, own, 1.0))
 
 
 def _rounded(values: FloatArray) -> FloatArray:
-    """Round to the precision at which problems are the same whatever the order of parties."""
+    """Round values so that they do not depend on the order in which parties were summed."""
     return np.round(values / RESOLUTION) * RESOLUTION
 
 
 def default_sparsity(n: int, d: int, size: int, unit: float = 1.0) -> float:
-    """Sparsity ``0.5 sqrt((q + 2 log d) / n)`` in units of the variables' typical deviation.
+    """Return the sparsity ``0.5 sqrt((q + 2 log d) / n)``, times the unit of the variables.
 
-    The norm of a group's q noise covariances is about ``sqrt(q / n)`` deviations of the noise, and
-    the largest of d^2 such norms ``sqrt((q + 4 log d) / n)`` at most.
+    For a non-edge, the norm of the q covariances of noise with the functions of a variable is about
+    ``sqrt(q / n)`` standard deviations of the noise; the largest of d^2 such norms is at most about
+    ``sqrt((q + 4 log d) / n)``. The factor is measured, see ``SPARSITY_FACTOR``.
+
+    Parameters
+    ----------
+    n, d, size
+        Number of rows of all parties, of variables, and of functions of a variable, q.
+    unit
+        Typical standard deviation of the variables.
     """
     return SPARSITY_FACTOR * unit * float(np.sqrt((size + 2.0 * np.log(max(d, 2))) / n))
 
@@ -232,29 +248,29 @@ def additive(
     refit: bool = True,
     tolerance: float = 1e-7,
 ) -> CausalGraph:
-    """Find an acyclic graph of additive effects from the merged moments of a basis.
+    """Find an acyclic graph of additive effects from the pooled moments of basis functions.
 
     Parameters
     ----------
     moments
-        Of all parties' :func:`basis_rows`, merged.
+        Moments of all parties' :func:`basis_rows`, merged.
     num_variables
         d.
     names
-        Of the variables; default ``x0, x1, ...``.
+        Names of the variables. Default: ``x0, x1, ...``.
     sparsity
         Penalty of each effect's standard deviation, in units of the variables; one number or a
         ``(d, d)`` array. Default: :func:`default_sparsity`.
     threshold
-        Edges of at most this strength are dropped. The strength is the standard deviation of the
-        effect in units of that of the variable that is explained.
+        Edges of at most this strength are dropped. The strength of i -> j is the standard deviation
+        of the effect in units of that of x_j. Default: 0.1, measured.
     knowledge
         Required and forbidden edges and tiers.
     refit
-        Give the effects of the final graph their least-squares coefficients, and drop the edges
-        that do not exceed the threshold with them.
+        Fit the effects of the final graph by least squares, and drop the edges whose strength then
+        does not exceed the threshold.
     tolerance
-        Relative decrease of the objective at which a stage ends.
+        Relative decrease of the objective at which L-BFGS-B ends, at each step of the path.
 
     Returns
     -------
@@ -283,7 +299,7 @@ def additive(
     if refit:
         weights = _refit(problem, adjacency, threshold, required)
     else:
-        # A required effect has a strength also where the penalty left none.
+        # The sparsity may have left a variable's required parents without an effect.
         fitted = strengths(problem, least_squares(problem, adjacency))
         weights = np.where(required.any(axis=0), fitted, weights)
     return CausalGraph(labels, weights, raw_weights=raw, required=required)
@@ -295,9 +311,21 @@ def follow_central_path(
     sparsity: float | FloatArray,
     tolerance: float = 1e-7,
 ) -> FloatArray:
-    """``(d, q, d)`` coefficients at the end of the path, in units of ``problem.unit``."""
+    """Return the coefficients at the end of the central path, ``(d, q, d)``.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    masks
+        Allowed edges, and required ones, which bear no sparsity penalty.
+    sparsity
+        In units of the variables, a number or ``(d, d)``.
+    tolerance
+        See :func:`additive`.
+    """
     d, size = len(problem.variances), problem.size
-    # In an order of the data's own, so that permuting the variables does not even change rounding.
+    # The variables are sorted by their moments, so that the result does not depend on their order.
     order = np.argsort((problem.cross**2).sum(axis=0), kind="stable")
     functions = (order[:, None] * size + np.arange(size)).ravel()
     ordered = problem._replace(
@@ -337,9 +365,10 @@ def objective(
     mu: float,
     s: float,
 ) -> tuple[float, FloatArray]:
-    """``mu (loss + sparsity) + h(A)`` and its gradient, both for ``(d q d,)`` coefficients.
+    """Return ``mu (loss + sparsity) + h(A)`` and its gradient for ``(d q d,)`` coefficients.
 
-    Coefficients of edges that are not ``free`` have gradient 0 and so stay what they are.
+    ``mu`` and ``s`` are those of DAGMA's log-determinant. Coefficients of edges that are not
+    ``free`` have gradient 0 and keep their values.
     """
     d, size = len(problem.variances), problem.size
     coefficients = values.reshape(d, size, d)
@@ -364,7 +393,7 @@ def objective(
 def _refit(
     problem: AdditiveProblem, adjacency: BoolArray, threshold: float, required: BoolArray
 ) -> FloatArray:
-    """Least-squares strengths of a graph without the edges that are too weak then."""
+    """Return the least-squares strengths after edges below the threshold have been dropped."""
     while True:
         fitted = strengths(problem, least_squares(problem, adjacency))
         kept = adjacency & ((fitted > threshold) | required)

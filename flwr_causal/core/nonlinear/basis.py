@@ -1,12 +1,12 @@
-"""Additive models on a small basis of every variable, fitted to one party's rows.
+"""Additive models in basis functions of every variable, fitted to one party's rows.
 
-A variable enters through five functions of ``z = (x - mean) / sd``: itself, a steep and two shifted
+A variable has five basis functions of ``z = (x - mean) / sd``: z itself, a steep and two shifted
 sigmoids, and a bump. They are centred and made orthonormal over the party's own rows, variable by
-variable, so that the squared norm of a block of coefficients is the variance of that effect, in
-squared units of the variable that is explained. Parties with different mechanisms can add up these
-variances. The second moments of the functions (`BasisMoments`) are all that
-:mod:`core.fedcausal.group`, and the choice of candidates in :mod:`core.fedcausal.evidence_search`,
-need of the rows.
+variable, so that the squared norm of the coefficients of variable i in the model of variable j is
+the variance of the effect of i on j, in squared units of j. These variances can be summed over
+parties with different mechanisms. :mod:`core.fedcausal.group`, and the choice of candidates in
+:mod:`core.fedcausal.evidence_search`, read only the second moments of the functions
+(:class:`BasisMoments`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import scipy.linalg
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
-# b, the number of functions of a variable. Measured: fewer miss waves, more cost rows.
+# b, the number of functions of a variable. Measured: with fewer, oscillating effects are missed;
+# more functions need more rows.
 SIZE = 5
-# Directions of a block whose standard deviation is below this share of the largest one are left
-# out: on a variable of two or three values the five functions have rank one or two.
+# Combinations of a variable's functions whose standard deviation is below this share of the largest
+# one are left out: for a variable of two or three values the five functions have rank one or two.
 RANK_TOLERANCE = 1e-6
-# Ridge of the additive regressions, relative to the functions' unit variance.
+# Ridge of the additive regressions in units of the functions' unit variance.
 RIDGE = 1e-2
 
 
@@ -34,9 +35,10 @@ class BasisMoments(NamedTuple):
     Attributes
     ----------
     gram
-        ``(d b, d b)`` moments of the functions, identity (or zero) on the diagonal blocks.
+        ``(d b, d b)`` second moments of the functions. The diagonal blocks are identity matrices,
+        with zeros where the functions of a variable are linearly dependent.
     cross
-        ``(d b, d)`` moments of the functions with the variables.
+        ``(d b, d)`` second moments of the functions with the variables.
     variances
         ``(d,)`` variances of the variables.
     num_rows
@@ -50,7 +52,7 @@ class BasisMoments(NamedTuple):
 
 
 def raw_basis(z: FloatArray) -> FloatArray:
-    """Evaluate the five functions at standardised values; a last axis of length 5 is added."""
+    """Return the five functions of standardised values of any shape, along a new last axis."""
     functions = (
         z,
         np.tanh(1.5 * z),
@@ -64,7 +66,7 @@ def raw_basis(z: FloatArray) -> FloatArray:
 def centred(rows: FloatArray) -> FloatArray:
     """Centre the columns of ``(n, d)`` rows; a constant column becomes exactly zero."""
     values = rows - rows.mean(axis=0)
-    # the rounding error of a constant column is no variation
+    # A standard deviation within the rounding error counts as 0.
     varies = values.std(axis=0) > 1e-12 * np.abs(rows).max(axis=0)
     return np.where(varies, values, 0.0)
 
@@ -77,16 +79,16 @@ def standardised(rows: FloatArray) -> FloatArray:
 
 
 def orthonormal_basis(rows: FloatArray) -> FloatArray:
-    """Return ``(n, d, b)`` functions, centred and orthonormal over the rows of each variable.
+    """Return orthonormal functions of each variable at ``(n, d)`` rows, ``(n, d, b)``.
 
-    ``1/n F_i^T F_i`` is the identity, but for zeros where the functions of variable i do not span
-    b dimensions. Which orthonormal functions these are does not matter: only norms of blocks of
-    coefficients are used.
+    The functions F_i of variable i are centred, and ``F_i^T F_i / n`` is the identity, with zeros
+    where they span fewer than b dimensions. Any orthonormal basis of their span serves, because
+    only norms of coefficients are used.
     """
     functions = raw_basis(standardised(rows))
     functions -= functions.mean(axis=0)
     left, singular, _ = np.linalg.svd(functions.swapaxes(0, 1), full_matrices=False)
-    # z has variance 1, so that 1 is below the largest singular value unless the column is constant
+    # z has variance 1, so that the largest singular value exceeds 1 unless the column is constant.
     rank = singular > RANK_TOLERANCE * np.maximum(singular[:, :1], 1.0)
     result = np.zeros(functions.shape)
     result[..., : left.shape[2]] = (left * rank[:, None, :]).swapaxes(0, 1) * np.sqrt(len(rows))
@@ -94,9 +96,9 @@ def orthonormal_basis(rows: FloatArray) -> FloatArray:
 
 
 def basis_moments(rows: FloatArray) -> BasisMoments:
-    """Return the moments of a party's ``(n_k, d)`` rows, ``n_k >= 1``.
+    """Return the second moments of a party's ``(n_k, d)`` rows, ``n_k >= 1``.
 
-    The rows are centred by the party's own means: intercepts are part of its mechanisms.
+    The rows are centred by the party's own means, because intercepts may differ between parties.
     """
     n, d = rows.shape
     functions = orthonormal_basis(rows).reshape(n, d * SIZE)
@@ -110,20 +112,21 @@ def basis_moments(rows: FloatArray) -> BasisMoments:
 
 
 def prior_noise_scale(moments: BasisMoments) -> float:
-    """Return a first guess of the scale of a party's noise, without a graph, in raw units.
+    """Return an estimate of the standard deviation of a party's noise without a graph.
 
-    It is the 10 % quantile of the standard deviations of the varying columns: root causes vary by
-    their noise alone, other variables by more. 1 if no column varies.
+    It is the 10 % quantile of the standard deviations of the columns that vary, in their units: a
+    variable without causes varies by its noise alone, others by more. 1 if no column varies.
     """
     varying = moments.variances[moments.variances > 0]
     return float(np.sqrt(np.quantile(varying, 0.1))) if len(varying) else 1.0
 
 
 def noise_scale(moments: BasisMoments, graph: BoolArray) -> float:
-    """Return the scale of a party's noise given a graph, in raw units; 1 if no column varies.
+    """Return an estimate of the standard deviation of a party's noise given a graph.
 
-    It is the median over the varying columns of the residual standard deviation of the additive
-    model on the parents, with n reduced by the number of fitted functions (by at most nine tenths).
+    It is the median, over the columns that vary, of the residual standard deviation of the additive
+    model on the parents, in the columns' units. The divisor of the residual variance is n less the
+    number of fitted functions, at least n / 10. 1 if no column varies.
     """
     left = []
     for child in map(int, np.flatnonzero(moments.variances > 0)):
@@ -138,16 +141,23 @@ def noise_scale(moments: BasisMoments, graph: BoolArray) -> float:
 
 
 def partial_shares(moments: BasisMoments, graph: BoolArray) -> FloatArray:
-    """Share of an effect's variance that a cause explains beyond the other parents, ``(d, d)``.
+    """Return the share of x_j's variance that x_i explains beyond the other parents, ``(d, d)``.
 
     Entry (i, j) compares the additive model of j on its parents and i with the one on its parents
-    other than i: ``1 - s^2_with / s^2_without``, where both variances are corrected for the number
-    of functions fitted. So it is a squared partial correlation for additive models, adjusted to
-    have mean about 0 (and so at times negative) where i has nothing to do with j. Edges and
-    non-edges of the graph have the same meaning.
+    other than i: ``1 - s^2_with / s^2_without``, where both residual variances are corrected for
+    the number of fitted functions. This is a squared partial correlation for additive models. By
+    the correction its mean is about 0, and single values may be negative, where j does not depend
+    on i. Entries have this meaning for edges and non-edges of the graph alike.
 
-    It is 0 on the diagonal, for columns that do not vary, and where the party has too few rows for
-    the functions.
+    0 on the diagonal, for columns that do not vary, and where the party has too few rows for the
+    functions.
+
+    Parameters
+    ----------
+    moments
+        The party's.
+    graph
+        ``(d, d)`` graph that states the parents.
     """
     shares = np.zeros(graph.shape)
     for child in map(int, np.flatnonzero(moments.variances > 0)):
@@ -161,17 +171,17 @@ def partial_shares(moments: BasisMoments, graph: BoolArray) -> FloatArray:
 
 
 def strengths(mean_shares: FloatArray) -> FloatArray:
-    """Return the readable strength of every edge from the mean of the parties' shares.
+    """Return the strength of every edge from the mean of the parties' :func:`partial_shares`.
 
-    The root mean square over parties (weighted by their rows) of the partial correlation that
-    `partial_shares` generalises: 0 for none, 1 if the cause determines what the other parents
-    leave open. It has no unit and does not change with the units of the data.
+    It is the root mean square, over parties weighted by their rows, of the partial correlation for
+    additive models: 0 if the cause explains nothing beyond the other parents, 1 if it explains all
+    that they do not. It does not depend on the units of the data.
     """
     return np.sqrt(np.clip(mean_shares, 0.0, 1.0))
 
 
 def _added(moments: BasisMoments, child: int, parents: IntArray) -> FloatArray:
-    """Return `partial_shares` of all variables i, ``(d,)``, beyond the given parents."""
+    """Return the :func:`partial_shares` of all variables beyond the given parents, ``(d,)``."""
     d = len(moments.variances)
     columns = _columns(parents)
     functions = moments.num_rows - 1 - len(columns)
@@ -201,5 +211,5 @@ def _added(moments: BasisMoments, child: int, parents: IntArray) -> FloatArray:
 
 
 def _columns(variables: IntArray) -> IntArray:
-    """Positions of some variables' functions among the ``d b``."""
+    """Return the indices of some variables' functions among the ``d b``."""
     return (variables[:, None] * SIZE + np.arange(SIZE)).ravel()

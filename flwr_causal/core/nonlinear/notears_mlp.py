@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 
-# What an objective that overflows is reported as: the line search steps back from a large finite
-# number but is lost with an infinite one.
+# The value of an objective that overflows: the line search steps back from a large finite number,
+# but fails with an infinite one.
 _OVERFLOW = 1e100
 
 
 class Minimum(NamedTuple):
-    """Where an optimisation ended.
+    """The result of :func:`minimise`.
 
     Attributes
     ----------
@@ -78,34 +78,36 @@ def notears_mlp(
     Parameters
     ----------
     rows
-        ``(n, d)`` array or data frame; it is centred here.
+        ``(n, d)`` array or data frame; it is centred by this function.
     sparsity, decay
         Penalties ``lambda_1`` of the first layer and ``lambda_2`` of the squared weights of all
         layers. Default: those of the authors' code, for variables of variance about 1 to 10.
     hidden
-        Units of each hidden layer. Default: the authors'.
+        Units of each hidden layer. Default: one layer of ten, as in the authors' code.
     threshold
-        An edge stands when its strength, the root mean square of ``df_j/dx_i``, exceeds this.
+        An edge is in the graph when its strength, the root mean square of ``df_j/dx_i``, exceeds
+        this. Default: 0.3, the authors' threshold on the norms W.
     knowledge
         Required and forbidden edges and tiers. Required edges bear no sparsity penalty.
     tolerance
-        The acyclicity at which to stop. Default: the authors'.
+        The value of h at which the iteration ends. Default: that of the authors' code.
     max_iterations
-        Limit of L-BFGS-B iterations of one inner problem. Default: SciPy's, as the authors have.
+        Largest number of L-BFGS-B iterations of one inner problem. Default: SciPy's, as in the
+        authors' code.
     seed
-        Of the initial weights.
+        Seed of the initial parameters.
     device, precision
         See :class:`core.nonlinear.perceptrons.SquaredLoss`.
 
     Returns
     -------
-    A DAG whose weights are the strengths (not negative); ``raw_weights`` are those before the
-    threshold.
+    A DAG whose weights are the strengths, which have no sign; ``raw_weights`` are the strengths
+    before the threshold.
 
     Raises
     ------
     DataError
-        If the data are no table of finite numbers.
+        If the data are not a table of finite numbers.
     ConfigError
         If torch or the device is missing, an option is out of range, or the knowledge contradicts
         itself or the names.
@@ -133,7 +135,19 @@ def solve_augmented(
     tolerance: float = 1e-8,
     max_iterations: int = 15_000,
 ) -> FloatArray:
-    """Parameters that solve the Lagrangian; the arguments are those of :func:`notears_mlp`."""
+    """Return the ``(size,)`` parameters at the end of the augmented Lagrangian.
+
+    Parameters
+    ----------
+    loss
+        Squared loss on the rows.
+    masks
+        Allowed edges, and required ones, which bear no sparsity penalty.
+    start
+        ``(size,)`` parameters to start from.
+    sparsity, decay, tolerance, max_iterations
+        See :func:`notears_mlp`.
+    """
     network = loss.network
     shrunk, free = first_layer_sparsity(network, masks, sparsity), free_parameters(network, masks)
 
@@ -148,7 +162,7 @@ def solve_augmented(
 def local_objective(
     loss: SquaredLoss, decay: float, multiplier: float, penalty: float
 ) -> Objective:
-    """Loss, weight decay and ``multiplier h + penalty/2 h^2``, and the gradient of their sum."""
+    """Return a function of theta: loss, weight decay and ``multiplier h + penalty/2 h^2``."""
     network = loss.network
     decayed = decay * network.is_weight
 
@@ -164,11 +178,12 @@ def local_objective(
 
 
 def acyclicity(network: Network, theta: FloatArray) -> tuple[float, FloatArray]:
-    """``h(W) = tr exp(W * W) - d`` of the first layer, and its ``(d, m, d)`` gradient.
+    """Return ``h(W) = tr exp(W * W) - d`` of the first layer, and its ``(d, m, d)`` gradient.
 
-    In the squared norms Q it is ``tr exp(Q) - d`` with ``dh/dQ = exp(Q)^T``, smooth at zero, and
-    ``dQ_ij/dA_j[:, i] = 2 A_j[:, i]``. The whole matrix at once: up to a hundred variables that
-    costs less than to look for the cyclic components (measured: 5 to 10 times less at d = 10..40).
+    With the squared norms ``Q = W * W`` it is ``tr exp(Q) - d``, which is smooth at zero, with
+    ``dh/dQ = exp(Q)^T`` and ``dQ_ij/dA_j[:, i] = 2 A_j[:, i]``. The exponential is that of the
+    whole matrix: splitting it into strongly connected components first takes 5 to 10 times as long
+    for d = 10 to 40 (measured).
     """
     exponential = scipy.linalg.expm(network.squared_norms(theta))
     h = float(np.trace(exponential)) - network.num_variables
@@ -176,14 +191,17 @@ def acyclicity(network: Network, theta: FloatArray) -> tuple[float, FloatArray]:
 
 
 def free_parameters(network: Network, masks: EdgeMasks) -> BoolArray:
-    """Mask of the flat vector: all but the blocks of edges that are not allowed, which stay 0."""
+    """Return the ``(size,)`` mask of the parameters without the blocks of edges not allowed."""
     free = np.ones(network.size, dtype=bool)
     network.first(free)[...] = network.blocks(masks.allowed)
     return free
 
 
 def first_layer_sparsity(network: Network, masks: EdgeMasks, sparsity: float) -> FloatArray:
-    """L1 penalty of every parameter: none but on the first layer, and none on required edges."""
+    """Return the L1 penalty of every parameter, ``(size,)``: 0 beyond the first layer.
+
+    The blocks of required edges bear no penalty.
+    """
     penalty = np.zeros(network.size)
     network.first(penalty)[...] = network.blocks(np.where(masks.required, 0.0, sparsity))
     return penalty
@@ -200,8 +218,7 @@ def minimise(
 ) -> Minimum:
     """Minimise an objective plus ``sum sparsity |theta|`` by SciPy's L-BFGS-B.
 
-    Parameters that bear a sparsity penalty are split into a positive and a negative part, as
-    NOTEARS-MLP does; the others are optimised as they are.
+    As in NOTEARS-MLP, parameters with a penalty are split into a positive and a negative part.
 
     Parameters
     ----------
@@ -210,9 +227,9 @@ def minimise(
     start
         ``(size,)`` parameters to start from.
     free
-        ``(size,)`` mask; the others keep their start.
+        ``(size,)`` mask of the parameters to optimise; the others keep their values in ``start``.
     sparsity
-        ``(size,)`` penalties; None for none.
+        ``(size,)`` penalties. Default: none.
     max_iterations, relative_decrease, gradient_tolerance
         L-BFGS-B's ``maxiter``, ``ftol`` and ``gtol``; the defaults are SciPy's.
     """

@@ -5,11 +5,11 @@ DAGs", AISTATS 2020): ``f_j(x) = B_j s(... s(A_j x + a_j) ...) + b_j`` with the 
 The *first layer* ``A`` has the shape ``(d, m, d)``: target j, hidden unit, input i. Variable i can
 act on j only through the block ``A_j[:, i]``, so ``W[i, j] = ||A_j[:, i]||_2`` is zero exactly
 where x_j does not depend on x_i. Without hidden layers (``hidden=()``) the first layer is the whole
-network: f_j is linear, ``m = 1`` and ``|W|`` that of NOTEARS.
+network: f_j is linear, ``m = 1``, and W is the absolute value of NOTEARS' W.
 
-All parameters are sent and optimised as one flat float64 vector theta: first the first layer,
-then the *rest*, that is its biases and, layer after layer, weights and biases. Only
-:class:`SquaredLoss` computes with torch, which is imported when one is made.
+The parameters are sent and optimised as one flat float64 vector theta. It begins with the first
+layer A; the *rest* is the biases a and then weights and biases of one layer after the other. Only
+:class:`SquaredLoss` computes with torch, which is imported when one is created.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
 
 
-# Hidden units, all variables together, that are held at once: bounds the memory (128 MB a copy).
+# Limit on the activations of a layer that are in memory at once, which take 128 MB in float64.
 MOST_ACTIVATIONS = 2**24
 
 
@@ -43,7 +43,7 @@ class Network:
     num_variables
         d.
     hidden
-        Number of sigmoid units of each hidden layer. Default: one layer of ten (Zheng 2020).
+        Number of sigmoid units of each hidden layer. Default: one layer of ten (Zheng et al. 2020).
 
     Raises
     ------
@@ -75,7 +75,7 @@ class Network:
 
     @property
     def first_size(self) -> int:
-        """Number of the first layer's weights; they lead the flat vector."""
+        """Number of the first layer's weights."""
         return math.prod(self.first_shape)
 
     @property
@@ -88,11 +88,11 @@ class Network:
         return theta[: self.first_size].reshape(self.first_shape)
 
     def rest(self, theta: FloatArray) -> FloatArray:
-        """View of everything else, flat."""
+        """View of the rest, flat."""
         return theta[self.first_size :]
 
     def join(self, first: FloatArray, rest: FloatArray) -> FloatArray:
-        """Flat vector of a first layer and the rest."""
+        """Return the flat vector of a first layer and the rest."""
         return np.concatenate([first.ravel(), rest])
 
     def squared_norms(self, theta: FloatArray) -> FloatArray:
@@ -102,7 +102,7 @@ class Network:
         return squares
 
     def blocks(self, edges: NDArray[Any]) -> NDArray[Any]:
-        """Spread ``(d, d)`` values of edges over the first layer's blocks: ``(d, 1, d)``."""
+        """Return ``(d, d)`` values of edges in the shape ``(d, 1, d)`` of first layers."""
         return edges.T[:, None, :]
 
     @property
@@ -112,18 +112,21 @@ class Network:
         return np.concatenate(parts)
 
     def initial(self, seed: int) -> FloatArray:
-        """Draw the parameters that all parties start from.
+        """Draw the initial parameters, ``(size,)``.
 
-        Every layer is uniform on ``+-1/sqrt(inputs)``, the biases included, as in Zheng's code, but
-        the draw is one of hidden units, the same for all variables: permuting the variables
-        permutes the result.
+        Weights and biases of a layer are uniform on ``+-1/sqrt(inputs)``, as in the code of Zheng
+        et al. All networks, and all inputs of a network, start from the same draw for each hidden
+        unit, so that permuting the variables permutes the result. The own input of a network has
+        weight 0.
         """
         random = np.random.default_rng(seed)
         parts: list[FloatArray] = []
         bound = 0.0
         for shape in self.shapes:
             one = shape[1:]
-            if len(shape) == 3:  # weights; the biases after them have the same bound
+            if (
+                len(shape) == 3
+            ):  # weights; the biases of the layer, which follow, have the same bound
                 bound = 1.0 / math.sqrt(shape[2])
                 one = shape[1:] if parts else (shape[1], 1)
             parts.append(np.broadcast_to(random.uniform(-bound, bound, one), shape).copy())
@@ -133,7 +136,7 @@ class Network:
 
 
 class SquaredLoss:
-    """A party's rows and ``1/(2n) ||X - mlp(X; theta)||_F^2`` on them, with analytic gradients.
+    """The loss ``1/(2n) ||X - mlp(X; theta)||_F^2`` of a party's rows X, with its gradient.
 
     Parameters
     ----------
@@ -142,27 +145,28 @@ class SquaredLoss:
     network
         Shapes of the perceptrons.
     num_rows
-        n, the divisor; default the number of rows.
+        n, the divisor. Default: n_k.
     device
         ``"cpu"``, ``"cuda"`` or ``"cuda:<index>"``.
     precision
-        ``"float64"`` or ``"float32"``, of the computation; arguments and results are float64.
+        ``"float64"`` or ``"float32"`` arithmetic in torch; arguments and results are float64.
     most_activations
-        Bound on the hidden units held at once; more rows are done in batches, with the same result.
+        Limit on the activations of a layer in memory at once. More rows are computed in batches,
+        which does not change the result.
 
     Attributes
     ----------
     network
-        As given.
+        See above.
     own_rows
         n_k.
     nbytes
-        Size of the rows, for caches.
+        Bytes of the rows, from which a cache learns the size of this object.
 
     Raises
     ------
     ConfigError
-        If torch is missing, there is no such device, or the precision is unknown.
+        If torch is not installed, the device does not exist, or the precision is unknown.
     """
 
     def __init__(
@@ -189,7 +193,7 @@ class SquaredLoss:
         self._batches = torch.split(self._tensor(rows), batch)
 
     def __call__(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Return the loss and its gradient, ``(size,)``, the own inputs' entries included."""
+        """Return the loss and its ``(size,)`` gradient, also for the weights of own inputs."""
         torch = self._torch
         layers = self._layers(theta)
         total = 0.0
@@ -212,10 +216,11 @@ class SquaredLoss:
         return total, gradient.cpu().numpy().astype(np.float64)
 
     def squared_slopes(self, theta: FloatArray) -> FloatArray:
-        """``(d, d)`` mean over the rows of ``(df_j / dx_i)^2`` at ``[i, j]``.
+        """Return the mean over the rows of ``(df_j / dx_i)^2`` at ``[i, j]``, ``(d, d)``.
 
-        Unlike a layer's norm this has a unit, that of ``(x_j / x_i)^2``, whatever the scale of the
-        layers behind. Averaged over the parties (by their rows), its root is an edge's strength.
+        Unlike the norm of a first layer, it has a unit, that of ``(x_j / x_i)^2``, because it does
+        not depend on how the scale is distributed over the layers. The root of its mean over the
+        parties, weighted by their rows, is the strength of an edge.
         """
         torch = self._torch
         layers = self._layers(theta)
@@ -227,7 +232,7 @@ class SquaredLoss:
             signal = torch.ones_like(output)[:, :, None]
             for k in range(len(layers) - 2, 0, -2):
                 signal = self._back(signal, layers[k], activations[k // 2 - 1])
-            # df_j/dx_i = signal_j . A_j[:, i], so its mean square needs only the signals' moments
+            # df_j/dx_i = signal_j . A_j[:, i]: its mean square follows from the signals' moments.
             by_target = signal.transpose(0, 1)
             second += torch.bmm(by_target.transpose(1, 2), by_target)
         second /= sum(len(rows) for rows in self._batches)
@@ -248,10 +253,10 @@ class SquaredLoss:
         return [part.view(shape) for part, shape in zip(parts, self.network.shapes, strict=True)]
 
     def _forward(self, layers: list[Any], rows: Any) -> tuple[list[Any], Any]:
-        """Activations of the hidden layers, ``(n, d, units)`` each, and the output ``(n, d)``."""
+        """Return the hidden layers' activations, ``(n, d, units)``, and the output ``(n, d)``."""
         torch = self._torch
         d = self.network.num_variables
-        # all first layers are one matrix product
+        # The first layers of all networks are one matrix product.
         value = torch.addmm(layers[1].reshape(-1), rows, layers[0].reshape(-1, d).T)
         value = value.view(len(rows), d, -1)
         activations = []
@@ -262,7 +267,7 @@ class SquaredLoss:
         return activations, value.squeeze(2)
 
     def _back(self, signal: Any, weights: Any, inputs: Any) -> Any:
-        """Turn the derivative after a sigmoid layer into that before it: ``(n, d, units)``."""
+        """Return the derivatives before a sigmoid layer from those after it, (n, d, units)."""
         if weights.shape[1] == 1:
             passed = signal * weights.squeeze(1)
         else:

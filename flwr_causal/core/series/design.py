@@ -1,10 +1,10 @@
-"""The lagged design: how a problem over time becomes one over ``m = d (1 + p)`` columns.
+"""The lagged design: a problem over time as one without time over ``m = d (1 + p)`` columns.
 
 The model of 2Dbn (Chen, Ma & Yue 2024) is ``x_t^T = x_t^T W + sum_l x_{t-l}^T A_l + u_t^T`` for
-l = 1..p: W acyclic, the A_l free. With the rows ``z_t = [x_t, x_{t-1}, ..., x_{t-p}]`` and the
-stacked weights ``[W; A_1; ...; A_p]`` of shape ``(m, d)`` it is a linear system over the columns of
-z whose lagged columns have no causes, so that the solvers for rows without time solve it. Row
-causes column, as everywhere.
+l = 1..p, where W is acyclic and the A_l are arbitrary. With the rows ``z_t = [x_t, x_{t-1}, ...,
+x_{t-p}]`` and the stacked weights ``[W; A_1; ...; A_p]`` of shape ``(m, d)`` it is a linear system
+over the columns of z in which the lagged columns have no causes. The solvers for rows without time
+solve it. Row causes column, as everywhere.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ Entry = TypeVar("Entry", bound=np.generic)
 
 
 def lagged_rows(series: Sequence[FloatArray], order: int) -> FloatArray:
-    """Return the rows ``[x_t, x_{t-1}, ..., x_{t-p}]`` of several series, never across two.
+    """Return the rows ``[x_t, x_{t-1}, ..., x_{t-p}]`` of several series, series by series.
 
     Parameters
     ----------
     series : sequence of ndarray of shape (T_m, d)
-        At least one, in the order of time. One of p steps or fewer has no rows.
+        At least one; the rows are steps in the order of time. A series of p steps or fewer gives no
+        rows.
     order : int
-        p, 0 or more; 0 puts the series under each other.
+        p, 0 or more; with 0 the series are stacked.
 
     Returns
     -------
@@ -47,9 +48,9 @@ def lagged_rows(series: Sequence[FloatArray], order: int) -> FloatArray:
     Raises
     ------
     ConfigError
-        If the order is no whole number from 0 up.
+        If the order is not a whole number of at least 0.
     DataError
-        If there is no series, or they are not all tables of the same number of variables.
+        If there is no series, or the series do not all have the same number of variables.
     """
     _check_order(order)
     if not series:
@@ -78,7 +79,7 @@ def lagged_names(names: Sequence[str], order: int) -> tuple[str, ...]:
     Raises
     ------
     DataError
-        If names repeat: a variable may have the name that the lag of another one would get.
+        If names repeat, as where a variable has the name of another one's lag.
     """
     _check_order(order)
     past = [f"{name}[t-{lag}]" for lag in range(1, order + 1) for name in names]
@@ -106,8 +107,8 @@ def knowledge_masks(knowledge: Knowledge | None, names: Sequence[str], order: in
     Raises
     ------
     ConfigError
-        If the order is no whole number from 0 up, or the knowledge names a variable or a lag that
-        does not exist.
+        If the order is not a whole number of at least 0, or the knowledge names a variable or a lag
+        that does not exist.
     """
     _check_order(order)
     blocks = (knowledge or Knowledge()).blocks(names, order)
@@ -123,7 +124,7 @@ def split_blocks(weights: NDArray[Entry]) -> tuple[NDArray[Entry], NDArray[Entry
     Raises
     ------
     DataError
-        If m is no multiple of d.
+        If m is not a multiple of d.
     """
     *front, m, d = np.shape(weights)
     if d == 0 or m == 0 or m % d:
@@ -152,10 +153,7 @@ def join_blocks(now: NDArray[Entry], lagged: NDArray[Entry]) -> NDArray[Entry]:
 
 
 def to_square(stacked: NDArray[Entry]) -> NDArray[Entry]:
-    """Widen ``(m, d)`` entries of the edges into the first d of m columns to ``(m, m)``, by zeros.
-
-    The entries may be weights or truth values.
-    """
+    """Pad ``(m, d)`` weights, or a mask, with columns of zeros to ``(m, m)``."""
     m, d = stacked.shape
     return np.pad(stacked, ((0, 0), (0, m - d)))
 
@@ -176,16 +174,17 @@ def lagged_graph(
     names : sequence of str
         The d variables.
     weights : ndarray of shape (m, d)
-        Estimates. An edge stands if its absolute weight exceeds its block's threshold; among the
-        instantaneous ones the weakest on cycles are then dropped.
+        Estimates. Edges whose absolute weight does not exceed the threshold are dropped, then the
+        weakest instantaneous edges on cycles.
     threshold_now, threshold_lagged : float
-        Chen et al. 2024 take 0.3 for both.
+        Thresholds of instantaneous and of lagged edges; Chen et al. 2024 use 0.3 for both.
     raw : ndarray of shape (m, d), optional
-        The estimates to keep as ``raw_weights`` and ``raw_lagged``, where ``weights`` were cut or
-        refitted already. Default: ``weights``.
+        Estimates that become ``raw_weights`` and ``raw_lagged``, if ``weights`` have already been
+        thresholded or refitted. Default: ``weights``.
     masks : EdgeMasks, optional
-        Of :func:`knowledge_masks`. What is not allowed is taken to be zero; what is required is
-        exempt from thresholds and the removal of cycles (a lagged edge must have a weight).
+        From :func:`knowledge_masks`. The weights of edges that are not allowed are set to 0;
+        required edges are exempt from thresholds and from the removal of cycles (the weight of a
+        required lagged edge must not be 0).
 
     Raises
     ------
@@ -196,7 +195,7 @@ def lagged_graph(
     """
     for option, value in (("now", threshold_now), ("lagged", threshold_lagged)):
         if not (np.isfinite(value) and value >= 0):
-            raise ConfigError(f"threshold_{option} is {value}: expected a number from 0 up")
+            raise ConfigError(f"threshold_{option} is {value}: give a number of at least 0")
     estimates = np.asarray(weights, dtype=np.float64)
     original = estimates if raw is None else np.asarray(raw, dtype=np.float64)
     required = np.zeros(estimates.shape, dtype=bool)
@@ -218,9 +217,10 @@ def lagged_graph(
 
 
 def companion_radius(now: FloatArray, lagged: FloatArray) -> float:
-    """Spectral radius of the companion matrix: below 1 the system is stationary.
+    """Return the spectral radius of the companion matrix; below 1 the system is stationary.
 
-    Solved for the present the model is ``x_t^T = sum_l x_{t-l}^T A_l (I - W)^{-1} + noise``.
+    The companion matrix is that of the reduced form ``x_t^T = sum_l x_{t-l}^T A_l (I - W)^{-1} +
+    noise``.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def companion_radius(now: FloatArray, lagged: FloatArray) -> float:
     Returns
     -------
     float
-        0 without lags; infinite where I - W is singular, as a W with cycles may make it.
+        0 without lags; infinite if I - W is singular, which is possible only for W with cycles.
     """
     order, d = len(lagged), len(now)
     if order == 0:
@@ -248,4 +248,6 @@ def companion_radius(now: FloatArray, lagged: FloatArray) -> float:
 
 def _check_order(order: int) -> None:
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 0:
-        raise ConfigError(f"order is {order!r}: give the number of lags, a whole number from 0 up")
+        raise ConfigError(
+            f"order is {order!r}: give the number of lags, a whole number of at least 0"
+        )

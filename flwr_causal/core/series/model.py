@@ -1,9 +1,9 @@
 """Linear systems over time: ``x_t = intercept + x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + e_t``.
 
-Row vectors, W acyclic, the noise Gaussian and independent between variables and steps: the model of
-2Dbn (Chen, Ma & Yue 2024, eq. 1). Given the graph, least squares on each variable's parents, past
-and present, is the maximum-likelihood fit given the first p steps. Solved for the present the
-system is the reduced form ``x_t = (intercept + sum_l x_{t-l} A_l + e_t) (I - W)^{-1}``.
+This is the model of 2Dbn (Chen, Ma & Yue 2024, eq. 1) in row vectors: W is acyclic, the noise
+Gaussian and independent between variables and steps. Given the graph and the first p steps, the
+maximum-likelihood fit is least squares of each variable on its parents at t and before. The reduced
+form of the system is ``x_t = (intercept + sum_l x_{t-l} A_l + e_t) (I - W)^{-1}``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 KIND = "lagged linear model"
 FORMAT = f"flwr-causal {KIND} 1"
 FIELDS = ("weights", "lagged", "intercepts", "noise_variances")
-# What the default burn-in leaves of the start, at most.
+# The default burn-in reduces the influence of the first steps to at most this share.
 START_REMAINS = 1e-6
 
 
@@ -48,22 +48,22 @@ class LaggedModel:
     """A linear system over time with Gaussian noise; the instantaneous edges form a DAG.
 
     The arrays are stored as read-only float64 copies. A *series* is a data frame with (at least)
-    the model's variables as columns, or an array ``(T, d)`` in their order; its rows are successive
-    steps in the order of time, at least p + 1 of them.
+    the model's variables as columns, or an array ``(T, d)`` with its columns in the order of
+    ``names``. The rows are successive steps in the order of time, at least p + 1.
 
     Attributes
     ----------
     names
         Names of the d variables.
     weights
-        ``(d, d)``, W: ``weights[i, j]`` is the effect of i on j within a step, zero where there is
-        no edge. Like all others in the units of the data.
+        ``(d, d)``, W: ``weights[i, j]`` is the effect of i on j within a step, 0 if there is no
+        edge. All weights are in the units of the data.
     lagged
         ``(p, d, d)``, p >= 1: ``lagged[l, i, j]`` is the effect of i at t - l - 1 on j at t.
     intercepts
         ``(d,)``, in the units of each variable.
     noise_variances
-        ``(d,)`` variances of the noise terms (divisor n where they were fitted).
+        ``(d,)`` variances of the noise terms; :func:`fit_lagged` estimates them with divisor n.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class LaggedModel:
     def __post_init__(self) -> None:
         d, order = len(self.names), len(self.lagged)
         if order == 0:
-            raise DataError("a lagged model has at least one lag; without any use a LinearModel")
+            raise DataError("a LaggedModel has at least one lag: use a LinearModel without lags")
         shapes = {
             "weights": (d, d),
             "lagged": (order, d, d),
@@ -101,7 +101,7 @@ class LaggedModel:
         return companion_radius(self.weights, self.lagged)
 
     def mean(self) -> FloatArray:
-        """``(d,)`` means of the variables in the long run.
+        """Return the ``(d,)`` means of the variables in the stationary distribution.
 
         Raises
         ------
@@ -111,16 +111,16 @@ class LaggedModel:
         radius = self.spectral_radius
         if radius >= 1:
             raise DataError(
-                f"the system is not stationary (spectral radius {radius:.6g}, must be below 1), so "
-                "that it has no mean and no sample; predict and log_likelihood need neither"
+                f"the system is not stationary (spectral radius {radius:.6g}, stationary below 1): "
+                "it has no mean and cannot be sampled; use predict and log_likelihood"
             )
         system = np.eye(len(self.names)) - self.weights - self.lagged.sum(axis=0)
         return np.asarray(np.linalg.solve(system.T, self.intercepts), dtype=np.float64)
 
     def predict(self, series: Any) -> FloatArray:
-        """Mean of each step given the p steps before it, ``(T - p, d)``, from step p on.
+        """Return the mean of each step given the p steps before it, ``(T - p, d)``, from step p on.
 
-        Nothing of the step itself is read: this is the reduced form.
+        It is computed by the reduced form: no value of the step itself is used.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class LaggedModel:
         return self._propagate(self._expected(past))
 
     def residuals(self, series: Any) -> FloatArray:
-        """Noise terms ``x_t - x_t W - sum_l x_{t-l} A_l - intercept``, ``(T - p, d)``.
+        """Return the noise terms ``x_t - x_t W - sum_l x_{t-l} A_l - intercept``, ``(T - p, d)``.
 
         Raises
         ------
@@ -142,13 +142,13 @@ class LaggedModel:
         return np.asarray(present - present @ self.weights - self._expected(past))
 
     def log_likelihood(self, series: Any) -> FloatArray:
-        """Log density of each step given the p steps before it, ``(T - p,)``, from step p on.
+        """Return the log density of each step given the p steps before it, ``(T - p,)``.
 
         Raises
         ------
         DataError
-            If the series is too short, lacks variables or has missing values, or a variable has no
-            noise, so that there is no density.
+            If the series is too short, lacks variables or has missing values, or a noise variance
+            is 0, so that there is no density.
         """
         return log_density(self.residuals(series), self.noise_variances, self.names)
 
@@ -163,11 +163,11 @@ class LaggedModel:
         steps
             T, 1 or more.
         seed
-            Default: another series every time.
+            Default: a different series in each call.
         burn_in
-            Steps from the stationary mean on that are thrown away. Default: so many that less than
-            a millionth of the start remains, the more the closer the spectral radius is to 1. With
-            0 the spread grows from nothing in the first steps.
+            Number of steps that are simulated from the stationary mean and discarded. Default: as
+            many as reduce the influence of the start to a millionth, more the closer the spectral
+            radius is to 1. With 0 the variance grows from 0 over the first steps.
 
         Returns
         -------
@@ -185,16 +185,17 @@ class LaggedModel:
 
         if steps < 1 or (burn_in is not None and burn_in < 0):
             raise ConfigError(
-                f"steps is {steps}, burn_in {burn_in}: give at least 1 step, and 0 or more"
+                f"steps is {steps}, burn_in {burn_in}: give at least 1 step, and a burn_in of at "
+                "least 0"
             )
         mean = self.mean()
         first = self.order + (self._burn_in() if burn_in is None else burn_in)
         d, total = len(self.names), first + steps
         noise = np.random.default_rng(seed).standard_normal((total, d))
-        # deviations from the mean, the first p of them zero
+        # Deviations from the mean; the first p steps are at the mean.
         x = self._propagate(noise * np.sqrt(self.noise_variances))
         x[: self.order] = 0.0
-        # the past is read in the order of time: the longest lag first
+        # The past steps are stored in the order of time, the longest lag first.
         effects = self._propagate(np.concatenate(self.lagged[::-1]))
         flat = x.reshape(-1)
         for t in range(self.order, total):
@@ -202,20 +203,20 @@ class LaggedModel:
         return pd.DataFrame(x[first:] + mean, columns=pd.Index(self.names))
 
     def save(self, path: str | Path) -> None:
-        """Write JSON; numbers survive exactly."""
+        """Write a JSON file from which :meth:`load` restores all numbers exactly."""
         save_parameters(path, FORMAT, self, FIELDS)
 
     @classmethod
     def load(cls, path: str | Path) -> LaggedModel:
-        """Read what :meth:`save` wrote; a DataError if it is something else."""
+        """Read a file of :meth:`save`; a DataError for any other file."""
         return cls(**load_parameters(path, FORMAT, KIND, FIELDS))
 
     def _present_and_past(self, series: Any) -> tuple[FloatArray, FloatArray]:
-        """Check a series and return the steps ``(T - p, d)`` and those before, ``(T - p, p d)``."""
+        """Check a series; return its steps ``(T - p, d)`` and their lags, ``(T - p, p d)``."""
         X = named_columns(series, self.names, self.names)
         if len(X) <= self.order:
             raise DataError(
-                f"the series has {len(X)} rows, a model of {self.order} lags needs at least "
+                f"the series has {len(X)} rows, but a model with {self.order} lags needs at least "
                 f"{self.order + 1}"
             )
         bad = np.argwhere(~np.isfinite(X))
@@ -229,49 +230,49 @@ class LaggedModel:
         return rows[:, : len(self.names)], rows[:, len(self.names) :]
 
     def _expected(self, past: FloatArray) -> FloatArray:
-        """Return what intercepts and past contribute, before effects within the step."""
+        """Return the sum of intercepts and lagged effects, ``(n, d)``."""
         return np.asarray(self.intercepts + past @ np.concatenate(self.lagged), dtype=np.float64)
 
     def _propagate(self, rows: FloatArray) -> FloatArray:
-        """Solve ``x = rows + x W`` for every row; C-contiguous."""
+        """Return the solution x of ``x = rows + x W`` for every row, C-contiguous."""
         system = np.eye(len(self.names)) - self.weights
         return np.ascontiguousarray(np.linalg.solve(system.T, rows.T).T, dtype=np.float64)
 
     def _burn_in(self) -> int:
-        """Return the steps after which the start has no influence left."""
-        # powers of a nilpotent part vanish after as many steps as it has rows
+        """Return the number of steps after which the share of the start is ``START_REMAINS``."""
+        # Powers of a nilpotent matrix vanish after as many steps as the matrix has rows.
         nilpotent = self.order * len(self.names)
         decay = np.log(max(self.spectral_radius, START_REMAINS))
         return nilpotent + int(np.ceil(np.log(START_REMAINS) / decay))
 
 
 def fit_lagged(moments: Moments, adjacency: ArrayLike, num_variables: int) -> LaggedModel:
-    """Maximum-likelihood lagged system given its edges.
+    """Fit the weights and noise variances of a lagged system with given edges.
 
     Parameters
     ----------
     moments
         Moments of the m = d (1 + p) columns of ``[x_t, x_{t-1}, ..., x_{t-p}]`` in the units of the
-        data, with their means. Only the second moments within families, a variable at t and its
-        parents, are read; all others may be NaN.
+        data, with their means. Only the second moments within families (a variable at t and its
+        parents) are read; all others may be NaN.
     adjacency
-        ``(m, d)``: the edges from every column into the d variables at t, where the d x d block on
-        top must be acyclic; or ``(m, m)`` without an edge into a lagged column.
+        ``(m, d)`` edges from every column into the d variables at t, whose first d rows must be
+        acyclic; or ``(m, m)`` without an edge into a lagged column.
     num_variables
         d.
 
     Raises
     ------
     DataError
-        If the moments are not those of d variables and their lags or lack one within a family, the
-        adjacency has another shape, a cycle or an edge into the past.
+        If the moments' columns are not d variables and their lags, a moment within a family is
+        missing, or the adjacency has another shape, a cycle, or an edge into a lagged column.
     """
     d = num_variables
     order_of(moments, d)
     mask = _into_present(adjacency, moments.d, d)
     if not is_acyclic(mask[:d]):
         raise DataError(
-            "the instantaneous edges of a lagged model must form a DAG: a cycle is left"
+            "the instantaneous edges of a lagged model have a cycle: they must form a DAG"
         )
     _require_families(moments, mask)
     stacked, variances = least_squares(moments, mask)
@@ -281,13 +282,13 @@ def fit_lagged(moments: Moments, adjacency: ArrayLike, num_variables: int) -> La
 
 
 def _into_present(adjacency: ArrayLike, m: int, d: int) -> BoolArray:
-    """Return the edges into the first d of m columns, ``(m, d)``; others must not be."""
+    """Return the edges into the first d of m columns, ``(m, d)``, after a check of all others."""
     mask = np.asarray(adjacency) != 0
     if mask.shape not in ((m, d), (m, m)):
         raise DataError(f"the adjacency has shape {mask.shape}, expected {(m, d)} or {(m, m)}")
     if mask[:, d:].any():
         raise DataError(
-            "the adjacency has an edge into a lagged column: only the present is fitted"
+            "the adjacency has an edge into a lagged column: only variables at t have causes"
         )
     return np.asarray(mask[:, :d], dtype=bool)
 
@@ -300,5 +301,5 @@ def _require_families(moments: Moments, mask: BoolArray) -> None:
         i, j = (moments.names[k] for k in lacking[0])
         raise DataError(
             f"the second moment of {i} and {j} is missing, which the fit of this graph needs "
-            f"({len(lacking)} such entries): sum it for these edges"
+            f"({len(lacking)} such entries): compute it for these edges"
         )

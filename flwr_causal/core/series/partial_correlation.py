@@ -1,7 +1,7 @@
-"""Contemporaneous partial correlations from moments, with a ridge chosen on held-out rows.
+"""Contemporaneous partial correlations from moments, with a ridge chosen by held-out rows.
 
-Where series are sampled more slowly than their effects act, as in fMRI, lags tell little and the
-partial correlations of x_t rank the pairs best. They are symmetric: no direction is claimed.
+If series are sampled more slowly than their effects act, as in fMRI, lags hold little information,
+and the partial correlations of x_t rank the pairs best. They are symmetric and have no direction.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
 
 
-# Ridges to choose from, as shares of the variables' mean variance.
+# Candidate ridges, as shares of the variables' mean variance.
 RIDGE_SHARES = (0.003, 0.01, 0.03, 0.1, 0.2, 0.4)
 
 
 @single_threaded()
 def partial_correlation(moments: Moments, ridge: float) -> FloatArray:
-    """Partial correlation of each two variables given all others.
+    """Return the partial correlation of each two variables given all others.
 
     With ``P = (S + ridge I)^{-1}`` it is ``-P_ij / sqrt(P_ii P_jj)``.
 
     Parameters
     ----------
     moments
-        Moments of x_t: no lags.
+        Moments of x_t, without lags.
     ridge
-        In units of the variables' variance; best of standardised moments.
+        In units of the variables' variance; standardised moments are recommended.
 
     Returns
     -------
-    ``(d, d)`` symmetric, from -1 to 1, the diagonal zero.
+    ``(d, d)`` symmetric values from -1 to 1, with zeros on the diagonal.
 
     Raises
     ------
     DataError
-        If the moments are incomplete, or singular with this ridge.
+        If a moment is missing, or the covariance with this ridge is singular.
     ConfigError
         If the ridge is negative.
     """
@@ -60,10 +60,17 @@ def partial_correlation(moments: Moments, ridge: float) -> FloatArray:
 
 @single_threaded()
 def held_out_loss(train: Moments, held_out: Moments, ridge: float) -> float:
-    """Negative log-likelihood of held-out rows under the Gaussian N(mean, S + ridge I) of others.
+    """Return the mean negative log density of held-out rows under ``N(mean, S + ridge I)``.
 
-    Per row, in nats: ``1/2 (d log 2 pi + log det + tr(P S_held_out) + bias^T P bias)``. The
-    parameters and errors are those of :func:`partial_correlation`.
+    Mean and covariance S are those of the training rows. In nats a row: ``1/2 (d log 2 pi + log det
+    + tr(P S_held_out) + bias^T P bias)``. Errors are those of :func:`partial_correlation`.
+
+    Parameters
+    ----------
+    train, held_out
+        Moments of x_t of disjoint sets of rows.
+    ridge
+        See :func:`partial_correlation`.
     """
     precision, log_determinant = _precision(train, ridge)
     bias = held_out.mean - train.mean
@@ -72,9 +79,9 @@ def held_out_loss(train: Moments, held_out: Moments, ridge: float) -> float:
 
 
 def held_out_losses(folds: Sequence[Moments], ridges: Sequence[float]) -> FloatArray:
-    """Return the mean :func:`held_out_loss` of each ridge, every fold held out in turn.
+    """Return the mean :func:`held_out_loss` of each ridge, each fold being held out once.
 
-    The mean is over the rows of all folds. The parameters are those of :func:`select_ridge`.
+    The mean is over the rows of all folds; the folds are those of :func:`select_ridge`.
     """
     totals = np.zeros(len(ridges))
     for k, fold in enumerate(folds):
@@ -84,21 +91,22 @@ def held_out_losses(folds: Sequence[Moments], ridges: Sequence[float]) -> FloatA
 
 
 def select_ridge(folds: Sequence[Moments]) -> float:
-    """Choose the ridge under which every fold is most likely given the others.
+    """Return the ridge with the least :func:`held_out_losses`, the largest of equally good ones.
 
-    The candidates are ``RIDGE_SHARES`` of the mean variance; of equal ones the largest is chosen.
+    The candidates are ``RIDGE_SHARES`` times the mean variance.
 
     Parameters
     ----------
     folds
-        Moments of x_t of at least two disjoint sets of rows, best parties or stretches of time.
+        Moments of x_t of at least two disjoint sets of rows, preferably parties or stretches of
+        time.
 
     Raises
     ------
     ConfigError
         If there are fewer than two folds.
     DataError
-        If the folds differ in their variables, or are singular with every ridge.
+        If the folds' variables differ, or a covariance is singular with one of the ridges.
     """
     if len(folds) < 2:
         raise ConfigError(f"a choice by held-out rows needs at least 2 folds, got {len(folds)}")
@@ -117,8 +125,8 @@ def _precision(moments: Moments, ridge: float) -> tuple[FloatArray, float]:
         factor = scipy.linalg.cholesky(moments.second + ridge * identity, lower=True)
     except np.linalg.LinAlgError as error:
         raise DataError(
-            f"the covariance of {moments.d} variables in {moments.n} rows is singular; give a "
-            f"larger ridge (now {ridge})"
+            f"the covariance of {moments.d} variables in {moments.n} rows is singular with the "
+            f"ridge {ridge}: give a larger one"
         ) from error
     inverse = scipy.linalg.cho_solve((factor, True), identity)
     precision = np.asarray((inverse + inverse.T) / 2.0)

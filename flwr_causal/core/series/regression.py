@@ -1,18 +1,18 @@
-"""Lagged models from summed moments: ridge and lasso of the present on the past, and DYNOTEARS.
+"""Lagged models from moments: ridge and lasso of the present on the past, and DYNOTEARS.
 
 The moments are those of the m = d (1 + p) columns of ``z = [x_t, x_{t-1}, ..., x_{t-p}]``, in this
-order, and a fit is an ``(m, d)`` array of weights whose row causes their column: instantaneous
-effects W in the first d rows, the effects A of lag 1 in the next d, and so on. The rows of a
-federation enter through these sums only: its fit is that of its pooled rows.
+order. A fit is an ``(m, d)`` array of weights, row causes column: the first d rows are the
+instantaneous effects W, the next d the effects A_1 of lag 1, and so on. Moments of parties add up,
+so that the fit to their sum is that to the pooled rows.
 
-Ridge and lasso fit lagged effects alone (W = 0). They minimise ``1/2 E (x_j - a^T y)^2`` plus a
-penalty for every target j, where E is the mean over rows, after the means. So a ridge is in units
-of the causes' variance, and a sparsity in units of a covariance of cause and target.
-Of standardised moments both are plain numbers.
+Ridge and lasso fit lagged effects only (W = 0). For every target j they minimise
+``1/2 E (x_j - a^T y)^2`` plus a penalty, where y are the lags, E is the mean over the rows and all
+columns are centred. A ridge is therefore in units of the causes' variance, and a sparsity in units
+of a covariance of cause and target; for standardised moments both are dimensionless.
 
-DYNOTEARS (Pamfil et al. 2020, eq. 9) fits both. It is the problem of NOTEARS on the m columns of z,
-in which no edge may lead into a lagged column: these have no causes, lie on no cycle, and their
-part of the loss is a constant. So the centralised solvers apply as they are.
+DYNOTEARS (Pamfil et al. 2020, eq. 9) fits instantaneous and lagged effects. It is the problem of
+NOTEARS on the m columns of z with the edges into lagged columns forbidden: lagged columns lie on no
+cycle, and their part of the loss is constant. The solvers for rows without time solve it unchanged.
 
 Reference
 ---------
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 SolverName = Literal["dagma", "notears"]
 SOLVERS = {"dagma": follow_central_path, "notears": solve_augmented}
-# Sweeps of coordinate descent over the causes of one target. A few hundred are the rule; many
-# thousands mean causes that are all but combinations of each other, with next to no penalty.
+# Largest number of sweeps of coordinate descent over the causes of one target. A few hundred are
+# usual; many thousands occur for nearly collinear causes with nearly no penalty.
 MAX_SWEEPS = 100_000
 
 
@@ -54,19 +54,25 @@ def order_of(moments: Moments, num_variables: int) -> int:
     Raises
     ------
     DataError
-        If m is no multiple of d with at least one lag.
+        If m is not d (1 + p) with at least one lag.
     """
     d, m = num_variables, moments.d
     if d < 1 or m % d or m < 2 * d:
         raise DataError(
-            f"moments of {m} columns are not those of {d} variables and their lags; stack "
+            f"moments of {m} columns are not those of {d} variables and their lags: give those of "
             "[x_t, x_{t-1}, ..., x_{t-p}] with p >= 1"
         )
     return m // d - 1
 
 
 def leading(moments: Moments, num_variables: int, order: int) -> Moments:
-    """Moments of the first ``order`` lags only: of the same rows, with fewer columns."""
+    """Return the moments of x_t and the first ``order`` lags, from the same rows.
+
+    Raises
+    ------
+    ConfigError
+        If ``order`` is not between 1 and the number of lags of the moments.
+    """
     if not 1 <= order <= order_of(moments, num_variables):
         raise ConfigError(
             f"order must be from 1 to the {order_of(moments, num_variables)} lags of the moments, "
@@ -92,10 +98,10 @@ def ridge(
     num_variables
         d.
     penalty
-        In units of the causes' variance (rows are averaged, not summed: n penalty is the ridge of
-        a sum of squares). At 0, least squares, of least norm where the lags are collinear.
+        In units of the causes' variance, for the mean of squares (n times as large for their sum).
+        0 is least squares, of least norm if the lags are collinear.
     allowed
-        ``(m, d)`` mask of the edges that may be; its first d rows are not read. Default: all.
+        ``(m, d)`` mask of the allowed edges; its first d rows are not read. Default: all.
 
     Returns
     -------
@@ -104,7 +110,7 @@ def ridge(
     Raises
     ------
     DataError
-        If the moments are incomplete or not those of d variables and their lags.
+        If a moment is missing, or the columns are not d variables and their lags.
     ConfigError
         If the penalty is negative or the mask has another shape.
     """
@@ -113,7 +119,7 @@ def ridge(
     usable = _usable(moments, num_variables, allowed)
     d = num_variables
     weights = np.zeros((moments.d, d))
-    # targets with the same possible causes share one factor
+    # Targets with the same allowed causes share one Cholesky factor.
     patterns, group_of = np.unique(usable, axis=1, return_inverse=True)
     for group, pattern in enumerate(patterns.T):
         targets = np.flatnonzero(group_of.ravel() == group)
@@ -141,7 +147,7 @@ def lasso(
 ) -> FloatArray:
     """Regress every variable on the lags with a penalty ``sparsity |a|_1``.
 
-    The problem is convex and coordinate descent ends in its minimum.
+    The problem is convex; coordinate descent converges to its minimum.
 
     Parameters
     ----------
@@ -150,15 +156,16 @@ def lasso(
     num_variables
         d.
     sparsity
-        In units of a covariance. All weights of a target are zero from its largest covariance with
-        a lag on.
+        In units of a covariance. From the largest covariance of a target with a lag upwards, all
+        its weights are zero.
     allowed, required
-        ``(m, d)`` masks of the edges that may be and of those without a penalty; their first d rows
-        are not read. Default: all, and none.
+        ``(m, d)`` masks of the allowed edges, and of the edges without a penalty; their first d
+        rows are not read. Default: all, and none.
     start
-        ``(m, d)`` weights to start from, as those of a larger sparsity. Default: zero.
+        ``(m, d)`` weights to start from, such as those for a larger sparsity. Default: zero.
     tolerance
-        The end: no weight moves by more than this share of the target's deviation.
+        The descent ends when no weight, times its cause's standard deviation, changes by more than
+        this share of the target's standard deviation.
 
     Returns
     -------
@@ -167,12 +174,12 @@ def lasso(
     Raises
     ------
     DataError
-        If the moments are incomplete or not those of d variables and their lags, or the lags are
-        so nearly collinear that the descent does not end.
+        If a moment is missing, the columns are not d variables and their lags, or the lags are so
+        nearly collinear that the descent does not converge.
     ConfigError
         If the sparsity is negative or a mask has another shape.
     """
-    # numba, which this imports, costs a process more time to load than most need in all
+    # Imported here because it loads numba, which takes longer than most uses of this module.
     from flwr_causal.core.series.regression_kernels import descend
 
     check_at_least_zero(sparsity=sparsity, tolerance=tolerance)
@@ -191,8 +198,8 @@ def lasso(
     )
     if moving:
         raise DataError(
-            f"the lasso of {moving} variables did not settle: their lags are nearly collinear; "
-            f"raise the sparsity (now {sparsity}) or leave variables out"
+            f"the lasso of {moving} variables did not converge, because their lags are nearly "
+            f"collinear: raise the sparsity (now {sparsity}) or leave variables out"
         )
     return np.vstack([np.zeros((d, d)), weights.T])
 
@@ -217,24 +224,23 @@ def dynotears(
     num_variables
         d.
     sparsity, lagged_sparsity
-        Penalties of instantaneous and lagged weights in units of a covariance; the second is by
-        default the first.
+        Penalties of instantaneous and lagged weights in units of a covariance. Default of
+        ``lagged_sparsity``: ``sparsity``.
     allowed, required
-        ``(m, d)`` masks of the edges that may be, and of those that bear no penalty. Default: all
-        but x_i -> x_i, and none.
+        ``(m, d)`` masks of the allowed edges, and of the edges without a penalty. Default: all but
+        x_i -> x_i at t, and none.
     solver
-        ``"dagma"``, the log-determinant's central path, or ``"notears"``, the paper's augmented
-        Lagrangian.
+        ``"dagma"``, the central path of the log-determinant, or ``"notears"``, the paper's
+        augmented Lagrangian.
 
     Returns
     -------
-    ``(m, d)`` weights before any threshold. W is acyclic but for small weights, as the solvers
-    leave them: drop these first.
+    ``(m, d)`` weights before any threshold. Small weights may still form cycles of W.
 
     Raises
     ------
     DataError
-        If the moments are incomplete or not those of d variables and their lags.
+        If a moment is missing, or the columns are not d variables and their lags.
     ConfigError
         If a penalty is out of range, a mask has another shape or the solver is unknown.
     """
@@ -246,15 +252,15 @@ def dynotears(
     penalties = np.full((m, m), sparsity, dtype=np.float64)
     penalties[d:] = sparsity if lagged_sparsity is None else lagged_sparsity
     check_sparsity(penalties, m)
-    may = to_square(_mask(allowed, (m, d), "allowed"))
-    must = to_square(_mask(required, (m, d), "required"))
-    masks = EdgeMasks(may & ~np.eye(m, dtype=bool), must)
+    allowed_edges = to_square(_mask(allowed, (m, d), "allowed"))
+    required_edges = to_square(_mask(required, (m, d), "required"))
+    masks = EdgeMasks(allowed_edges & ~np.eye(m, dtype=bool), required_edges)
     return SOLVERS[solver](moments, masks, penalties)[:, :d]
 
 
 def _usable(moments: Moments, num_variables: int, allowed: ArrayLike | None) -> BoolArray:
-    """Return the ``(m, d)`` edges that may be: lagged, and allowed."""
-    order_of(moments, num_variables)  # raises where the columns do not fit
+    """Return the ``(m, d)`` mask of the allowed lagged edges."""
+    order_of(moments, num_variables)  # checks the number of columns
     shape = (moments.d, num_variables)
     usable = _mask(allowed, shape, "allowed")
     usable[:num_variables] = False

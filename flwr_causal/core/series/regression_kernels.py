@@ -30,8 +30,9 @@ def descend(
 ) -> int:
     """Minimise ``1/2 a^T G a - g^T a + sum_i penalty_i |a_i|`` for every target, in place.
 
-    A sweep over all causes is followed by sweeps over those with a weight until these stand still;
-    the end is a sweep over all causes that moves none by more than the tolerance.
+    A sweep over all causes is followed by sweeps over the causes of nonzero weight until these no
+    longer change. The descent ends with a sweep over all causes that changes no weight by more than
+    the tolerance.
 
     Parameters
     ----------
@@ -40,29 +41,29 @@ def descend(
     products
         ``(d, q)`` second moments g of each target with the causes.
     penalties
-        ``(d, q)`` penalties of the absolute weights; infinite for edges that may not be.
+        ``(d, q)`` penalties of the absolute weights; infinite for edges that are not allowed.
     weights
         ``(d, q)`` start, overwritten by the solution.
     tolerances
-        ``(d,)`` change ``|delta_i| sqrt(G_ii)`` that counts as none, in the targets' units.
+        ``(d,)`` largest change ``|delta_i| sqrt(G_ii)`` at the end, in the targets' units.
     max_sweeps
-        Most sweeps of one target.
+        Largest number of sweeps of one target.
 
     Returns
     -------
-    The number of targets that still moved in their last sweep.
+    The number of targets that did not converge in ``max_sweeps`` sweeps.
     """
     num_targets, num_causes = products.shape
     moving = 0
     for j in range(num_targets):
         a = weights[j]
-        # what is left of the covariance with the causes: the negative gradient of the loss
+        # Covariance of the residual with the causes, the negative gradient of the loss.
         left = np.empty(num_causes)
         everything = True
         done = False
         for _ in range(max_sweeps):
             if everything:
-                # afresh, so that the rounding of many updates does not add up
+                # Computed anew, so that the rounding errors of many updates do not add up.
                 left[:] = products[j]
                 for i in range(num_causes):
                     if a[i] != 0.0:

@@ -1,9 +1,9 @@
-"""Choosing order, method and penalty of a lagged model by held-out error, from sums alone.
+"""Choice of order, method and penalty of a lagged model by held-out error, from moments alone.
 
-A fold is a disjoint set of rows: one party, or a stretch of time. All folds hold moments of the
-largest order; smaller orders read their leading columns, so that every candidate is judged on the
-same rows. A candidate is fitted to the sum of the other folds, and its squared error on the fold
-that was left out is a quadratic form in that fold's moments.
+The rows are divided into folds: parties, or stretches of time. The folds' moments are those of the
+largest order; a smaller order reads their first columns, so that all candidates are compared on the
+same rows. Each fold is held out once: a candidate is fitted to the moments of the other folds, and
+its squared error on the held-out rows is a quadratic form in their moments.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ if TYPE_CHECKING:
 MethodName = Literal["ridge", "lasso", "dynotears"]
 METHODS: tuple[MethodName, ...] = ("ridge", "lasso", "dynotears")
 
-# Penalties to choose from. Ridges are multiples of d / n of the mean variance of x_t, at which the
-# noise of n rows outweighs effects of all d variables together; sparsities are multiples of
-# sqrt(log d / n) of it, about the largest covariance that is noise alone.
+# Candidate penalties. Ridges are multiples of d / n times the mean variance of x_t, where the noise
+# of n rows outweighs the effects of all d variables together; sparsities are multiples of
+# sqrt(log d / n) times that variance, about the largest covariance by chance.
 RIDGE_MULTIPLES = (0.02, 0.06, 0.2, 0.6, 2.0, 6.0, 20.0, 60.0)
 SPARSITY_MULTIPLES = (0.12, 0.18, 0.3, 0.42, 0.6, 0.85, 1.2, 1.7)
-# Sparsities of DYNOTEARS are shares of the mean variance, whatever n. With many rows held-out error
-# always favours less, but a path with next to no penalty ends in worse directions: on NetSim with
-# 50 subjects in d = 5, 10, 15 the AUROC of |W| is 1.00, .96, .88 at the least of these, and .63,
-# .27, .35 at the multiples of sqrt(log d / n) of about .0025 that the error prefers to them.
+# Sparsities of DYNOTEARS are shares of the mean variance for every n. With many rows the held-out
+# error always favours a smaller sparsity, but with nearly none the directions get worse: on NetSim
+# with 50 subjects and d = 5, 10, 15 the AUROC of |W| is 1.00, .96, .88 at the least of these
+# shares, and .63, .27, .35 at shares of about .0025, multiples of sqrt(log d / n), which have a
+# smaller error.
 INSTANTANEOUS_SHARES = (0.02, 0.05, 0.1, 0.15, 0.2)
-# Fits that are only compared end at this tolerance.
+# Tolerance of fits that are used only to compare candidates.
 SELECTION_TOLERANCE = 1e-6
-# By how much the instantaneous part must lower the held-out error, as a share of it. It saves .04
-# to .13 on NetSim (15 subjects, 200 steps in five stretches) and at most .002 on DREAM4 (networks 1
-# to 3 of size 100, centred by phase).
+# Share of the held-out error by which instantaneous effects must reduce it. They reduce it by .04
+# to .13 on NetSim (15 subjects, 200 steps in five stretches) and by at most .002 on DREAM4
+# (networks 1 to 3 of size 100, centred by phase).
 INSTANTANEOUS_MARGIN = 0.02
 
 
 class Recipe(NamedTuple):
-    """How to fit: number of lags, method, and its penalty in the units of the moments."""
+    """A candidate: number of lags, method, and penalty in the units of the moments."""
 
     order: int
     method: MethodName
@@ -56,26 +57,26 @@ class Recipe(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A recipe that was tried, and its held-out squared error per row and variable."""
+    """A candidate and its held-out squared error per row and variable."""
 
     recipe: Recipe
     error: float
 
 
 class LaggedSelection(NamedTuple):
-    """The table of all trials, orders, methods and penalties in the order they were given."""
+    """All trials, by order, method and penalty as given to :func:`select`."""
 
     table: tuple[Trial, ...]
 
     def best(self, method: MethodName | None = None) -> Trial:
-        """Return the trial of least error, among all or those of one method.
+        """Return the trial of least error, of all methods or of one.
 
-        Of equal errors the smaller order wins, then the larger penalty.
+        Of trials with equal errors it is the one of the smaller order, then of the larger penalty.
 
         Raises
         ------
         ConfigError
-            If there is no such trial.
+            If there is no trial of that method.
         """
         among = [trial for trial in self.table if method in (None, trial.recipe.method)]
         if not among:
@@ -84,23 +85,28 @@ class LaggedSelection(NamedTuple):
 
     @property
     def instantaneous_gain(self) -> float:
-        """Share of the least error of lagged effects alone that DYNOTEARS' least error saves.
+        """``1 - e / e_lagged`` of the least errors of DYNOTEARS and of lagged effects alone.
 
-        Negative where it errs more. Needs trials of both kinds.
+        Negative if DYNOTEARS has the larger error.
+
+        Raises
+        ------
+        ConfigError
+            If there are no trials of DYNOTEARS, or none of another method.
         """
         lagged = [t.error for t in self.table if t.recipe.method != "dynotears"]
         if not lagged:
-            raise ConfigError("without a lagged candidate there is nothing to compare with")
+            raise ConfigError("no candidate with lagged effects alone was tried")
         least = min(lagged)
         return 1.0 - self.best("dynotears").error / least if least > 0 else 0.0
 
     def trusts_instantaneous(self) -> bool:
-        """Whether instantaneous effects lower the error by more than ``INSTANTANEOUS_MARGIN``."""
+        """Whether the gain by instantaneous effects exceeds ``INSTANTANEOUS_MARGIN``."""
         return self.instantaneous_gain > INSTANTANEOUS_MARGIN
 
 
 def standardized_folds(folds: Sequence[Moments]) -> list[Moments]:
-    """Folds in units of the pooled standard deviations.
+    """Return the folds in units of the pooled standard deviations.
 
     Raises
     ------
@@ -112,16 +118,16 @@ def standardized_folds(folds: Sequence[Moments]) -> list[Moments]:
 
 
 def one_step_error(weights: FloatArray, train: Moments, held_out: Moments) -> float:
-    """Mean squared error, per row and variable, of the fit's prediction of held-out rows.
+    """Return the mean squared error of a fit on held-out rows, per row and variable.
 
     Parameters
     ----------
     weights
-        ``(m, d)`` fitted to ``train``; instantaneous effects read x_t as it is.
+        ``(m, d)`` weights, fitted to ``train``; instantaneous effects use the observed x_t.
     train
-        What the weights were fitted to: its means give the intercepts.
+        Moments of the training rows, whose means determine the intercepts.
     held_out
-        Moments of other rows.
+        Moments of the held-out rows.
     """
     m, d = weights.shape
     residual = np.eye(m, d) - weights
@@ -142,13 +148,13 @@ def select(
     required: ArrayLike | None = None,
     lagged_sparsity: float = 1.0,
 ) -> LaggedSelection:
-    """Try every order with every method and penalty, each fold left out once.
+    """Compute the held-out error of every order with every method and penalty.
 
     Parameters
     ----------
     folds
-        Moments of the m = d (1 + p) stacked columns, of at least two disjoint sets of rows. Their
-        order does not matter.
+        Moments of the m = d (1 + p) stacked columns, of at least two disjoint sets of rows. The
+        result does not depend on their order.
     num_variables
         d.
     orders
@@ -156,18 +162,19 @@ def select(
     methods
         ``"ridge"``, ``"lasso"`` (lagged effects alone), ``"dynotears"`` (instantaneous ones too).
     penalties
-        Values to try of a method, in the units of the moments. Default: :func:`default_penalties`.
+        Penalties to try by method, in the units of the moments. Default:
+        :func:`default_penalties`.
     allowed, required
-        ``(m, d)`` masks, as the fits take them (ridge has no use for ``required``).
+        ``(m, d)`` masks, see :func:`~core.series.regression.lasso`; ridge ignores ``required``.
     lagged_sparsity
         DYNOTEARS' sparsity of lagged weights in units of that of instantaneous ones.
 
     Raises
     ------
     ConfigError
-        If there are fewer than two folds, no candidates, or an unknown method or order.
+        If there are fewer than two folds, no candidates, an unknown method, or an order beyond p.
     DataError
-        If the folds' columns differ or are not those of d variables and their lags.
+        If the folds' columns differ, or are not d variables and their lags.
     """
     if len(folds) < 2:
         raise ConfigError(f"a choice by held-out rows needs at least 2 folds, got {len(folds)}")
@@ -204,7 +211,10 @@ def select(
 
 
 def default_penalties(moments: Moments, num_variables: int) -> dict[MethodName, tuple[float, ...]]:
-    """Penalties to try by method, for moments of all rows; see ``SPARSITY_MULTIPLES``."""
+    """Return the candidate penalties of each method for the moments of all rows.
+
+    See ``RIDGE_MULTIPLES``, ``SPARSITY_MULTIPLES`` and ``INSTANTANEOUS_SHARES``.
+    """
     d, n = num_variables, moments.n
     unit = float(moments.variances[:d].mean())
     share = unit * d / n
@@ -223,7 +233,7 @@ def _fits(
     masks: Sequence[BoolArray | None],
     lagged_sparsity: float,
 ) -> Iterator[tuple[Recipe, FloatArray]]:
-    """Fit recipes of one order and method, penalties falling: a lasso starts from the last one."""
+    """Fit candidates of one order and method, penalties falling; a lasso starts from the last."""
     allowed, required = masks
     weights: FloatArray | None = None
     for recipe in recipes:

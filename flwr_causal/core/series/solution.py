@@ -1,9 +1,9 @@
-"""Fit of a lagged model to sums: choice of order, instantaneous part and penalties, then the fit.
+"""The fit of a lagged model to moments, after a choice of order, instantaneous part and penalties.
 
-The sums are moments of the m = d (1 + p) columns of ``z = [x_t, x_{t-1}, ..., x_{t-p}]`` over
-disjoint folds of rows, which may come from any number of parties: the result is that of their
-pooled rows. Choices are by the one-step prediction error on held-out folds, all
-candidates on the same rows (see `selection`).
+The moments are those of the m = d (1 + p) columns of ``z = [x_t, x_{t-1}, ..., x_{t-p}]`` over
+disjoint folds of rows. A fold may contain rows of any number of parties: the result is that of the
+pooled rows. Choices are made by the one-step prediction error on held-out folds
+(:mod:`core.series.selection`).
 """
 
 from __future__ import annotations
@@ -39,32 +39,33 @@ if TYPE_CHECKING:
 Regression = Literal["lasso", "ridge", "held-out"]
 Ranking = Literal["weights", "partial-correlation", "partial-correlation+weights"]
 
-# The automatic sparsity is this times sqrt(log d / n) and the harmonic mean of the variances, which
-# is nearest to that of the noise. Measured with 1.6 times that for the lags on the settings of the
-# 2Dbn paper (d = 5..20, eight (d, n), seeds 100-109): the summed mean SHD of W + A is 60.4, flat
-# from 0.28 to 0.36; the best with one sparsity for both blocks is 66.
+# The automatic sparsity is this factor times sqrt(log d / n) times the harmonic mean of the
+# variances, which is nearest to the variance of the noise. Measured on the settings of the 2Dbn
+# paper (d = 5 to 20, eight (d, n), seeds 100-109) with 1.6 times that sparsity for the lags: the
+# summed mean SHD of W + A is 60.4, and about the same from 0.28 to 0.36; the best with one sparsity
+# for both blocks is 66.
 SPARSITY_FACTOR = 0.3
-# Factors on it that "bic" chooses from.
+# Factors on the automatic sparsity among which "bic" chooses.
 BIC_FACTORS = (0.25, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0)
 
 
 class LaggedSolution(NamedTuple):
-    """A lagged model fitted to sums.
+    """A lagged model fitted to moments.
 
     Parameters
     ----------
     moments : Moments
-        Of all rows, with the chosen number of lags.
+        Moments of all rows, with the chosen number of lags.
     raw : ndarray of shape (m, d)
-        The penalised weights from which the graph is cut: W over A_1, ..., A_p.
+        Penalised weights before the threshold: W stacked on A_1, ..., A_p.
     scores : ndarray of shape (d, d)
         Strengths of the summary graph's edges, for ranking.
     order : int
         The chosen p.
     instantaneous : bool
-        Whether there is a W.
+        Whether W was fitted.
     sparsity, ridge : float
-        The penalties used, in units of the variables' variance; NaN for one that was not.
+        The penalties, in units of the variables' variance; NaN for a penalty that was not used.
     """
 
     moments: Moments
@@ -83,32 +84,33 @@ class LaggedProblem:
     Parameters
     ----------
     masks : EdgeMasks
-        Over the m columns, ``(m, m)``.
+        Background knowledge over the m columns, ``(m, m)``.
     thresholds : ndarray of shape (m, 1)
-        Thresholds of the weights of each column; "bic" scores the graphs after them.
+        Thresholds on the absolute weights of each column's effects. "bic" scores the graphs after
+        the thresholds.
     select_order : bool
-        Choose p from 1 to that of the sums, by the error of predictions from the past alone (a
-        system with instantaneous effects has the same p in this reduced form). Smaller orders than
-        that of a required lagged edge are not tried.
+        Whether p is chosen, from 1 to the order of the moments, by the error of predictions from
+        the past alone (the reduced form of a system with instantaneous effects has the same p).
+        Orders below the largest lag of a required edge are not tried.
     instantaneous : bool or "auto"
-        Whether to fit W; "auto" does where it lowers the held-out error by 2 %
-        (`selection.INSTANTANEOUS_MARGIN`).
+        Whether W is fitted; with "auto" if this lowers the held-out error by 2 %
+        (:data:`core.series.selection.INSTANTANEOUS_MARGIN`).
     regression : {"lasso", "ridge", "held-out"}
-        How the effects are penalised; "held-out" takes the one that predicts held-out rows from the
-        past better. With instantaneous effects the lasso is DYNOTEARS, whose W the ridge takes for
-        given.
+        Penalty of the effects. "held-out" chooses the one of smaller error in predicting held-out
+        rows from the past. With instantaneous effects the lasso is DYNOTEARS; the ridge then fits
+        the lagged effects given DYNOTEARS' W.
     ranking : {"weights", "partial-correlation", "partial-correlation+weights"}
-        The strengths: absolute weights summed over W and the lags; the absolute partial
-        correlations of x_t, symmetric, for series sampled too slowly to show lags; or the sum of
-        both, each in units of its standard deviation off the diagonal.
+        The scores: absolute weights summed over W and the lags; absolute partial correlations of
+        x_t, symmetric, for series sampled too slowly to show lags; or the sum of both, each in
+        units of its standard deviation off the diagonal.
     sparsity : float or {"auto", "bic", "held-out"}
-        Of the lasso, and of both blocks of DYNOTEARS.
+        Sparsity of the lasso, or of W in DYNOTEARS.
     lagged_sparsity : float
-        That of A in units of that of W; without a W the sparsity is that of A itself.
+        DYNOTEARS' sparsity of A in units of that of W.
     ridge : float or "held-out"
-        Of the ridge.
+        Penalty of the ridge.
     solver : {"dagma", "notears"}
-        Of DYNOTEARS' problem.
+        Solver of DYNOTEARS' problem.
     """
 
     masks: EdgeMasks
@@ -128,22 +130,25 @@ class LaggedProblem:
         num_variables: int,
         by_order: Mapping[int, Moments] | None = None,
     ) -> LaggedSolution:
-        """Choose and fit.
+        """Choose order, regression, instantaneous part and penalties, and fit.
 
         Parameters
         ----------
         folds : sequence of Moments
-            Of the m stacked columns; one is enough where nothing is chosen by held-out error.
+            Moments of the m stacked columns by fold; one fold is enough if nothing is chosen by
+            held-out error.
         num_variables : int
             d.
         by_order : mapping of int to Moments, optional
-            Of all rows that a smaller order has: steps with too few before them for the folds'
-            order count there. Only the columns of that order are read; fitted to if it is chosen.
+            By order, moments of all rows with so many lags, which are more rows than those of a
+            larger order; only the columns of that order are read. The model of a chosen order is
+            fitted to these moments. Default: to the merged folds.
 
         Raises
         ------
         DataError
-            If the moments are degenerate, see the solvers.
+            If a moment is missing or the lags are collinear, as in
+            :func:`~core.series.regression.lasso`.
         """
         d = num_variables
         order, regression = self._choose_from_the_past(folds, d)
@@ -170,9 +175,10 @@ class LaggedProblem:
         )
 
     def cut(self, moments: Moments, raw: FloatArray, *, refit: bool) -> CausalGraph:
-        """Return the graph over all m columns that weights ``(m, d)`` leave above the thresholds.
+        """Return the graph of the weights ``(m, d)`` above the thresholds, over all m columns.
 
-        With ``refit`` its weights are those of least squares, see :func:`solution.refit_support`.
+        With ``refit`` its weights are fitted by least squares, see
+        :func:`core.linear.solution.refit_support`.
         """
         m = moments.d
         masks = self.masks.first(m)
@@ -200,7 +206,7 @@ class LaggedProblem:
 
 
 class _Fitting:
-    """Fits of one problem on folds of one order."""
+    """The fits of one problem to folds of one order; held-out errors are computed once."""
 
     def __init__(
         self, problem: LaggedProblem, folds: Sequence[Moments], d: int, pooled: Moments
@@ -212,24 +218,24 @@ class _Fitting:
         self.required = np.asarray(problem.masks.required)[:m, :d]
 
     def with_instantaneous(self) -> bool:
-        """Whether W is fitted."""
-        asked = self.problem.instantaneous
-        if asked != "auto":
-            return asked
+        """Return whether W is fitted."""
+        given = self.problem.instantaneous
+        if given != "auto":
+            return given
         if self.required[: self.d].any():
             return True
         return self._select("ridge", "lasso", "dynotears").trusts_instantaneous()
 
     def choose_sparsity(self, with_now: bool) -> float:
-        """Return the lasso's penalty."""
-        asked = self.problem.sparsity
-        if isinstance(asked, float):
-            return asked
-        if asked == "held-out":
+        """Return the sparsity of the lasso or of DYNOTEARS."""
+        given = self.problem.sparsity
+        if isinstance(given, float):
+            return given
+        if given == "held-out":
             return self._select("dynotears" if with_now else "lasso").best().recipe.penalty
         noise = float(np.sqrt(np.log(max(self.d, 2)) / self.pooled.n))
         automatic = SPARSITY_FACTOR * noise * data_scale(self.pooled.variances[: self.d])
-        if asked == "auto":
+        if given == "auto":
             return automatic
         scores = {
             factor * automatic: self._bic(self.sparse(factor * automatic, with_now))
@@ -238,12 +244,12 @@ class _Fitting:
         return min(scores, key=lambda value: (scores[value], -value))
 
     def choose_ridge(self) -> float:
-        """Return the ridge's penalty."""
-        asked = self.problem.ridge
-        return asked if isinstance(asked, float) else self._select("ridge").best().recipe.penalty
+        """Return the penalty of the ridge."""
+        given = self.problem.ridge
+        return given if isinstance(given, float) else self._select("ridge").best().recipe.penalty
 
     def sparse(self, sparsity: float, with_now: bool) -> FloatArray:
-        """Return the lasso's weights, those of DYNOTEARS with instantaneous effects."""
+        """Return the weights of the lasso or, with instantaneous effects, of DYNOTEARS."""
         if not with_now:
             return lasso(
                 self.pooled, self.d, sparsity, allowed=self.allowed, required=self.required
@@ -260,7 +266,7 @@ class _Fitting:
         )
 
     def ridged(self, penalty: float, sparse: FloatArray | None) -> FloatArray:
-        """Return the ridge's weights, of what given instantaneous effects leave of x_t."""
+        """Return the ridge's weights, fitted to ``x_t - x_t W`` if ``sparse`` has a W."""
         if sparse is None:
             return ridge(self.pooled, self.d, penalty, allowed=self.allowed)
         now = sparse[: self.d]
@@ -277,7 +283,7 @@ class _Fitting:
         return weights
 
     def ranked(self, weights: FloatArray) -> FloatArray:
-        """Return the strengths of the summary graph's edges, ``(d, d)``."""
+        """Return the scores of the summary graph's edges, ``(d, d)``."""
         ranking = self.problem.ranking
         if ranking == "weights":
             return _strengths(weights)
@@ -292,7 +298,7 @@ class _Fitting:
         return gaussian_bic(self.pooled, graph.adjacency)
 
     def _select(self, *methods: MethodName) -> LaggedSelection:
-        """Try the methods that have not been tried yet; return the trials of all of them."""
+        """Return the trials of some methods, each of which is tried once."""
         order = order_of(self.pooled, self.d)
         for method in methods:
             if method not in self.tried:
@@ -309,16 +315,16 @@ class _Fitting:
 
 
 def _strengths(weights: FloatArray) -> FloatArray:
-    """Absolute weights ``(m, d)`` summed over W and the lags, ``(d, d)``."""
+    """Return absolute weights ``(m, d)`` summed over W and the lags, ``(d, d)``."""
     d = weights.shape[1]
     blocks = np.abs(weights).reshape(-1, d, d)
     return np.asarray(blocks[0] + blocks[1:].sum(axis=0))
 
 
 def _normalized(strengths: FloatArray) -> FloatArray:
-    """Strengths in units of their standard deviation off the diagonal, which is zero.
+    """Return strengths in units of their standard deviation off the diagonal; the diagonal is 0.
 
-    Strengths that are all equal rank nothing, and become zero.
+    All values are 0 if the strengths are equal, in which case they do not rank the edges.
     """
     off_diagonal = ~np.eye(len(strengths), dtype=bool)
     among = strengths[off_diagonal]

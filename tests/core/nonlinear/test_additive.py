@@ -70,7 +70,7 @@ def test_basis_rows_are_the_agreed_functions_with_the_variable_first():
         ((np.ones((4, 2)), np.zeros(2), np.ones(2), 6), ConfigError, "size is 6"),
         ((np.ones((4, 2)), np.zeros(2), np.ones(2), 0), ConfigError, "between 1 and 5"),
         ((np.ones((4, 2)), np.zeros(3), np.ones(2)), DataError, r"means \(3,\)"),
-        ((np.ones((4, 2)), np.zeros(2), -np.ones(2)), DataError, "from 0 up"),
+        ((np.ones((4, 2)), np.zeros(2), -np.ones(2)), DataError, "at least 0"),
     ],
 )
 def test_bad_bases_are_refused(arguments, error, message):

@@ -295,7 +295,7 @@ def test_bad_series(method):
     call = getattr(system, method)
     frame = pd.DataFrame(np.ones((5, 4)), columns=list(system.names))
     assert len(call(frame[:3])) == 1
-    with pytest.raises(DataError, match="2 rows, a model of 2 lags needs at least 3"):
+    with pytest.raises(DataError, match="2 rows, but a model with 2 lags needs at least 3"):
         call(frame[:2])
     with pytest.raises(DataError, match=r"lack the variables \['v1', 'v3'\]"):
         call(frame[["v0", "v2"]])

@@ -68,7 +68,7 @@ def test_basis_rows_are_the_agreed_functions_with_the_variable_first():
     ("arguments", "error", "message"),
     [
         ((np.ones((4, 2)), np.zeros(2), np.ones(2), 6), ConfigError, "size is 6"),
-        ((np.ones((4, 2)), np.zeros(2), np.ones(2), 0), ConfigError, "between 1 and 5"),
+        ((np.ones((4, 2)), np.zeros(2), np.ones(2), 0), ConfigError, "give 1 to 5 functions"),
         ((np.ones((4, 2)), np.zeros(3), np.ones(2)), DataError, r"means \(3,\)"),
         ((np.ones((4, 2)), np.zeros(2), -np.ones(2)), DataError, "at least 0"),
     ],
@@ -302,15 +302,15 @@ def test_a_constant_variable_has_no_edges():
     assert not found.adjacency[3].any()
     assert not found.adjacency[:, 3].any()
     assert found.adjacency[0, 1]
-    with pytest.raises(DataError, match="no variable varies"):
+    with pytest.raises(DataError, match="all variables are constant"):
         additive(summed([np.ones((5, 3))]), 3)
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"num_variables": 4}, DataError, "15 functions are not those of 4 variables"),
-        ({"num_variables": 1}, DataError, "15 functions"),
+        ({"num_variables": 4}, DataError, "15 columns do not fit 4 variables"),
+        ({"num_variables": 1}, DataError, "15 columns"),
         ({"sparsity": -1}, ConfigError, "sparsity"),
         ({"threshold": -1}, ConfigError, "threshold"),
         ({"tolerance": np.nan}, ConfigError, "tolerance"),

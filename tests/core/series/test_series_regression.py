@@ -183,5 +183,5 @@ def test_bad_input(fit):
 
 def test_a_descent_that_does_not_settle_says_so(monkeypatch):
     monkeypatch.setattr(regression, "MAX_SWEEPS", 2)
-    with pytest.raises(DataError, match=r"nearly collinear; raise the sparsity \(now 0.001\)"):
+    with pytest.raises(DataError, match=r"nearly collinear: raise the sparsity \(now 0.001\)"):
         lasso(moments_of(random_rows(12, 30, D, 2), D), D, 0.001)

@@ -123,7 +123,7 @@ def test_gain_is_the_share_of_the_least_lagged_error():
         Trial(Recipe(1, "dynotears", 0.1), 0.48),
     )
     assert LaggedSelection(table).instantaneous_gain == pytest.approx(0.1)
-    with pytest.raises(ConfigError, match="nothing to compare"):
+    with pytest.raises(ConfigError, match="no candidate with lagged effects alone"):
         _ = LaggedSelection(table[2:]).instantaneous_gain
     with pytest.raises(ConfigError, match="dynotears"):
         _ = LaggedSelection(table[:2]).instantaneous_gain

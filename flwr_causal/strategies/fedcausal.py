@@ -11,7 +11,7 @@ from flwr_causal.core.fedcausal import evidence_search, group, linear, perceptro
 from flwr_causal.core.fedcausal.evidence import Tables
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.linear.solution import standing_edges, standing_weights
+from flwr_causal.core.linear.solution import edge_weights, edges_above
 from flwr_causal.core.nonlinear.basis import strengths
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.data.kinds import DataKind
@@ -165,7 +165,7 @@ class LinearStage:
     def found(self) -> Found:
         """The weights above the threshold."""
         weights = self.state.weights
-        graph = standing_edges(weights, self.threshold, self.masks.required)
+        graph = edges_above(weights, self.threshold, self.masks.required)
         return Found(graph, weights, weights)
 
 
@@ -206,7 +206,7 @@ class NeuralStage:
         """The strengths above the threshold."""
         slopes = self.state.strengths
         problem = self.problem
-        graph = standing_edges(slopes, problem.threshold, problem.masks.required)
+        graph = edges_above(slopes, problem.threshold, problem.masks.required)
         return Found(graph, slopes, slopes)
 
 
@@ -588,5 +588,5 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
 def _causal_graph(state: FedCausalRun, found: Found) -> CausalGraph:
     """Return what was found as a graph over the agreed columns, with the required edges."""
     required = np.asarray(state.masks.required, dtype=bool)
-    weights = standing_weights(found.graph, found.weights)
+    weights = edge_weights(found.graph, found.weights)
     return CausalGraph(state.agreement.names, weights, raw_weights=found.raw, required=required)

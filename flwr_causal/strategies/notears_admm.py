@@ -20,7 +20,7 @@ from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.selection import held_out_error
-from flwr_causal.core.linear.solution import refit_support, standing_edges
+from flwr_causal.core.linear.solution import edges_above, refit_support
 from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.core.series.design import lagged_graph, to_square
@@ -200,7 +200,7 @@ class AdmmRun:
     def _adjacencies(self) -> list[BoolArray]:
         """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
         threshold, required = self.problem.threshold, self.masks.required
-        return [standing_edges(to_square(raw), threshold, required) for raw in self.inner.weights]
+        return [edges_above(to_square(raw), threshold, required) for raw in self.inner.weights]
 
     def _families(self) -> FloatArray:
         """Mark the pairs of columns that share a family in some candidate's graph, (m, m)."""

@@ -11,7 +11,7 @@ from flwr_causal.clients import NotearsADMMClient
 from flwr_causal.core.consensus import perceptrons as neural_admm
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.core.linear.solution import standing_edges
+from flwr_causal.core.linear.solution import edges_above
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
@@ -68,7 +68,7 @@ def test_the_rounds_are_the_cores_iteration():
     np.testing.assert_allclose(outcome.state.inner.theta, state.theta, atol=1e-8)
     slopes = np.average([loss.squared_slopes(state.theta) for loss in losses], 0, weights=SIZES)
     np.testing.assert_allclose(outcome.scores, np.sqrt(slopes), atol=1e-8)
-    strong = standing_edges(np.sqrt(slopes), 0.3, np.zeros((4, 4)))
+    strong = edges_above(np.sqrt(slopes), 0.3, np.zeros((4, 4)))
     assert np.array_equal(outcome.graph.adjacency, strong)
     assert [record["exchange"] for record in outcome.history] == ["perceptrons"] * 3 + ["slopes"]
 
@@ -106,7 +106,7 @@ def test_the_papers_way_cuts_at_the_norms_of_the_first_layers():
     norms = np.sqrt(outcome.state.problem.network.squared_norms(outcome.state.inner.theta))
     assert np.array_equal(outcome.scores, norms)
     assert np.array_equal(
-        outcome.graph.adjacency, standing_edges(norms, 0.3, np.zeros((4, 4), dtype=bool))
+        outcome.graph.adjacency, edges_above(norms, 0.3, np.zeros((4, 4), dtype=bool))
     )
     assert NotearsADMM(model="mlp", schedule="paper").max_rounds == 200
     assert neural_admm.paper_schedule(200).rounds == 176

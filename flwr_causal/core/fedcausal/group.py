@@ -43,7 +43,7 @@ import numpy as np
 
 from flwr_causal.core.consensus.projection import factors, project
 from flwr_causal.core.consensus.schedules import Schedule
-from flwr_causal.core.linear.solution import standing_edges
+from flwr_causal.core.linear.solution import edges_above
 from flwr_causal.core.nonlinear.basis import SIZE, BasisMoments, prior_noise_scale
 from flwr_causal.errors import ConfigError
 
@@ -381,4 +381,4 @@ def finished(state: State, problem: ServerProblem) -> str | None:
 
 def graph_of(state: State, problem: ServerProblem) -> BoolArray:
     """Return the graph of the norms above the threshold, with all required edges, acyclic."""
-    return standing_edges(state.norms, problem.threshold, problem.masks.required)
+    return edges_above(state.norms, problem.threshold, problem.masks.required)

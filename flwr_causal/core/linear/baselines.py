@@ -1,7 +1,7 @@
-"""The baselines of Ng & Zhang (2022), section 6: what the parties find without a federation.
+"""The baselines of Ng & Zhang (2022), section 6: the graphs without a federation.
 
-NOTEARS on the pooled rows (AllData), and on each party's own rows, combined by vote, by average, or
-by taking the best party's graph.
+NOTEARS is applied to the pooled rows (AllData), and to each party's rows. The parties' graphs are
+combined by vote or by average, or the best one is taken.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
     Solver = Callable[[Moments], CausalGraph]
 
-# Zheng et al. (2018) and the paper's public code.
+# The values of Zheng et al. (2018) and of the paper's public code.
 SPARSITY = 0.1
 THRESHOLD = 0.3
 
 
 def paper_solver(moments: Moments) -> CausalGraph:
-    """Return NOTEARS' graph as the paper's baselines use it."""
+    """Return the graph of NOTEARS with the paper's settings."""
     return notears(moments, sparsity=SPARSITY, threshold=THRESHOLD)
 
 
 def quick_solver(moments: Moments) -> CausalGraph:
-    """Return the graph of the moments method's defaults: DAGMA with the automatic sparsity."""
+    """Return the graph of DAGMA with `default_sparsity`, as the moments method's defaults do."""
     sparsity = default_sparsity(moments.n, moments.d, typical_variance(moments))
     return dagma(moments, sparsity=sparsity, threshold=THRESHOLD)
 
@@ -44,18 +44,15 @@ def all_data(parties: Sequence[Moments], solve: Solver = paper_solver) -> Causal
 
 
 def alone(parties: Sequence[Moments], solve: Solver = paper_solver) -> list[CausalGraph]:
-    """Return the graph of each party's own rows.
-
-    A column that is constant at a party stays without edges there.
-    """
+    """Return the graph of each party's rows; columns that are constant at a party have no edges."""
     return [_on_own_rows(moments, solve) for moments in parties]
 
 
 def voting(graphs: Sequence[CausalGraph]) -> CausalGraph:
     """Return the edges that more than half of the parties found (NOTEARS-Voting).
 
-    The graph may have cycles and is reported as it is, as in the paper; its weights are the means
-    over the parties that found the edge.
+    As in the paper, cycles are not removed. The weight of an edge is the mean over the parties that
+    found it.
     """
     found = np.array([graph.adjacency for graph in graphs])
     weights = np.array([graph.weights for graph in graphs])
@@ -65,10 +62,10 @@ def voting(graphs: Sequence[CausalGraph]) -> CausalGraph:
 
 
 def average(graphs: Sequence[CausalGraph], rows: Sequence[int] | None = None) -> CausalGraph:
-    """Return the mean of the parties' weights before the threshold, then cut (NOTEARS-Avg).
+    """Return the thresholded mean of the parties' raw weights (NOTEARS-Avg).
 
-    The parties count by their numbers of rows where these are given, else alike. The graph may
-    have cycles and is reported as it is, as in the paper.
+    The mean is weighted by ``rows``, the parties' numbers of rows, if they are given. As in the
+    paper, cycles are not removed.
     """
     raw = [graph.weights if graph.raw_weights is None else graph.raw_weights for graph in graphs]
     mean = np.average(raw, axis=0, weights=rows)

@@ -1,4 +1,4 @@
-"""DAGMA: linear structure by a log-determinant central path, from moments.
+"""DAGMA: linear structure learning from moments, along a central path of log-determinants.
 
 Reference
 ---------
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
 
 
-# (mu, s) of each stage: the path of Bello 2022 from (1, 1) to (1e-3, 0.7) with a stage between
-# each two of its own. On the simulations of the NOTEARS-ADMM paper (see selection.SPARSITY_FACTOR)
-# the finer path ends in better minima: summed mean SHD 6.1, against 8.1 on the published one; its
-# fifth stage (1e-4, 0.6) changes no graph there.
+# (mu, s) of each stage: the first four stages of Bello 2022, from (1, 1) to (1e-3, 0.7), with a
+# further stage between every two. On the simulations of the NOTEARS-ADMM paper (see
+# selection.SPARSITY_FACTOR) the finer path gives a summed mean SHD of 6.1, the published path 8.1.
+# The fifth stage of the paper, (1e-4, 0.6), changes no graph there.
 CENTRAL_PATH = (
     (1.0, 1.0),
     (3e-1, 0.95),
@@ -36,13 +36,13 @@ CENTRAL_PATH = (
     (3e-3, 0.75),
     (1e-3, 0.7),
 )
-# L-BFGS-B iterations of a stage: 300 up to 166 variables (with 100 the same summed SHD is 8.6),
-# fewer beyond, where they are what costs time.
+# L-BFGS-B iterations of a stage: 300 for up to 166 variables (with 100 the summed SHD above is
+# 8.6); fewer for more variables, since the iterations take most of the time.
 MOST_ITERATIONS = 300
 LEAST_ITERATIONS = 100
 ITERATIONS_TIMES_VARIABLES = 50_000
-# Passes of the active set at the end of the path, up to 166 variables and beyond; the stages
-# before have one each.
+# Passes of the active set in the last stage, for up to 166 and for more variables; the other stages
+# have one pass.
 LAST_PASSES = 5
 LAST_PASSES_LARGE = 2
 
@@ -60,39 +60,41 @@ def dagma(
 ) -> CausalGraph:
     """Learn a linear DAG by DAGMA's central path (Bello 2022, algorithm 1).
 
-    Stage by stage it minimises ``mu (1/2 tr((I - W)^T S (I - W)) + sparsity |W|_1) + h_s(W)``
-    with the log-determinant h for a falling mu; S is the covariance (divisor n).
+    Each stage minimises ``mu (1/2 tr((I - W)^T S (I - W)) + sparsity |W|_1) + h_s(W)`` with the
+    log-determinant h, from the solution of the previous stage; mu decreases from stage to stage. S
+    is the covariance (divisor n).
 
     Parameters
     ----------
     moments_or_data
         ``Moments``, an ``(n, d)`` array or a data frame.
     sparsity
-        L1 penalty in the units of the variables' variance, one number or a ``(d, d)`` array of one
-        for each edge. Default: the public code's.
+        L1 penalty in the units of the variables' variance: a number, or a ``(d, d)`` array with one
+        number for each edge. The default is that of the authors' code.
     threshold
-        Edges of absolute weight at most this are dropped. Default: the paper's.
+        Edges of absolute weight at most this are removed. The default is the paper's.
     knowledge
-        Required and forbidden edges and tiers.
+        Required and forbidden edges and tiers. Default: none.
     refit
-        Give the edges of the final graph their least-squares weights.
+        Whether to give the edges of the final graph their least-squares weights.
     tolerance
         Relative decrease of the objective at which a stage ends.
     all_edges
-        Optimise over all allowed edges at once, or over a growing active set of them that ends
-        in a stationary point of the same problem. By default all edges up to
-        ``edge_problem.ALL_EDGES_LIMIT`` variables, the active set above.
+        Whether to optimise over all allowed edges at once. Otherwise the solver optimises over a
+        growing active set of edges, which ends in a stationary point of the same problem. Default:
+        True for up to ``edge_problem.ALL_EDGES_LIMIT`` variables.
 
     Returns
     -------
-    A DAG; ``raw_weights`` holds the solution before the threshold.
+    CausalGraph
+        A DAG; ``raw_weights`` is the solution before the threshold.
 
     Raises
     ------
     DataError
-        If the data are no table of finite numbers.
+        If the data are not a table of finite numbers.
     ConfigError
-        If an option is out of range or the knowledge contradicts itself or the names.
+        If an option is out of range, or the knowledge does not fit the variables.
     """
     moments, masks = prepared(
         moments_or_data, sparsity, knowledge, threshold=threshold, tolerance=tolerance
@@ -108,7 +110,7 @@ def follow_central_path(
     tolerance: float = 1e-8,
     all_edges: bool | None = None,
 ) -> FloatArray:
-    """``(d, d)`` solution at the end of the path; the parameters are those of :func:`dagma`."""
+    """Return the ``(d, d)`` solution of the last stage; the parameters are those of `dagma`."""
     problem = SparseProblem.of_unit_variance(moments, masks, sparsity, all_edges)
     iterations = ITERATIONS_TIMES_VARIABLES // max(moments.d, 1)
     iterations = min(max(iterations, LEAST_ITERATIONS), MOST_ITERATIONS)

@@ -1,17 +1,17 @@
-"""The problem that the continuous solvers share, on a list of candidate edges.
+"""The optimisation problem of NOTEARS and DAGMA, over the weights of candidate edges.
 
-Over the weights of the candidates (all other weights are zero) it is to minimise
+`EdgeProblem` minimises, over the weights of the candidates (all other weights are zero),
 
     loss_weight * (1/2 tr((I - W)^T S (I - W)) + sum_e sparsity_e |w_e|) + barrier(h(W))
 
-with the covariance S and an acyclicity measure h. NOTEARS takes an augmented Lagrangian of the
-trace exponential for the barrier, DAGMA the log-determinant itself (`EdgeProblem`).
+with the covariance S and an acyclicity measure h. In NOTEARS h is the trace exponential and the
+barrier its augmented Lagrangian; in DAGMA h is the log-determinant and the barrier h itself.
 
-The candidates are all allowed edges, or an active set of them (`SparseProblem`): the gradient of
-every acyclicity measure used here vanishes where a weight is zero. An edge of weight zero is
-therefore stationary exactly if ``|S - S W|_ij <= sparsity_ij``, whatever the measure. The minimiser
-works on a list of candidates, edges outside of it that break this condition are added, and so on
-until there are none; the result is a stationary point of the problem over all edges.
+`SparseProblem` chooses the candidates: all allowed edges, or an active set of them. The gradients
+of both acyclicity measures are zero where a weight is zero. An edge of weight zero is therefore
+stationary exactly if ``|S - S W|_ij <= sparsity_ij``, for either measure. After each minimisation,
+edges outside the active set that violate this condition are added to it. When no edge violates the
+condition, the result is a stationary point of the problem over all allowed edges.
 """
 
 from __future__ import annotations
@@ -33,33 +33,34 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.moments import Moments
 
-# An acyclicity measure on one strongly connected block: (k, k) weights -> value and gradient;
-# the gradient is None outside the measure's domain.
+# An acyclicity measure of one strongly connected component: takes (k, k) weights, returns value and
+# gradient. The gradient is None outside the measure's domain.
 BlockMeasure = Callable[[FloatArray], tuple[float, "FloatArray | None"]]
-# h -> barrier(h) and its derivative
+# Takes h, returns barrier(h) and its derivative.
 Barrier = Callable[[float], tuple[float, float]]
 
-# Stands for the infinite objective outside h's domain; the line search then halves its step.
+# Value of the objective outside the domain of h, where it is infinite; the line search then halves
+# its step.
 INFEASIBLE = 1e12
-# Up to this many variables a dense product costs less than the handling of a sparse one.
+# For up to this many variables a dense product is faster than a sparse one.
 DENSE_PRODUCT_LIMIT = 64
-# Above this share of nonzero weights a dense product is the faster one for any d.
+# Above this share of nonzero weights a dense product is faster for any number of variables.
 DENSE_PRODUCT_FILL = 0.05
-# Up to this many variables all allowed edges are candidates from the start.
+# For up to this many variables all allowed edges are candidates by default.
 ALL_EDGES_LIMIT = 40
-# At most this many candidates of one effect are added at a time, those that gain most.
+# Largest number of candidates that one pass adds for one effect.
 ADDITIONS_PER_EFFECT = 25
-# An edge is added when its gradient exceeds its sparsity by this share of it.
+# An edge is added if its gradient exceeds its sparsity by this share of the sparsity.
 VIOLATION_TOLERANCE = 1e-2
-# Both numbers of a problem are rounded to this precision, for variables of about unit variance. An
-# optimisation ends where its progress falls below a tolerance, which turns a difference in the
-# sixteenth digit (parties summed in another order, other units) into one in the third; problems
-# that are rounded first are the same problem.
+# Covariances and sparsity of a problem are rounded to this precision, for variables of about unit
+# variance. An optimisation ends when its progress falls below a tolerance, so that a difference in
+# the sixteenth digit of the problem (another order of summation, other units) can become one in the
+# third digit of the solution. After rounding the problems are identical.
 RESOLUTION = 2.0**-34
 
 
 def exponential_block(weights: FloatArray) -> tuple[float, FloatArray | None]:
-    """Trace-exponential measure of one block (see ``acyclicity.h_exponential``)."""
+    """Return the trace-exponential measure of one component; see ``acyclicity.h_exponential``."""
     with np.errstate(over="ignore", invalid="ignore"):
         exponential = scipy.linalg.expm(weights * weights)
         value, gradient = float(np.trace(exponential)) - len(weights), exponential.T * weights
@@ -69,7 +70,7 @@ def exponential_block(weights: FloatArray) -> tuple[float, FloatArray | None]:
 
 
 def logdet_measure(s: float) -> BlockMeasure:
-    """Log-determinant measure of one block for a given s (see ``acyclicity.logdet_block``)."""
+    """Return the log-determinant measure for a given s; see ``acyclicity.logdet_block``."""
 
     def measure(weights: FloatArray) -> tuple[float, FloatArray | None]:
         value, inverse = logdet_block(weights * weights, s)
@@ -80,16 +81,16 @@ def logdet_measure(s: float) -> BlockMeasure:
 
 @dataclass(frozen=True, eq=False)
 class EdgeProblem:
-    """Candidate edges of d variables with the covariance that scores them.
+    """The problem over a list of m candidate edges of d variables.
 
     Attributes
     ----------
     second
         ``(d, d)`` covariance S.
     rows, columns
-        ``(m,)`` causes and effects of the candidates, sorted by (row, column), no self loops.
+        ``(m,)`` causes and effects of the candidates, sorted by (row, column), without self-loops.
     sparsity
-        ``(m,)`` penalty of each candidate's absolute weight, in the units of S.
+        ``(m,)`` L1 penalty of each candidate's weight, in the units of S.
     """
 
     second: FloatArray
@@ -105,22 +106,31 @@ class EdgeProblem:
         sparsity: float | FloatArray,
         required: BoolArray,
     ) -> EdgeProblem:
-        """All edges of a ``(d, d)`` mask; required edges bear no sparsity penalty.
+        """Return the problem over the edges of a ``(d, d)`` mask.
 
-        ``sparsity`` is one number, or a ``(d, d)`` array of one for each edge.
+        Parameters
+        ----------
+        second
+            ``(d, d)`` covariance.
+        candidates
+            ``(d, d)`` mask of the candidate edges.
+        sparsity
+            A number, or a ``(d, d)`` array with one number for each edge.
+        required
+            ``(d, d)`` mask of edges without an L1 penalty.
         """
         rows, columns = np.nonzero(candidates)
         penalties = np.where(required, 0.0, sparsity)[rows, columns]
         return cls(second, rows, columns, penalties)
 
     def matrix(self, values: FloatArray) -> FloatArray:
-        """Put the candidates' weights into a ``(d, d)`` matrix."""
+        """Return the ``(d, d)`` matrix of the candidates' weights."""
         weights = np.zeros_like(self.second)
         weights[self.rows, self.columns] = values
         return weights
 
     def loss(self, values: FloatArray) -> tuple[float, FloatArray]:
-        """Squared loss ``1/2 tr((I - W)^T S (I - W))`` and its ``(m,)`` gradient."""
+        """Return the squared loss ``1/2 tr((I - W)^T S (I - W))`` and its ``(m,)`` gradient."""
         nonzero = np.flatnonzero(values)
         i, j, w = self.rows[nonzero], self.columns[nonzero], values[nonzero]
         product = self._second_times(i, j, w)
@@ -131,7 +141,7 @@ class EdgeProblem:
         return value, product - at_candidates
 
     def _second_times(self, i: IntArray, j: IntArray, w: FloatArray) -> FloatArray:
-        """``(S W)`` at the candidates, for W given by its nonzeros."""
+        """Return the entries of ``S W`` at the candidates, for W given by its nonzeros."""
         d = len(self.second)
         if d <= DENSE_PRODUCT_LIMIT or len(w) > DENSE_PRODUCT_FILL * d * d:
             weights = np.zeros((d, d))
@@ -146,9 +156,9 @@ class EdgeProblem:
     def acyclicity(
         self, values: FloatArray, measure: BlockMeasure
     ) -> tuple[float, FloatArray | None]:
-        """h(W) and its ``(m,)`` gradient, the sum over strongly connected components.
+        """Return h(W) and its ``(m,)`` gradient, computed for each strongly connected component.
 
-        An edge between two components lies on no cycle, and h does not depend on it.
+        An edge between two components lies on no cycle, and h does not depend on its weight.
         """
         d = len(self.second)
         gradient = np.zeros(len(values))
@@ -186,21 +196,22 @@ class EdgeProblem:
         gradient_tolerance: float = 1e-5,
         both_signs: bool = True,
     ) -> FloatArray:
-        """Local minimum by L-BFGS-B on positive and negative parts, as Zheng (2018) does.
+        """Return a local minimum, by L-BFGS-B on positive and negative parts as in Zheng (2018).
 
         Parameters
         ----------
         start
-            ``(m,)`` weights to start from, inside h's domain.
+            ``(m,)`` weights to start from, inside the domain of h.
         measure, barrier
-            Acyclicity measure, and what its value costs.
+            The acyclicity measure and the barrier.
         loss_weight
             Factor of loss and sparsity.
         max_iterations, relative_decrease, gradient_tolerance
-            L-BFGS-B's ``maxiter``, ``ftol`` and ``gtol``; the defaults are SciPy's.
+            The options ``maxiter``, ``ftol`` and ``gtol`` of L-BFGS-B; the defaults are SciPy's.
         both_signs
-            With False a weight keeps the sign that it starts with, or in which it lowers the loss
-            if it starts at zero: half as many unknowns, for callers that check the signs after.
+            Whether weights may change their signs. With False a weight keeps the sign of its start;
+            a weight that starts at zero gets the sign that lowers the loss. This halves the number
+            of unknowns.
 
         Returns
         -------
@@ -209,7 +220,8 @@ class EdgeProblem:
         m = len(self.rows)
         if m == 0:
             return np.zeros(0)
-        # in units of the causes' deviations the loss has a unit diagonal, which L-BFGS needs
+        # In units of the causes' standard deviations the Hessian of the loss has a unit diagonal,
+        # which L-BFGS needs to converge quickly.
         deviations = np.sqrt(np.diagonal(self.second))[self.rows]
         units = 1.0 / np.where(deviations > 0, deviations, 1.0)
         penalty = loss_weight * self.sparsity * units
@@ -230,8 +242,8 @@ class EdgeProblem:
             cost, slope = barrier(h)
             loss, gradient = self.loss(values)
             smooth = (loss_weight * gradient + slope * h_gradient) * units
-            price = float((parts.reshape(signs.shape) @ penalty).sum())
-            return loss_weight * loss + cost + price, (signs * smooth + penalty).ravel()
+            l1 = float((parts.reshape(signs.shape) @ penalty).sum())
+            return loss_weight * loss + cost + l1, (signs * smooth + penalty).ravel()
 
         solution = minimize(
             objective,
@@ -251,21 +263,19 @@ class EdgeProblem:
 
 @dataclass(frozen=True, eq=False)
 class SparseProblem:
-    """Which edges may be used, and what they cost.
+    """The problem over all allowed edges.
 
     Attributes
     ----------
     second
-        ``(d, d)`` covariance.
+        ``(d, d)`` covariance, rounded to ``RESOLUTION``.
     allowed, required
-        ``(d, d)`` masks; the diagonal is not allowed, and required edges bear no penalty.
+        ``(d, d)`` masks. The diagonal is not allowed; required edges have no L1 penalty.
     sparsity
-        Penalty of the absolute weights, in the units of ``second``: one number, or a ``(d, d)``
-        array of one for each edge.
+        L1 penalty, in the units of ``second``: a number, or a ``(d, d)`` array with one number for
+        each edge; rounded to ``RESOLUTION``.
     all_edges
-        Take all allowed edges for candidates, instead of an active set.
-
-    ``second`` and ``sparsity`` are rounded to ``RESOLUTION``.
+        Whether all allowed edges are candidates, instead of an active set.
     """
 
     second: FloatArray
@@ -287,10 +297,19 @@ class SparseProblem:
         sparsity: float | FloatArray,
         all_edges: bool | None = None,
     ) -> SparseProblem:
-        """Return the problem in units of the mean variance: penalties start from there.
+        """Return the problem in units in which the mean of the variances is 1.
 
-        ``sparsity`` is in the units of the moments. By default all edges are candidates up to
-        ``ALL_EDGES_LIMIT`` variables.
+        Parameters
+        ----------
+        moments
+            Moments of the data.
+        masks
+            Allowed and required edges.
+        sparsity
+            L1 penalty in the units of the moments: a number, or ``(d, d)``.
+        all_edges
+            Whether all allowed edges are candidates. Default: for up to ``ALL_EDGES_LIMIT``
+            variables.
         """
         scale = moments.mean_variance or 1.0
         return cls(
@@ -302,10 +321,10 @@ class SparseProblem:
         )
 
     def violations(self, weights: FloatArray) -> FloatArray:
-        """By how much each edge of zero weight breaks its optimality condition, ``(d, d)``.
+        """Return ``|S - S W| - sparsity`` for the edges of weight zero, ``(d, d)``.
 
-        Negative where the condition holds; minus infinity for edges that are not allowed or that
-        have a weight.
+        An edge violates its condition of stationarity if its entry is positive. The entry is minus
+        infinity for edges that are not allowed or have a weight.
         """
         gradient = np.abs(self.second - self.second @ weights)
         excess = gradient - np.where(self.required, 0.0, self.sparsity)
@@ -323,9 +342,15 @@ class SparseProblem:
         relative_decrease: float = 2.2e-9,
         gradient_tolerance: float = 1e-5,
     ) -> FloatArray:
-        """Local minimum from ``(d, d)`` start weights; see ``EdgeProblem.minimize``.
+        """Return a local minimum, ``(d, d)``, from ``(d, d)`` start weights.
 
-        ``passes`` bounds how often candidates are added; with all edges there is one pass.
+        Parameters
+        ----------
+        passes
+            Largest number of minimisations over a growing active set; with ``all_edges`` there is
+            one minimisation.
+
+        The other parameters are those of ``EdgeProblem.minimize``.
         """
         for step in range(1 if self.all_edges else passes):
             if self.all_edges:
@@ -351,7 +376,7 @@ class SparseProblem:
         return weights
 
     def _additions(self, weights: FloatArray) -> BoolArray:
-        """Edges to add: of each effect those that break the condition most."""
+        """Return the mask of the edges to add: the largest violations of each effect."""
         excess = self.violations(weights)
         d = len(excess)
         keep = min(ADDITIONS_PER_EFFECT, d)

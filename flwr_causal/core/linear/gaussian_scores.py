@@ -1,7 +1,7 @@
 """Scores of a linear Gaussian DAG from moments; lower is better.
 
-Both are a negative maximised log-likelihood, up to a constant, plus a price for every edge. They
-read the moments among each variable and its parents only: all others may be NaN.
+Both scores are the negative maximised log-likelihood, up to a constant, plus a cost for every
+edge. They read only the moments among each variable and its parents; all others may be NaN.
 """
 
 from __future__ import annotations
@@ -24,53 +24,66 @@ if TYPE_CHECKING:
 ScoreName = Literal["bic", "equal-variance"]
 SCORE_NAMES: tuple[ScoreName, ...] = ("bic", "equal-variance")
 
-# Residual variances below this share of the variable's variance count as this share: beyond it
-# rounding decides, and a logarithm would reward it without bound.
+# Lower limit of residual variances, as a share of the variable's variance. Smaller values are
+# rounding errors, whose logarithm is not bounded.
 RESIDUAL_FLOOR = 1e-12
-# A variable whose variance given the parents is below this share of its own is their combination.
+# A variable is treated as a linear combination of its parents if its variance given the parents is
+# below this share of its variance.
 COLLINEAR = 1e-10
 
 
-def edge_price(n: int, d: int, gamma: float) -> float:
-    """Price of one edge, ``log(n) / 2 + gamma log(d)``.
+def edge_cost(n: int, d: int, gamma: float) -> float:
+    """Return the cost of one edge, ``log(n) / 2 + gamma log(d)``.
 
-    ``gamma = 0`` is the ordinary BIC; positive values make the extended BIC, which allows for the
-    number of edges to choose from.
+    ``gamma = 0`` is the ordinary BIC. Positive values give the extended BIC, which takes into
+    account the number of possible edges.
     """
     return 0.5 * float(np.log(n)) + gamma * float(np.log(max(d, 1)))
 
 
 def gaussian_bic(moments: Moments, adjacency: ArrayLike, gamma: float = 0.0) -> float:
-    """Gaussian BIC, ``sum_j n/2 log(RSS_j / n) + price |E|``.
+    """Return the Gaussian BIC, ``sum_j n/2 log(RSS_j / n) + cost |E|``.
 
     Parameters
     ----------
     moments
-        n and the covariances (divisor n).
+        Number of rows n and covariances (divisor n).
     adjacency
-        ``(d, d)``, nonzero where i -> j.
+        ``(d, d)``: nonzero at ``[i, j]`` where i causes j.
     gamma
-        See :func:`edge_price`.
+        See :func:`edge_cost`. Default: 0, the ordinary BIC.
+
+    Raises
+    ------
+    DataError
+        If a variable is constant.
     """
     edges, residuals = _edges_and_residuals(moments, adjacency)
     fit = 0.5 * moments.n * float(np.log(residuals).sum())
-    return fit + edge_price(moments.n, moments.d, gamma) * edges
+    return fit + edge_cost(moments.n, moments.d, gamma) * edges
 
 
 def equal_variance_score(
     moments: Moments, adjacency: ArrayLike, gamma: float = 0.0, num_targets: int | None = None
 ) -> float:
-    """BIC of a model in which all noise terms have one variance.
+    """Return the BIC of a model in which all noise terms have the same variance.
 
-    It is ``n d / 2 log(sum_j RSS_j / (n d)) + price |E|`` (Peters & Buehlmann 2014). Unlike the
-    Gaussian BIC it tells Markov-equivalent graphs apart, and it is wrong where the noise variances
-    differ; parameters as in :func:`gaussian_bic`. With ``num_targets`` only the first so many
-    variables have a noise term: the others are lags of them, without parents.
+    The score is ``n d / 2 log(sum_j RSS_j / (n d)) + cost |E|`` (Peters & Buehlmann 2014).
+    Unlike the Gaussian BIC it distinguishes Markov-equivalent graphs, but it is biased if the noise
+    variances differ.
+
+    Parameters
+    ----------
+    moments, adjacency, gamma
+        See :func:`gaussian_bic`.
+    num_targets
+        Number of variables, the first ones, that have a noise term; the others are their lags and
+        have no parents. Default: all.
     """
     edges, residuals = _edges_and_residuals(moments, adjacency)
     noise = residuals[:num_targets]
     fit = 0.5 * moments.n * len(noise) * float(np.log(noise.mean()))
-    return fit + edge_price(moments.n, moments.d, gamma) * edges
+    return fit + edge_cost(moments.n, moments.d, gamma) * edges
 
 
 def score_graph(
@@ -80,9 +93,10 @@ def score_graph(
     gamma: float = 0.0,
     num_targets: int | None = None,
 ) -> float:
-    """Score of a graph by the score's name; a ConfigError for an unknown one.
+    """Return the score of a graph by the score's name; a ConfigError for an unknown name.
 
-    Lags of the first ``num_targets`` variables add a constant to the BIC, and nothing to the other.
+    The parameters are those of the two scores. The lags add a constant to the Gaussian BIC, and
+    nothing to the equal-variance score.
     """
     if score == "bic":
         return gaussian_bic(moments, adjacency, gamma)
@@ -101,20 +115,21 @@ def _edges_and_residuals(moments: Moments, adjacency: ArrayLike) -> tuple[int, F
 def residual_variances(
     correlation: FloatArray, parents: IntArray, child: int
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Residual variances of one variable for its parents, one parent less, one parent more.
+    """Return residual variances of one variable given its parents, with one less, with one more.
 
     Parameters
     ----------
     correlation
-        ``(d, d)`` correlations; with covariances the collinearity limit depends on the units.
+        ``(d, d)`` correlations. With covariances the test for collinearity would depend on units.
     parents, child
-        Indices.
+        Indices of the parents and of the variable.
 
     Returns
     -------
     residual, without, with_another
-        The residual variance given ``parents``; ``(len(parents),)`` without each of them;
-        ``(d,)`` with each variable in addition (no gain from a linear combination of the parents).
+        The residual variance given ``parents``; ``(len(parents),)`` the residual variances without
+        each of the parents; ``(d,)`` those with each variable as a further parent (unchanged for a
+        linear combination of the parents).
     """
     variances = np.diagonal(correlation)
     if len(parents) == 0:

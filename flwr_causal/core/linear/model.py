@@ -1,10 +1,11 @@
 """Linear systems ``x_j = intercept_j + sum_i x_i weights[i, j] + e_j`` on a DAG.
 
-Given the graph, least squares on each variable's parents is the maximum-likelihood fit, and it
-needs the moments among a variable and its parents only. Checks, density, columns and file format
-are those of systems with lags too (:mod:`core.series.model`): a system is a frozen
-dataclass with ``names``, ``weights`` among the d variables (a DAG) and ``noise_variances``, beside
-arrays of its own.
+Given the graph, the maximum-likelihood fit is the least-squares regression of each variable on its
+parents, which needs only the moments among the variable and its parents.
+
+The functions for checks, density, columns and files also serve systems with lags
+(:mod:`core.series.model`). They take any frozen dataclass with the fields ``names``, ``weights``
+among the d variables (a DAG) and ``noise_variances``, and possibly further arrays.
 """
 
 from __future__ import annotations
@@ -33,32 +34,32 @@ if TYPE_CHECKING:
 KIND = "linear model"
 FORMAT = f"flwr-causal {KIND} 1"
 FIELDS = ("weights", "intercepts", "noise_variances")
-# Relative size of a Cholesky pivot under which parents count as linearly dependent.
+# Parents are treated as linearly dependent if a Cholesky pivot of their correlations is below this.
 SINGULAR_PIVOT = 1e-7
 
 
 def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArray, float]:
-    """Least squares of one variable on its parents, from second moments.
+    """Regress one variable on its parents by least squares, from second moments.
 
     Parameters
     ----------
     second
         ``(d, d)`` second moments; only the entries among ``parents`` and ``child`` are read.
     parents, child
-        Indices.
+        Indices of the parents and of the variable.
 
     Returns
     -------
     coefficients, residual_variance
-        ``(len(parents),)`` weights, of least norm (in standardised units) where the parents are
-        linearly dependent, and the mean squared residual, never below zero.
+        ``(len(parents),)`` coefficients, and the mean squared residual, at least 0. If the parents
+        are linearly dependent, the coefficients are those of least norm in standardised units.
     """
     variance = float(second[child, child])
     if len(parents) == 0:
         return np.zeros(0), variance
     among = second[np.ix_(parents, parents)]
     with_child = second[parents, child]
-    # in standardised units a pivot tells dependence from small units
+    # Standardised, so that a small pivot means linear dependence and not small units.
     scale = np.sqrt(np.diagonal(among))
     scale = np.where(scale > 0, scale, 1.0)
     correlation, target = among / np.outer(scale, scale), with_child / scale
@@ -74,10 +75,19 @@ def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArr
 
 
 def least_squares(moments: Moments, adjacency: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Weights and residual variances of every variable on its parents.
+    """Regress every variable on its parents by least squares.
 
-    An adjacency ``(d, d)`` gives weights ``(d, d)`` and variances ``(d,)``; one ``(m, d)`` over m
-    columns gives those of the first d columns only, ``(m, d)`` and ``(d,)``.
+    Parameters
+    ----------
+    moments
+        Moments of m variables; those among a variable and its parents are read.
+    adjacency
+        ``(m, d)``: the parents of the first d variables.
+
+    Returns
+    -------
+    weights, residual_variances
+        ``(m, d)`` and ``(d,)``, see :func:`regress`.
     """
     parent_mask = np.asarray(adjacency) != 0
     weights = np.zeros(parent_mask.shape)
@@ -89,7 +99,7 @@ def least_squares(moments: Moments, adjacency: ArrayLike) -> tuple[FloatArray, F
 
 
 def refit(moments: Moments, adjacency: ArrayLike) -> FloatArray:
-    """Weights ``(d, d)`` by least squares on each variable's parents, without any shrinkage.
+    """Return the ``(d, d)`` least-squares weights of every variable on its parents.
 
     Only the moments among a variable and its parents are read; all others may be NaN.
     """
@@ -97,7 +107,14 @@ def refit(moments: Moments, adjacency: ArrayLike) -> FloatArray:
 
 
 def fit(moments: Moments, adjacency: ArrayLike) -> LinearModel:
-    """Maximum-likelihood linear Gaussian system on a given DAG.
+    """Return the maximum-likelihood linear Gaussian system on a given DAG.
+
+    Parameters
+    ----------
+    moments
+        Moments of d variables.
+    adjacency
+        ``(d, d)`` DAG: nonzero at ``[i, j]`` where i causes j.
 
     Raises
     ------
@@ -108,7 +125,7 @@ def fit(moments: Moments, adjacency: ArrayLike) -> LinearModel:
     if mask.shape != moments.second.shape:
         raise DataError(f"the adjacency has shape {mask.shape}, expected {moments.second.shape}")
     if not is_acyclic(mask):
-        raise DataError("a linear model is fitted on a DAG, the adjacency has a directed cycle")
+        raise DataError("the adjacency has a directed cycle: a linear model needs a DAG")
     weights, variances = least_squares(moments, mask)
     intercepts = moments.mean - moments.mean @ weights
     return LinearModel(moments.names, weights, intercepts, variances)
@@ -129,7 +146,13 @@ class LinearModel:
     intercepts
         ``(d,)``, in the units of each variable.
     noise_variances
-        ``(d,)`` variances of the noise terms (divisor n where they were fitted).
+        ``(d,)`` variances of the noise terms. Fitted variances have the divisor n.
+
+    Raises
+    ------
+    DataError
+        If names repeat, an array has another shape or an entry that is not a finite number, a noise
+        variance is negative, or the weights have a directed cycle.
     """
 
     names: tuple[str, ...]
@@ -143,43 +166,45 @@ class LinearModel:
         freeze_parameters(self, KIND, shapes)
 
     def mean(self) -> FloatArray:
-        """``(d,)`` means of the variables."""
+        """Return the ``(d,)`` means of the variables."""
         return np.asarray(self._propagate(self.intercepts[None, :])[0], dtype=np.float64)
 
     def covariance(self) -> FloatArray:
-        """``(d, d)`` covariance ``(I - W)^{-T} diag(noise) (I - W)^{-1}``."""
+        """Return the ``(d, d)`` covariance ``(I - W)^{-T} diag(noise) (I - W)^{-1}``."""
         root = self._propagate(np.diag(np.sqrt(self.noise_variances)))
         return np.asarray(root.T @ root, dtype=np.float64)
 
     def sample(self, n: int, seed: int | None = None) -> FloatArray:
-        """Draw ``(n, d)`` rows; the same seed gives the same rows."""
+        """Draw ``(n, d)`` independent rows; the same seed gives the same rows."""
         noise = np.random.default_rng(seed).standard_normal((n, len(self.names)))
         return self._propagate(self.intercepts + noise * np.sqrt(self.noise_variances))
 
     def log_likelihood(self, frame: Any) -> FloatArray:
-        """Log density of each row, ``(n,)``.
+        """Return the natural logarithm of the density of each row, ``(n,)``.
 
         Parameters
         ----------
         frame
-            A data frame with (at least) the model's variables, or an array in their order.
+            A data frame with the model's variables, in any order and possibly with other columns,
+            or an ``(n, d)`` array in the model's order.
 
         Raises
         ------
         DataError
-            If variables are missing, or one has no noise, so that there is no density.
+            If variables are missing, or the noise variance of one is 0.
         """
         X = named_columns(frame, self.names, self.names)
         residuals = X - self.intercepts - X @ self.weights
         return log_density(residuals, self.noise_variances, self.names)
 
     def predict(self, frame: Any, target: str) -> FloatArray:
-        """Conditional mean of ``target`` given its parents, ``(n,)``.
+        """Return the conditional mean of ``target`` given its parents, ``(n,)``.
 
         Parameters
         ----------
         frame
-            A data frame with the target's parents, or an array of all variables in their order.
+            A data frame with the target's parents, or an ``(n, d)`` array of all variables in the
+            model's order.
         target
             Name of the variable.
 
@@ -196,12 +221,12 @@ class LinearModel:
         return np.asarray(X @ self.weights[parents, j] + self.intercepts[j], dtype=np.float64)
 
     def save(self, path: str | Path) -> None:
-        """Write JSON; numbers survive exactly."""
+        """Write the model to a JSON file, without loss."""
         save_parameters(path, FORMAT, self, FIELDS)
 
     @classmethod
     def load(cls, path: str | Path) -> LinearModel:
-        """Read what :meth:`save` wrote; a DataError if it is something else."""
+        """Return the model of a file that :meth:`save` wrote; a DataError if it holds none."""
         return cls(**load_parameters(path, FORMAT, KIND, FIELDS))
 
     def _propagate(self, rows: FloatArray) -> FloatArray:
@@ -216,16 +241,16 @@ def freeze_parameters(system: Any, kind: str, shapes: Mapping[str, tuple[int, ..
     Parameters
     ----------
     system : dataclass
-        With ``names``, ``weights`` and ``noise_variances`` among its fields.
+        A system with the fields ``names``, ``weights`` and ``noise_variances``.
     kind : str
-        What messages call it, such as ``"linear model"``.
+        Name of the kind of system in messages, such as ``"linear model"``.
     shapes : mapping of str to tuple of int
         The shape of every array.
 
     Raises
     ------
     DataError
-        If names repeat, an array has another shape or an entry that is no finite number, a noise
+        If names repeat, an array has another shape or an entry that is not a finite number, a noise
         variance is negative, or the weights have a directed cycle.
     """
     object.__setattr__(system, "names", distinct_names(system.names))
@@ -249,19 +274,19 @@ def freeze_parameters(system: Any, kind: str, shapes: Mapping[str, tuple[int, ..
     if (system.noise_variances < 0).any():
         raise DataError("noise variances must not be negative")
     if not is_acyclic(system.weights):
-        raise DataError(f"the weights of a {kind} must form a DAG, they have a cycle")
+        raise DataError(f"the weights have a directed cycle: a {kind} needs a DAG")
 
 
 def log_density(residuals: FloatArray, variances: FloatArray, names: Sequence[str]) -> FloatArray:
-    """Gaussian log density of each row, ``(n,)``, from the noise terms ``(n, d)``.
+    """Return the Gaussian log density of each row, ``(n,)``, from the noise terms ``(n, d)``.
 
-    The noise terms are independent and ``det(I - W) = 1`` for an acyclic W, so that the density of
-    a row is the product of those of its noise terms.
+    The noise terms are independent, and ``det(I - W) = 1`` for an acyclic W. The density of a row
+    is therefore the product of the densities of its noise terms.
 
     Raises
     ------
     DataError
-        If a variable has no noise, so that there is no density.
+        If the noise variance of a variable is 0.
     """
     silent = [name for name, variance in zip(names, variances, strict=True) if variance == 0]
     if silent:
@@ -271,12 +296,21 @@ def log_density(residuals: FloatArray, variances: FloatArray, names: Sequence[st
 
 
 def named_columns(data: Any, wanted: Sequence[str], names: Sequence[str]) -> FloatArray:
-    """Columns ``wanted`` of a frame (by name), or of an array whose columns are ``names``.
+    """Return columns of a table as an array.
+
+    Parameters
+    ----------
+    data : DataFrame, or array of shape (n, len(names))
+        The table. The columns of a frame are matched by name.
+    wanted : sequence of str
+        Names of the columns to return.
+    names : sequence of str
+        Names of the columns of an array.
 
     Raises
     ------
     DataError
-        If columns are missing or hold something else than numbers.
+        If columns are missing or do not hold numbers.
     """
     if hasattr(data, "columns"):
         present = [str(column) for column in data.columns]
@@ -286,12 +320,12 @@ def named_columns(data: Any, wanted: Sequence[str], names: Sequence[str]) -> Flo
         return _numbers(data.iloc[:, [present.index(name) for name in wanted]])
     X = _numbers(data)
     if X.ndim != 2 or X.shape[1] != len(names):
-        raise DataError(f"an array of {len(names)} columns was expected, got shape {X.shape}")
+        raise DataError(f"expected an array of {len(names)} columns, got shape {X.shape}")
     return X[:, [names.index(name) for name in wanted]]
 
 
 def save_parameters(path: str | Path, form: str, system: Any, fields: Sequence[str]) -> None:
-    """Write the names and the arrays ``fields`` of a system as JSON; numbers survive exactly."""
+    """Write the names and the arrays ``fields`` of a system to a JSON file, without loss."""
     content = {"format": form, "names": list(system.names)}
     content |= {field: getattr(system, field).tolist() for field in fields}
     Path(path).write_text(json.dumps(content), encoding="utf-8")
@@ -300,12 +334,12 @@ def save_parameters(path: str | Path, form: str, system: Any, fields: Sequence[s
 def load_parameters(
     path: str | Path, form: str, kind: str, fields: Sequence[str]
 ) -> dict[str, Any]:
-    """Read what :func:`save_parameters` wrote: ``names`` and ``fields``, not checked yet.
+    """Return ``names`` and ``fields`` from a file of :func:`save_parameters`, not checked yet.
 
     Raises
     ------
     DataError
-        If the file is no JSON, of another format, or lacks a field.
+        If the file is not JSON, has another format, or lacks a field.
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""First and second moments: all that linear Gaussian structure needs from a party's rows.
+"""First and second moments, from which linear Gaussian structure is learned.
 
-Moments of disjoint sets of rows merge exactly, so the sums of a federation are the moments of
-its pooled rows (Ng & Zhang 2022, section 4).
+Moments of disjoint sets of rows merge exactly into those of all rows, so that a federation can
+compute the moments of its pooled rows (Ng & Zhang 2022, section 4).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
 
 
-# A column whose spread is below this share of its offset is constant but for rounding.
+# A column whose standard deviation is below this share of its mean is constant up to rounding.
 CONSTANT_TOLERANCE = 1e-12
 
 
@@ -29,8 +29,8 @@ CONSTANT_TOLERANCE = 1e-12
 class Moments:
     """Number of rows, means and covariances of d variables.
 
-    The arrays are stored as read-only float64 copies. Entries of ``second`` may be NaN where they
-    are unknown; :meth:`require_complete` raises then, for solvers that need all of them.
+    The arrays are stored as read-only float64 copies. Unknown entries of ``second`` are NaN;
+    solvers that need all entries call :meth:`require_complete`.
 
     Attributes
     ----------
@@ -43,6 +43,11 @@ class Moments:
         divisor n, not n - 1.
     names
         Names of the variables in column order.
+
+    Raises
+    ------
+    DataError
+        If there is no row, names repeat, or an array has another shape.
     """
 
     n: int
@@ -73,22 +78,22 @@ class Moments:
     def from_rows(
         cls, rows: ArrayLike, names: Sequence[str] | None = None, *, center: bool = True
     ) -> Moments:
-        """Moments of an ``(n, d)`` array.
+        """Return the moments of an ``(n, d)`` array.
 
         Parameters
         ----------
         rows
-            ``(n, d)`` numbers, without missing or infinite values.
+            ``(n, d)`` finite numbers.
         names
-            Names of the columns, by default ``x0, x1, ...``.
+            Names of the columns. Default: ``x0, x1, ...``.
         center
-            Take moments about the columns' means. With False the rows are taken to have mean zero
-            already: ``mean`` is zero and ``second`` is ``rows^T rows / n``.
+            Whether to compute moments about the means of the columns. With False the means are
+            assumed to be zero: ``mean`` is zero and ``second`` is ``rows^T rows / n``.
 
         Raises
         ------
         DataError
-            If the rows are no table of finite numbers, or the names do not fit.
+            If the rows are not a table of finite numbers, or the names do not fit.
         """
         try:
             X = np.asarray(rows, dtype=np.float64)
@@ -110,7 +115,7 @@ class Moments:
             return cls(n, np.zeros(d), X.T @ X / n, columns)
         mean = X.mean(axis=0)
         centered = X - mean
-        # the second pass removes the rounding error of a mean that is large against the spread
+        # The second pass removes the rounding error of a mean much larger than the deviations.
         residual = centered.mean(axis=0)
         second = centered.T @ centered / n - np.outer(residual, residual)
         return cls(n, mean + residual, second, columns)
@@ -127,11 +132,11 @@ class Moments:
 
     @property
     def mean_variance(self) -> float:
-        """Mean of the variances: the unit in which the squared loss is measured."""
+        """Mean of the variances, the unit in which solvers express the squared loss."""
         return float(self.variances.mean())
 
     def constant_columns(self) -> list[int]:
-        """List the variables that do not vary (but for rounding)."""
+        """Return the indices of the variables that are constant up to rounding."""
         limit = (CONSTANT_TOLERANCE * np.abs(self.mean)) ** 2
         return [int(j) for j in np.flatnonzero(self.variances <= limit)]
 
@@ -153,24 +158,25 @@ class Moments:
             )
 
     def subset(self, columns: Sequence[int]) -> Moments:
-        """Moments of the given columns, in the given order."""
+        """Return the moments of the columns with these indices, in this order."""
         index = np.asarray(columns, dtype=np.intp)
         names = tuple(self.names[j] for j in index)
         return Moments(self.n, self.mean[index], self.second[np.ix_(index, index)], names)
 
     def scaled(self, scale: ArrayLike) -> Moments:
-        """Moments of ``x / scale`` for a number or a ``(d,)`` array of new units."""
+        """Return the moments of ``x / scale`` for a number or a ``(d,)`` array of new units."""
         units = np.broadcast_to(np.asarray(scale, dtype=np.float64), (self.d,))
         return Moments(self.n, self.mean / units, self.second / np.outer(units, units), self.names)
 
     def standardized(self) -> tuple[Moments, FloatArray]:
-        """Moments in units of each variable's standard deviation.
+        """Return the moments in units of each variable's standard deviation.
 
         Returns
         -------
         moments, scale
             Moments of ``x / scale``, whose ``second`` is the correlation matrix, and the ``(d,)``
-            standard deviations. A weight of the original units is ``w_ij * scale_j / scale_i``.
+            standard deviations. A standardised weight ``w_ij`` is ``w_ij * scale_j / scale_i`` in
+            the original units.
 
         Raises
         ------
@@ -183,11 +189,11 @@ class Moments:
 
 
 def merge(parts: Iterable[Moments]) -> Moments:
-    """Moments of the union of disjoint sets of rows.
+    """Return the moments of the union of disjoint sets of rows.
 
-    Parts are folded in one after the other by the update of Chan, Golub & LeVeque (1979), which
-    adds no large numbers that cancel later: the result is that of the pooled rows to rounding,
-    also when the means are large against the spread. Memory does not grow with the parts.
+    The parts are merged one after the other by the update of Chan, Golub & LeVeque (1979). It
+    avoids cancellation: up to rounding the result equals the moments of the pooled rows, also if
+    the means are much larger than the deviations. Memory does not grow with the number of parts.
 
     Raises
     ------
@@ -214,12 +220,12 @@ def merge(parts: Iterable[Moments]) -> Moments:
 
 
 def as_moments(moments_or_data: Any) -> Moments:
-    """Return the moments of an ``(n, d)`` array or a data frame; Moments are returned as they are.
+    """Return the moments of an ``(n, d)`` array or a data frame; return Moments unchanged.
 
     Raises
     ------
     DataError
-        If the data are no table of finite numbers.
+        If the data are not a table of finite numbers.
     """
     if isinstance(moments_or_data, Moments):
         return moments_or_data
@@ -231,16 +237,17 @@ def as_moments(moments_or_data: Any) -> Moments:
 
 
 def data_scale(variances: FloatArray) -> float:
-    """Return the harmonic mean of the variances, the scale that penalties have to match.
+    """Return the harmonic mean of the variances, the unit of penalties.
 
-    The noise of the variables is what the penalties have to match. The harmonic mean stays near it
-    where effects amplify from variable to variable, which makes the arithmetic mean vary by factors
-    from one data set to the next; for standardised data it is 1.
+    Penalties should be proportional to the noise variances, which are unknown. The harmonic mean of
+    the variables' variances stays close to the noise variances if variances grow from causes to
+    effects, whereas the arithmetic mean varies by large factors between data sets. For standardised
+    data it is 1.
 
     Parameters
     ----------
     variances
-        ``(d,)`` variances of the columns; constant columns do not count.
+        ``(d,)`` variances of the columns; constant columns are ignored.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""NOTEARS: linear structure by continuous optimisation, from moments.
+"""NOTEARS: linear structure learning from moments, by an augmented Lagrangian.
 
 Reference
 ---------
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
 
 
-# Zheng 2018, algorithm 1: the penalty grows tenfold until h shrinks to a quarter.
+# Zheng 2018, algorithm 1: the penalty grows by PENALTY_GROWTH until h falls below PROGRESS times
+# its previous value.
 PENALTY_GROWTH = 10.0
 PROGRESS = 0.25
 PENALTY_LIMIT = 1e16
@@ -47,39 +48,40 @@ def notears(
 ) -> CausalGraph:
     """Learn a linear DAG by NOTEARS' augmented Lagrangian (Zheng 2018, algorithm 1).
 
-    Minimises ``1/2 tr((I - W)^T S (I - W)) + sparsity |W|_1`` subject to ``tr exp(W * W) = d``;
-    S is the covariance (divisor n).
+    The solver minimises ``1/2 tr((I - W)^T S (I - W)) + sparsity |W|_1`` subject to
+    ``tr exp(W * W) = d``, where S is the covariance (divisor n).
 
     Parameters
     ----------
     moments_or_data
         ``Moments``, an ``(n, d)`` array or a data frame.
     sparsity
-        L1 penalty in the units of the variables' variance, one number or a ``(d, d)`` array of one
-        for each edge. Default: the paper's.
+        L1 penalty in the units of the variables' variance: a number, or a ``(d, d)`` array with one
+        number for each edge. The default is the paper's.
     threshold
-        Edges of absolute weight at most this are dropped. Default: the paper's.
+        Edges of absolute weight at most this are removed. The default is the paper's.
     knowledge
-        Required and forbidden edges and tiers.
+        Required and forbidden edges and tiers. Default: none.
     refit
-        Give the edges of the final graph their least-squares weights.
+        Whether to give the edges of the final graph their least-squares weights.
     tolerance
-        The acyclicity at which to stop.
+        The optimisation ends when the acyclicity h is at most this. The default is the paper's.
     all_edges
-        Optimise over all allowed edges at once, or over a growing active set of them that ends
-        in a stationary point of the same problem. By default all edges up to
-        ``edge_problem.ALL_EDGES_LIMIT`` variables, the active set above.
+        Whether to optimise over all allowed edges at once. Otherwise the solver optimises over a
+        growing active set of edges, which ends in a stationary point of the same problem. Default:
+        True for up to ``edge_problem.ALL_EDGES_LIMIT`` variables.
 
     Returns
     -------
-    A DAG; ``raw_weights`` holds the solution before the threshold.
+    CausalGraph
+        A DAG; ``raw_weights`` is the solution before the threshold.
 
     Raises
     ------
     DataError
-        If the data are no table of finite numbers.
+        If the data are not a table of finite numbers.
     ConfigError
-        If an option is out of range or the knowledge contradicts itself or the names.
+        If an option is out of range, or the knowledge does not fit the variables.
     """
     moments, masks = prepared(
         moments_or_data, sparsity, knowledge, threshold=threshold, tolerance=tolerance
@@ -95,7 +97,7 @@ def solve_augmented(
     tolerance: float = 1e-8,
     all_edges: bool | None = None,
 ) -> FloatArray:
-    """``(d, d)`` solution of the Lagrangian; the parameters are those of :func:`notears`."""
+    """Return the ``(d, d)`` solution of the Lagrangian; the parameters are those of `notears`."""
     problem = SparseProblem.of_unit_variance(moments, masks, sparsity, all_edges)
 
     def minimize(weights: FloatArray, multiplier: float, penalty: float) -> FloatArray:
@@ -112,18 +114,23 @@ def ascend(
     start: FloatArray,
     tolerance: float,
 ) -> FloatArray:
-    """Dual ascent on the acyclicity, ``h = 0`` (Zheng 2018, section 4.1).
+    """Solve a problem with the constraint ``h = 0`` by dual ascent (Zheng 2018, section 4.1).
 
     Parameters
     ----------
     minimize
-        From a start, multiplier and penalty to the minimiser of the Lagrangian.
+        Function that takes start, multiplier and penalty and returns the minimiser of the
+        augmented Lagrangian.
     acyclicity
-        h of a solution.
+        Function that returns h of a solution.
     start
-        Where the first minimisation starts; each one goes on where the last accepted one ended.
+        Start of the first minimisation; each later one starts from the last accepted solution.
     tolerance
-        h at which to stop.
+        The ascent ends when h is at most this.
+
+    Returns
+    -------
+    The last solution.
     """
     solution, penalty, multiplier, h = start, 1.0, 0.0, np.inf
     for _ in range(MAX_DUAL_STEPS):
@@ -141,7 +148,7 @@ def ascend(
 
 
 def augmented_lagrangian(multiplier: float, penalty: float) -> Barrier:
-    """``multiplier h + penalty / 2 h^2`` and its derivative in h (Zheng 2018, eq. 10)."""
+    """Return the function h -> ``multiplier h + penalty / 2 h^2`` and its derivative (eq. 10)."""
 
     def barrier(h: float) -> tuple[float, float]:
         return multiplier * h + 0.5 * penalty * h * h, multiplier + penalty * h

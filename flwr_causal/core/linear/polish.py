@@ -1,8 +1,8 @@
-"""Greedy improvement of a DAG on summed moments: add, drop or reverse one edge at a time.
+"""Greedy improvement of a DAG on moments: add, drop or reverse one edge at a time.
 
-All single moves are priced at once. The scores are sums over variables of a function of the
-variable and its parents, so a move changes one or two terms, and all additions to one variable
-follow from one Cholesky factor through partial covariances.
+Each step evaluates all possible moves. A score is a function of a sum over the variables; the term
+of a variable depends on the variable and its parents. A move therefore changes one or two terms,
+and the changes by all additions to one variable follow from one Cholesky factorisation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flwr_causal.core.linear.gaussian_scores import (
     RESIDUAL_FLOOR,
     SCORE_NAMES,
     ScoreName,
-    edge_price,
+    edge_cost,
     residual_variances,
     score_graph,
 )
@@ -34,17 +34,18 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
 
 
-# Extra price of an edge in units of log d. Measured on the simulations of the NOTEARS-ADMM paper
-# (seven settings, d = 10..100, n = 30..300, 8 seeds each): the summed mean SHD is 22.5 at 0.5, 6.5
-# at 1, 4.8 at 1.5, and stays between 4.6 and 5.0 up to 3 with the equal-variance score; with the
-# BIC it is 26.0, 7.9, 5.6 and 5.0 to 6.4. The smallest value of that plateau keeps most weak edges.
+# Cost of an edge beyond that of the BIC, in units of log d. On the simulations of the NOTEARS-ADMM
+# paper (seven settings, d = 10..100, n = 30..300, 8 seeds each) the summed mean SHD with the
+# equal-variance score is 22.5 at 0.5, 6.5 at 1, 4.8 at 1.5, and between 4.6 and 5.0 for values up
+# to 3; with the BIC it is 26.0, 7.9, 5.6, and between 5.0 and 6.4. Of the values that do equally
+# well the smallest keeps the most weak edges.
 DEFAULT_GAMMA = 1.5
-# A move must lower the score by this per row; smaller gains are rounding.
+# A move must lower the score by at least this times n; smaller changes are rounding errors.
 LEAST_GAIN = 1e-9
 
 
 class Move(NamedTuple):
-    """One step of the search; ``score`` is the graph's score after it."""
+    """A move of the search; ``score`` is the score of the graph after the move."""
 
     kind: Literal["add", "drop", "reverse"]
     cause: int
@@ -53,7 +54,7 @@ class Move(NamedTuple):
 
 
 class Polished(NamedTuple):
-    """Outcome of :func:`polish`: the DAG, its least-squares weights, and how it came about."""
+    """Result of :func:`polish`: the DAG, its least-squares weights, its score, and the moves."""
 
     adjacency: BoolArray
     weights: FloatArray
@@ -79,27 +80,35 @@ def polish(
     moments
         Moments of the data, complete and without constant variables.
     adjacency
-        ``(d, d)`` DAG to start from. Forbidden edges are taken out and required ones put in first.
+        ``(d, d)`` DAG to start from, after removing forbidden edges and adding required ones.
     score
-        ``"bic"``, or ``"equal-variance"`` where all noise terms may be taken to have one variance.
+        ``"bic"``, or ``"equal-variance"`` if all noise terms can be assumed to have the same
+        variance.
     gamma
-        Extra price of an edge, ``gamma log d``, beside BIC's ``log(n) / 2`` (the extended BIC of
-        Foygel & Drton 2010, whose own gamma is half of this one); 0 gives the ordinary BIC.
+        An edge costs ``log(n) / 2 + gamma log d``: the extended BIC of Foygel & Drton (2010), whose
+        gamma is half of this one; 0 gives the ordinary BIC.
     knowledge
-        Required edges are never dropped or reversed, forbidden ones never made.
+        Required edges are never dropped or reversed, forbidden edges are never added. Default:
+        none.
     max_parents
-        Most parents that the search gives to a variable; by default ``(n - 1) // 2``, since with
-        about as many parents as rows any variable is predicted perfectly.
+        Largest number of parents that the search gives to a variable. Default: ``(n - 1) // 2``,
+        because about as many parents as rows predict any variable perfectly.
     num_targets
-        Only the first so many variables can have parents and noise of their own: the others are
-        lags of them. Default: all.
+        Number of variables, the first ones, that can have parents; the others are their lags.
+        Default: all.
+
+    Returns
+    -------
+    Polished
+        The DAG, its least-squares weights, its score and the moves that led to it.
 
     Raises
     ------
     DataError
-        If the start is no DAG of the right shape, or the moments are incomplete or degenerate.
+        If the start has another shape or a cycle, a second moment is missing, or a variable is
+        constant.
     ConfigError
-        If an option is unknown or the knowledge contradicts itself.
+        If the score is unknown, or the knowledge does not fit the variables.
     """
     if score not in SCORE_NAMES:
         raise ConfigError(f"unknown score {score!r}; known are {', '.join(SCORE_NAMES)}")
@@ -116,7 +125,7 @@ def polish(
     limit = (moments.n - 1) // 2 if max_parents is None else max_parents
     search = _Search(moments, start | required, masks, score, gamma, limit, num_targets)
     moves: list[Move] = []
-    # the score falls with every move, so the search ends
+    # Every move lowers the score, so that the search ends.
     while (move := search.best_move()) is not None:
         search.apply(move)
         moves.append(move)
@@ -137,7 +146,7 @@ def polish_graph(
     knowledge: Knowledge | EdgeMasks | None = None,
     num_targets: int | None = None,
 ) -> CausalGraph:
-    """Polish a causal graph; the result has least-squares weights, see :func:`polish`."""
+    """Return the polished graph with its least-squares weights; see :func:`polish`."""
     result = polish(
         moments, graph.adjacency, score=score, knowledge=knowledge, num_targets=num_targets
     )
@@ -146,11 +155,12 @@ def polish_graph(
 
 
 class _Search:
-    """A DAG with the prices of all its single moves, kept current.
+    """A DAG, and the changes of the score by all single moves.
 
-    Terms are in the score's own currency, in which the graph's terms add up: ``n/2 log RSS_j`` for
-    the BIC, the residual variance for the equal-variance score, whose total is a function of the
-    sum. ``additions[i, j]`` and ``drops[i, j]`` are the changes of j's term.
+    ``terms[j]`` is the term of variable j: ``n/2 log`` of its residual variance for the BIC, the
+    residual variance for the equal-variance score. The score is a function of the sum of the terms.
+    ``additions[i, j]`` and ``drops[i, j]`` are the changes of ``terms[j]`` by adding or dropping
+    i -> j, infinite for moves that are not possible.
     """
 
     def __init__(
@@ -173,19 +183,19 @@ class _Search:
         self.allowed = np.asarray(masks.allowed, dtype=bool)
         self.required = np.asarray(masks.required, dtype=bool)
         self.score: ScoreName = score
-        self.price = edge_price(self.n, self.d, gamma)
+        self.edge_cost = edge_cost(self.n, self.d, gamma)
         self.max_parents = max_parents
         self.terms = np.zeros(self.d)
         self.additions = np.full((self.d, self.d), np.inf)
         self.drops = np.full((self.d, self.d), np.inf)
         for child in range(self.d):
-            self._price_moves(child)
+            self._update_moves(child)
         if score == "equal-variance":
-            # lags have no noise term of their own
+            # Lags have no noise term.
             self.terms[self.num_targets :] = 0.0
 
     def best_move(self) -> Move | None:
-        """Cheapest legal move, or None if no move lowers the score."""
+        """Return the possible move that lowers the score most, or None if no move lowers it."""
         terms, edges = float(self.terms.sum()), int(self.adjacency.sum())
         tolerance = LEAST_GAIN * self.n
         candidates: list[Move] = []
@@ -195,7 +205,8 @@ class _Search:
         ) -> None:
             least = changes.min()
             if np.isfinite(least):
-                # i -> j and j -> i often cost the same: the first in order, not rounding, decides
+                # i -> j and j -> i often have equal scores: the first in order is chosen, so that
+                # the choice does not depend on rounding.
                 tied = changes <= least + self._rounding(terms)
                 i, j = (int(k) for k in np.unravel_index(int(tied.argmax()), tied.shape))
                 after = self._total(terms + float(changes[i, j]), edges + more_edges)
@@ -210,7 +221,7 @@ class _Search:
         return next(move for move in candidates if move.score <= least + tolerance)
 
     def apply(self, move: Move) -> None:
-        """Make a legal move and update what it changes."""
+        """Make a move, and update the descendants and the changes of the score."""
         i, j = move.cause, move.effect
         if move.kind != "add":
             self.adjacency[i, j] = False
@@ -223,30 +234,30 @@ class _Search:
             after = self.reach[effect].copy()
             after[effect] = True
             self.reach |= np.outer(before, after)
-        self._price_moves(j)
+        self._update_moves(j)
         if move.kind == "reverse":
-            self._price_moves(i)
+            self._update_moves(i)
 
     def _reversals(self) -> FloatArray:
-        """Change of the terms when i -> j becomes j -> i, infinite where that closes a cycle."""
+        """Return the changes of the terms by reversing i -> j, infinite if that closes a cycle."""
         changes = np.full((self.d, self.d), np.inf)
         i, j = np.nonzero(np.isfinite(self.drops) & np.isfinite(self.additions.T))
-        # another way from i to j, by another child of i, would close a cycle with j -> i
-        other_way = (self.adjacency[i] & self.reach[:, j].T).any(axis=1)
-        i, j = i[~other_way], j[~other_way]
+        # A second path from i to j, through another child of i, would close a cycle with j -> i.
+        second_path = (self.adjacency[i] & self.reach[:, j].T).any(axis=1)
+        i, j = i[~second_path], j[~second_path]
         changes[i, j] = self.drops[i, j] + self.additions[j, i]
         return changes
 
     def _forget_paths_from(self, node: int) -> None:
-        """Recompute what ``node`` and its ancestors reach, nearest first."""
+        """Recompute the descendants of ``node`` and of its ancestors."""
         stale = np.flatnonzero(self.reach[:, node] | (np.arange(self.d) == node))
-        # whoever reaches another node reaches more nodes than that one
+        # A node has more descendants than each of its descendants: this order is by ancestry.
         for u in stale[np.argsort(self.reach[stale].sum(axis=1), kind="stable")]:
             children = np.flatnonzero(self.adjacency[u])
             self.reach[u] = self.adjacency[u] | self.reach[children].any(axis=0)
 
     def _rounding(self, terms: float) -> float:
-        """Difference of terms that counts as none."""
+        """Return the largest difference of terms that is treated as a rounding error."""
         return LEAST_GAIN * (terms / self.num_targets if self.score == "equal-variance" else self.n)
 
     def _total(self, terms: float, edges: int) -> float:
@@ -254,17 +265,17 @@ class _Search:
         if self.score == "equal-variance":
             noise = terms / self.num_targets
             fit = 0.5 * self.n * self.num_targets * float(np.log(noise))
-        return fit + self.price * float(edges)
+        return fit + self.edge_cost * float(edges)
 
     def _term(self, residual: FloatArray, child: int) -> FloatArray:
-        """Score term of residual variances that are given in shares of the child's variance."""
+        """Return the terms for residual variances, given as shares of the variable's variance."""
         variance = self.variances[child] * np.maximum(residual, RESIDUAL_FLOOR)
         if self.score == "equal-variance":
             return np.asarray(variance, dtype=np.float64)
         return np.asarray(0.5 * self.n * np.log(variance), dtype=np.float64)
 
-    def _price_moves(self, child: int) -> None:
-        """Term of one variable, and the change of it by every addition and removal."""
+    def _update_moves(self, child: int) -> None:
+        """Recompute the term of one variable, and its change by every addition and removal."""
         parents = np.flatnonzero(self.adjacency[:, child])
         residual, without, with_another = residual_variances(self.correlation, parents, child)
         term = self._term(np.array([residual]), child)[0]

@@ -1,7 +1,7 @@
-"""Choosing the sparsity penalty: a default for it, and choices by scores of sums alone.
+"""Choice of the sparsity penalty: a default, and choices by BIC or by held-out error.
 
-The scores need the moments among each variable and its parents in the candidate graph and nothing
-else, so they also work where a federation reveals no other moments (the others may be NaN).
+The scores read only the moments among each variable and its parents in the candidate graph. All
+other moments may be NaN, as in federations that do not reveal them.
 """
 
 from __future__ import annotations
@@ -23,61 +23,73 @@ if TYPE_CHECKING:
 
 Solver = Callable[["Moments", float], "CausalGraph"]
 
-# Measured for the log-determinant solver with threshold 0.3 on the simulations of the NOTEARS-ADMM
-# paper, (d, n) = (10, 30), (20, 60), (50, 150), (100, 300), (10, 256), (20, 256), (50, 256), eight
-# seeds each: the summed mean SHD is 6.0 at 0.10, 5.6 at 0.13, 5.9 at 0.16, 7.8 at 0.20, 9.9 at
-# 0.25. Where the units of the sparsity were compared (a coarser central path, best constant of
-# each), the geometric mean of the variances had 10.0, the median 11.1, no unit at all 11.4 and the
-# mean 12.5: a few large variances do not drag the geometric mean along.
+# Measured for DAGMA with threshold 0.3 on the simulations of the NOTEARS-ADMM paper, with (d, n) =
+# (10, 30), (20, 60), (50, 150), (100, 300), (10, 256), (20, 256), (50, 256) and eight seeds each:
+# the summed mean SHD is 6.0 at 0.10, 5.6 at 0.13, 5.9 at 0.16, 7.8 at 0.20, 9.9 at 0.25. In a
+# comparison of units for the sparsity (with a coarser central path, and the best factor for each
+# unit), the summed SHD was 10.0 for the geometric mean of the variances, 11.1 for the median, 11.4
+# without a unit, and 12.5 for the mean, which a few large variances dominate.
 SPARSITY_FACTOR = 0.16
-# Beyond this many variables the default grows with sqrt(d / 100) on top: fewer small weights are
-# left to optimise, and the graphs are as good (n = 3d, SHD with and without the growth: d = 200,
-# two seeds, 6 and 6; d = 500, one seed, 3 and 2, in about two thirds of the time).
+# For more variables than this the default grows with sqrt(d / 100). Fewer small weights remain to
+# be optimised, which saves about a third of the time, and the graphs are as good (n = 3d; SHD with
+# and without the growth: 6 and 6 for d = 200, two seeds; 3 and 2 for d = 500, one seed).
 SPARSITY_GROWS_FROM = 100
-# Multiples of the default that are tried when the data choose.
+# Multiples of the default among which the data choose.
 GRID_MULTIPLES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 
 
 def typical_variance(moments: Moments) -> float:
-    """Geometric mean of the variances (constant variables aside), the unit of the sparsity."""
+    """Return the geometric mean of the variances, the unit of the sparsity.
+
+    Constant variables are ignored; the result is 0 if all variables are constant.
+    """
     varying = np.delete(moments.variances, moments.constant_columns())
     return float(np.exp(np.log(varying).mean())) if len(varying) else 0.0
 
 
 def default_sparsity(n: int, d: int, scale: float = 1.0) -> float:
-    """Sparsity ``0.16 sqrt(log d / n) scale``, the rate at which noise in S falls.
+    """Return the default sparsity ``0.16 sqrt(log d / n) scale``.
 
-    Beyond 100 variables it is ``sqrt(d / 100)`` times that, see ``SPARSITY_GROWS_FROM``.
+    It decreases with n as the sampling error of the covariances does. For more than 100 variables
+    it is multiplied by ``sqrt(d / 100)``, see ``SPARSITY_GROWS_FROM``.
 
     Parameters
     ----------
     n, d
         Numbers of rows and variables.
     scale
-        Unit of the variables' variance, best :func:`typical_variance`: then the chosen graph does
-        not change with the units.
+        Unit of the variances. With :func:`typical_variance` the graph does not depend on the units
+        of the data. Default: 1, for standardised data.
     """
     factor = SPARSITY_FACTOR * max(1.0, float(np.sqrt(d / SPARSITY_GROWS_FROM)))
     return factor * float(np.sqrt(np.log(max(d, 2)) / n)) * scale
 
 
 def default_grid(moments: Moments) -> tuple[float, ...]:
-    """Sparsities to choose from: multiples of the default, ascending."""
+    """Return the sparsities to choose from: multiples of the default, ascending."""
     base = default_sparsity(moments.n, moments.d, typical_variance(moments))
     return tuple(multiple * base for multiple in GRID_MULTIPLES)
 
 
 def held_out_error(train: Moments, validation: Moments, adjacency: ArrayLike) -> float:
-    """Held-out negative log-likelihood per row of the graph's linear Gaussian model.
+    """Return the held-out negative log-likelihood per row of a graph's linear Gaussian model.
 
     Weights, intercepts and noise variances are fitted to ``train`` by least squares; the result is
     ``sum_j 1/2 (log(2 pi v_j) + e_j / v_j)`` with the noise variance ``v_j`` and the mean squared
-    error ``e_j`` on ``validation``. Lower is better; units shift all graphs' values alike.
+    error ``e_j`` on ``validation``. Lower is better. Other units add the same constant for all
+    graphs.
+
+    Parameters
+    ----------
+    train, validation
+        Moments of the training rows and of the held-out rows.
+    adjacency
+        ``(d, d)``: nonzero at ``[i, j]`` where i causes j.
 
     Raises
     ------
     DataError
-        If the two sets of moments are of different variables, or a variable does not vary.
+        If the two moments have different variables, or a variable is constant.
     """
     if train.names != validation.names:
         raise DataError(
@@ -104,16 +116,17 @@ def held_out_error(train: Moments, validation: Moments, adjacency: ArrayLike) ->
 
 
 def select_by_bic(moments: Moments, sparsities: Sequence[float], solver: Solver) -> float:
-    """Return the sparsity whose graph has the least Gaussian BIC.
+    """Return the sparsity whose graph has the lowest Gaussian BIC.
 
     Parameters
     ----------
     moments
         Moments of all rows.
     sparsities
-        Values to try, as those of :func:`default_grid`. Of equal scores the larger one is chosen.
+        Values to try, such as :func:`default_grid`. Of several with the same score the largest is
+        chosen.
     solver
-        ``(moments, sparsity) -> CausalGraph``.
+        Function ``(moments, sparsity) -> CausalGraph``.
     """
     return _select(sparsities, lambda s: gaussian_bic(moments, solver(moments, s).adjacency))
 
@@ -121,7 +134,7 @@ def select_by_bic(moments: Moments, sparsities: Sequence[float], solver: Solver)
 def select_by_held_out(
     train: Moments, validation: Moments, sparsities: Sequence[float], solver: Solver
 ) -> float:
-    """Return the sparsity whose graph on ``train`` has the least :func:`held_out_error`.
+    """Return the sparsity whose graph on ``train`` has the lowest :func:`held_out_error`.
 
     The other parameters are those of :func:`select_by_bic`.
     """
@@ -131,5 +144,5 @@ def select_by_held_out(
 
 
 def _select(sparsities: Sequence[float], score: Callable[[float], float]) -> float:
-    # equal scores mean equal or equivalent graphs: the stronger penalty is the safer choice
+    # Graphs with equal scores are equal or equivalent; the larger sparsity is the safer choice.
     return min(sparsities, key=lambda sparsity: (score(sparsity), -sparsity))

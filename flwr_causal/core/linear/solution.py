@@ -1,4 +1,8 @@
-"""From a solver's raw weights to a causal graph: threshold, cycles, required edges, refit."""
+"""Checks of a linear solver's arguments, and the causal graph of its solution.
+
+The graph of a solution has the edges above a threshold and the required edges, without cycles; its
+weights may be refitted.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +25,32 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
 
 
-# An edge that stands with a strength of zero (a required one) is stored with this.
+# Weight of an edge whose strength is 0 (a required edge): a weight of 0 would mean no edge.
 LEAST_WEIGHT = 1e-12
 
 
 def edge_masks(knowledge: Knowledge | EdgeMasks | None, names: tuple[str, ...]) -> EdgeMasks:
-    """Return masks of allowed and required edges, ``(d, d)`` each; None allows all edges."""
+    """Return the masks of allowed and required edges; for None all edges are allowed.
+
+    Raises
+    ------
+    ConfigError
+        If the knowledge names a variable that is not among ``names``, or states lagged edges.
+    """
     if isinstance(knowledge, EdgeMasks):
         return knowledge
     return (Knowledge() if knowledge is None else knowledge).masks(names)
 
 
 def check_at_least_zero(**options: float) -> None:
-    """Raise a ConfigError for a negative, infinite or missing (NaN) option."""
+    """Raise a ConfigError that names the option if one is negative, infinite or NaN."""
     for name, value in options.items():
         if not (np.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be a number of at least 0, got {value}")
 
 
 def check_sparsity(sparsity: float | FloatArray, num_variables: int) -> None:
-    """Raise a ConfigError unless all penalties are finite, at least 0, and one or one per edge."""
+    """Raise a ConfigError unless ``sparsity`` is a number or ``(d, d)``, finite and at least 0."""
     penalties = np.asarray(sparsity, dtype=np.float64)
     square = (num_variables, num_variables)
     if penalties.shape not in ((), square):
@@ -58,14 +68,25 @@ def prepared(
     knowledge: Knowledge | EdgeMasks | None,
     **at_least_zero: float,
 ) -> tuple[Moments, EdgeMasks]:
-    """Return complete moments and the masks of a linear solver, its options checked.
+    """Check a linear solver's arguments; return the moments and the masks of edges.
+
+    Parameters
+    ----------
+    moments_or_data
+        ``Moments``, an ``(n, d)`` array or a data frame.
+    sparsity
+        L1 penalty, a number or ``(d, d)``.
+    knowledge
+        Background knowledge, or None.
+    **at_least_zero
+        Further options, which must be finite and at least 0.
 
     Raises
     ------
     DataError
-        If the data are no table of finite numbers.
+        If the data are not a table of finite numbers, or a second moment is missing.
     ConfigError
-        If an option is out of range or the knowledge contradicts itself or the names.
+        If an option is out of range, or the knowledge does not fit the variables.
     """
     check_at_least_zero(**at_least_zero)
     moments = as_moments(moments_or_data)
@@ -77,7 +98,7 @@ def prepared(
 def refit_required(
     moments: Moments, weights: FloatArray, adjacency: BoolArray, required: BoolArray
 ) -> FloatArray:
-    """Least-squares weights for every variable that has a required parent, others as they are."""
+    """Return the weights with least-squares weights for all variables with a required parent."""
     result = weights.copy()
     for child in np.flatnonzero(required.any(axis=0)):
         parents = np.flatnonzero(adjacency[:, child])
@@ -86,19 +107,19 @@ def refit_required(
     return result
 
 
-def standing_edges(
+def edges_above(
     weights: FloatArray, threshold: float | FloatArray, required: ArrayLike
 ) -> BoolArray:
-    """Return the acyclic edges of the weights above a threshold, with all required ones.
+    """Return the DAG of the edges above a threshold and the required edges, ``(d, d)``.
 
     Parameters
     ----------
     weights
-        ``(d, d)``; the weakest edges on cycles are left out.
+        ``(d, d)`` weights; the weakest edges on cycles are removed.
     threshold
-        For the absolute weight, a number or ``(d, 1)``.
+        Threshold of the absolute weight: a number, or ``(d, 1)`` with one number for each cause.
     required
-        ``(d, d)`` edges that stand whatever their weight, and take part in cycles even at zero.
+        ``(d, d)`` mask of edges that the result has whatever their weight.
     """
     must = np.asarray(required, dtype=bool)
     strong = np.where(np.abs(weights) > threshold, weights, 0.0)
@@ -106,18 +127,34 @@ def standing_edges(
     return np.asarray((break_cycles(strong, must) != 0) | must)
 
 
-def standing_weights(adjacency: BoolArray, strengths: FloatArray) -> FloatArray:
-    """Weights of the graph with these edges, ``(d, d)``; no strength of zero takes an edge away."""
+def edge_weights(adjacency: BoolArray, strengths: FloatArray) -> FloatArray:
+    """Return ``(d, d)`` weights: an edge's strength, `LEAST_WEIGHT` if it is 0, and 0 elsewhere."""
     return np.where(adjacency, np.where(strengths == 0, LEAST_WEIGHT, strengths), 0.0)
 
 
 def refit_support(
     moments: Moments, adjacency: BoolArray, threshold: float | FloatArray, required: BoolArray
 ) -> FloatArray:
-    """Least-squares weights of a graph without the edges whose own weight is too small then.
+    """Refit a graph, and remove edges whose least-squares weight is not above the threshold.
 
-    An edge may exceed the threshold in the penalised solution only because it stands in for
-    another one; with its least-squares weight it does not. Removing edges never closes a cycle.
+    In a penalised solution an edge can exceed the threshold because another edge is missing or
+    shrunk; its least-squares weight may be below the threshold. Refit and removal are repeated
+    until no edge is removed.
+
+    Parameters
+    ----------
+    moments
+        Moments of the data.
+    adjacency
+        ``(d, d)`` DAG.
+    threshold
+        See :func:`edges_above`.
+    required
+        ``(d, d)`` mask of edges that are not removed.
+
+    Returns
+    -------
+    ``(d, d)`` least-squares weights of the remaining edges.
     """
     while True:
         weights = least_squares_weights(moments, adjacency)
@@ -135,27 +172,27 @@ def finish(
     masks: EdgeMasks,
     refit: bool = False,
 ) -> CausalGraph:
-    """Make the causal graph of a solution; the result is a DAG whatever the weights were.
+    """Return the causal graph of a solution, which is a DAG for any weights.
 
     Parameters
     ----------
     moments
-        Moments the solution was found on, for the refit.
+        Moments of the data, for the refit.
     raw_weights
-        ``(d, d)`` solution; entries that are not allowed are taken to be zero.
+        ``(d, d)`` solution; entries that are not allowed are set to 0.
     threshold
-        Edges of absolute weight at most this are dropped, unless required; ``(d, 1)`` for one value
-        for each cause.
+        Edges of absolute weight at most this are removed unless required: a number, or ``(d, 1)``
+        with one number for each cause.
     masks
-        Required edges survive threshold and the removal of cycles, and a variable with a required
+        Allowed and required edges. Required edges are never removed, and a variable with a required
         parent gets the least-squares weights of all its parents in the final graph.
     refit
-        Give every variable its least-squares weights, and drop the edges that do not exceed the
-        threshold with them (see :func:`refit_support`).
+        Whether to give all variables their least-squares weights, and to remove the edges that are
+        not above the threshold with them (see :func:`refit_support`). Default: False.
     """
     raw = np.where(masks.allowed, raw_weights, 0.0)
     required = np.asarray(masks.required, dtype=bool)
-    adjacency = standing_edges(raw, threshold, required)
+    adjacency = edges_above(raw, threshold, required)
     weights = np.where(adjacency, raw, 0.0)
     if refit:
         weights = refit_support(moments, adjacency, threshold, required)

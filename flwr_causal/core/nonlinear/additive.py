@@ -41,7 +41,7 @@ from flwr_causal.core.linear.solution import (
     check_at_least_zero,
     check_sparsity,
     edge_masks,
-    standing_edges,
+    edges_above,
 )
 from flwr_causal.core.nonlinear.basis import RANK_TOLERANCE, SIZE, raw_basis
 from flwr_causal.core.threads import single_threaded
@@ -294,7 +294,7 @@ def additive(
     coefficients = follow_central_path(problem, masks, sparsity, tolerance)
     raw = strengths(problem, coefficients)
     required = np.asarray(masks.required, dtype=bool)
-    adjacency = standing_edges(raw, threshold, required)
+    adjacency = edges_above(raw, threshold, required)
     weights = np.where(adjacency, raw, 0.0)
     if refit:
         weights = _refit(problem, adjacency, threshold, required)

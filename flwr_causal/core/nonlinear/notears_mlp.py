@@ -22,8 +22,8 @@ from flwr_causal.core.linear.notears import ascend
 from flwr_causal.core.linear.solution import (
     check_at_least_zero,
     edge_masks,
-    standing_edges,
-    standing_weights,
+    edge_weights,
+    edges_above,
 )
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.core.threads import single_threaded
@@ -280,5 +280,5 @@ def strength_graph(
     """
     raw = np.where(masks.allowed, strengths, 0.0)
     required = np.asarray(masks.required, dtype=bool)
-    weights = standing_weights(standing_edges(raw, threshold, required), raw)
+    weights = edge_weights(edges_above(raw, threshold, required), raw)
     return CausalGraph(names=names, weights=weights, raw_weights=raw, required=required)

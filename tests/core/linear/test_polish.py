@@ -9,7 +9,7 @@ from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.gaussian_scores import (
-    edge_price,
+    edge_cost,
     equal_variance_score,
     gaussian_bic,
     residual_variances,
@@ -271,6 +271,6 @@ def test_start_is_brought_in_line_with_masks():
     )
 
 
-def test_edge_price():
-    assert edge_price(100, 10, 0.0) == pytest.approx(np.log(100) / 2)
-    assert edge_price(100, 10, 0.5) == pytest.approx(np.log(1000) / 2)
+def test_edge_cost():
+    assert edge_cost(100, 10, 0.0) == pytest.approx(np.log(100) / 2)
+    assert edge_cost(100, 10, 0.5) == pytest.approx(np.log(1000) / 2)

@@ -10,7 +10,7 @@ from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.model import LinearModel, refit
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.notears import notears
-from flwr_causal.core.linear.solution import standing_edges
+from flwr_causal.core.linear.solution import edges_above
 from flwr_causal.errors import ConfigError, DataError
 
 SOLVERS = pytest.mark.parametrize("solve", [notears, dagma])
@@ -209,7 +209,7 @@ def test_required_edges_take_part_in_cycles_even_without_a_weight():
     # 0 -> 1 is required, and 1 -> 2 -> 0 would close the cycle: its weakest other edge goes
     expected = np.zeros((3, 3), dtype=bool)
     expected[0, 1] = expected[1, 2] = True
-    assert np.array_equal(standing_edges(weights, 0.3, required), expected)
+    assert np.array_equal(edges_above(weights, 0.3, required), expected)
     by_cause = np.array([[0.3], [1.0], [0.3]])
     expected[1, 2], expected[2, 0] = False, True
-    assert np.array_equal(standing_edges(weights, by_cause, required), expected)
+    assert np.array_equal(edges_above(weights, by_cause, required), expected)

@@ -309,7 +309,9 @@ def check_nothing_undeclared_travels(method: _Undisturbed) -> None:
         sizes = door.sizes_of(exchange, sent, strategy.contract.sizes(setup, own))
         weight = own if exchange.weight == "rows" else 1
         try:
-            door.accepted(exchange, reply.content, sizes, weight=weight)
+            door.accepted(
+                exchange, reply.content, sizes, weight=weight, number=config[records.NUMBER]
+            )
         except door.RefusedError as error:
             raise CheckFailedError(f"exchange '{exchange.name}': {error}") from None
 

@@ -61,6 +61,8 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
             with single_threaded():
                 report = client.describe(policy).to_dict()
             content = door.reported(report, client.contract.reports, policy.max_states)
+        except door.RefusedError as error:
+            content = {"error": f"The report was not sent: {error}"}
         except CausalError as error:
             content = {"error": str(error)}
         partition = context.node_config.get("partition-id", -1)
@@ -128,6 +130,7 @@ def _reply(
         {**named, **{name: np.asarray(value) for name, value in numbers.items()}},
         door.sizes_of(exchange, message.content, agreed),
         weight=weight,
+        number=int(config[records.NUMBER]),
         precision=client.setup.precision,
     )
     reply = Message(content, reply_to=message)

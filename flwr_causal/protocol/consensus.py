@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.second_moments import other_variances
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
@@ -40,10 +41,12 @@ REFIT = Exchange(
             "X_k^T X_k / n_k of each fold of the rows, among each variable and its parents in the "
             "final graph; 0 elsewhere",
             ("folds", "m", "m"),
-            combine="mean",
+            "products",
+            "mean",
         ),
     ),
     when="in the last exchange of the linear model, with refit",
+    contradiction=other_variances,
 )
 
 PERCEPTRONS = Exchange(

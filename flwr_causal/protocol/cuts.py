@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+
 from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.protocol.exchange import Known
+
+
+def _decreasing(arrays: Arrays, known: Known) -> str:
+    """Return whether fewer rows lie below a higher threshold."""
+    order = np.argsort(known.sent["thresholds"], axis=1)
+    counts = np.take_along_axis(arrays["counts"].astype(np.int64), order, axis=1)
+    return "fewer rows lie below a higher threshold" if (np.diff(counts) < 0).any() else ""
+
 
 CUTS = Exchange(
     "cuts",
@@ -20,5 +36,6 @@ CUTS = Exchange(
             "sum",
         ),
     ),
+    contradiction=_decreasing,
     when="before the training, where columns of numbers are cut into intervals",
 )

@@ -7,6 +7,7 @@ before anything is combined.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,17 +16,19 @@ from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import WHOLE
-from flwr_causal.protocol.schema import FACTS
+from flwr_causal.protocol.schema import FACTS, MOST_ROWS, REQUIRED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Disclosure, Exchange, Shape
-    from flwr_causal.protocol.schema import Part
+    from flwr_causal.protocol.schema import Fact, FactKind, Part
 
+# The rounding errors of products of scaled columns, which may have travelled as float32.
+_TOLERANCE = 1e-5
 #: Stands for minus infinity among log densities, which cannot travel; exact in either precision.
 LOWEST = float(np.finfo(np.float32).min)
 
@@ -40,6 +43,7 @@ def outgoing(
     sizes: Mapping[str, int],
     *,
     weight: float,
+    number: int,
     precision: str = "float64",
 ) -> RecordDict:
     """Build the content of a reply, and refuse whatever the exchange does not declare.
@@ -53,6 +57,8 @@ def outgoing(
         What the symbols in shapes stand for, see :func:`sizes_of`.
     weight : float
         The weight of this reply in Flower's mean (``num-examples``).
+    number : int
+        Of the exchange in this run.
     precision : {"float64", "float32"}, default "float64"
         How floats travel.
 
@@ -83,7 +89,7 @@ def outgoing(
         if values.ndim == 0
     }
     rest = {name: values for name, values in travelling.items() if values.ndim}
-    metrics = MetricRecord({**numbers, records.WEIGHT: float(weight)})
+    metrics = MetricRecord({**numbers, records.WEIGHT: float(weight), records.NUMBER: number})
     content = RecordDict({records.METRICS: metrics})
     if rest:
         content[records.ARRAYS] = records.pack_arrays(rest, precision)
@@ -91,7 +97,12 @@ def outgoing(
 
 
 def accepted(
-    exchange: Exchange, content: RecordDict, sizes: Mapping[str, int], *, weight: float
+    exchange: Exchange,
+    content: RecordDict,
+    sizes: Mapping[str, int],
+    *,
+    weight: float,
+    number: int,
 ) -> Arrays:
     """Return the arrays of a reply that arrived, or refuse what the exchange does not declare.
 
@@ -103,24 +114,31 @@ def accepted(
         Of the reply.
     weight : float
         The weight that follows from the agreement.
+    number : int
+        Of the exchange in this run.
 
     Raises
     ------
     RefusedError
-        As :func:`outgoing`, and if the records are not those of a reply or the weight is another.
+        As :func:`outgoing`, and if the records are not those of a reply, or weight or number are
+        others.
     """
     unknown = [name for name in content if name not in (records.ARRAYS, records.METRICS)]
     if unknown:
         raise RefusedError(f"the reply holds the record {unknown[0]!r}, which no exchange has")
     metrics = content.get(records.METRICS)
     numbers = dict(metrics) if isinstance(metrics, MetricRecord) else {}
-    given = numbers.pop(records.WEIGHT, None)
+    given, answered = numbers.pop(records.WEIGHT, None), numbers.pop(records.NUMBER, None)
+    if answered not in (None, number):
+        raise RefusedError(f"it answers exchange {answered!r} instead of exchange {number}")
     try:
         received = records.arrays_of(content)
     except (ValueError, TypeError, SyntaxError, MemoryError, EOFError) as error:
         raise RefusedError(f"an array of the reply cannot be read: {error}") from None
     arrays = {**{name: np.array(value) for name, value in numbers.items()}, **received}
     _check(exchange, arrays, sizes)
+    if answered is None:
+        raise RefusedError("it does not say which exchange it answers")
     if given != weight:
         raise RefusedError(
             f"the weight of the reply is {given!r}, but the party reported {weight:g} in the "
@@ -133,7 +151,9 @@ def accepted(
 
 
 def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int) -> dict[str, Any]:
-    """Return the reply to the schema exchange, or refuse what a party may not report.
+    """Return a party's report in the schema exchange, or refuse what is not declared.
+
+    Both ends apply it: a party before its report leaves, the server when it arrives.
 
     Parameters
     ----------
@@ -147,32 +167,62 @@ def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int
     Raises
     ------
     RefusedError
-        If a key is not declared or belongs to another part, a list has not one value for each
-        column, or too many states are named.
+        If a key is not declared or belongs to another part, a value is not possible, a list has
+        not one value for each column, or too many states are named.
     """
     facts = {fact.key: fact for fact in FACTS}
+    for key in REQUIRED:
+        if key not in report:
+            raise RefusedError(f"'{key}' is missing in the report")
+    for key in report:
+        if key not in facts:
+            raise RefusedError(f"no report has the key '{key}'")
+        _check_fact(facts[key], report[key])
     columns = len(report["names"])
     for key, value in report.items():
-        fact = facts.get(key)
-        if fact is None:
-            raise RefusedError(f"The report was not sent: no report has the key '{key}'")
+        fact = facts[key]
         empty = fact.part is not None and not value
         if not empty and fact.part is not None and fact.part not in parts:
             raise RefusedError(
-                f"The report was not sent: the method's contract does not declare that parties "
-                f"report '{fact.part}', which '{key}' belongs to: Contract(reports=...)"
+                "the method's contract does not declare that parties report "
+                f"'{fact.part}', which '{key}' belongs to: Contract(reports=...)"
             )
         if not empty and fact.each == "column" and len(value) != columns:
-            raise RefusedError(
-                f"The report was not sent: '{key}' has {len(value)} values for {columns} columns"
-            )
+            raise RefusedError(f"'{key}' has {len(value)} values for {columns} columns")
     counts = report.get("num-states", [])
     if sum(counts) != len(report.get("states", [])) or max(counts, default=0) > max_states:
         raise RefusedError(
-            f"The report was not sent: it names more than {max_states} states of a column "
-            "(max_states)"
+            f"the report names more than {max_states} states of a column (max_states)"
         )
+    if not 0 <= report["rows"] + report["dropped-rows"] <= MOST_ROWS:
+        raise RefusedError(f"the report says that the table has {report['rows']} rows")
     return dict(report)
+
+
+def _check_fact(fact: Fact, value: Any) -> None:
+    """Refuse a value of a report that is not of the declared kind."""
+    entries = value if fact.each else [value]
+    if not isinstance(entries, list):
+        raise RefusedError(f"'{fact.key}' is a single value where the report has a list")
+    possible = _POSSIBLE[fact.kind]
+    for entry in entries:
+        # A truth value is an int for Python, and travels as one.
+        if not possible(entry):
+            raise RefusedError(f"'{fact.key}' is declared as {fact.kind}, but is not: {entry!r}")
+
+
+def _whole_from(least: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and value >= least
+
+
+_POSSIBLE: dict[FactKind, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str),
+    "count": _whole_from(0),
+    "position": _whole_from(-1),
+    "flag": lambda value: isinstance(value, int) and value in (0, 1),
+    "number": lambda value: isinstance(value, int | float) and math.isfinite(value),
+    "square": lambda value: isinstance(value, int | float) and value >= 0,
+}
 
 
 def sizes_of(
@@ -270,12 +320,15 @@ def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int
         )
     if item.values in ("finite", "log-density") or array.size == 0:
         return
+    if item.values in ("products", "second-moments"):
+        _check_products(item, array)
+        return
     least, most = array.min(), array.max()
     if least < 0:
         raise RefusedError(
             f"'{item.name}' has negative values, but it is declared as {item.values}"
         )
-    limits = {"probability": 1, "mark": 1, "bytes": 255}
+    limits: dict[str, float] = {"probability": 1, "mark": 1, "bytes": 255}
     if item.values == "count" and "n" in sizes:
         limits["count"] = sizes["n"]
     if item.below:
@@ -289,6 +342,34 @@ def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int
         raise RefusedError(
             f"'{item.name}' is declared as {item.values}, but not all of it is whole"
         )
+
+
+def _check_products(item: Disclosure, array: NDArray[Any]) -> None:
+    """Refuse matrices that are no mean products of columns."""
+    # The largest value overflows when it is squared; no column of data has such a size.
+    if np.abs(array).max() > 1e150:
+        raise RefusedError(f"'{item.name}' has values above 1e150: check the units of the columns")
+    diagonal = np.diagonal(array, axis1=-2, axis2=-1)
+    if (diagonal < 0).any():
+        raise RefusedError(f"'{item.name}' has negative mean squares on its diagonal")
+    size = np.sqrt(diagonal)
+    # Columns of no size are compared as they are: their products must be 0.
+    size = np.where(size > 0, size, 1.0)
+    scaled = array / size[..., :, None] / size[..., None, :]
+    limit = np.where(diagonal > 0, 1.0, 0.0) + _TOLERANCE
+    if (np.abs(scaled - np.swapaxes(scaled, -1, -2)) > _TOLERANCE).any():
+        raise RefusedError(f"'{item.name}' is not symmetric, as products of columns are")
+    if (np.abs(scaled) > np.minimum(limit[..., :, None], limit[..., None, :])).any():
+        raise RefusedError(
+            f"'{item.name}' has products of two columns that are larger than their mean squares "
+            "allow"
+        )
+    if item.values == "second-moments":
+        room = _TOLERANCE * scaled.shape[-1] * np.eye(scaled.shape[-1])
+        try:
+            np.linalg.cholesky(scaled + room)
+        except np.linalg.LinAlgError:
+            raise RefusedError(f"'{item.name}' is not positive semi-definite") from None
 
 
 def _log_density(exchange: Exchange, name: str) -> bool:

@@ -15,20 +15,34 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flwr_causal.errors import ConfigError
+from flwr_causal.protocol.records import NUMBER, WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.schema import Part
     from flwr_causal.protocol.setup import Setup
 
 Size: TypeAlias = int | str
 Shape: TypeAlias = tuple[Size, ...]
 Values: TypeAlias = Literal[
-    "finite", "non-negative", "probability", "count", "index", "mark", "bytes", "log-density"
+    "finite",
+    "non-negative",
+    "probability",
+    "count",
+    "index",
+    "mark",
+    "bytes",
+    "log-density",
+    "products",
+    "second-moments",
 ]
 Combine: TypeAlias = Literal["sum", "mean", "each"]
 
+#: The names of what every reply holds beside the arrays, see :mod:`flwr_causal.protocol.records`.
+RESERVED = (WEIGHT, NUMBER)
 #: Values that are whole numbers.
 WHOLE: tuple[Values, ...] = ("count", "index", "mark", "bytes")
 
@@ -74,7 +88,10 @@ class Disclosure:
         What is a possible value: any ``"finite"`` number, a ``"non-negative"`` one, a
         ``"probability"``; of whole numbers a ``"count"`` of the party's rows (from 0 to n), an
         ``"index"`` (from 0 on), a ``"mark"`` (0 or 1), ``"bytes"``; a ``"log-density"`` (finite or
-        minus infinity).
+        minus infinity). Of square matrices with any leading dimensions: mean ``"products"`` of
+        pairs of columns (symmetric, no entry larger than its diagonal ones allow, by Cauchy and
+        Schwarz), of which some may be masked with 0; ``"second-moments"``, the same without a mask
+        (positive semi-definite).
     combine : {"sum", "mean", "each"}, default "each"
         How the server combines the replies: it adds them, it averages them with the exchange's
         weights, or it keeps them by party.
@@ -109,12 +126,38 @@ class Disclosure:
                 f"The disclosure '{self.name}' is below '{self.below}', but it is declared as "
                 f"{self.values}: only an index has such a bound."
             )
+        if self.name in RESERVED:
+            raise ConfigError(
+                f"'{self.name}' is the name of a part of every reply: choose another."
+            )
         if "n" in self.shape and not self.rows:
             raise ConfigError(
                 f"The disclosure '{self.name}' has the number of rows in its shape {self.shape}: "
                 "raw rows never leave a party. Send sums over rows instead; where an entry for "
                 "each row is what the method needs, say in 'rows' of which rows."
             )
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What the server knows when the reply of a party arrives.
+
+    Parameters
+    ----------
+    sizes : mapping of str to int
+        What the symbols in shapes stand for.
+    sent : dict of str to ndarray
+        The arrays that the party was sent.
+    setup : Setup
+        What the parties agreed on.
+    report : TableReport
+        The party's report in the schema exchange.
+    """
+
+    sizes: Mapping[str, int]
+    sent: Arrays
+    setup: Setup
+    report: TableReport
 
 
 @dataclass(frozen=True)
@@ -137,8 +180,11 @@ class Exchange:
         With which options it takes place, in words; printed in the documentation.
     same_parties : bool, default False
         Whether all exchanges of a training must be answered by the same parties, because their
-        results are used together. Later ones go to the parties that answered the first; if one of
-        these is lost, the run ends with an error unless the method starts again without it.
+        results are used together. If one of these is lost, the training starts again without it.
+    contradiction : callable, optional
+        ``(arrays, known) -> str``: how a reply contradicts itself, the party's report or what the
+        party was sent (see :class:`Known`), in words; "" if it does not. A reply with a
+        contradiction is refused. Default: nothing further is checked.
     query : bool, default False
         Whether it is a question after the training instead of a part of it.
 
@@ -156,6 +202,7 @@ class Exchange:
     weight: Literal["rows", "one"] = "rows"
     when: str = ""
     same_parties: bool = False
+    contradiction: Callable[[Arrays, Known], str] | None = field(default=None, compare=False)
     query: bool = False
 
     def __post_init__(self) -> None:

@@ -5,8 +5,45 @@ Variables are numbered in the order of their names, the same at every party.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.discrete import contingency_tables
+from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.protocol.exchange import Known
+
+
+def _cyclic(arrays: Arrays, known: Known) -> str:
+    """Return whether a party's edges are those of no DAG."""
+    for name in ("edges", "overwritten", "fused"):
+        if name in arrays:
+            adjacency = np.zeros((known.sizes["d"],) * 2, dtype=np.bool_)
+            parents, children = arrays[name].astype(np.int64).T
+            adjacency[parents, children] = True
+            if not is_acyclic(adjacency):
+                return f"'{name}' are the edges of a graph with a cycle"
+    return ""
+
+
+def _other_rows(arrays: Arrays, known: Known) -> str:
+    """Return whether contingency tables count other rows than those of the party."""
+    setup, sent = known.setup, known.sent
+    sizes = {name: len(states) for name, states in zip(setup.names, setup.states, strict=True)}
+    if "num-cuts" in sent:
+        sizes |= dict(zip(setup.continuous, sent["num-cuts"].astype(int) + 1, strict=True))
+    cardinalities = np.array([sizes[name] for name in sorted(sizes)], dtype=np.int64)
+    sets = contingency_tables.Sets(sent["sizes"], sent["members"])
+    counts = contingency_tables.Counts(
+        *(arrays[name] for name in contingency_tables.Counts._fields)
+    )
+    return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"])
+
 
 _EDGES = ("*", 2)
 _CUT_POINTS = (
@@ -43,6 +80,7 @@ GRAPH = Exchange(
         Disclosure("edges", "edges of the DAG that the party found", _EDGES, "index", below="d"),
     ),
     when="in each round, mode='fusion' with keep='last'",
+    contradiction=_cyclic,
 )
 
 JUDGED_GRAPH = Exchange(
@@ -54,6 +92,7 @@ JUDGED_GRAPH = Exchange(
         Disclosure("score", "the party's score of the received graph", ()),
     ),
     when="in each round, mode='fusion' with keep='best' and a fixed start",
+    contradiction=_cyclic,
 )
 
 GRAPHS = Exchange(
@@ -71,6 +110,7 @@ GRAPHS = Exchange(
         Disclosure("fused", "edges of the DAG found from both fused", _EDGES, "index", below="d"),
     ),
     when="in each round, mode='fusion' with start='driven'",
+    contradiction=_cyclic,
 )
 
 JUDGE = Exchange(
@@ -116,6 +156,7 @@ COUNTS = Exchange(
     returns=_TABLES,
     when="in each exchange, mode='exact'",
     same_parties=True,
+    contradiction=_other_rows,
 )
 
 FIT = Exchange(
@@ -133,6 +174,7 @@ FIT = Exchange(
         ),
     ),
     when="in the last exchange, parameters=True",
+    contradiction=_other_rows,
 )
 
 CONTRACT = Contract(

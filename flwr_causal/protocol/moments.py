@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
+from flwr_causal.protocol.second_moments import other_variances
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
@@ -20,10 +21,12 @@ SUMS = Exchange(
             "rows are [1, g, x_t, x_{t-1}, ..., x_{t-p}], where g marks rows that are not "
             "perturbed; with model='additive' they are [1, five functions of each variable]",
             ("folds", "s", "s"),
-            combine="mean",
+            "second-moments",
+            "mean",
         ),
     ),
     when="once",
+    contradiction=other_variances,
 )
 
 

@@ -25,7 +25,8 @@ ARRAYS = "arrays"
 CONFIG = "config"
 METRICS = "metrics"
 WEIGHT = "num-examples"
-PRECISIONS = ("float64", "float32")
+#: The number of the exchange that a message belongs to, in requests and in replies.
+NUMBER = "round"
 
 
 def pack_arrays(
@@ -61,7 +62,8 @@ def unpack_arrays(record: ArrayRecord) -> Arrays:
     arrays: Arrays = {}
     for name, array in record.items():
         values = _read(array.data)
-        arrays[name] = values.astype(np.float64 if values.dtype.kind == "f" else values.dtype)
+        # Without a copy where that is possible: the arrays are views of the message, not writeable.
+        arrays[name] = values.astype(np.float64, copy=False) if values.dtype.kind == "f" else values
     return arrays
 
 
@@ -143,6 +145,12 @@ def message_content(arrays: ArrayRecord | None, config: Mapping[str, Value]) -> 
     return content
 
 
+def split(values: Mapping[str, Any]) -> tuple[Arrays, dict[str, Value]]:
+    """Return the arrays among what is sent, and the plain values."""
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    return arrays, {name: value for name, value in values.items() if name not in arrays}
+
+
 def request(
     exchange: str,
     method: str,
@@ -168,9 +176,8 @@ def request(
     config : mapping, optional
         Further plain values.
     """
-    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-    plain = {name: value for name, value in values.items() if name not in arrays}
-    head: dict[str, Value] = {"exchange": exchange, "method": method, "round": number}
+    arrays, plain = split(values)
+    head: dict[str, Value] = {"exchange": exchange, "method": method, NUMBER: number}
     return message_content(
         pack_arrays(arrays, precision, exact), {**(config or {}), **head, **plain}
     )

@@ -20,6 +20,11 @@ PARTS: dict[Part, str] = {
 }
 
 
+FactKind: TypeAlias = Literal["count", "position", "flag", "number", "square", "text"]
+#: No party has more rows than this.
+MOST_ROWS = 10**12
+
+
 @dataclass(frozen=True)
 class Fact:
     """One entry of a report.
@@ -30,6 +35,9 @@ class Fact:
         In the reply's ``ConfigRecord``.
     meaning : str
         Printed in the documentation.
+    kind : {"count", "position", "flag", "number", "square", "text"}
+        Possible values: a whole number from 0 on, or from -1 on; 0 or 1; a finite number; a number
+        from 0 on, which may be infinite; a text.
     each : {"", "column", "state", "note"}, default ""
         A list with one value for each column, for each named state, or for each remark; "": one
         value for the table.
@@ -39,38 +47,55 @@ class Fact:
 
     key: str
     meaning: str
+    kind: FactKind
     each: Literal["", "column", "state", "note"] = ""
     part: Part | None = None
 
 
 FACTS = (
-    Fact("party", "the party's name, its own choice"),
-    Fact("partition-id", "the number of the simulated party; -1 on real nodes"),
+    Fact("party", "the party's name, its own choice", "text"),
+    Fact("partition-id", "the number of the simulated party; -1 on real nodes", "position"),
     Fact(
         "error",
         "instead of all that follows: why the table cannot be used, with names of columns, and the "
         "path of a file that cannot be read",
+        "text",
     ),
-    Fact("rows", "rows that are kept for training"),
-    Fact("dropped-rows", "rows left out because of missing or infinite values"),
-    Fact("has-sums", "whether the sums below are part of the report"),
-    Fact("names", "name", "column"),
-    Fact("kinds", "numeric, boolean, category or other", "column"),
-    Fact("missing", "number of missing values", "column"),
-    Fact("infinite", "number of infinite values", "column"),
-    Fact("distinct-one", "whether the kept rows hold one value only", "column"),
-    Fact("copy-of", "the first column with the same values in every kept row", "column"),
-    Fact("means", "mean of the kept rows; 0 of a column that is no number", "column", "sums"),
-    Fact("remainders", "sum of the deviations from that mean, a rounding error", "column", "sums"),
-    Fact("squares", "sum of the squared deviations from that mean", "column", "sums"),
-    Fact("distinct", "number of different values in the kept rows", "column", "states"),
-    Fact("whole", "whether all values are whole numbers", "column", "states"),
-    Fact("num-states", "how many of the states below are its own", "column", "states"),
+    Fact("rows", "rows that are kept for training", "count"),
+    Fact("dropped-rows", "rows left out because of missing or infinite values", "count"),
+    Fact("has-sums", "whether the sums below are part of the report", "flag"),
+    Fact("names", "name", "text", "column"),
+    Fact("kinds", "numeric, boolean, category or other", "text", "column"),
+    Fact("missing", "number of missing values", "count", "column"),
+    Fact("infinite", "number of infinite values", "count", "column"),
+    Fact("distinct-one", "whether the kept rows hold one value only", "flag", "column"),
+    Fact(
+        "copy-of", "the first column with the same values in every kept row", "position", "column"
+    ),
+    Fact(
+        "means",
+        "mean of the kept rows; 0 of a column that is no number",
+        "number",
+        "column",
+        "sums",
+    ),
+    Fact(
+        "remainders",
+        "sum of the deviations from that mean, a rounding error",
+        "number",
+        "column",
+        "sums",
+    ),
+    Fact("squares", "sum of the squared deviations from that mean", "square", "column", "sums"),
+    Fact("distinct", "number of different values in the kept rows", "count", "column", "states"),
+    Fact("whole", "whether all values are whole numbers", "flag", "column", "states"),
+    Fact("num-states", "how many of the states below are its own", "count", "column", "states"),
     Fact(
         "states",
         "the different values, of columns that have at most `max-states` of them (of numbers that "
         "are not whole at most 10, and none where these are cut into intervals); neither how often "
         "nor in which rows they occur",
+        "text",
         "state",
         "states",
     ),
@@ -78,8 +103,11 @@ FACTS = (
         "level-rows",
         "rows behind the means, where these are of the rows that are not perturbed "
         "(`center='phase'`)",
+        "count",
         part="series",
     ),
-    Fact("notes", "how many series are too short for the order", "note", "series"),
-    Fact("has-ids", "whether there is a column of ids", part="ids"),
+    Fact("notes", "how many series are too short for the order", "text", "note", "series"),
+    Fact("has-ids", "whether there is a column of ids", "flag", part="ids"),
 )
+#: What every report has.
+REQUIRED = tuple(fact.key for fact in FACTS[3:] if fact.part is None)

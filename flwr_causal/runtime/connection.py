@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flwr.app import MessageType
-
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 
@@ -73,7 +71,7 @@ class Connection:
                 records.request(
                     exchange.name, self._federation.contract.method, self._queries, own
                 ),
-                MessageType.QUERY,
+                exchange,
                 self._queries,
                 self._timeout,
             )

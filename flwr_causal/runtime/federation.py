@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from logging import WARNING
 from typing import TYPE_CHECKING
 
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord, Message, MessageType
 from flwr.supercore import log
 
 from flwr_causal.compat import NODE_UNAVAILABLE
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import door, records
+from flwr_causal.protocol.exchange import Known
 from flwr_causal.protocol.setup import PREFIX
 
 if TYPE_CHECKING:
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.core.arrays import Arrays
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.setup import Setup
 
-# A party that failed in so many rounds one after the other is not asked again: on real nodes each
-# attempt costs the others a minute of waiting.
+# A party that failed in so many exchanges one after the other is not asked again: on real nodes
+# each attempt costs the others a minute of waiting.
 MAX_FAILURES = 3
 # The code of a reply that arrived and was refused; Flower's own codes are not negative.
 REFUSED = -1
@@ -57,11 +59,12 @@ class Party:
 
 @dataclass(frozen=True)
 class Failure:
-    """A party that did not deliver in a round.
+    """A party that did not deliver in an exchange.
 
     Parameters
     ----------
     server_round : int
+        The number of the exchange.
     party : str
     reason : str
     """
@@ -90,7 +93,7 @@ class Arrival:
 
 @dataclass
 class Collected:
-    """What came of sending the messages of one exchange.
+    """The accepted replies of one exchange, and its traffic.
 
     Parameters
     ----------
@@ -100,12 +103,15 @@ class Collected:
         The part of ``bytes_sent`` that belongs to the schema exchange.
     replies : list of Arrival
         In the parties' order.
+    lost : tuple of str
+        The names of the parties that were asked and gave no accepted reply.
     """
 
     bytes_sent: int = 0
     bytes_received: int = 0
     setup_bytes: int = 0
     replies: list[Arrival] = field(default_factory=list)
+    lost: tuple[str, ...] = ()
 
 
 @dataclass
@@ -115,85 +121,61 @@ class Federation:
     Parameters
     ----------
     parties : tuple of Party
+    reports : mapping of str to TableReport
+        The parties' answers in the schema exchange, by name.
     setup : Setup
-        What they agreed on; sent to each party with its first message.
+        The agreement; sent to each party with its first message.
     contract : Contract
-        What the method's exchanges declare.
-    training : frozenset of str or None
-        The names of the parties of the current training, once an exchange that declares
-        ``same_parties`` has been answered: later ones of it go to these parties alone.
+        Of the method.
+    size : int
+        The number of parties that agreed at first, of which the quorum is a share.
+    failures : list of Failure
     """
 
     parties: tuple[Party, ...]
+    reports: Mapping[str, TableReport]
     setup: Setup
     contract: Contract
-    training: frozenset[str] | None = None
+    size: int
     failures: list[Failure] = field(default_factory=list)
     _informed: set[int] = field(default_factory=set)
     _failed_in_a_row: dict[int, int] = field(default_factory=dict)
 
-    def party(self, node_id: int) -> Party:
-        """Return the party behind a node."""
-        return next(party for party in self.parties if party.node_id == node_id)
-
-    def sample(self, server_round: int, fraction: float, seed: int) -> list[Party]:
-        """Return the parties of a round in their fixed order.
-
-        Each party draws a number from the seed, the round and its name; those of the smallest
-        numbers are chosen. Neither their order nor their node ids play a part.
-        """
-        able = [p for p in self.parties if self._failed_in_a_row.get(p.node_id, 0) < MAX_FAILURES]
-        size = max(1, round(fraction * len(able)))
-        draws = {p: random.Random(f"{seed}-{server_round}-{p.name}").random() for p in able}
-        chosen = set(sorted(able, key=draws.__getitem__)[:size])
-        return [party for party in able if party in chosen]
-
     def asked(
         self, exchange: Exchange, server_round: int, fraction: float, seed: int
     ) -> list[Party]:
-        """Return the parties that an exchange goes to: a sample, or those of the training."""
-        parties = self.sample(server_round, fraction, seed)
-        if not exchange.same_parties or self.training is None:
-            return parties
-        return [party for party in parties if party.name in self.training]
+        """Return the parties of an exchange in their fixed order: all, or a sample.
 
-    def note_training(self, exchange: Exchange, replied: Sequence[str], *, restarts: bool) -> None:
-        """Note which parties a training is with.
-
-        Raises
-        ------
-        FederationError
-            If a party of the training did not reply, and the method does not start again
-            without it.
+        Each party draws a number from the seed, the exchange's number and its name; those of the
+        smallest numbers are chosen. Neither their order nor their node ids play a part. Exchanges
+        that declare ``same_parties`` all have one sample.
         """
-        if not exchange.same_parties:
-            return
-        lost = sorted((self.training or frozenset()) - set(replied))
-        if lost and not restarts:
-            raise FederationError(
-                f"{', '.join(lost)} did not answer the exchange '{exchange.name}', but earlier "
-                "ones of this training: results with a party and without it do not go together. "
-                "Start the run again once it is back, or without it."
-            )
-        self.training = frozenset(replied)
+        able = [p for p in self.parties if self._failed_in_a_row.get(p.node_id, 0) < MAX_FAILURES]
+        size = max(1, round(fraction * len(able)))
+        if size >= len(able):
+            return able
+        number = 0 if exchange.same_parties else server_round
+        draws = {p: random.Random(f"{seed}-{number}-{p.name}").random() for p in able}
+        chosen = set(sorted(able, key=draws.__getitem__)[:size])
+        return [party for party in able if party in chosen]
 
     def needed(self, fraction: float, quorum: float) -> int:
-        """Return how many parties must reply in a round, of all that agreed at the start."""
-        return max(1, math.ceil(quorum * max(1, round(fraction * len(self.parties)))))
+        """Return how many parties must reply in an exchange, of all that agreed at the start."""
+        return max(1, math.ceil(quorum * max(1, round(fraction * self.size))))
 
     def message(
         self,
         node_id: int,
         content: RecordDict,
-        message_type: str,
+        exchange: Exchange,
         server_round: int,
         timeout: float,
     ) -> Message:
-        """Return a message of a round; with the setup, for a node that has not had it yet."""
+        """Return a message of an exchange; with the setup, for a node that has not had it yet."""
         return Message(
             content=content if node_id in self._informed else self._with_setup(content),
             dst_node_id=node_id,
-            message_type=message_type,
+            message_type=MessageType.QUERY if exchange.query else MessageType.TRAIN,
             ttl=timeout,
             group_id=str(server_round),
         )
@@ -226,25 +208,28 @@ class Federation:
         FederationError
             If fewer than ``needed`` parties replied.
         """
-        sent = list(messages)
-        result = Collected(bytes_sent=sum(records.num_bytes(m.content) for m in sent))
-        result.setup_bytes = sum(_setup_bytes(m) for m in sent)
-        # Kept before sending: a grid may take a message's content away once it is on its way.
-        contents = {m.metadata.dst_node_id: (m.content, m.metadata.message_type) for m in sent}
-        invited = [m.metadata.dst_node_id for m in sent]
-        bodies = {node_id: content for node_id, (content, _) in contents.items()}
-        reasons = self._collect(grid, exchange, sent, bodies, timeout, result)
-        self._informed -= set(reasons)
+        parties = {party.node_id: party for party in self.parties}
+        attempt = _Attempt(self, grid, exchange, server_round, timeout, parties)
+        # The contents are kept: a grid may take a message's content away once it is on its way.
+        contents = {}
+        sent = []
+        for message in messages:
+            contents[message.metadata.dst_node_id] = message.content
+            sent.append(message)
+        attempt.collect(sent, contents)
+        self._informed -= set(attempt.reasons)
         again = [
-            self.message(node_id, *contents[node_id], server_round, timeout)
-            for node_id, (code, _) in reasons.items()
+            self.message(node_id, contents[node_id], exchange, server_round, timeout)
+            for node_id, (code, _) in attempt.reasons.items()
             if code != NODE_UNAVAILABLE
         ]
         if again:
-            result.bytes_sent += sum(records.num_bytes(m.content) for m in again)
-            result.setup_bytes += sum(_setup_bytes(m) for m in again)
-            reasons |= self._collect(grid, exchange, again, bodies, timeout, result)
-        self._judge(invited, result, reasons, server_round)
+            attempt.collect(again, contents)
+        result = attempt.result
+        order = {node_id: index for index, node_id in enumerate(parties)}
+        result.replies.sort(key=lambda reply: order[reply.party.node_id])
+        result.lost = tuple(parties[n].name for n in contents if n in attempt.reasons)
+        self._note(attempt, server_round)
         if len(result.replies) < needed:
             latest = {failure.party: failure.reason for failure in self.failures}
             raise FederationError(
@@ -254,20 +239,58 @@ class Federation:
             )
         return result
 
-    def _collect(
-        self,
-        grid: Grid,
-        exchange: Exchange,
-        messages: Sequence[Message],
-        bodies: Mapping[int, RecordDict],
-        timeout: float,
-        result: Collected,
-    ) -> dict[int, tuple[int, str]]:
-        """Send, add the accepted replies to the result, return why others failed, by node."""
-        waiting = {m.metadata.dst_node_id for m in messages}
-        asked, errors = set(waiting), {}
-        late = f"no reply within {timeout:g} s"
-        for reply in grid.send_and_receive(messages, timeout=timeout):
+    def _note(self, attempt: _Attempt, server_round: int) -> None:
+        """Note which parties have the setup, and which have failed."""
+        good = [reply.party.node_id for reply in attempt.result.replies]
+        self._informed.update(good)
+        self._failed_in_a_row |= dict.fromkeys(good, 0)
+        for node_id, (_, reason) in attempt.reasons.items():
+            failed = self._failed_in_a_row.get(node_id, 0) + 1
+            self._failed_in_a_row[node_id] = failed
+            failure = Failure(server_round, attempt.parties[node_id].name, reason)
+            self.failures.append(failure)
+            log(
+                WARNING,
+                "Exchange %d: %s is left out (%s).%s",
+                server_round,
+                failure.party,
+                reason,
+                " It is not asked again." if failed >= MAX_FAILURES else "",
+            )
+
+
+@dataclass
+class _Attempt:
+    """The attempts of one exchange.
+
+    Parameters
+    ----------
+    federation, grid, exchange, server_round, timeout
+        As of :meth:`Federation.exchange`.
+    parties : mapping of int to Party
+        By node.
+    result : Collected
+    reasons : dict of int to (int, str)
+        By node without an accepted reply in the last attempt, the error's code and reason.
+    """
+
+    federation: Federation
+    grid: Grid
+    exchange: Exchange
+    server_round: int
+    timeout: float
+    parties: Mapping[int, Party]
+    result: Collected = field(default_factory=Collected)
+    reasons: dict[int, tuple[int, str]] = field(default_factory=dict)
+
+    def collect(self, messages: Sequence[Message], contents: Mapping[int, RecordDict]) -> None:
+        """Send messages, add the accepted replies to the result, note why others failed."""
+        waiting = {message.metadata.dst_node_id for message in messages}
+        asked = set(waiting)
+        self.result.bytes_sent += sum(records.num_bytes(m.content) for m in messages)
+        self.result.setup_bytes += sum(_setup_bytes(m) for m in messages)
+        late = f"no reply within {self.timeout:g} s"
+        for reply in self.grid.send_and_receive(messages, timeout=self.timeout):
             node_id = reply.metadata.src_node_id
             if node_id not in asked:
                 # The SuperLink itself answers for a node that it has given up.
@@ -277,53 +300,35 @@ class Federation:
                 continue  # delivered twice
             waiting.discard(node_id)
             if reply.has_error():
-                errors[node_id] = (reply.error.code, _last_line(reply.error.reason))
+                self.reasons[node_id] = (reply.error.code, _last_line(reply.error.reason))
                 continue
             try:
-                arrays = self._accepted(exchange, self.party(node_id), bodies[node_id], reply)
+                arrays = self._accepted(self.parties[node_id], contents[node_id], reply)
             except door.RefusedError as error:
-                errors[node_id] = (REFUSED, f"its reply was refused: {error}")
+                self.reasons[node_id] = (REFUSED, f"its reply was refused: {error}")
                 continue
-            result.replies.append(Arrival(self.party(node_id), arrays, reply))
-            result.bytes_received += records.reply_bytes(reply)
-        return errors | dict.fromkeys(waiting, (NODE_UNAVAILABLE, late))
+            self.reasons.pop(node_id, None)
+            self.result.replies.append(Arrival(self.parties[node_id], arrays, reply))
+            self.result.bytes_received += records.reply_bytes(reply)
+        self.reasons |= dict.fromkeys(waiting, (NODE_UNAVAILABLE, late))
 
-    def _accepted(
-        self, exchange: Exchange, party: Party, sent: RecordDict, reply: Message
-    ) -> Arrays:
+    def _accepted(self, party: Party, sent: RecordDict, reply: Message) -> Arrays:
         """Return the arrays of a reply that the contract allows."""
-        agreed = self.contract.sizes(self.setup, party.num_rows)
-        weight = party.num_rows if exchange.weight == "rows" else 1
+        federation, exchange = self.federation, self.exchange
+        agreed = federation.contract.sizes(federation.setup, party.num_rows)
         sizes = door.sizes_of(exchange, sent, agreed)
-        return door.accepted(exchange, reply.content, sizes, weight=weight)
-
-    def _judge(
-        self,
-        invited: Sequence[int],
-        result: Collected,
-        reasons: dict[int, tuple[int, str]],
-        server_round: int,
-    ) -> None:
-        """Sort the replies in the parties' order, and note who failed."""
-        order = {party.node_id: index for index, party in enumerate(self.parties)}
-        result.replies.sort(key=lambda reply: order[reply.party.node_id])
-        good = {reply.party.node_id for reply in result.replies}
-        self._informed |= good
-        for node_id in invited:
-            if node_id in good:
-                self._failed_in_a_row[node_id] = 0
-                continue
-            self._failed_in_a_row[node_id] = self._failed_in_a_row.get(node_id, 0) + 1
-            failure = Failure(server_round, self.party(node_id).name, reasons[node_id][1])
-            self.failures.append(failure)
-            log(
-                WARNING,
-                "Exchange %d: %s is left out (%s).%s",
-                server_round,
-                failure.party,
-                failure.reason,
-                " It is not asked again." if self._failed_in_a_row[node_id] >= MAX_FAILURES else "",
+        weight = party.num_rows if exchange.weight == "rows" else 1
+        arrays = door.accepted(
+            exchange, reply.content, sizes, weight=weight, number=self.server_round
+        )
+        if exchange.contradiction is not None:
+            known = Known(
+                sizes, records.arrays_of(sent), federation.setup, federation.reports[party.name]
             )
+            complaint = exchange.contradiction(arrays, known)
+            if complaint:
+                raise door.RefusedError(complaint)
+        return arrays
 
 
 def _setup_bytes(message: Message) -> int:

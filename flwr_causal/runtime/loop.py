@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from logging import INFO
+from dataclasses import dataclass, field, replace
+from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any, Generic
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 from flwr.supercore import log
@@ -17,11 +16,12 @@ from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replies import Fold, Replies
 from flwr_causal.runtime.method import Method, StateT
-from flwr_causal.runtime.schema import exchange_schema
+from flwr_causal.runtime.schema import agreed, exchange_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy as np
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
     from numpy.typing import NDArray
@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.federation import Arrival, Failure, Federation, Party
-    from flwr_causal.runtime.method import Method, Request
+    from flwr_causal.runtime.method import Request
 
     Record = dict[str, Any]
     OnRound = Callable[[Record], None]
+
+# How often a training starts again without a party that was lost, before the run is given up.
+MAX_RESTARTS = 3
 
 
 @dataclass
@@ -138,7 +141,12 @@ def run(
         with single_threaded():
             method.state = method.init(agreement) if state is None else state
         while (reason := method.finished(method.state)) is None:
-            record = _one_exchange(method, strategy or method, federation, outcome, config or {})
+            record, lost = _one_exchange(
+                method, strategy or method, federation, outcome, config or {}
+            )
+            if lost:
+                record["started_again"] = 1
+                federation = _start_again(method, federation, outcome, lost)
             outcome.history.append(record)
             if on_round is not None:
                 on_round(record)
@@ -161,8 +169,11 @@ def _one_exchange(
     federation: Federation,
     outcome: Outcome[StateT],
     config: dict[str, records.Value],
-) -> Record:
-    """Ask the parties once and take the next step; return the record of the exchange.
+) -> tuple[Record, tuple[str, ...]]:
+    """Ask the parties once and take the next step.
+
+    Returns the record of the exchange, and the parties without which the training must start again:
+    then the step was not taken.
 
     A function of its own, so that the replies of one exchange, the largest objects of a run, are
     freed before those of the next one arrive.
@@ -173,7 +184,7 @@ def _one_exchange(
     server_round = outcome.rounds + 1
     request = method.request(method.state)
     exchange = request.exchange
-    common = {k: v for k, v in request.values.items() if isinstance(v, np.ndarray)}
+    common, _ = records.split(request.values)
     if strategy is not method:
         _check_composes(method, strategy, exchange, list(common))
     messages = strategy.configure_train(
@@ -190,13 +201,14 @@ def _one_exchange(
         timeout=method.round_timeout,
         needed=_needed(method, federation, request),
     )
-    names = [reply.party.name for reply in collected.replies]
-    federation.note_training(exchange, names, restarts=method.restarts)
-    with single_threaded():
-        replies = _combined(strategy, exchange, server_round, collected.replies)
-        method.state, info = method.close(method.state, replies)
+    lost = collected.lost if exchange.same_parties else ()
+    info: dict[str, Any] = {}
+    if not lost:
+        with single_threaded():
+            replies = _combined(strategy, exchange, server_round, collected.replies)
+            method.state, info = method.close(method.state, replies)
     outcome.schema_bytes += collected.setup_bytes
-    return {
+    record = {
         "round": server_round,
         "exchange": exchange.name,
         **info,
@@ -205,6 +217,54 @@ def _one_exchange(
         "bytes_sent": collected.bytes_sent - collected.setup_bytes,
         "bytes_received": collected.bytes_received,
     }
+    return record, lost
+
+
+def _start_again(
+    method: Method[StateT],
+    federation: Federation,
+    outcome: Outcome[StateT],
+    lost: Sequence[str],
+) -> Federation:
+    """Start the training again without the parties that were lost, as if they had never been there.
+
+    Results with a party and results without it do not go together, where an exchange declares
+    ``same_parties``.
+
+    Raises
+    ------
+    DataError
+        If the others' data cannot be used without them.
+    FederationError
+        If they alone hold a column, or the training has started again too often.
+    """
+    assert outcome.agreement is not None
+    who, number = ", ".join(lost), outcome.rounds + 1
+    if sum("started_again" in record for record in outcome.history) >= MAX_RESTARTS:
+        raise FederationError(
+            f"Exchange {number}: {who} did not answer, and the training has started again "
+            f"{MAX_RESTARTS} times already. Start the run again once all parties stay connected."
+        )
+    parties = [party for party in federation.parties if party.name not in lost]
+    others, agreement = agreed(method, parties, federation.reports)
+    columns = [name for name in outcome.agreement.names if name not in agreement.names]
+    if columns:
+        raise FederationError(
+            f"Exchange {number}: {who} did not answer, and no other party holds "
+            f"{', '.join(columns)}. Start the run again once all parties are connected."
+        )
+    warning = (
+        f"The training started again without {who} after exchange {number}: sums with it and "
+        "without it do not go together."
+    )
+    log(WARNING, warning)
+    outcome.warnings = [*agreement.warnings, *outcome.warnings[len(outcome.agreement.warnings) :]]
+    outcome.warnings.append(warning)
+    outcome.agreement, outcome.parties = agreement, others.parties
+    method.federation = replace(others, size=federation.size, failures=federation.failures)
+    with single_threaded():
+        method.state = method.init(agreement)
+    return method.federation
 
 
 def _needed(method: Method[StateT], federation: Federation, request: Request) -> int:

@@ -91,14 +91,10 @@ class Method(Generic[StateT]):
         Everything that server and parties say to each other; the parties' client has the same.
     method : str
         The method's id, that of the contract.
-    restarts : bool
-        Whether :meth:`close` starts the training again where a party of it is missing in an
-        exchange that declares ``same_parties``. If not, the run ends with an error.
     """
 
     contract: ClassVar[Contract]
     method: ClassVar[str] = ""
-    restarts: ClassVar[bool] = False
 
     #: Fix the sampling of parties and every random choice of the method.
     seed: int

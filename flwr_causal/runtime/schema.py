@@ -14,12 +14,12 @@ from flwr.supercore import log
 
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import DataError, FederationError
-from flwr_causal.protocol import records
+from flwr_causal.protocol import door, records
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.runtime.federation import Federation, Party
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from flwr.serverapp import Grid
 
@@ -58,42 +58,46 @@ def exchange_schema(
         If too few nodes are connected within the round's timeout, or one does not answer.
     """
     node_ids = _connected(grid, method.min_available_nodes, settle, method.round_timeout)
-    policy = {f"policy-{name}": value for name, value in method.policy.to_dict().items()}
-    options = {f"option-{name}": value for name, value in method.schema_options.items()}
-    question = records.message_content(None, {"method": method.method, **policy, **options})
-    messages = [
-        Message(
-            content=question,
-            dst_node_id=node_id,
-            message_type="query.schema",
-            ttl=method.round_timeout,
-            group_id="schema",
-        )
-        for node_id in node_ids
-    ]
-    replies = list(grid.send_and_receive(messages, timeout=method.round_timeout))
-    _check_all_answered(replies, node_ids)
-    size = len(messages) * records.num_bytes(question) + sum(
-        records.reply_bytes(r) for r in replies
-    )
-
-    answers: list[tuple[Party, dict[str, Any]]] = []
-    for reply in replies:
-        values: dict[str, Any] = records.config_of(reply.content)
-        partition = values.pop("partition-id")
-        party = Party(reply.metadata.src_node_id, values.pop("party"), partition)
-        answers.append((party, values))
+    answers, size = ask_schema(method, grid, node_ids)
     # Node ids are random in each run: parties are ordered by what stays the same.
     answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))
     answers = _with_unique_names(answers)
     _check_errors(answers)
-
     reports = {party.name: TableReport.from_dict(values) for party, values in answers}
-    agreement = method.agree(reports)
+    federation, agreement = agreed(method, [party for party, _ in answers], reports)
+    log(
+        INFO,
+        "%d parties agree on %d columns, %d rows in all",
+        len(federation.parties),
+        len(agreement.names),
+        agreement.n,
+    )
+    return federation, agreement, size
+
+
+def agreed(
+    method: Method[Any], parties: Sequence[Party], reports: Mapping[str, TableReport]
+) -> tuple[Federation, Agreement]:
+    """Let the method agree on the columns of some parties.
+
+    Parameters
+    ----------
+    method : Method
+    parties : sequence of Party
+        In their order.
+    reports : mapping of str to TableReport
+        By name; of other parties they are not used.
+
+    Raises
+    ------
+    DataError
+        If the parties' data cannot be used together.
+    """
+    own = {party.name: reports[party.name] for party in parties}
+    agreement = method.agree(own)
     for warning in agreement.warnings:
         log(WARNING, warning)
-    parties = tuple(replace(party, num_rows=agreement.rows[party.name]) for party, _ in answers)
-    sums = any(report.has_sums for report in reports.values())
+    sums = any(report.has_sums for report in own.values())
     setup = Setup(
         names=agreement.names,
         num_rows=agreement.n,
@@ -106,14 +110,83 @@ def exchange_schema(
         exchange=secrets.token_hex(8),
         states=agreement.states,
     )
-    log(
-        INFO,
-        "%d parties agree on %d columns, %d rows in all",
-        len(parties),
-        len(agreement.names),
-        agreement.n,
+    with_rows = tuple(replace(party, num_rows=agreement.rows[party.name]) for party in parties)
+    return Federation(with_rows, own, setup, method.contract, len(parties)), agreement
+
+
+def ask_schema(
+    method: Method[Any], grid: Grid, node_ids: Sequence[int]
+) -> tuple[list[tuple[Party, dict[str, Any]]], int]:
+    """Ask nodes for their schema; a node that fails or answers nonsense is asked once more.
+
+    Returns
+    -------
+    answers : list of (Party, dict)
+        A party and its report, or why it has none.
+    num_bytes : int
+        Sent and received.
+
+    Raises
+    ------
+    FederationError
+        If a node does not answer, or answers nonsense twice.
+    """
+    policy = {f"policy-{name}": value for name, value in method.policy.to_dict().items()}
+    options = {f"option-{name}": value for name, value in method.schema_options.items()}
+    question = records.message_content(None, {"method": method.method, **policy, **options})
+    answers: dict[int, tuple[Party, dict[str, Any]]] = {}
+    waiting, failed, size = list(node_ids), {}, 0
+    for _ in range(2):
+        messages = [
+            Message(
+                content=question,
+                dst_node_id=node_id,
+                message_type="query.schema",
+                ttl=method.round_timeout,
+                group_id="schema",
+            )
+            for node_id in waiting
+        ]
+        failed = {node_id: f"node {node_id}: no answer" for node_id in waiting}
+        size += len(messages) * records.num_bytes(question)
+        for reply in grid.send_and_receive(messages, timeout=method.round_timeout):
+            node_id = reply.metadata.src_node_id
+            if node_id not in failed or node_id in answers:
+                continue  # delivered twice
+            if reply.has_error():
+                failed[node_id] = f"node {node_id}: {reply.error.reason}"
+                continue
+            size += records.reply_bytes(reply)
+            try:
+                answers[node_id] = _answer(method, reply)
+            except door.RefusedError as error:
+                failed[node_id] = str(error)
+        waiting = [node_id for node_id in waiting if node_id not in answers]
+        if not waiting:
+            return list(answers.values()), size
+    raise FederationError(
+        "The schema exchange failed; training was not started. "
+        + "; ".join(failed[node_id] for node_id in waiting)
     )
-    return Federation(parties, setup, method.contract), agreement, size
+
+
+def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]:
+    """Return a party and its report, or refuse what is not declared."""
+    node_id = reply.metadata.src_node_id
+    values: dict[str, Any] = records.config_of(reply.content)
+    name, partition = values.pop("party", None), values.pop("partition-id", None)
+    party = name if isinstance(name, str) and name else f"node {node_id}"
+    try:
+        if party != name or not isinstance(partition, int):
+            raise door.RefusedError("it lacks the party's name or number")
+        if not isinstance(values.get("error"), str):
+            door.reported(values, method.contract.reports, method.policy.max_states)
+    except door.RefusedError as error:
+        raise door.RefusedError(
+            f"{party}: its answer was refused: {error}. Do all nodes run the same version of "
+            "flwr-causal?"
+        ) from None
+    return Party(node_id, party, partition), values
 
 
 def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[int]:
@@ -134,20 +207,6 @@ def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[
         if now != node_ids:
             node_ids, stable_since = now, time.monotonic()
     return node_ids
-
-
-def _check_all_answered(replies: Sequence[Message], node_ids: Sequence[int]) -> None:
-    failed = [
-        f"node {reply.metadata.src_node_id}: {reply.error.reason}"
-        for reply in replies
-        if reply.has_error()
-    ]
-    silent = set(node_ids) - {reply.metadata.src_node_id for reply in replies}
-    failed += [f"node {node_id}: no answer" for node_id in sorted(silent)]
-    if failed:
-        raise FederationError(
-            "The schema exchange failed; training was not started. " + "; ".join(failed)
-        )
 
 
 def _with_unique_names(

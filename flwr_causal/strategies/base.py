@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, MessageType
 from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.data.check.agreement import Agreement, agree
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
-    from flwr.app import Message, MetricRecord, RecordDict
+    from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result
 
@@ -238,15 +236,13 @@ class CausalStrategy(FedAvg, Method[StateT]):
 
         # One content for all that are sent the same: a content for each would cost more than the
         # exchange. The given arrays are packed already, and may have passed a privacy wrapper.
-        plain = {k: v for k, v in request.values.items() if not isinstance(v, np.ndarray)}
-        common = content(plain)
+        common = content(records.split(request.values)[1])
         common[records.ARRAYS] = arrays
-        kind = MessageType.QUERY if exchange.query else MessageType.TRAIN
         return [
             federation.message(
                 party.node_id,
                 content(request.values_for(party.name)) if party.name in request.own else common,
-                kind,
+                exchange,
                 server_round,
                 self.round_timeout,
             )

@@ -9,6 +9,7 @@ from flwr.app import ArrayRecord
 from flwr_causal.app.methods import METHODS, build
 from flwr_causal.data.partition import split
 from flwr_causal.protocol import fedges, records
+from flwr_causal.protocol.exchange import RESERVED
 from flwr_causal.strategies import run
 
 D = 5
@@ -122,7 +123,7 @@ def watched(request):
 
 def numbers_of(content):
     """The plain numbers of a reply, without its weight."""
-    return {k: v for k, v in content["metrics"].items() if k != "num-examples"}
+    return {k: v for k, v in content["metrics"].items() if k not in RESERVED}
 
 
 def exchanges_of(grid):

@@ -44,7 +44,7 @@ def message(grid, setup, arrays, exchange, **config):
     if reply.has_error():
         raise RuntimeError(reply.error.reason)
     metrics = dict(reply.content["metrics"])
-    del metrics["num-examples"]
+    del metrics["num-examples"], metrics["round"]
     return records.arrays_of(reply.content), metrics
 
 

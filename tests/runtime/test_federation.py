@@ -20,6 +20,7 @@ from flwr.app import Error, Message
 from flwr_causal.compat import NODE_UNAVAILABLE
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.consensus import ROUND
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.federation import MAX_FAILURES, Federation, Party
 from flwr_causal.simulations import simulate
@@ -272,7 +273,7 @@ def test_every_party_is_informed_whenever_it_is_first_asked():
 
 def federation(num):
     parties = tuple(Party(index + 2, f"p{index}", index) for index in range(num))
-    return Federation(parties, setup_for(TABLES), NotearsADMM.contract)
+    return Federation(parties, {}, setup_for(TABLES), NotearsADMM.contract, num)
 
 
 @pytest.mark.parametrize(
@@ -280,13 +281,13 @@ def federation(num):
 )
 def test_sample_sizes(num, fraction, size):
     for server_round in range(1, 6):
-        sample = federation(num).sample(server_round, fraction, 0)
+        sample = federation(num).asked(ROUND, server_round, fraction, 0)
         assert len(sample) == size
         assert [p.partition_id for p in sample] == sorted({p.partition_id for p in sample})
 
 
 def test_samples_are_even():
-    counts = Counter(p.name for r in range(1, 501) for p in federation(5).sample(r, 0.4, 11))
+    counts = Counter(p.name for r in range(1, 501) for p in federation(5).asked(ROUND, r, 0.4, 11))
     assert sum(counts.values()) == 1000
     assert all(150 < count < 250 for count in counts.values())
 

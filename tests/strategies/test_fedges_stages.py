@@ -183,11 +183,11 @@ def test_with_keep_last_only_edges_leave_a_party(start):
         assert edges.shape[1] == 2
         assert edges.dtype == np.uint16
         assert edges.max(initial=0) < 7
-        assert set(reply.content["metrics"]) == {"num-examples"}
+        assert set(reply.content["metrics"]) == {"num-examples", "round"}
     judging = spy(tables)
     simulate_on(judging, start_from=start)
     metrics = [set(r.content["metrics"]) for r in judging.replies if r.content.array_records]
-    assert all(names <= {"score", "num-examples"} for names in metrics)
+    assert all(names <= {"score", "num-examples", "round"} for names in metrics)
     assert any("score" in names for names in metrics)
 
 
@@ -361,7 +361,7 @@ def test_what_travels_in_the_driven_loop():
     simulate_on(grid)
     for reply in grid.replies[4:]:
         arrays = records.arrays_of(reply.content)
-        assert set(reply.content["metrics"]) == {"num-examples"}
+        assert set(reply.content["metrics"]) == {"num-examples", "round"}
         if "scores" in arrays:
             assert set(arrays) == {"scores"}
             # At most two starts of four shares, and the graph without edges.

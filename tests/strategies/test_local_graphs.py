@@ -238,7 +238,7 @@ def test_what_leaves_a_party():
         assert {name: array.shape for name, array in arrays.items()} == dict.fromkeys(
             ARRAYS, (5, 5)
         )
-        assert set(reply.content["metrics"]) == {"num-examples"}
+        assert set(reply.content["metrics"]) == {"num-examples", "round"}
     for message in grid.of_exchange("local graphs"):
         sent = records.arrays_of(message.content)
         assert {name: array.dtype.name for name, array in sent.items()} == {

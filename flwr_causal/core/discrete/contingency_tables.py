@@ -117,6 +117,42 @@ def num_cells(sets: Sets, cardinalities: IntArray) -> FloatArray:
     return np.rint(np.exp(logs[:-1]))
 
 
+def contradiction(counts: Counts, sets: Sets, cardinalities: IntArray, rows: int) -> str:
+    """Return why counts cannot be those of so many rows, in words; "" if they can.
+
+    Parameters
+    ----------
+    counts : Counts
+        As a party sends them.
+    sets : Sets
+        Of the tables.
+    cardinalities : ndarray of int64, shape (d,)
+        Numbers of states.
+    rows : int
+        Of the party; each table counts every row once.
+    """
+    size = num_cells(sets, cardinalities)
+    narrow = size <= DENSE_CELLS
+    dense = size[narrow].astype(np.int64)
+    lengths = counts.lengths.astype(np.int64)
+    if len(counts.dense) != dense.sum() or len(lengths) != (~narrow).sum():
+        return "the contingency tables have other sizes than those that were asked for"
+    if len(counts.cells) != lengths.sum():
+        return "the large contingency tables have other numbers of cells than they say"
+    if (counts.cells >= np.repeat(size[~narrow], lengths)).any():
+        return "a large contingency table names a cell that it does not have"
+    for values, parts in ((counts.dense, dense), (counts.values, lengths)):
+        owners = np.repeat(np.arange(len(parts)), parts)
+        totals = np.bincount(owners, weights=values, minlength=len(parts))
+        wrong = totals[totals != rows]
+        if len(wrong):
+            return (
+                f"a contingency table counts {wrong[0]:g} rows, but the party reported {rows}; "
+                "its table may have changed since"
+            )
+    return ""
+
+
 def tabulate(table: DiscreteTable, sets: Sets) -> Counts:
     """Count the rows of a table by the states of each set of variables.
 

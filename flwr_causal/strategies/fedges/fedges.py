@@ -212,7 +212,6 @@ class FedGES(CausalStrategy[FedGESRun]):
 
     contract: ClassVar[Contract] = CONTRACT
     data = DataKind.CATEGORIES
-    restarts: ClassVar[bool] = True
 
     max_rounds: int = 100
     mode: Literal["auto", "scores", "exact", "fusion"] = "auto"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from logging import WARNING
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
-from flwr.supercore import log
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.contingency_tables import Counts, Sets, num_cells, sets_of, tables_of
@@ -236,9 +234,6 @@ class Problem:
 class ScoreStage:
     """Asking for gains of the parties' own scores (``mode="scores"``).
 
-    The sums are of one fixed set of parties. If one of them fails, what the others said before with
-    it is worthless, and the search starts again without it.
-
     Parameters
     ----------
     problem : Problem
@@ -301,24 +296,13 @@ class ScoreStage:
 
     def request(self) -> Request:
         """Ask for the gains that the search lacked."""
-        return Request(self.exchange, self.question._asdict(), parties=frozenset(self.problem.rows))
+        return Request(self.exchange, self.question._asdict())
 
     def close(self, replies: Replies) -> Step:
-        """Take the sums and search on; start again if a party is lost."""
-        rows = {name: self.problem.rows[name] for name in replies.parties}
-        lost = [name for name in self.problem.rows if name not in rows]
+        """Take the sums and search on."""
         after = self.noted(replies)
-        if not lost:
-            after._learn(replies)
-            return after.advanced()
-        log(
-            WARNING,
-            "The search starts again without %s: sums with it and without it do not go together.",
-            ", ".join(lost),
-        )
-        again = type(self).of(replace(self.problem, rows=rows))
-        step = replace(again, small=after.small).advanced()
-        return step._replace(info={**step.info, "started_again": 1})
+        after._learn(replies)
+        return after.advanced()
 
     def noted(self, replies: Replies) -> Self:
         """Return the stage with the cells of few rows that the parties have sent."""

@@ -1,0 +1,61 @@
+"""Second moments of centred and scaled rows, compared with the party's own report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.protocol.exchange import Known
+
+# Means, variances and products are computed in different orders, and may travel as float32.
+RELATIVE = 1e-3
+# The squared rounding error of a value, with room for the factor between offset and spread.
+ROUNDING = 1e4 * np.finfo(np.float64).eps ** 2
+
+
+def other_variances(arrays: Arrays, known: Known) -> str:
+    """Return whether the diagonal of ``moments`` differs from the variances that were reported.
+
+    Without lags the mean squares of a party's centred and scaled rows follow from its means and
+    sums of squares in the schema exchange. The diagonal of REFIT holds every variable too.
+
+    Parameters
+    ----------
+    arrays : dict
+        ``moments`` of shape (folds, d, d); of another width nothing is compared.
+    known : Known
+
+    Returns
+    -------
+    str
+        The first column that differs, in words; "" if none does.
+    """
+    setup, report = known.setup, known.report
+    diagonal = np.diagonal(arrays["moments"], axis1=-2, axis2=-1).sum(axis=0)
+    if not report.has_sums or len(diagonal) != len(setup.names):
+        return ""
+    columns = {column.name: column for column in report.columns}
+    reported = [columns[name] for name in setup.names]
+    mean = np.array([column.mean for column in reported])
+    expected = np.array([column.squares for column in reported]) / report.rows
+    shift = np.array([column.remainder for column in reported]) / report.rows
+    rounding = ROUNDING * mean**2
+    if setup.options["center"] == "party":
+        expected = expected - shift**2
+    else:
+        offset = mean - setup.mean
+        expected = expected + 2 * offset * shift + offset**2
+        rounding = rounding + ROUNDING * setup.mean**2
+    scale = setup.variance if setup.options["standardize"] else np.ones(len(mean))
+    expected, rounding = expected / scale, rounding / scale
+    wrong = np.abs(diagonal - expected) > RELATIVE * expected + rounding
+    if not wrong.any():
+        return ""
+    first = int(np.argmax(wrong))
+    return (
+        f"the mean square of the column '{setup.names[first]}' is not the one that the party "
+        "reported in the schema exchange; its table may have changed since"
+    )

@@ -346,6 +346,7 @@ def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int
 
 def _check_products(item: Disclosure, array: NDArray[Any]) -> None:
     """Refuse matrices that are no mean products of columns."""
+    array = array.astype(np.float64, copy=False)
     # The largest value overflows when it is squared; no column of data has such a size.
     if np.abs(array).max() > 1e150:
         raise RefusedError(f"'{item.name}' has values above 1e150: check the units of the columns")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of_any
 
-from flwr_causal.errors import FederationError
+from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import Disclosure, Exchange, Sent, door, records
 from flwr_causal.protocol.door import RefusedError, accepted, outgoing, sizes_of
 
@@ -191,7 +191,7 @@ def test_texts_do_not_arrive():
         receive(content, of_values("finite"))
 
 
-@pytest.mark.parametrize("precision", ("float64", "float32"))
+@pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_minus_infinity_among_log_densities_arrives(precision):
     exchange = of_values("log-density")
     values = np.array([-np.inf, -3.5, 0.0, 7.25])
@@ -245,7 +245,7 @@ def test_other_records_are_refused():
         with pytest.raises(RefusedError, match=words):
             receive(content)
     swapped = RecordDict({"arrays": good["arrays"], "metrics": ConfigRecord({"num-examples": 9.0})})
-    with pytest.raises(RefusedError, match="weight"):
+    with pytest.raises(RefusedError, match="does not say which exchange"):
         receive(swapped)
 
 
@@ -431,3 +431,58 @@ def test_every_declaration_can_be_met(exchange, data):
     for precision in ("float64", "float32"):
         received = receive(send(arrays, exchange, precision=precision), exchange)
         assert all(np.array_equal(received[name], array) for name, array in arrays.items())
+
+
+# Products of columns.
+
+MOMENTS = Exchange("moments", "", returns=(Disclosure("x", "", ("*", "s", "s"), "second-moments"),))
+PRODUCTS = Exchange("products", "", returns=(Disclosure("x", "", ("*", "s", "s"), "products"),))
+
+
+@given(
+    rows=st.integers(1, 6),
+    columns=st.integers(1, 5),
+    units=st.lists(st.floats(-30, 30), min_size=5, max_size=5),
+    seed=st.integers(0, 999),
+    precision=st.sampled_from(["float64", "float32"]),
+)
+def test_second_moments_of_any_rows_and_units_pass(rows, columns, units, seed, precision):
+    data = np.random.default_rng(seed).normal(size=(rows, columns)) * np.exp2(units[:columns])
+    data[:, 0] = 0.0 if seed % 5 == 0 else data[:, 0]
+    moments = data.T @ data / rows
+    receive(send({"x": moments[None]}, MOMENTS, precision=precision), MOMENTS)
+    masked = np.where(np.random.default_rng(seed).random((columns, columns)) < 0.5, 0.0, moments)
+    masked = np.where(np.eye(columns, dtype=bool), moments, np.minimum(masked, masked.T))
+    masked = np.where(masked == masked.T, masked, 0.0)
+    receive(send({"x": masked[None]}, PRODUCTS, precision=precision), PRODUCTS)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        ([[1.0, 0.5], [0.4, 1.0]], "not symmetric"),
+        ([[-1.0, 0.0], [0.0, 1.0]], "negative mean squares"),
+        ([[1.0, 1.1], [1.1, 1.0]], "larger than their mean squares allow"),
+        ([[0.0, 0.1], [0.1, 1.0]], "larger than their mean squares allow"),
+        ([[1e200, 0.0], [0.0, 1.0]], "above 1e150"),
+    ],
+)
+def test_what_is_no_product_of_columns_is_refused(matrix, words):
+    for exchange in (MOMENTS, PRODUCTS):
+        refused({"x": np.array([matrix])}, words, exchange)
+
+
+def test_second_moments_are_positive_semi_definite():
+    # Every pair could be two columns of data, all three together could not.
+    matrix = np.array([[[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]]])
+    refused({"x": matrix}, "not positive semi-definite", MOMENTS)
+    receive(send({"x": matrix}, PRODUCTS), PRODUCTS)
+
+
+def test_the_reply_to_another_exchange_is_refused():
+    late = outgoing(EXCHANGE, {"weights": EYE}, SIZES, weight=ROWS, number=NUMBER - 1)
+    with pytest.raises(RefusedError, match="answers exchange 3 instead of exchange 4"):
+        receive(late)
+    for name in ("num-examples", "round"):
+        with pytest.raises(ConfigError, match="part of every reply"):
+            Disclosure(name, "")

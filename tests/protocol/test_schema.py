@@ -9,9 +9,9 @@ from federations import app_of, make_federation
 from flwr_causal.clients import MomentsClient, Source, client_app
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.errors import DataError
+from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.door import RefusedError, reported
-from flwr_causal.protocol.schema import FACTS, PARTS
+from flwr_causal.protocol.schema import FACTS, PARTS, REQUIRED
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import Moments
@@ -78,3 +78,71 @@ def test_the_party_refuses_to_report_what_the_contract_does_not_declare():
     with pytest.raises(DataError, match=r"north.*does not declare that parties report 'states'"):
         exchange_schema(Moments(round_timeout=5.0), LocalGrid(app, 2))
     exchange_schema(Moments(round_timeout=5.0), LocalGrid(app_of(tables, MomentsClient), 2))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rows", -1),
+        ("rows", "3"),
+        ("rows", 10**18),
+        ("names", "a"),
+        ("names", ["a", 3]),
+        ("missing", [0, -2]),
+        ("missing", [0, 0.5]),
+        ("distinct-one", [0, 2]),
+        ("means", [float("nan"), 0.0]),
+        ("squares", [-1.0, 0.0]),
+        ("squares", [float("nan"), 0.0]),
+        ("copy-of", [-2, -1]),
+    ],
+)
+def test_an_impossible_value_is_refused_at_both_ends(key, value):
+    forged = {**WHOLE.to_dict(), key: value}
+    with pytest.raises(RefusedError, match=f"'{key}'|{value} rows"):
+        reported(forged, tuple(PARTS), 9)
+
+
+@pytest.mark.parametrize("key", REQUIRED)
+def test_a_report_without_a_key_is_refused(key):
+    lacking = {k: v for k, v in WHOLE.to_dict().items() if k != key}
+    with pytest.raises(RefusedError, match=f"'{key}' is missing"):
+        reported(lacking, tuple(PARTS), 9)
+
+
+class ForgingSchema(LocalGrid):
+    """Changes the schema answer of one node in its first attempts."""
+
+    def __init__(self, tables, change, attempts=9) -> None:
+        super().__init__(app_of(tables, MomentsClient), len(tables))
+        self.change, self.attempts = change, attempts
+
+    def send_and_receive(self, messages, *, timeout=None):
+        replies = super().send_and_receive(messages, timeout=timeout)
+        for reply in replies:
+            if reply.metadata.src_node_id == 3 and self.attempts:
+                self.attempts -= 1
+                self.change(reply.content["config"])
+        return [*replies, *replies]
+
+
+TABLES = make_federation(d=3, n=30, parties=3).tables
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c: c.pop("rows"), "party 1: .*'rows' is missing"),
+        (lambda c: c.update(means=[float("nan")] * 3), "party 1: .*'means' is declared as number"),
+        (lambda c: c.update({"first-row": 1.0}), "party 1: .*no report has the key 'first-row'"),
+        (lambda c: c.pop("party"), "node 3: .*lacks the party's name"),
+        (lambda c: c.clear(), "node 3: .*lacks the party's name"),
+    ],
+)
+def test_nonsense_is_asked_again_and_then_named(change, words):
+    method = Moments(round_timeout=5.0)
+    with pytest.raises(FederationError, match=words) as caught:
+        exchange_schema(method, ForgingSchema(TABLES, change))
+    assert "party 0" not in str(caught.value)
+    _, agreement, _ = exchange_schema(method, ForgingSchema(TABLES, change, attempts=1))
+    assert list(agreement.rows) == ["party 0", "party 1", "party 2"]

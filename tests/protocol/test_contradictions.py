@@ -1,0 +1,137 @@
+"""Replies that contradict themselves, the party's own report or what it was sent."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from federations import SpyGrid, app_of, make_federation
+from flwr.app import Array, ArrayRecord
+
+from flwr_causal.data.partition import split
+from flwr_causal.protocol import records
+from flwr_causal.simulations import LocalGrid
+from flwr_causal.strategies import FedGES, Moments, NotearsADMM, run
+
+TABLES = make_federation(d=4, n=120, parties=3).tables
+STATES = [
+    pd.DataFrame(np.random.default_rng(k).integers(0, 3, (40, 3)), columns=list("abc"))
+    for k in range(3)
+]
+
+
+class Forging(SpyGrid):
+    """Changes arrays of one party's replies by ``change(arrays)``, after they have left it."""
+
+    def __init__(self, tables, change, exchange, party=1) -> None:
+        super().__init__(app_of(tables), len(tables))
+        self.change, self.exchange, self.node = change, exchange, party + 2
+
+    def send_and_receive(self, messages, *, timeout=None):
+        messages = list(messages)
+        names = {
+            m.metadata.dst_node_id: records.config_of(m.content).get("exchange") for m in messages
+        }
+        return [
+            self.forged(reply) if names[reply.metadata.src_node_id] == self.exchange else reply
+            for reply in super().send_and_receive(messages, timeout=timeout)
+        ]
+
+    def forged(self, reply):
+        if reply.metadata.src_node_id != self.node:
+            return reply
+        arrays = {name: array.copy() for name, array in records.arrays_of(reply.content).items()}
+        kinds = {name: array.dtype for name, array in arrays.items()}
+        self.change(arrays)
+        reply.content["arrays"] = ArrayRecord(
+            {name: Array(array.astype(kinds[name])) for name, array in arrays.items()}
+        )
+        return reply
+
+
+def scaled(factor):
+    def change(arrays):
+        arrays["moments"] *= factor
+
+    return change
+
+
+@pytest.mark.parametrize("center", ["global", "party"])
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("offset", [0.0, 1e9])
+def test_second_moments_agree_with_the_report(center, standardize, offset):
+    tables = [table + offset * (1 + k) for k, table in enumerate(TABLES)] if offset else TABLES
+    options = {"center": center, "standardize": standardize}
+    clean = run(Moments(**options), Forging(tables, scaled(1.0), "sums"))
+    assert clean.failures == ()
+    outcome = run(Moments(**options), Forging(tables, scaled(1.01), "sums"))
+    assert [failure.party for failure in outcome.failures] == ["party 1"]
+    assert "mean square of the column 'x0' is not the one" in outcome.failures[0].reason
+
+
+def test_the_last_sums_of_admm_agree_with_the_report():
+    method = NotearsADMM(max_rounds=8)
+    outcome = run(method, Forging(TABLES, scaled(1.01), "refit"))
+    assert "mean square of the column" in outcome.failures[0].reason
+
+
+def more(arrays):
+    arrays["dense"][0] += 1
+
+
+def fewer_cells(arrays):
+    arrays["dense"] = arrays["dense"][:-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(more, "counts 41 rows, but .* reported 40"), (fewer_cells, "other sizes")],
+)
+@pytest.mark.parametrize("discretize", [None, 3])
+def test_tables_count_the_rows_of_the_party(change, words, discretize):
+    tables = STATES if discretize is None else [t.iloc[:40] + 0.5 for t in TABLES]
+    options = {} if discretize is None else {"discretize": discretize}
+    outcome = run(FedGES(mode="exact", **options), Forging(tables, change, "counts"))
+    assert {failure.party for failure in outcome.failures} == {"party 1"}
+    import re
+
+    assert re.search(words, outcome.failures[0].reason)
+    others = [tables[0], tables[2]]
+    assert outcome.graph.equals(
+        run(FedGES(mode="exact", **options), LocalGrid(app_of(others), 2)).graph
+    )
+
+
+def test_large_tables_too():
+    rng = np.random.default_rng(0)
+    wide = pd.DataFrame(rng.integers(0, 70, (300, 2)), columns=["a", "b"])
+    wide["b"] = (wide["a"] + rng.integers(0, 5, 300)) % 70
+
+    def other(arrays):
+        if len(arrays["values"]):
+            arrays["values"][0] += 1
+
+    def beyond(arrays):
+        if len(arrays["cells"]):
+            arrays["cells"][-1] = 70 * 70
+
+    tables = split(wide, 3, seed=0)
+    method = {"mode": "exact", "max_states": 80}
+    for change, words in ((other, "rows, but the party reported 100"), (beyond, "does not have")):
+        outcome = run(FedGES(**method), Forging(tables, change, "counts"))
+        assert any(words in failure.reason for failure in outcome.failures), words
+
+
+def test_counts_below_rising_thresholds_do_not_fall():
+    def falling(arrays):
+        arrays["counts"] = arrays["counts"][:, ::-1]
+
+    outcome = run(FedGES(discretize=3), Forging(TABLES, falling, "cuts"))
+    assert "fewer rows lie below a higher threshold" in outcome.failures[0].reason
+
+
+def test_a_graph_with_a_cycle_is_no_dag():
+    def cyclic(arrays):
+        for name in ("overwritten", "fused"):
+            arrays[name] = np.array([[0, 1], [1, 0]])
+
+    outcome = run(FedGES(mode="fusion"), Forging(STATES, cyclic, "graphs"))
+    assert "a graph with a cycle" in outcome.failures[0].reason

@@ -308,10 +308,9 @@ def check_nothing_undeclared_travels(method: _Undisturbed) -> None:
         own = rows[sorted(spy.get_node_ids()).index(reply.metadata.src_node_id)]
         sizes = door.sizes_of(exchange, sent, strategy.contract.sizes(setup, own))
         weight = own if exchange.weight == "rows" else 1
+        number = int(str(config[records.NUMBER]))
         try:
-            door.accepted(
-                exchange, reply.content, sizes, weight=weight, number=config[records.NUMBER]
-            )
+            door.accepted(exchange, reply.content, sizes, weight=weight, number=number)
         except door.RefusedError as error:
             raise CheckFailedError(f"exchange '{exchange.name}': {error}") from None
 

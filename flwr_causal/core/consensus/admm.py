@@ -1,31 +1,32 @@
-"""Consensus ADMM for structure learning over parties that keep their rows.
+"""Consensus ADMM for structure learning over clients that keep their rows.
 
-NOTEARS-ADMM of Ng & Zhang (AISTATS 2022), and 2Dbn of Chen, Ma & Yue (2024) as the same iteration
-on a design with lagged columns. K clients with centred rows ``X_k`` of shape ``(n_k, m)``,
-``n = sum_k n_k``, ``S_k = X_k^T X_k / n``, and E the first d columns of the identity (the variables
-that are explained, ``m = d (1 + lags)``; without lags ``E = I``) solve together
+NOTEARS-ADMM of Ng & Zhang (AISTATS 2022), and 2Dbn of Chen, Ma & Yue (2024), which is the same
+iteration on a design with lagged columns. Client k of K has centred rows ``X_k`` of shape
+``(n_k, m)``. With ``n = sum_k n_k``, ``S_k = X_k^T X_k / n`` and E the first d columns of the
+identity (those of the d target variables; ``m = d (1 + lags)``), the problem is
 
     minimise  sum_k 1/(2n) ||X_k E - X_k B_k||_F^2 + lambda ||W||_1
     subject to  h(W[:d]) = 0,  B_k = W.
 
 One round, with the numbers of the paper's equations:
 
-- client (10): ``B_k = (S_k + rho_2 I)^{-1} (rho_2 W - beta_k + S_k E)``; it sends
-  ``Z_k = B_k + beta_k / rho_2`` and nothing else;
-- server (5): W from ``M = mean_k Z_k`` alone (:mod:`core.consensus.projection`), because
+- client (10): ``B_k = (S_k + rho_2 I)^{-1} (rho_2 W - beta_k + S_k E)``; the client sends only
+  ``Z_k = B_k + beta_k / rho_2``;
+- server (5): W depends on the clients only through ``M = mean_k Z_k``
+  (:mod:`core.consensus.projection`), because
   ``sum_k (<beta_k, B_k - W> + rho_2/2 ||B_k - W||^2) = K rho_2/2 ||M - W||^2 + constant``;
 - server (6): ``alpha += rho_1 h(W)``;
-- client (7): ``beta_k += rho_2 (B_k - W)``, which is ``rho_2 (Z_k - W)`` once W arrives.
+- client (7): ``beta_k += rho_2 (B_k - W)``, which equals ``rho_2 (Z_k - W)`` when W arrives.
 
-The mean is the plain one, also when parties have different numbers of rows: their sizes are in the
-``S_k`` already. The server can compute the consensus residual without a further upload, because it
-knows ``mean_k beta_k = rho_2 (M - W)``.
+The mean is not weighted by the clients' numbers of rows, which the ``S_k`` contain already. The
+server computes the consensus residual without a further upload, from
+``mean_k beta_k = rho_2 (M - W)``.
 
-The replies are informative: the first ``Z_k`` is ``(S_k + rho_2 I)^{-1} S_k E``, from which ``S_k``
-follows exactly. Only secure aggregation hides it, by revealing the mean over the parties alone.
+The replies reveal data: the first ``Z_k`` is ``(S_k + rho_2 I)^{-1} S_k E``, from which ``S_k``
+can be computed exactly. Secure aggregation prevents this, since it reveals only the mean.
 
-A client holds the spectrum of its ``S_k = U diag(s) U^T``, and between two rounds only the array
-that it sent last.
+A client stores the eigendecomposition ``S_k = U diag(s) U^T``, and between two rounds only the
+array that it sent last.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class LocalProblem(NamedTuple):
     eigenvalues
         ``(r,)`` the s, not negative, in squared units of the data times n_k/n.
     num_targets
-        d, the number of columns that are explained; the others are lags.
+        d, the number of target variables (the first columns); the other columns are lags.
     """
 
     basis: FloatArray
@@ -67,11 +68,11 @@ class ClientState(NamedTuple):
     Attributes
     ----------
     sent
-        ``(..., m, d)`` the array ``Z_k`` that it sent.
+        ``(..., m, d)`` array ``Z_k`` that the client sent last.
     penalty
-        ``rho_2`` of the round in which it was sent.
+        ``rho_2`` of the round in which ``sent`` was sent.
     round
-        That round.
+        Index of that round.
     """
 
     sent: FloatArray
@@ -82,16 +83,18 @@ class ClientState(NamedTuple):
 def local_problem(
     rows: FloatArray, num_rows_total: int, num_targets: int | None = None
 ) -> LocalProblem:
-    """Decompose a client's ``S_k`` once; every round then costs two thin products and no solve.
+    """Return the eigendecomposition of a client's ``S_k``.
+
+    With it, every round needs two products with thin matrices, and no linear system is solved.
 
     Parameters
     ----------
     rows
-        ``(n_k, m)`` rows, already centred and scaled; no rows at all is allowed.
+        ``(n_k, m)`` rows, centred and scaled; ``n_k`` may be 0.
     num_rows_total
-        n, the rows of all clients together.
+        n, the number of rows of all clients.
     num_targets
-        d; default m, that is no lags.
+        d. Default: m, no lags.
     """
     num_rows, m = rows.shape
     scaled = np.asarray(rows, dtype=np.float64) / np.sqrt(num_rows_total)
@@ -109,16 +112,16 @@ def local_step(
 ) -> FloatArray:
     """Return the client's minimiser ``B_k``, eq. (10), of shape ``(..., m, d)``.
 
-    With ``W' = W - beta/rho`` the closed form reads
+    With ``W' = W - beta/rho`` the closed form is
     ``B = W' + (S + rho I)^{-1} S (E - W') = W' + U diag(s/(rho + s)) U^T (E - W')``, which needs
-    only the directions that the client's rows span (Woodbury; exact also for ``n_k < m``).
+    only the subspace that the client's rows span (Woodbury); it is exact also for ``n_k < m``.
 
     Parameters
     ----------
     problem
         The client's rows.
     weights, multiplier
-        ``(..., m, d)`` W and ``beta_k``; leading dimensions are separate runs done at once.
+        ``(..., m, d)`` W and ``beta_k``; leading dimensions index independent problems.
     penalty
         ``rho_2`` of this round.
     """
@@ -131,10 +134,10 @@ def local_step(
 
 
 def multiplier_after(state: ClientState | None, weights: FloatArray) -> FloatArray:
-    """Return ``beta_k``, eq. (7), which a client computes when the next W arrives.
+    """Return ``beta_k``, eq. (7), from the state of the previous round and the new W.
 
-    ``beta_k + rho_2 (B_k - W) = rho_2 (Z_k - W)``, so the old multiplier need not be kept. A client
-    without state (its first round, or a restart that lost it) starts from zero.
+    ``beta_k + rho_2 (B_k - W) = rho_2 (Z_k - W)``, so that the old multiplier is not needed. A
+    client without a state (in its first round, or after a restart) gets a multiplier of zero.
     """
     if state is None:
         return np.zeros_like(weights)
@@ -156,21 +159,21 @@ def client_step(
     problem
         The client's rows.
     state
-        The state after the round before, or None.
+        The client's state after the previous round, or None, see :func:`multiplier_after`.
     weights
         ``(..., m, d)`` W as received.
     penalty
         ``rho_2`` of this round.
     round_index
-        This round.
+        Index of this round.
     relaxation
-        Over-relaxation ``eta`` (Boyd et al. 2011, section 3.4.3): ``B_k`` is replaced by
-        ``eta B_k + (1 - eta) W`` in what is sent, and so in the multiplier; 1 is the paper's
-        iteration.
+        Over-relaxation ``eta`` (Boyd et al. 2011, section 3.4.3): ``eta B_k + (1 - eta) W`` takes
+        the place of ``B_k`` in ``Z_k`` and in the multiplier. Default: 1, the paper's iteration.
 
     Returns
     -------
-    The new state; its field ``sent`` is sent.
+    ClientState
+        The new state, whose field ``sent`` is the array to send.
     """
     multiplier = multiplier_after(state, weights)
     solution = local_step(problem, weights, multiplier, penalty)
@@ -191,14 +194,13 @@ class ServerProblem:
     lags
         p; the matrices have ``m = d (1 + p)`` rows.
     relative_sparsity
-        Factors on the schedule's sparsity, ``(L, m, d)`` or broadcastable to it; the length of its
-        first dimension (1 if it has fewer than three) is the number L of candidates that are
-        solved side by side. 0 on required edges.
+        Factors of the schedule's sparsity: a number, ``(m, d)``, or ``(L, m, d)`` for L problems
+        with different sparsities that are solved together. 0 on required edges.
     allowed
-        Mask of the edges that may exist, ``(m, d)`` or ``(L, m, d)``; default all.
+        Mask of the allowed edges, ``(m, d)`` or ``(L, m, d)``. Default: all.
     threshold
-        An edge stands when its absolute weight exceeds this, a number or ``(m, 1)``; only used to
-        see whether the graph still changes.
+        Threshold of the absolute weight, a number or ``(m, 1)``. It serves only to decide whether
+        the graph has changed in a round.
     """
 
     schedule: Schedule
@@ -210,10 +212,10 @@ class ServerProblem:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """``(L, m, d)``, the shape of the weights."""
+        """Shape ``(L, m, d)`` of the weights; L is 1 for a single problem."""
         factors = np.asarray(self.relative_sparsity)
-        candidates = factors.shape[0] if factors.ndim == 3 else 1
-        return candidates, self.num_variables * (1 + self.lags), self.num_variables
+        num_problems = factors.shape[0] if factors.ndim == 3 else 1
+        return num_problems, self.num_variables * (1 + self.lags), self.num_variables
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +225,7 @@ class State:
     Attributes
     ----------
     round
-        Rounds done so far; also the index of the next one in the schedule.
+        Number of completed rounds; also the index of the next round in the schedule.
     weights
         ``(L, m, d)`` W, to be sent to the clients.
     multiplier
@@ -242,7 +244,7 @@ class State:
 
 
 class Info(NamedTuple):
-    """Diagnostics of one round; maxima over the candidates.
+    """Diagnostics of one round; maxima over the L problems unless stated otherwise.
 
     Attributes
     ----------
@@ -251,13 +253,13 @@ class Info(NamedTuple):
     consensus
         ``||mean_k B_k - W||_F``, in units of the weights.
     changed
-        Number of edges, after the threshold, added or removed in this round.
+        Number of edges above the threshold that were added or removed in this round, in total.
     num_edges
-        Edges after the threshold, of the candidate that has fewest.
+        Number of edges above the threshold, the minimum over the L problems.
     consensus_penalty, acyclicity_penalty, sparsity
         The settings of the round.
     iterations
-        Inner iterations of the server's problem, all candidates together.
+        Number of L-BFGS-B iterations of the server, in total.
     """
 
     h: float
@@ -271,7 +273,7 @@ class Info(NamedTuple):
 
 
 def init(problem: ServerProblem) -> State:
-    """Start from ``W = 0`` and zero multipliers, as the paper does."""
+    """Return the paper's initial state: ``W = 0`` and zero multipliers."""
     zeros = np.zeros(problem.shape)
     return State(0, zeros, np.zeros(len(zeros)), zeros)
 
@@ -286,11 +288,16 @@ def server_step(
     state
         State before the round.
     mean
-        ``(L, m, d)`` plain mean M of the arrays ``Z_k`` that the clients sent.
+        ``(L, m, d)`` mean M of the arrays ``Z_k`` that the clients sent, not weighted.
     problem
         The run's fixed settings.
     num_clients
         K, the number of clients of the federation.
+
+    Returns
+    -------
+    State, Info
+        The state after the round, and the round's diagnostics.
 
     Raises
     ------
@@ -349,7 +356,7 @@ def server_step(
 
 
 def finished(state: State, info: Info, problem: ServerProblem) -> str | None:
-    """Return why the run ends after the round of this state, or None: see :func:`reason_to_end`."""
+    """Return the reason why the run ends after this round, or None; see `reason_to_end`."""
     return reason_to_end(
         problem.schedule,
         state.round,

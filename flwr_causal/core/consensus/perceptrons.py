@@ -1,24 +1,24 @@
 """NOTEARS-MLP-ADMM: consensus over all parameters of the perceptrons.
 
 Ng & Zhang (AISTATS 2022), section 5.2: the iteration of :mod:`core.consensus.admm` on the flat
-parameter vector theta of :mod:`core.nonlinear.perceptrons`, for parties that share their
-mechanisms. K clients, n rows in all:
+parameter vector theta of :mod:`core.nonlinear.perceptrons`. All K clients have the same mechanisms.
+With n rows in total the problem is
 
     minimise  sum_k 1/(2n) ||X_k - mlp(X_k; theta_k)||_F^2 + lambda |A|_1 + decay/2 |weights|^2
     subject to  h(W) = 0,  theta_k = theta,   W[i, j] = ||A_j[:, i]||_2.
 
-- client: ``theta_k = argmin loss + <beta_k, theta_k - theta> + rho_2/2 ||theta_k - theta||^2``
-  (no closed form: a few L-BFGS steps); it sends ``Z_k = theta_k + beta_k / rho_2``;
-- server: theta from ``M = mean_k Z_k``. Only the first layer enters h, and only by the norms of
-  its blocks. With ``T = soft(M, lambda / (K rho_2))`` and ``R_ij = ||T_j[:, i]||`` the minimiser is
-  ``A_j[:, i] = T_j[:, i] r_ij / R_ij``, where r is the ``(d, d)`` projection of R
-  (:mod:`core.consensus.projection`): shrinking a block never raises h, and turning it leaves h as
-  it is, so the block is the nearest of its norm. All other parameters are those of M. Weight decay,
-  which the paper does not have, turns ``K rho_2`` into ``K rho_2 + decay`` and scales M;
+- client: ``theta_k = argmin loss + <beta_k, theta_k - theta> + rho_2/2 ||theta_k - theta||^2``, by
+  a few L-BFGS steps; the client sends ``Z_k = theta_k + beta_k / rho_2``;
+- server: theta from ``M = mean_k Z_k``. The acyclicity h depends only on the norms of the blocks
+  ``A_j[:, i]`` of the first layer. With ``T = soft(M, lambda / (K rho_2))`` and
+  ``R_ij = ||T_j[:, i]||`` the minimiser is ``A_j[:, i] = T_j[:, i] r_ij / R_ij``, where r is the
+  ``(d, d)`` projection of R (:mod:`core.consensus.projection`), because shrinking a block never
+  increases h and rotating a block does not change h. All other parameters are those of M. Weight
+  decay, which the paper does not have, changes ``K rho_2`` to ``K rho_2 + decay`` and scales M;
 - server: ``alpha += rho_1 h(W)``; client: ``beta_k += rho_2 (theta_k - theta)``.
 
-The norms have no unit: edges are better read from the strengths, the root of the parties' mean of
-``SquaredLoss.squared_slopes`` at theta, weighted by their rows.
+The norms have no unit. Edges are therefore chosen by their strengths: the square root of the mean
+of ``SquaredLoss.squared_slopes`` at theta over the parties, weighted by their rows.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 
 
-# For noise of variance 1. Chosen on seeds 3..7 of the paper's perceptron data with d = 10 and 20,
-# n = 512, K = 4: halving or doubling any of these numbers, or a tenth of the last acyclicity
-# penalty, changes little.
+# Values for noise of variance 1, chosen on seeds 3..7 of the paper's perceptron data with d = 10
+# and 20, n = 512, K = 4. The results change little if one of the values is halved or doubled, or
+# the last acyclicity penalty is divided by ten.
 NEURAL_TUNED = {40: Tuning((0.3, 0.3), (1e-2, 1e6), (0.15, 0.15), 1.0, 1.0)}
-# Of the harmonic mean of the variances, which the parties know, about half is noise in such data.
+# Noise variance as a share of the harmonic mean of the variables' variances in such data.
 NOISE_SHARE = 0.5
-# Goes with the numbers above; the paper has none.
+# Weight decay of the fast schedule; the paper has none.
 NEURAL_DECAY = 1e-3
 
 
 def paper_schedule(max_rounds: int = 200) -> Schedule:
-    """Return the schedule of Ng & Zhang (2022) for perceptrons; it has 176 rounds in all."""
+    """Return the schedule of Ng & Zhang (2022) for perceptrons, which has 176 rounds."""
     return schedules.paper_schedule(
         max_rounds, consensus_penalty=0.1, acyclicity_penalty=0.1, sparsity=0.001
     )
@@ -76,13 +76,13 @@ class ServerProblem:
     network
         Shapes of the perceptrons.
     masks
-        Allowed and required edges. Required ones bear no sparsity penalty.
+        Allowed and required edges; required edges have no sparsity penalty.
     schedule
         Penalties and sparsity of every round.
     decay
-        Weight of the squared weights of all layers. Default: the paper's.
+        Weight of the squared weights of all layers. Default: 0, as in the paper.
     threshold
-        An edge stands when its norm exceeds this; only used to see whether the graph still changes.
+        Threshold of the norms. It serves only to decide whether the graph has changed in a round.
     """
 
     network: Network
@@ -99,7 +99,7 @@ class State:
     Attributes
     ----------
     round
-        Rounds done so far; also the index of the next one in the schedule.
+        Number of completed rounds; also the index of the next round in the schedule.
     theta
         ``(size,)`` parameters, to be sent to the clients.
     multiplier
@@ -127,11 +127,11 @@ class Info(NamedTuple):
     consensus
         ``||mean_k theta_k - theta||`` over ``max(1, ||theta||)``.
     changed
-        Number of edges, after the threshold, added or removed in this round.
+        Number of edges above the threshold that were added or removed in this round.
     num_edges
-        Edges after the threshold.
+        Number of edges above the threshold.
     iterations
-        Inner iterations of the server's problem.
+        Number of L-BFGS-B iterations of the server.
     """
 
     h: float
@@ -142,7 +142,10 @@ class Info(NamedTuple):
 
 
 def init(problem: ServerProblem, seed: int = 0) -> State:
-    """Start from drawn parameters (at zero all hidden units would be alike), zero multipliers."""
+    """Return the initial state: random parameters and zero multipliers.
+
+    Parameters of zero would make all hidden units identical.
+    """
     start = problem.network.initial(seed)
     theta = np.where(free_parameters(problem.network, problem.masks), start, 0.0)
     return State(0, theta, 0.0, np.zeros_like(theta))
@@ -165,22 +168,22 @@ def client_step(
     loss
         The client's rows, divided by the rows n of all clients.
     free
-        ``(size,)`` mask of the parameters that are not fixed at zero by knowledge.
+        ``(size,)`` mask of the parameters that knowledge does not fix at zero.
     state
-        What the client kept of the round before; None (its first round, or a restart that lost it)
-        means a zero multiplier.
+        The client's state after the previous round, or None, see `admm.multiplier_after`.
     theta
-        ``(size,)`` parameters as received. The optimisation starts from them.
+        ``(size,)`` parameters as received, from which the optimisation starts.
     penalty
         ``rho_2`` of this round.
     round_index
-        This round.
+        Index of this round.
     max_iterations
-        Limit of L-BFGS iterations.
+        Largest number of L-BFGS iterations.
 
     Returns
     -------
-    The new state; its field ``sent`` is sent.
+    ClientState
+        The new state, whose field ``sent`` is the array to send.
     """
     multiplier = multiplier_after(state, theta)
 
@@ -204,11 +207,16 @@ def server_step(
     state
         State before the round.
     mean
-        ``(size,)`` plain mean M of the ``Z_k``.
+        ``(size,)`` mean M of the arrays ``Z_k`` that the clients sent, not weighted.
     problem
         The run's fixed settings.
     num_clients
-        K.
+        K, the number of clients of the federation.
+
+    Returns
+    -------
+    State, Info
+        The state after the round, and the round's diagnostics.
 
     Raises
     ------
@@ -264,7 +272,7 @@ def server_step(
 
 
 def finished(state: State, info: Info, problem: ServerProblem) -> str | None:
-    """Return why the run ends after the round of this state, or None: see :func:`reason_to_end`."""
+    """Return the reason why the run ends after this round, or None; see `reason_to_end`."""
     return reason_to_end(
         problem.schedule,
         state.round,

@@ -7,17 +7,17 @@ W; further rows (the lags of a time series) are not constrained. This is eq. (5)
 (AISTATS 2022) with ``kappa = K rho_2``, and the update of the global variables in Chen, Ma & Yue
 (2024) for 2Dbn.
 
-It is not solved in W, but reduced without loss first:
+The problem is reduced to an equivalent one with fewer unknowns:
 
-1. ``dh/dW_ij = 2 exp(W * W)_ji W_ij`` has the sign of W_ij, so shrinking an entry never raises h,
-   and changing the sign of one never changes it. Hence ``W = sign(M) r`` with
-   ``0 <= r <= R = (|M| - sparsity/kappa)_+``: a smooth problem in a box, where the sparsity term
-   has turned into the bound R, ``min_r alpha h(r) + rho_1/2 h(r)^2 + kappa/2 ||r - R||_F^2``.
-2. An entry between two strongly connected components of the support of R lies on no cycle, so h
-   does not depend on it and ``r = R`` there. Lagged rows are such entries by definition.
+1. ``dh/dW_ij = 2 exp(W * W)_ji W_ij`` has the sign of W_ij, so that shrinking an entry never
+   increases h, and changing its sign does not change h. Hence ``W = sign(M) r`` with
+   ``0 <= r <= R = (|M| - sparsity/kappa)_+``, where r minimises the smooth function
+   ``alpha h(r) + rho_1/2 h(r)^2 + kappa/2 ||r - R||_F^2``. The bound R contains the sparsity term.
+2. An entry between two strongly connected components of the support of R lies on no cycle, so that
+   h does not depend on the entry, and ``r = R`` there. This includes all lagged rows.
 
-Only entries inside components are left to optimise (L-BFGS-B), and h is the sum of the h of the
-components. Early rounds have one large component; once a graph emerges there are few small ones.
+L-BFGS-B optimises the entries inside components only, and h is the sum of the h of the components.
+Early rounds have one large component, later rounds a few small ones.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from flwr_causal.core.graphs.acyclicity import cyclic_components
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
-# What an objective that overflows is reported as: L-BFGS-B's line search steps back from a large
-# finite number but is lost with an infinite one.
+# Value of the objective where it overflows: the line search of L-BFGS-B can step back from a large
+# finite number, but not from an infinite one.
 _OVERFLOW = 1e100
 
 
@@ -45,11 +45,11 @@ class Projection(NamedTuple):
     Attributes
     ----------
     weights
-        ``(m, d)`` minimiser W (a stationary point: h is not convex).
+        ``(m, d)`` stationary point W of the problem, which is not convex.
     h
         ``h(W[:d])``.
     iterations
-        Iterations that L-BFGS-B took; 0 where the closed form was enough.
+        Number of L-BFGS-B iterations; 0 if the closed form ``r = R`` is the solution.
     """
 
     weights: FloatArray
@@ -58,15 +58,25 @@ class Projection(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """The entries inside one strongly connected component, as a slice of the unknowns."""
+    """The entries inside one strongly connected component.
 
-    nodes: IntArray  # (b,) the component's variables
-    rows: IntArray  # (q,) positions within the component of the q entries that may be nonzero
+    Attributes
+    ----------
+    nodes
+        ``(b,)`` variables of the component.
+    rows, columns
+        ``(q,)`` positions within the component of the q entries that may be nonzero.
+    part
+        Slice of these q entries in the vector of all unknowns.
+    """
+
+    nodes: IntArray
+    rows: IntArray
     columns: IntArray
-    part: slice  # where these q entries lie in the vector of all unknowns
+    part: slice
 
     def matrix(self, values: FloatArray) -> FloatArray:
-        """``(b, b)`` matrix of this component's entries of the vector of unknowns."""
+        """Return the ``(b, b)`` matrix of this component from the vector of all unknowns."""
         matrix = np.zeros((len(self.nodes), len(self.nodes)))
         matrix[self.rows, self.columns] = values[self.part]
         return matrix
@@ -90,30 +100,30 @@ def project(
     Parameters
     ----------
     mean
-        ``(m, d)`` matrix M, the mean of what the clients sent; ``m = d (1 + lags)``.
+        ``(m, d)`` matrix M, the mean of the arrays that the clients sent; ``m = d (1 + lags)``.
     sparsity
-        Weight of ``|W_ij|``, a number or ``(m, d)``; 0 where an edge must not be shrunk.
+        Weight of ``|W_ij|``, a number or ``(m, d)``; 0 for edges that are not to be shrunk.
     curvature
         ``kappa > 0``, the weight of the distance to the mean: ``K rho_2``.
     multiplier, penalty
         ``alpha >= 0`` and ``rho_1 >= 0`` of the acyclicity constraint.
     start
-        ``(m, d)`` matrix from which the optimisation starts; clipped to the box. Default: the
-        upper bound R, the solution without acyclicity.
+        ``(m, d)`` matrix from which the optimisation starts, clipped to ``0 <= r <= R``. Default:
+        the upper bound R, which is the solution without the acyclicity terms.
     allowed
-        ``(m, d)`` mask; entries where it is False are exactly 0. The diagonal of the first d rows
-        always is.
+        ``(m, d)`` mask; entries where it is False are exactly 0, as is the diagonal of the first d
+        rows. Default: all entries are allowed.
     max_iterations
-        Limit of L-BFGS-B iterations. Early ADMM rounds need only a rough solution.
+        Largest number of L-BFGS-B iterations. Early ADMM rounds need only a rough solution.
     tolerance
-        The optimisation ends once every entry of the projected gradient, divided by ``kappa`` so
-        that it is in units of the weights, is at most this.
+        The optimisation ends when all entries of the projected gradient divided by ``kappa``, which
+        are in units of the weights, are at most this.
     resolution
-        Round the problem's numbers to this precision before it is solved: the bound R absolutely,
-        ``alpha / kappa`` and ``rho_1 / kappa`` relatively. An optimisation that ends early turns
-        differences in the sixteenth digit (other units, another order of summation, another
-        machine) into ones in the third; problems that are rounded first are the same problem.
-        Default: no rounding.
+        Precision to which the numbers of the problem are rounded: absolute for the bound R,
+        relative for ``alpha / kappa`` and ``rho_1 / kappa``. An optimisation that ends early can
+        turn a difference in the sixteenth digit of the problem (other units, another order of
+        summation, another machine) into one in the third digit of the solution. After rounding the
+        problems are identical. Default: no rounding.
 
     Raises
     ------
@@ -132,7 +142,7 @@ def project(
     if allowed is not None:
         bound[~allowed] = 0.0
     np.fill_diagonal(bound[:d], 0.0)
-    # dividing by kappa makes the problem, and so the tolerance, independent of the data's units
+    # Divided by kappa the problem, and so the tolerance, does not depend on the units of the data.
     multiplier, penalty = multiplier / curvature, penalty / curvature
     if resolution:
         bound = np.round(bound / resolution) * resolution
@@ -160,10 +170,10 @@ def project(
 
 
 def _inner_blocks(bound: FloatArray) -> list[_Block]:
-    """List the components of the bound's support that hold a cycle, with the entries inside.
+    """Return the components of the support of the bound that contain a cycle.
 
-    Nodes and components are put in an order that depends on the bound alone, so that permuting the
-    variables changes not even the rounding errors of the optimisation.
+    The order of nodes and components depends on the values of the bound and not on the order of the
+    variables, so that the rounding errors of the optimisation do not depend on the latter.
     """
     key = np.sort(bound, axis=1).sum(axis=1)
     components = [nodes[np.argsort(key[nodes])] for nodes in cyclic_components(bound)]
@@ -177,7 +187,7 @@ def _inner_blocks(bound: FloatArray) -> list[_Block]:
 
 
 def _rounded(number: float, resolution: float) -> float:
-    """Round to a relative precision."""
+    """Return the number rounded to a relative precision."""
     mantissa, exponent = math.frexp(number)
     return math.ldexp(round(mantissa / resolution) * resolution, exponent)
 
@@ -187,7 +197,7 @@ def _gather(matrix: FloatArray, blocks: list[_Block]) -> FloatArray:
 
 
 def _acyclicity(values: FloatArray, blocks: list[_Block]) -> tuple[float, FloatArray]:
-    """H of the unknowns and its gradient ``2 exp(A)_ji r_ij``, component by component."""
+    """Return h of the vector of unknowns and its gradient ``2 exp(r * r)_ji r_ij``."""
     h = 0.0
     gradient = np.empty_like(values)
     for block in blocks:
@@ -230,7 +240,7 @@ def _minimise(
             "maxiter": max_iterations,
             "maxfun": 4 * max_iterations,
             "gtol": tolerance,
-            # the objective is quadratic in the distance to the minimum
+            # Near the minimum the objective is quadratic in the distance to the minimum.
             "ftol": tolerance**2,
         },
     )
@@ -239,5 +249,8 @@ def _minimise(
 
 
 def factors(after: FloatArray, before: FloatArray) -> FloatArray:
-    """``(d, d)`` factors that turn blocks of norms ``before`` into ones of norms ``after``."""
+    """Return ``after / before``, ``(d, d)``, and 0 where ``before`` is 0.
+
+    Multiplied by these factors, blocks with the norms ``before`` get the norms ``after``.
+    """
     return np.divide(after, before, out=np.zeros_like(after), where=before > 0)

@@ -1,13 +1,12 @@
-"""Schedules: which penalties and how much sparsity each round of consensus ADMM uses.
+"""Schedules: the penalties and the sparsity of each round of consensus ADMM.
 
-Both schedules take the number of rounds as a choice, not as a limit: ``fast_schedule(20, ...)`` is
-a schedule made for twenty rounds, not the first twenty rounds of a longer one.
+``fast_schedule(20, ...)`` is a schedule for twenty rounds, not the first twenty rounds of a longer
+schedule. ``paper_schedule`` has a fixed length, which ``max_rounds`` may cut.
 
-Two conventions make a schedule independent of the data at hand. All its numbers that are weighed
-against the loss (both penalties and the sparsity) are multiplied by ``scale``, the variance of the
-data, because the loss is: data in other units then give the same weights. The consensus penalty is
-divided by the number of clients K, because the clients' losses are shares of one total: the
-curvature K rho_2 of the server's problem then does not depend on how the rows are spread.
+Two conventions make the fast schedule independent of the data. Both penalties and the sparsity are
+proportional to ``scale``, the variance of the data, as the loss is; data in other units therefore
+give the same weights. The consensus penalty is divided by the number of clients K; the curvature
+K rho_2 of the server's problem therefore does not depend on how the rows are distributed.
 """
 
 from __future__ import annotations
@@ -23,17 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# The paper's factors gamma_2 and gamma_1 of the penalties from round to round, and the value at
-# which they stop growing.
+# The paper's factors gamma_2 and gamma_1 by which the penalties grow in each round, and the value
+# at which they stop growing.
 CONSENSUS_GROWTH, ACYCLICITY_GROWTH = 1.25, 1.75
 PENALTY_CAP = 1e16
-# Limits for an early end: of h, times d, and of the consensus residual, relative to the solution.
+# For an early end, h is at most H_TOLERANCE times d, and the consensus residual is at most
+# CONSENSUS_TOLERANCE times the norm of the solution.
 H_TOLERANCE = 1e-5
 CONSENSUS_TOLERANCE = 3e-2
 
 
 class RoundSettings(NamedTuple):
-    """What one round uses: ``rho_2``, ``rho_1``, ``lambda_1`` of Ng & Zhang (2022), relaxation."""
+    """The settings of one round: ``rho_2``, ``rho_1``, ``lambda_1``, and the relaxation."""
 
     consensus_penalty: float
     acyclicity_penalty: float
@@ -43,19 +43,25 @@ class RoundSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """The settings of every round, and how exactly the server solves its problem.
+    """The settings of every round, and the accuracy of the server's solution.
 
     Attributes
     ----------
     consensus_penalty, acyclicity_penalty, sparsity
-        One number a round: ``rho_2``, ``rho_1`` and ``lambda_1``, all positive (sparsity may be 0).
+        ``rho_2``, ``rho_1`` and ``lambda_1`` of each round. Penalties are positive, the sparsity is
+        at least 0.
     relaxation
         Over-relaxation of the clients' solutions, in (0, 2); 1 is the paper's iteration.
     max_iterations, tolerance, resolution
-        For the server's problem, see :func:`core.consensus.projection.project`.
+        Options of the server's solver, see :func:`core.consensus.projection.project`.
     patience
-        Rounds for which the thresholded graph must have stayed the same before the run may end
-        early; 0: never end early.
+        Number of rounds without a change of the thresholded graph before the run may end early; 0:
+        the run never ends early.
+
+    Raises
+    ------
+    ConfigError
+        If the numbers of rounds differ, or a value is out of range.
     """
 
     consensus_penalty: tuple[float, ...]
@@ -106,14 +112,14 @@ def paper_schedule(
 ) -> Schedule:
     """Return the schedule of Ng & Zhang (2022), appendix "Hyperparameters", eqs. (8) and (9).
 
-    The penalties grow geometrically; one that has reached ``PENALTY_CAP`` stays there, and the run
-    ends once both have, whatever h and the consensus residual are, as in the authors' program. With
-    the paper's numbers that is after 197 rounds.
+    The penalties grow geometrically up to ``PENALTY_CAP``. The run ends when both have reached it,
+    whatever h and the consensus residual are, as in the authors' program. With the default
+    arguments this is after 197 rounds.
 
     Parameters
     ----------
     max_rounds
-        Limit on the number of rounds; unlike in :func:`fast_schedule` it cuts the schedule.
+        Largest number of rounds; the schedule is cut there.
     consensus_penalty, acyclicity_penalty
         ``rho_2`` and ``rho_1`` of the first round.
     sparsity
@@ -137,12 +143,26 @@ def paper_schedule(
 
 
 class Tuning(NamedTuple):
-    """Numbers of a schedule for data of unit scale; pairs are those of the first and last round."""
+    """The values of a schedule in its first and its last round, for data of unit scale.
 
-    consensus: tuple[float, float]  # K rho_2
-    acyclicity: tuple[float, float]  # rho_1
-    sparsity: tuple[float, float]  # lambda_1 in units of sqrt(log d / n)
-    bend: float  # the growth of log rho_1 over the rounds follows this power; 1 is geometric
+    Attributes
+    ----------
+    consensus
+        ``K rho_2``.
+    acyclicity
+        ``rho_1``.
+    sparsity
+        ``lambda_1`` in units of ``sqrt(log d / n)``.
+    bend
+        ``log rho_1`` grows with this power of the share of the rounds; 1 is geometric growth.
+    relaxation
+        See `Schedule`.
+    """
+
+    consensus: tuple[float, float]
+    acyclicity: tuple[float, float]
+    sparsity: tuple[float, float]
+    bend: float
     relaxation: float
 
 
@@ -155,9 +175,9 @@ TUNED = {
 }
 
 
-# The same for designs with lags (2Dbn), found for noise of variance 1 by a search on the paper's
-# simulations. A stationary series varies more than its noise: in units of the series' variances,
-# which is what parties know, the numbers are about half as large.
+# The values for designs with lags (2Dbn), found by a search on the paper's simulations with noise
+# of variance 1. The variance of a stationary series is larger than that of its noise. In units of
+# the variances of the series, which the parties know, the values are multiplied by NOISE_SHARE.
 NOISE_SHARE = 0.52
 TUNED_LAGGED = {
     rounds: Tuning(
@@ -183,23 +203,24 @@ def fast_schedule(
     scale: float = 1.0,
     tunings: Mapping[int, Tuning] = TUNED,
 ) -> Schedule:
-    """Return the default schedule: few rounds, each of them counting.
+    """Return the default schedule, for a given number of rounds.
 
     Parameters
     ----------
     max_rounds
         Number of rounds, at least 5.
     num_clients
-        K.
+        K, the number of clients.
     num_rows
-        n, rows of all clients together.
+        n, the number of rows of all clients.
     num_variables
-        d.
+        d, the number of variables.
     scale
-        Variance of the centred data, see :func:`core.linear.moments.data_scale`; 1 for standardised
-        data.
+        Variance of the centred data, see :func:`core.linear.moments.data_scale`. Default: 1, for
+        standardised data.
     tunings
-        By numbers of rounds, between which is interpolated; TUNED_LAGGED for a design with lags.
+        Values by number of rounds; other numbers of rounds are interpolated. Default: `TUNED`, for
+        designs without lags; use `TUNED_LAGGED` for designs with lags.
 
     Raises
     ------
@@ -221,7 +242,8 @@ def fast_schedule(
         max_iterations=16,
         tolerance=1e-5,
         resolution=2.0**-24,
-        # a graph may pause on the way: wait longer where there is more time
+        # A graph can stay the same for some rounds before it changes again, for longer in longer
+        # schedules.
         patience=max(8, max_rounds // 5),
     )
 
@@ -261,22 +283,29 @@ def reason_to_end(
     residual: float,
     norm: float = 1.0,
 ) -> str | None:
-    """Return why a consensus run ends: its schedule is done, or it has converged; else None.
+    """Return the reason why a consensus run ends, or None if it continues.
+
+    A run ends when its schedule is completed, or early when it has converged: the thresholded graph
+    has not changed for ``schedule.patience`` rounds, ``h`` is at most ``H_TOLERANCE`` times d, and
+    the residual is at most ``CONSENSUS_TOLERANCE`` times the norm.
 
     Parameters
     ----------
     schedule
-        Its ``patience`` is the number of rounds for which the graph must have stayed the same; with
-        0 there is no early end.
+        The run's schedule.
     rounds_done, stable_rounds
-        Rounds so far, and how many the thresholded graph has not changed for.
+        Number of completed rounds, and of the last rounds without a change of the graph.
     h, residual
-        Acyclicity and consensus residual of the last round. For an early end they must be at most
-        ``H_TOLERANCE`` d and ``CONSENSUS_TOLERANCE`` times the norm.
+        Acyclicity and consensus residual of the last round.
     num_variables
-        d.
+        d, the number of variables.
     norm
-        Norm of the solution, where the residual is not relative to it already.
+        Norm of the solution. Default: 1, for a residual that is relative to the norm already.
+
+    Returns
+    -------
+    str or None
+        The reason in words.
     """
     rounds, patience = schedule.rounds, schedule.patience
     if rounds_done >= rounds:

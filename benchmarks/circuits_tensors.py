@@ -212,10 +212,11 @@ def image_learner(shape, epochs):
 
 
 def one_pass(learner, domain, parts, seed):
-    from flwr_causal.core.circuits.circuit import mixture
+    from flwr_causal.core.circuits.circuit import Circuit
+    from flwr_causal.core.circuits.nodes import mixed
 
-    circuits = [learner.learn(domain, part, seed + k) for k, part in enumerate(parts)]
-    return mixture(circuits, [len(part) for part in parts])
+    roots = [learner.learn(domain, part, seed + k).root for k, part in enumerate(parts)]
+    return Circuit(domain, mixed(roots, [len(part) for part in parts]))
 
 
 def keep(found, name, start, circuit, test):

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from flwr_causal.clients import party_circuits
 from flwr_causal.clients.base import Asked, CausalClient, answers
 from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.composition import Task
 from flwr_causal.core.circuits.composed.joint_trees import Part, PartyRows
+from flwr_causal.core.circuits.composed.party_clusters import train_party
 from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.learners.by_name import training_of
+from flwr_causal.core.circuits.learners.by_name import learner_of, training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.data.check.party_table import complete_rows, describe
 from flwr_causal.data.check.row_ids import hashed_ids, id_column, without_ids
-from flwr_causal.errors import ConfigError
+from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedpc import (
     ALIGN,
@@ -43,22 +44,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
+    from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.circuits.circuit import Circuit
+    from flwr_causal.core.circuits.composed.party_clusters import PartyCircuits
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
 
 
 class FedPCClient(CausalClient):
-    """Sums over its rows, or circuits of its own, and answers from these.
+    """Computes sums over the party's rows, or trains circuits and answers queries from them.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.fedpc` declares it.
 
-    The node config may hold ``learner`` (of this party's own circuits), ``row-secret`` (the same
-    text at all parties, unknown to the server; needed where rows are aligned) and ``model-path`` (a
-    file in which the circuits are kept, so that a later run can ask without training).
+    The node config may hold ``learner`` (of the party's own circuits), ``row-secret`` (the same
+    text at all parties and unknown to the server; needed to align rows) and ``model-path`` (a file
+    in which the circuits are stored, so that a later run can query them without training).
     """
 
     contract: ClassVar[Contract] = CONTRACT
@@ -90,10 +93,8 @@ class FedPCClient(CausalClient):
         """Return the sums over the party's rows of one step of a training."""
         options, domain = self.setup.options, self._domain(asked)
         learner, step = next(key for key, one in SUMS.items() if one is asked.exchange)
-        training = training_of(learner, str(options["target"]) or None, self._options)
-        plan = training.plan(
-            domain, seed=int(options["seed"]), min_rows=int(options["minimum-count"])
-        )
+        training = training_of(learner, self._target, self._options)
+        plan = training.plan(domain, seed=int(options["seed"]), min_rows=self._minimum_count)
         exchange = training.steps[step]
         sent = {one.name: asked[one.name] for one in exchange.sent}
         return exchange.sums(self._values(domain, asked), plan, sent)
@@ -111,20 +112,19 @@ class FedPCClient(CausalClient):
     def local(self, asked: Asked) -> Arrays:
         """Train circuits of the party's own."""
         weights, central = next(key for key, one in LOCAL.items() if one is asked.exchange)
-        joint, recipe = self._domain(asked), self._recipe
-        domain = party_circuits.own_domain(joint, list(self._variables().columns))
+        joint, domain = self._domain(asked), self._own_domain(asked)
         values = self._own_values(domain)
         tasks = [
             Task(tuple(domain.index(joint.names[j]) for j in np.flatnonzero(mask)), bool(clustered))
             for mask, clustered in zip(asked["tasks"], asked["clustered"], strict=True)
         ]
-        own = party_circuits.train(domain, values, tasks, recipe, weights=weights)
+        own = self._trained(domain, values, tasks, weights)
         reply: Arrays = {
             "rows": np.concatenate([np.array(rows, dtype=np.int64) for rows in own.rows]),
             "sizes": np.array(own.sizes, dtype=np.int64),
         }
         if weights == "classes":
-            column = domain.index(str(recipe.target))
+            column = domain.index(str(self._target))
             classes = values[:, column].astype(np.int64)
             reply["classes"] = own.class_rows(classes, int(domain.num_states[column]))
         elif weights == "aligned":
@@ -135,32 +135,31 @@ class FedPCClient(CausalClient):
 
     @answers(JOINT_START)
     def joint_start(self, asked: Asked) -> Arrays:
-        """Begin the components that all parties train together with single rows."""
-        return {
-            "densities": Part.started(self._joint_rows(asked), asked["anchors"]).log_densities()
-        }
+        """Start the party's part of each joint component from the anchor rows."""
+        part = Part.started(self._joint_rows(asked), asked["anchors"])
+        return {"densities": part.log_densities()}
 
     @answers(JOINT_PRODUCTS)
     def joint_products(self, asked: Asked) -> Arrays:
-        """Fit the party's part of each component."""
+        """Fit the party's part of each joint component, with independent columns."""
         return {"densities": self._joint_part(asked, trees=False).log_densities()}
 
     @answers(*JOINT_TREES.values())
     def joint_trees(self, asked: Asked) -> Arrays:
-        """Complete the trees of the party's columns."""
+        """Fit the party's part of each joint component, a Chow-Liu tree, and store the circuits."""
         rows = self._joint_rows(asked)
         circuits = self._joint_part(asked, trees=True).circuits()
         return self._stored(circuits, rows.domain, central=asked.exchange is JOINT_TREES[True])
 
     @answers(RECALL)
     def recall_circuits(self, asked: Asked) -> Arrays:
-        """Find the circuits of an earlier training."""
+        """Check that the circuits of an earlier training are stored."""
         self._recalled(asked)
         return {}
 
     @answers(DENSITIES, PEAKS)
     def densities(self, asked: Asked) -> Arrays:
-        """Return log densities of rows, or of their most probable completions, by circuit."""
+        """Return log densities of rows, or of their most probable explanations, by circuit."""
         circuits, values = self._recalled(asked), _asked_rows(asked)
         by_circuit = (
             party_answers.peak_densities(circuits, values)
@@ -192,7 +191,7 @@ class FedPCClient(CausalClient):
 
     @answers(FILLED)
     def filled(self, asked: Asked) -> Arrays:
-        """Fill rows in by the circuits that were chosen for them."""
+        """Fill missing values of rows by the circuits that were chosen for them."""
         circuits, seed = self._recalled(asked), int(asked["seed"])
         # The whole name, so that no two parties draw alike.
         rng = np.random.default_rng([seed, *self.source.name.encode()]) if seed else None
@@ -208,17 +207,38 @@ class FedPCClient(CausalClient):
     def _variables(self) -> pd.DataFrame:
         return without_ids(self.table(), self._row_id)
 
+    @property
+    def _options(self) -> LearnerOptions:
+        return from_plain(LearnerOptions, json.loads(str(self.setup.options["settings"])))
+
+    @property
+    def _target(self) -> str | None:
+        return str(self.setup.options["target"]) or None
+
+    @property
+    def _minimum_count(self) -> int:
+        return int(self.setup.options["minimum-count"])
+
+    @property
+    def _model_path(self) -> str:
+        return str(self.context.node_config.get("model-path", ""))
+
     def _domain(self, asked: Asked) -> Domain:
-        """Return the joint variables; a message says where cut points have changed them."""
+        """Return the joint domain: that of the message if it has one, else that of the setup."""
         text = str(asked["domain"] if "domain" in asked else self.setup.options["domain"])
         return Domain.from_plain(json.loads(text))
+
+    def _own_domain(self, asked: Asked) -> Domain:
+        """Return the variables of the joint domain that the party holds."""
+        held = set(self._variables().columns)
+        return Domain(tuple(one for one in self._domain(asked).variables if one.name in held))
 
     def _kept_rows(self) -> pd.DataFrame:
         table = self._variables()
         return table[complete_rows(table, self.setup.policy)]
 
     def _values(self, domain: Domain, asked: Asked) -> FloatArray:
-        """Return the party's rows as values of a domain; columns that it lacks are missing."""
+        """Return the party's rows as values of a domain; columns it does not hold are missing."""
         name = "values in intervals" if "domain" in asked else "values"
         return self.once(name, lambda: domain.encode(self._kept_rows()))
 
@@ -235,68 +255,120 @@ class FedPCClient(CausalClient):
         )
 
     def _joint_rows(self, asked: Asked) -> PartyRows:
-        """Return the common rows, prepared once a process."""
-        domain = party_circuits.own_domain(self._domain(asked), list(self._variables().columns))
-        values, target = self._own_values(domain), self._recipe.target
-        return self.once(
-            "joint rows", lambda: PartyRows.of(domain, values[asked["common"]], target)
-        )
+        """Return the party's columns of the common rows, computed once a process."""
+        domain = self._own_domain(asked)
+        values = self._own_values(domain)[asked["common"]]
+        return self.once("joint rows", lambda: PartyRows.of(domain, values, self._target))
 
     def _joint_part(self, asked: Asked, *, trees: bool) -> Part:
-        """Return the party's part of components, from how probable they are for each row."""
+        """Return the party's part of the components, from their responsibilities for each row."""
         return Part.made(
             self._joint_rows(asked),
             asked["shared"] * UNIT,
             trees=trees,
-            minimum_count=self._recipe.minimum_count,
+            minimum_count=self._minimum_count,
+        )
+
+    def _trained(
+        self, domain: Domain, values: FloatArray, tasks: Sequence[Task], weights: str
+    ) -> PartyCircuits:
+        """Train circuits of the party's own, by a learner that the node config may choose.
+
+        With LearnSPN and weights by counts clusters are not split by the class, as in the paper.
+        """
+        options, target = self.setup.options, self._target
+        name = str(self.context.node_config.get("learner", options["learner"]))
+        split = target in domain.names and not (name == "spn" and weights == "counts")
+        # By default train_party takes an elliptical leaf over the numbers of a cluster.
+        default = name == "class-conditional"
+        return train_party(
+            domain,
+            values,
+            tasks,
+            num_clusters=min(int(options["clusters"]), max(1, len(values) // self._minimum_count)),
+            learner=None if default else _OwnLearner(name, target, self._options),
+            target=domain.index(target) if target and split else None,
+            minimum_count=self._minimum_count,
+            seed=int(options["seed"]),
         )
 
     def _stored(self, circuits: Sequence[Circuit], domain: Domain, *, central: bool) -> Arrays:
-        """Keep circuits for queries; return them where they are sent to the server."""
+        """Store circuits for queries; return them where they are sent to the server."""
         data = packed(circuits, domain)
-        path = str(self.context.node_config.get("model-path", ""))
-        if path:
-            party_circuits.keep(path, self.setup.exchange, data)
+        if self._model_path:
+            _write(self._model_path, self.setup.exchange, data)
         if central:
             return {"circuits": data}
         self.remember({"circuits": data}, fingerprint=self.setup.exchange)
         return {}
 
-    @property
-    def _options(self) -> LearnerOptions:
-        return from_plain(LearnerOptions, json.loads(str(self.setup.options["settings"])))
-
-    @property
-    def _recipe(self) -> party_circuits.Recipe:
-        options = self.setup.options
-        return party_circuits.Recipe(
-            # In one pass a party may use a learner of its own.
-            str(self.context.node_config.get("learner", options["learner"])),
-            str(options["target"]) or None,
-            int(options["clusters"]),
-            int(options["minimum-count"]),
-            int(options["seed"]),
-            self._options,
-        )
-
     def _own_values(self, own_domain: Domain) -> FloatArray:
         return self.once("own values", lambda: own_domain.encode(self._kept_rows()))
 
     def _recalled(self, asked: Asked) -> list[Circuit]:
-        """Return the party's circuits of a training: of this run, or of one that was kept."""
+        """Return the party's circuits of a training: that of this run, or a stored one."""
         fingerprint = str(asked["fingerprint"])
         return self.once(f"circuits {fingerprint}", lambda: self._unpacked(fingerprint))
 
     def _unpacked(self, fingerprint: str) -> list[Circuit]:
         memory = self.recall()
         if memory is not None and memory.numbers.get("fingerprint") == fingerprint:
-            data = memory.arrays["circuits"]
-        else:
-            path = str(self.context.node_config.get("model-path", ""))
-            data = party_circuits.kept(path, fingerprint)
-        return unpacked(data)
+            return unpacked(memory.arrays["circuits"])
+        return unpacked(_read(self._model_path, fingerprint))
+
+
+class _OwnLearner(NamedTuple):
+    """The learner of a name, for any group of the party's columns.
+
+    The learner is given the target if it is among the columns and the rows have several classes.
+    The rows of a cluster have one class where the party splits its clusters by the class.
+    """
+
+    name: str
+    target: str | None
+    options: LearnerOptions
+
+    def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
+        """Return the circuit of rows."""
+        given = self.target in domain.names
+        if given and self.name != "decision-tree":  # it needs the class, even a single one
+            given = len(np.unique(values[:, domain.index(str(self.target))])) > 1
+        learner = learner_of(self.name, self.target if given else None, self.options)
+        return learner.learn(domain, values, seed)
 
 
 def _asked_rows(asked: Asked) -> FloatArray:
-    """Return the party's columns of the rows that are asked about; NaN where nothing is known."""
+    """Return the party's columns of the rows of a query, NaN where a value is not known."""
     return np.where(asked["known"] > 0, asked["values"], np.nan)
+
+
+def _write(path: str, fingerprint: str, data: NDArray[np.uint8]) -> None:
+    """Write the circuits of a training to a file."""
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.open("wb") as file:
+        np.savez(file, fingerprint=np.array(fingerprint), data=data)
+
+
+def _read(path: str, fingerprint: str) -> NDArray[np.uint8]:
+    """Return the circuits of a training that `_write` wrote.
+
+    Raises
+    ------
+    DataError
+        If there are none, or they are of another training.
+    """
+    place = Path(path)
+    if not path or not place.is_file():
+        raise DataError(
+            f"this party keeps no circuits at {path!r}: name a file with model-path in the node "
+            "config before training, or train again"
+        )
+    with np.load(place) as file:
+        found, data = str(file["fingerprint"]), file["data"]
+    if found != fingerprint:
+        raise DataError(
+            f"the circuits at {path!r} are of another training than the one that is asked about: "
+            "name the file of that training with model-path, or train again"
+        )
+    return np.asarray(data, dtype=np.uint8)

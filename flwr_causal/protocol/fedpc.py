@@ -1,4 +1,4 @@
-"""What is said in FedPC (Seng et al. 2025): sums, a party's own circuits, and questions to them."""
+"""The exchanges of FedPC (Seng et al. 2025): sums, a party's own circuits, and queries to them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.learners.training_by_sums import Step
 
 _DOMAIN = Sent("domain", "the variables, once cut points have changed them", optional=True)
-_COMMON = Sent("common", "where the party has each of the common rows", ("common",))
+_COMMON = Sent("common", "the position of each common row in the party's table", ("common",))
 _COMMON_ROWS = "each row that all parties have"
 _CIRCUITS = Disclosure(
     "circuits",
-    "the party's circuits; they hold no row, but a circuit of few rows says much of them",
+    "the party's circuits; they contain no row, but a circuit of few rows reveals much of them",
     ("*",),
     "bytes",
 )
@@ -75,7 +75,7 @@ _LOCAL = Exchange(
     ),
     same_parties=True,
 )
-#: What a party returns besides, by the way in which combinations of clusters are weighted.
+#: What a party also returns, by the weights of combinations of clusters.
 _EVIDENCE = {
     "counts": None,
     "classes": Disclosure(
@@ -99,7 +99,7 @@ _EVIDENCE = {
 
 
 def _with_circuits(exchange: Exchange, meaning: str = "") -> Exchange:
-    """Return the exchange in which the circuits are sent to the server besides."""
+    """Return the exchange in which the circuits are also sent to the server."""
     return replace(
         exchange,
         name=f"{exchange.name}, circuits sent",
@@ -139,16 +139,16 @@ _JOINT_DENSITIES = Disclosure(
 )
 _SHARED = Sent(
     "shared",
-    "how probable each component is for each common row, given all its columns; every party learns "
-    "from it which rows are alike",
+    "the responsibility of each component for each common row, given all its columns; every party "
+    "learns from it which rows are similar",
     ("common", "components"),
 )
 JOINT_START = Exchange(
     "joint start",
-    "components that all parties train together begin with single rows",
+    "the parties start the components that they train together, each from one common row",
     sends=(
         _COMMON,
-        Sent("anchors", "the rows that components start from", ("mixtures", "each")),
+        Sent("anchors", "the common row from which each component starts", ("mixtures", "each")),
         _DOMAIN,
     ),
     returns=(_JOINT_DENSITIES,),
@@ -157,7 +157,7 @@ JOINT_START = Exchange(
 )
 JOINT_PRODUCTS = Exchange(
     "joint products",
-    "each party fits its part of each component, a product of columns",
+    "each party fits its part of each component, with independent columns",
     sends=(_COMMON, _SHARED, _DOMAIN),
     returns=(_JOINT_DENSITIES,),
     when=_JOINT_WHEN,
@@ -165,7 +165,7 @@ JOINT_PRODUCTS = Exchange(
 )
 _TREES = Exchange(
     "joint trees",
-    "each party completes the trees of its columns",
+    "each party fits its part of each component, a tree of its columns",
     sends=(_COMMON, _SHARED, _DOMAIN),
     when=_JOINT_WHEN,
     same_parties=True,
@@ -175,7 +175,7 @@ JOINT_TREES = {False: _TREES, True: _with_circuits(_TREES)}
 
 RECALL = Exchange(
     "recall",
-    "whether the party has kept its circuits of an earlier run",
+    "whether the party has stored its circuits of an earlier run",
     sends=(Sent("fingerprint", "of that training"), _DOMAIN),
     when="trained",
 )
@@ -186,11 +186,9 @@ def _query(name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...
         name,
         meaning,
         sends=(
-            Sent(
-                "values", "the party's columns of the rows that are asked about", ("asked", "own")
-            ),
+            Sent("values", "the party's columns of the rows of the query", ("asked", "own")),
             Sent("known", "1 where a value is known", ("asked", "own")),
-            Sent("fingerprint", "of the training whose circuits are asked"),
+            Sent("fingerprint", "of the training of the circuits"),
             *sends,
         ),
         returns=returns,
@@ -203,12 +201,12 @@ def _query(name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...
 _COLUMN = Sent("column", "the name of a column")
 DENSITIES = _query(
     "densities",
-    "log densities of the rows that are asked about",
+    "log densities of the rows of the query",
     Disclosure("densities", "by circuit", (1, "asked", "circuits"), "log-density"),
 )
 PEAKS = _query(
     "peaks",
-    "log densities of the rows' most probable completions",
+    "log densities of the rows' most probable explanations",
     Disclosure("densities", "by circuit", (1, "asked", "circuits"), "log-density"),
 )
 CLASSES = _query(
@@ -219,18 +217,18 @@ CLASSES = _query(
 )
 MOMENTS = _query(
     "moments",
-    "the mean and the mean square of a number, given the rows",
+    "the mean and the mean square of a number given each row",
     Disclosure("moments", "the party's part of both", (2, "asked")),
     sends=(_COLUMN, Sent("flows", "probability of each circuit for each row", ("asked", "*"))),
 )
 FILLED = _query(
     "filled",
-    "synthetic values, or the most probable ones, of what is missing in the rows",
-    Disclosure("values", "the rows, filled; 0 where nothing is known", ("asked", "own")),
+    "samples, or the most probable values, of what is missing in the rows",
+    Disclosure("values", "the filled rows; 0 where no value is known", ("asked", "own")),
     Disclosure("known", "1 where there is a value", ("asked", "own"), "mark"),
     sends=(
         Sent("chosen", "1 where a circuit fills a row", ("asked", "*")),
-        Sent("seed", "of the draws; 0 asks for the most probable values"),
+        Sent("seed", "of the samples; 0 for the most probable values"),
     ),
 )
 

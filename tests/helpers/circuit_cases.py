@@ -10,7 +10,7 @@ from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.leaves.elliptical import Elliptical
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram
-from flwr_causal.core.circuits.nodes import Product, Sum
+from flwr_causal.core.circuits.nodes import Product, Sum, mixed
 
 #: States of the variables of a mixed circuit, 0 for a number.
 MIXED = (2, 0, 3, 0, 0)
@@ -99,6 +99,12 @@ def random_circuit(seed, num_states, depth=3):
     rng = np.random.default_rng(seed)
     domain = domain_of(num_states)
     return Circuit(domain, random_node(rng, range(len(num_states)), num_states, depth))
+
+
+def mixture(circuits, weights):
+    """The mixture of circuits over the same variables, in the domain of the first."""
+    domain = circuits[0].domain
+    return Circuit(domain, mixed([circuit.root_in(domain) for circuit in circuits], weights))
 
 
 def worlds(num_states):

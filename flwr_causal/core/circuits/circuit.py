@@ -1,6 +1,6 @@
 """A distribution made of sums, products and leaves, with exact marginals and conditionals.
 
-Marginals, conditionals and mixtures of circuits are circuits again.
+Marginals and conditionals of circuits are circuits again.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flwr_causal.core.circuits import storage
 from flwr_causal.core.circuits.distribution import Distribution
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.layers import Layers
-from flwr_causal.core.circuits.nodes import Sum, combined, numbers, with_leaves
+from flwr_causal.core.circuits.nodes import Sum, combined, with_leaves
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.circuits.nodes import Leaf, Node
@@ -247,51 +246,7 @@ class Circuit(Distribution):
         return cls.from_arrays(Domain.from_plain(plain["domain"]), arrays)
 
 
-def mixture(circuits: Sequence[Circuit], weights: ArrayLike) -> Circuit:
-    """Mix circuits over the same variables: a row comes from one of them.
-
-    Parameters
-    ----------
-    circuits : sequence of Circuit
-        At least one. Columns are found by name: the result has the first circuit's domain.
-    weights : array_like, shape (number of circuits,)
-        Non-negative, such as the numbers of rows that each was learned from; only their shares
-        count.
-
-    Returns
-    -------
-    Circuit
-        Of a single circuit the circuit itself.
-
-    Raises
-    ------
-    ConfigError
-        If the variables differ, or the weights are no shares.
-    """
-    given = list(circuits)
-    shares = numbers("the weights of a mixture", weights, 1)
-    if not given or len(shares) != len(given):
-        raise ConfigError(f"a mixture of {len(given)} circuits has {len(shares)} weights")
-    if (shares < 0).any() or not shares.any():
-        raise ConfigError(f"the weights of a mixture must not be negative, not all 0, got {shares}")
-    if len(given) == 1:
-        return given[0]
-    domain = given[0].domain
-    for circuit in given:
-        different = set(circuit.names) ^ set(given[0].names)
-        if different:
-            raise ConfigError(
-                f"a mixture is of circuits over the same variables: only some have "
-                f"{', '.join(sorted(different))}"
-            )
-    roots = [circuit.root_in(domain) for circuit in given]
-    return Circuit(domain, Sum(roots, shares / shares.sum()))
-
-
-Bytes = NDArray[np.uint8]
-
-
-def packed(circuits: Sequence[Circuit], domain: Domain) -> Bytes:
+def packed(circuits: Sequence[Circuit], domain: Domain) -> NDArray[np.uint8]:
     """Return circuits over a domain as the bytes of a compressed NPZ file, shape (m,)."""
     arrays = {
         f"{k}/{name}": array
@@ -304,7 +259,7 @@ def packed(circuits: Sequence[Circuit], domain: Domain) -> Bytes:
     return np.frombuffer(buffer.getvalue(), dtype=np.uint8)
 
 
-def unpacked(data: Bytes) -> list[Circuit]:
+def unpacked(data: NDArray[np.uint8]) -> list[Circuit]:
     """Return the circuits that :func:`packed` wrote.
 
     Raises

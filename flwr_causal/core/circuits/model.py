@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.distribution import Distribution
     from flwr_causal.core.circuits.nodes import Leaf
 
-FORMAT = "flwr-causal circuit model 1"
+MODEL_FORMAT = "flwr-causal circuit model 1"
+HEAD_FORMAT = "flwr-causal head 1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,9 @@ class CircuitModel:
     def predict_proba(self, data: Any, target: str | None = None) -> FloatArray:
         """Probability of each class given the rest of each row, shape (n, classes)."""
         asked = self._asked(target)
-        return self._posterior_of(asked).predict_proba(self._frame(data, asked), asked)
+        own = self.posterior if asked == self.target else None
+        posterior = self.density if own is None else own
+        return posterior.predict_proba(self._frame(data, asked), asked)
 
     def predict(
         self, data: Any, target: str | None = None, threshold: float | None = None
@@ -114,7 +117,8 @@ class CircuitModel:
         """
         asked = self._asked(target)
         cut = self.threshold if threshold is None and asked == self.target else threshold
-        return self._posterior_of(asked).predict(self._frame(data, asked), asked, threshold=cut)
+        chosen = chosen_classes(self.predict_proba(data, asked), cut, asked)
+        return np.asarray(self.classes(asked)[chosen])
 
     def marginal(self, names: Iterable[str]) -> Distribution:
         """Return the distribution of some of the variables."""
@@ -147,7 +151,7 @@ class CircuitModel:
         parts = {"density": self.density, "posterior": self.posterior}
         kinds = {name: type(part).__name__ for name, part in parts.items() if part is not None}
         own = {"target": self.target, "threshold": self.threshold, "row_id": self.row_id}
-        plain = {"format": FORMAT, **own, **kinds}
+        plain = {"format": MODEL_FORMAT, **own, **kinds}
         for name in kinds:
             parts[name].save(place.with_suffix("") / name)  # type: ignore[union-attr]
         place.write_text(json.dumps(plain), encoding="utf-8")
@@ -158,7 +162,7 @@ class CircuitModel:
         place = Path(path)
         try:
             plain = json.loads(place.read_text(encoding="utf-8"))
-            if plain["format"] != FORMAT:
+            if plain["format"] != MODEL_FORMAT:
                 raise KeyError("format")
             kinds = {name: plain[name] for name in ("density", "posterior") if name in plain}
             classes = {name: PARTS[kind] for name, kind in kinds.items()}
@@ -208,11 +212,6 @@ class CircuitModel:
                 )
         return frame.assign(**replaced) if replaced else frame
 
-    def _posterior_of(self, target: str) -> Posterior:
-        if target == self.target and self.posterior is not None:
-            return self.posterior
-        return self.density
-
     def _asked(self, target: str | None) -> str:
         asked = target or self.target
         if asked is None:
@@ -220,9 +219,6 @@ class CircuitModel:
                 "the circuit was trained without a target: say which column is to be predicted"
             )
         return asked
-
-
-FORMAT = "flwr-causal head 1"
 
 
 class Head(NamedTuple):
@@ -247,10 +243,6 @@ class Posterior(Protocol):
 
     def predict_proba(self, data: Any, target: str) -> FloatArray:
         """Probability of each class given the rest of each row, shape (n, classes)."""
-        ...
-
-    def predict(self, data: Any, target: str, threshold: float | None = None) -> NDArray[Any]:
-        """Return the class of each row as labels were given, shape (n,)."""
         ...
 
     def save(self, directory: str | Path) -> None:
@@ -293,29 +285,6 @@ class HeadPosterior:
         names = [name for name in self.domain.names if name != self.target]
         return np.exp(self.head.log_posterior(self.features(self.domain.encode(data, names))))
 
-    def predict(
-        self, data: Any, target: str | None = None, threshold: float | None = None
-    ) -> NDArray[Any]:
-        """Return the most probable class of each row, as labels were given, shape (n,).
-
-        Parameters
-        ----------
-        data, target
-            As in `predict_proba`.
-        threshold : float, optional
-            Of two classes the second is chosen from this probability on. Default: the more
-            probable one.
-
-        Raises
-        ------
-        ConfigError
-            For a threshold and another number of classes than two.
-        """
-        probabilities = self.predict_proba(data, target)
-        chosen = chosen_classes(probabilities, threshold, self.target)
-        column = self.domain.index(self.target)
-        return self.domain.decoded_column(column, chosen.astype(np.float64))
-
     def features(self, values: FloatArray) -> FloatArray:
         """Log densities (n, C, m) of values (n, number of variables), NaN integrated out."""
         flat = [leaf for group in self.leaves for leaf in group]
@@ -329,7 +298,7 @@ class HeadPosterior:
         """Write ``head.json`` and ``head.npz`` into a directory; numbers survive exactly."""
         flat = [leaf for group in self.leaves for leaf in group]
         plain = {
-            "format": FORMAT,
+            "format": HEAD_FORMAT,
             "domain": self.domain.to_plain(),
             "target": self.target,
             "leaves": [{"kind": leaf.kind, "scope": list(leaf.scope)} for leaf in flat],
@@ -346,7 +315,7 @@ class HeadPosterior:
     def load(cls, directory: str | Path) -> HeadPosterior:
         """Read what :meth:`save` wrote; a DataError if the files hold something else."""
         try:
-            plain, arrays = read_pair(directory, "head", FORMAT)
+            plain, arrays = read_pair(directory, "head", HEAD_FORMAT)
             head = Head(arrays.pop("weights"), arrays.pop("biases"))
             own: list[dict[str, NDArray[Any]]] = [{} for _ in plain["leaves"]]
             for key, array in arrays.items():

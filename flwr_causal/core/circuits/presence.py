@@ -1,8 +1,8 @@
 """Tables of several parties: which columns and rows they have in common, and their join.
 
-Columns that the same parties hold make a group: the distinct columns of the presence matrix. The
-groups decide how parties' circuits are composed; whether a federation is horizontal, vertical or
-hybrid follows from the presence matrix and is declared nowhere.
+The presence matrix says which party holds which column. Columns that the same parties hold make a
+group. The groups determine how the parties' circuits are composed, and the presence matrix whether
+a federation is horizontal, vertical or hybrid; no option declares it.
 
 References
 ----------
@@ -67,8 +67,8 @@ def column_groups(presence: ArrayLike) -> tuple[ColumnGroup, ...]:
 def setting_of(presence: ArrayLike) -> Setting:
     """Return the setting of a presence matrix.
 
-    Horizontal: every party holds every column (one party alone does). Vertical: no column is held
-    twice. Hybrid: anything else.
+    Horizontal: every party holds every column, as a single party does. Vertical: every column is
+    held by one party. Hybrid: anything else.
     """
     checked = _checked(presence)
     if checked.all():
@@ -77,18 +77,18 @@ def setting_of(presence: ArrayLike) -> Setting:
 
 
 def common_rows(ids: Sequence[Sequence[Hashable]]) -> list[IntArray]:
-    """Return where each party has the rows that all parties have, in one order.
+    """Return the rows that all parties have, as positions in each party's table.
 
     Parameters
     ----------
     ids : sequence of sequence
-        Of each party, the id of each of its rows.
+        For each party, the id of each of its rows.
 
     Returns
     -------
     list of ndarray of int64, shape (n,)
-        Row ``result[p][i]`` of party p has the same id for all p; in the order of the first party's
-        rows.
+        Row ``result[p][i]`` has the same id at all parties p. The order is that of the first
+        party's rows.
 
     Raises
     ------
@@ -113,10 +113,10 @@ def common_rows(ids: Sequence[Sequence[Hashable]]) -> list[IntArray]:
 
 
 def joined_tables(tables: Sequence[pd.DataFrame], row_id: str) -> pd.DataFrame:
-    """Return one table of all parties' columns and rows.
+    """Return one table with all parties' columns and rows.
 
-    Rows of one id become one; values that no table has are missing. Tables without the column of
-    ids are concatenated.
+    Rows with the same id are joined; values that no table has are missing. Tables without the
+    column of ids are concatenated.
 
     Parameters
     ----------

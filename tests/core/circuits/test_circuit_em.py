@@ -8,7 +8,7 @@ from scipy.special import xlogy
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.spn.em import expectation_maximisation
-from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, bernoulli
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.errors import ConfigError, DataError
 
@@ -59,9 +59,9 @@ def test_it_reaches_what_a_generic_optimiser_reaches():
     def circuit_of(vector):
         weight, *ps = 1 / (1 + np.exp(-vector[:5]))
         means, sds = vector[5:7], np.exp(vector[7:])
+        tables = [Categorical(j // 2, [1 - p, p]) for j, p in enumerate(ps)]
         children = [
-            Product([bernoulli(0, ps[k]), bernoulli(1, ps[2 + k]), Gaussian(2, means[k], sds[k])])
-            for k in range(2)
+            Product([tables[k], tables[2 + k], Gaussian(2, means[k], sds[k])]) for k in range(2)
         ]
         return Circuit(domain, Sum(children, [weight, 1 - weight]))
 

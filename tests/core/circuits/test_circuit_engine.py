@@ -6,13 +6,22 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from circuit_cases import MIXED, domain_of, forest, mixed_rows, random_circuit, random_leaf, worlds
+from circuit_cases import (
+    MIXED,
+    domain_of,
+    forest,
+    mixed_rows,
+    mixture,
+    random_circuit,
+    random_leaf,
+    worlds,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import logsumexp
 
-from flwr_causal.core.circuits.circuit import Circuit, mixture, moved
+from flwr_causal.core.circuits.circuit import Circuit, moved
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.layers import Layers
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
@@ -254,12 +263,6 @@ def test_a_mixture_is_the_weighted_mean_of_densities():
     frame = mixed.domain.decode(rows)
     shares = np.exp([circuit.log_likelihood(frame) for circuit in circuits])
     np.testing.assert_allclose(np.exp(mixed.log_likelihood(frame)), [0.1, 0.3, 0.6] @ shares)
-    assert mixture(circuits[:1], [7]) is circuits[0]
-    for weights in ([1, 2], [1, -1, 1], [0, 0, 0], [1, 2, np.nan]):
-        with pytest.raises(ConfigError, match=r"weights of a mixture|a mixture of"):
-            mixture(circuits, weights)
-    with pytest.raises(ConfigError, match="only some have a, c"):
-        mixture([circuits[0], circuits[1].marginal(["b", "d", "e"])], [1, 1])
 
 
 def test_a_given_number_is_its_own_moment():

@@ -13,7 +13,7 @@ from scipy.integrate import dblquad, quad
 from flwr_causal.core.circuits.leaves import elliptical, yeo_johnson
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.leaves.elliptical import Elliptical
-from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram, bernoulli
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram
 from flwr_causal.errors import ConfigError
 
 HISTOGRAM = Histogram(0, [-1.0, 0.5, 0.8, 3.0], [0.1, 0.3, 0.2, 0.35, 0.05], 0.8)
@@ -309,7 +309,7 @@ def test_moved_leaves_sort_their_columns():
 
 def test_numbers_of_parameters():
     assert Gaussian(0, 0, 1).num_parameters == 2
-    assert bernoulli(0, 0.3).num_parameters == 1
+    assert Categorical(0, [0.7, 0.3]).num_parameters == 1
     assert HISTOGRAM.num_parameters == 5
     assert Elliptical((0, 1), [0, 0], np.eye(2), 5.0, [1, 1]).num_parameters == 8
     tables = [[[0.5, 0.5]], [[0.1, 0.2, 0.7], [0.3, 0.3, 0.4]]]

@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from circuit_cases import domain_of, plain_density, worlds
+from circuit_cases import domain_of, mixture, plain_density, worlds
 from sklearn.tree import DecisionTreeClassifier
 
-from flwr_causal.core.circuits.circuit import Circuit, mixture
+from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.decision_tree import DecisionTree, first_after, state_order
 from flwr_causal.core.circuits.leaves.univariate import Categorical

@@ -7,9 +7,10 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from circuit_cases import mixture
 from einsum_nodes import nodes_of
 
-from flwr_causal.core.circuits.circuit import Circuit, mixture
+from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.einsum import EinsumNetwork
 from flwr_causal.core.circuits.learners.training_by_sums import Step, add
@@ -449,16 +450,6 @@ def test_files_and_arrays_keep_every_digit(tmp_path, precision):
         np.testing.assert_array_equal(read.log_likelihood(values), circuit.log_likelihood(values))
         assert read.domain == domain
         assert read.root.layout.precision == precision
-
-
-def test_a_leaf_can_be_computed_with_another_precision():
-    domain, values = mixed_rows(120)
-    circuit = replace(SMALL, target="label").learn(domain, values)
-    single = Circuit(domain, circuit.root.to("cpu", "float32"))
-    np.testing.assert_allclose(
-        single.log_likelihood(values), circuit.log_likelihood(values), rtol=1e-4
-    )
-    assert circuit.root.to("cpu").layout.precision == "float64"
 
 
 @pytest.mark.parametrize("target", [None, "label"])

@@ -1,22 +1,26 @@
 """Composition of the parties' circuits to one: Algorithm 1 of Seng et al. (2025).
 
-Parties train alone and send only numbers of rows. Columns that the same parties hold make a group
-(lines 3-7, `column_groups`). A group that several parties hold becomes a sum over their circuits
-(lines 9-12); a group that one party holds is clustered there, with a circuit for each cluster
-(line 14); products join all shared groups and one cluster of each other group, and the root mixes
-the products (lines 15-20). The weight of child i of a sum is rho(i) / sum rho, where rho of a node
-is the sum of the rows that the circuits below it were trained on (lines 21-22). All products cover
-all columns, so the children of a sum never differ in scope; but a shared group is below every
-product and adds the same to the rho of each, which makes the root's weights more equal. That is
-taken from the paper as it stands.
+Each party trains circuits on its own rows and sends only the numbers of these rows. The steps are:
 
-A composition is a circuit whose leaves are `Output` nodes, each of which stands for one circuit of
-one party. It is evaluated from the parties' answers (`federated_circuit`), or, where parties send
-their circuits, as one circuit in which these replace the outputs (`Composition.circuit`): both are
+- Lines 3-7: columns that the same parties hold make a group (`column_groups`).
+- Lines 9-12: a group that several parties hold becomes a sum over their circuits.
+- Line 14: a group that one party holds is clustered by this party, with a circuit for each cluster.
+- Lines 15-20: a product joins all shared groups and one cluster of each other group; the root is a
+  sum over products.
+- Lines 21-22: the weight of child i of a sum is rho(i) / sum rho, where rho of a node is the sum of
+  the numbers of rows of the circuits below it.
+
+All products have the same scope, as a sum requires. A shared group is below every product and adds
+the same number to the rho of each, which makes the weights of the root more equal; this is as in
+the paper.
+
+A composition is a circuit whose leaves are `Output` nodes; each stands for one circuit of one
+party. It is evaluated from the parties' replies (`federated_circuit`), or, if the parties send
+their circuits, as one circuit in which these replace the outputs (`Composition.circuit`). Both are
 the same distribution.
 
-Weights by counts ignore the dependence between parties: where rows can be aligned, see
-`tied_clusters`.
+Weights by counts ignore the dependence between groups. `tied_clusters` models it, if rows can be
+aligned or all parties know the class.
 
 References
 ----------
@@ -66,8 +70,8 @@ class Task(NamedTuple):
     ----------
     columns : tuple of int
     clustered : bool
-        One circuit for each cluster of the party's rows; else one for all rows, since other parties
-        have circuits of these columns too.
+        Whether there is one circuit for each cluster of the party's rows. Else there is one for
+        all rows, as other parties have circuits of these columns too.
     """
 
     columns: tuple[int, ...]
@@ -75,14 +79,14 @@ class Task(NamedTuple):
 
 
 def tasks_of(presence: ArrayLike, *, tied: bool = False) -> list[list[Task]]:
-    """Return each party's tasks; its outputs stand in their order.
+    """Return each party's tasks; its outputs have the same order.
 
     Parameters
     ----------
     presence : array_like of bool, shape (parties, columns)
     tied : bool, default False
-        Groups that several parties hold are clustered too, for weights that tie the clusters of all
-        groups to each other (see `tied_clusters`). Default: as in the paper.
+        Whether groups that several parties hold are clustered too, for weights that depend on the
+        clusters of all groups (see `tied_clusters`). In the paper they are not.
     """
     num_parties = len(np.asarray(presence))
     tasks: list[list[Task]] = [[] for _ in range(num_parties)]
@@ -103,9 +107,9 @@ class Output(Node):
         Its columns in the joint domain.
     party : int
     index : int
-        Which of the party's outputs it is.
+        Number of the output among those of the party.
     rows : int
-        That it was trained on, above 0.
+        Number of rows that the circuit was trained on, above 0.
     """
 
     kind: ClassVar[str] = "output"
@@ -132,9 +136,9 @@ class Factors(NamedTuple):
     shared : tuple of Node
         Sums over parties, each for a group of columns that is not clustered.
     clusters : tuple of tuple of Output
-        Of each other group, the clusters of all its holders, in the order of the parties.
+        Of each other group, the clusters of all parties that hold it, in the order of the parties.
     num_outputs : tuple of int
-        Of each party.
+        Number of outputs of each party.
     """
 
     shared: tuple[Node, ...]
@@ -156,14 +160,14 @@ def factors_of(
     ----------
     presence : array_like of bool, shape (parties, columns)
     rows : sequence of sequence of sequence of int
-        Of each party, of each of its tasks, the rows that each output was trained on.
+        For each party and each of its tasks, the numbers of rows that its outputs were trained on.
     tied : bool, default False
         As in `tasks_of`.
 
     Raises
     ------
     ConfigError
-        If the numbers of outputs are not those of the tasks.
+        If the numbers of outputs do not fit the tasks.
     """
     tasks = tasks_of(presence, tied=tied)
     if [len(one) for one in rows] != [len(one) for one in tasks]:
@@ -206,15 +210,15 @@ class Composition:
     domain : Domain
         The joint one.
     root : Node
-        Its leaves are outputs.
+        All its leaves are outputs.
     num_outputs : tuple of int
-        Of each party.
+        Number of outputs of each party.
 
     Raises
     ------
     ConfigError
-        If its leaves are not all of the parties' outputs, each once (as a node; it may be the child
-        of several).
+        Unless the leaves are all outputs of the parties, each one node (which may have several
+        parents).
     """
 
     domain: Domain
@@ -239,7 +243,8 @@ class Composition:
         Parameters
         ----------
         circuits : sequence of sequence of Circuit
-            Of each party, one an output, over its own domain: columns are found by name.
+            For each party and each of its outputs, a circuit over the party's domain. Columns are
+            found by name.
 
         Raises
         ------
@@ -276,11 +281,12 @@ def one_pass(
         The joint one.
     presence : array_like of bool, shape (parties, columns)
     rows : sequence of sequence of sequence of int
-        Of each party, of each of its tasks (`tasks_of`), the rows that each output was trained on.
+        For each party and each of its tasks (`tasks_of`), the numbers of rows that its outputs were
+        trained on.
     num_products : int, optional
-        Default: as few as hold every cluster, which is the largest number of clusters.
+        Default: the largest number of clusters of a group, the fewest that contain every cluster.
     seed : int, default 0
-        Of the combinations of clusters.
+        Seed of the random combinations of clusters.
     """
     factors = factors_of(presence, rows)
     products = cluster_products(factors.sizes, num_products, seed)
@@ -295,7 +301,7 @@ def from_products(domain: Domain, factors: Factors, products: IntArray) -> Compo
     domain : Domain
     factors : Factors
     products : ndarray of int, shape (P, clustered groups)
-        Which cluster of each group a product holds.
+        Cluster of each group in each product.
     """
     children = []
     for chosen in products.tolist():
@@ -316,7 +322,8 @@ def cluster_products(
     sizes : sequence of int
         Number of clusters of each group.
     num_products : int, optional
-        Different combinations; all of them where there are no more. Default: the largest size.
+        Number of different combinations; if there are fewer, all of them. Default: the largest
+        size.
     seed : int, default 0
 
     Returns
@@ -339,7 +346,7 @@ def cluster_products(
         np.concatenate([rng.permutation(size), rng.integers(0, size, least - size)])
         for size in sizes
     ]
-    # A dict keeps the order. The first rows differ, as the longest column does not repeat.
+    # A dict keeps the order. The first ``least`` rows differ: the longest column is a permutation.
     chosen = dict.fromkeys(zip(*(column.tolist() for column in columns), strict=True))
     while len(chosen) < wanted:
         chosen[tuple(rng.integers(0, sizes).tolist())] = None
@@ -347,7 +354,7 @@ def cluster_products(
 
 
 def trained_rows(node: Node) -> int:
-    """Sum the rows of the outputs below a node, each as often as a path leads to it."""
+    """Return rho of a node: the sum of the outputs' rows over all paths down from it."""
     if isinstance(node, Output):
         return node.rows
     return sum(trained_rows(child) for child in node.children)
@@ -357,13 +364,13 @@ def trained_rows(node: Node) -> int:
 
 
 def to_plain(composition: Composition) -> dict[str, Any]:
-    """Return lists and numbers, which JSON keeps exactly.
+    """Return a composition as lists and numbers, which JSON keeps exactly.
 
     Returns
     -------
     dict
-        ``domain``, ``num_outputs`` and ``nodes``, children before parents: of an output its scope,
-        party, index and rows, of the others the numbers of the children, of a sum also the weights.
+        ``domain``, ``num_outputs`` and ``nodes``, children before parents. An output has its scope,
+        party, index and rows; a product the numbers of its children; a sum also its weights.
     """
     nodes: list[dict[str, Any]] = []
     number: dict[int, int] = {}
@@ -384,7 +391,7 @@ def to_plain(composition: Composition) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> Composition:
-    """Return the composition of `to_plain`; a DataError if the values are something else."""
+    """Return the composition that `to_plain` wrote; a DataError if the values are invalid."""
     try:
         nodes: list[Node] = []
         for one in plain["nodes"]:

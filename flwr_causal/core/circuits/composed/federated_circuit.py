@@ -1,8 +1,8 @@
-"""A circuit whose leaves are circuits of parties and stay with them.
+"""A circuit whose leaves are circuits of parties, which stay with the parties.
 
-The engine evaluates the sums and products of the composition, as those of any circuit. For the
-leaves `PartyLeaves` queries the parties, and each party answers for its own columns from its own
-circuits (`party_answers`). The results are exactly those of the circuit in one piece.
+The engine evaluates the sums and products of the composition like those of any circuit. To evaluate
+the leaves, `PartyLeaves` queries the parties; each party answers for its own columns from its own
+circuits (`party_answers`). The results equal those of the circuit with all parts in one place.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.nodes import Node
 
-#: Asks all parties a query of a name, each with its own values; returns the arrays of each.
+#: Sends a query of a given name to all parties, each with its own arrays; returns their replies.
 Ask = Callable[[str, Sequence[Mapping[str, Any]]], list[Arrays]]
 
 FORMAT = "flwr-causal federated circuit 1"
@@ -42,22 +42,22 @@ FILE = "federated.json"
 
 
 class PartyLeaves(Leaves):
-    """Outputs of parties: every evaluation is a query to the parties, for all rows at once.
+    """Outputs of parties; every evaluation is one query to all parties, for all rows.
 
     Parameters
     ----------
     outputs : sequence of Output
-        The leaves by their numbers.
+        The leaves, in the order of their numbers.
     presence : ndarray of bool, shape (parties, columns)
-        The columns that each party holds: a party is sent only its own columns of a row.
+        The columns that each party holds. A party is sent only these columns of a row.
     names : sequence of str
-        Of the columns.
+        Names of the columns.
     given : ndarray of float64, shape (columns,)
-        Evidence that belongs to every row, NaN where there is none.
+        Evidence for all rows, NaN where there is none.
     fingerprint : str
         Of the training.
     ask : callable or None
-        Asks the parties.
+        Queries the parties; None if they cannot be reached.
     """
 
     chunked: ClassVar[bool] = False
@@ -161,7 +161,7 @@ class PartyLeaves(Leaves):
         """Query every party with its own columns of the rows."""
         if self.ask is None:
             raise ConfigError(
-                "the circuits are with the parties, and the run is over: ask inside a run (the "
+                "the circuits are with the parties, and the run is over: query inside a run (the "
                 "config key 'query' names a file of rows), keep the circuits at the server with "
                 "queries='central', or use engine='local', where the parties stay in reach"
             )
@@ -189,15 +189,15 @@ class FederatedCircuit(Distribution):
     presence : ndarray of bool, shape (parties, columns)
         The columns that each party holds.
     parties : tuple of str
-        Their names.
+        Names of the parties.
     fingerprint : str
-        Of the training: parties with circuits of another training refuse to answer.
+        Of the training; a party whose circuits are of another training refuses to answer.
     ask : callable, optional
-        Queries the parties; None if they are out of reach.
-    given : mapping
+        Queries the parties; None if they cannot be reached.
+    given : mapping of str to object
         Evidence, see :meth:`conditional`.
     scope_names : tuple of str, optional
-        The variables of the distribution. Default: all that are not given.
+        The variables of the distribution. Default: all variables without evidence.
     """
 
     composition: Composition
@@ -235,7 +235,7 @@ class FederatedCircuit(Distribution):
 
     @cached_property
     def layers(self) -> Layers:
-        """The composition as the engine evaluates it, the parties answering for the leaves."""
+        """The composition as the engine evaluates it; `PartyLeaves` evaluates the leaves."""
         given = np.full(len(self.domain.variables), np.nan)
         if self.given:
             import pandas as pd
@@ -295,7 +295,7 @@ class FederatedCircuit(Distribution):
 
     @classmethod
     def load(cls, directory: str | Path) -> FederatedCircuit:
-        """Read what :meth:`save` wrote; the parties are out of reach until a run finds them."""
+        """Read what :meth:`save` wrote; a run has to connect it to its parties before queries."""
         place = Path(directory) / FILE
         try:
             plain = json.loads(place.read_text(encoding="utf-8"))

@@ -1,18 +1,17 @@
 """Mixtures of Chow-Liu trees over parties that hold different columns of the same rows.
 
-A component is a product of one tree for each party, over the party's own columns. Trees stay inside
-the parties; what a party sends is K numbers a row, in an order of rows that all agree on: the log
-densities of its columns in the K components. The server adds them up and returns the K
-responsibilities of each row, of which every party makes its part of new components. That is EM on
-the joint density. On new rows,
-`responsibilities` of the log densities tells the log-likelihood. E mixtures, which start from
-other rows, share the exchanges, and their mean is the result.
+A component is a product of one Chow-Liu tree for each party, over the party's columns. EM fits the
+mixture to the rows that all parties have, in one order. In each step every party sends, for each
+row, the log density of its columns under each component; the server adds these of all parties and
+returns the responsibilities of the components for each row (`responsibilities`), and every party
+fits its part of the components to them. The trees stay with the parties. There are E mixtures of K
+components each, which start from different rows and share the exchanges; the result is their mean.
 
-The party that holds the class makes every component one of a single class: the class that most of
-its rows have. Since responsibilities follow from densities, the rows of a component then are of its
-class, and what the parties train is a mixture for each class. On Income (27,000 rows of 16-bin
-columns, one mixture of 14 components, 3 splits between 2 parties) accuracy was .836 and macro F1
-.764, against .825 and .731 with the class as a column of the trees.
+The party that holds the class gives every component one class: the class that has the largest
+weight in it. Then only the rows of this class have a positive responsibility, and the parties train
+a mixture for each class. On Income (27,000 rows, 16 bins a column, one mixture of 14 components, 3
+splits between 2 parties) the accuracy was .836 and macro F1 .764, against .825 and .731 with the
+class as a column of the trees.
 """
 
 from __future__ import annotations
@@ -52,29 +51,29 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.nodes import Node
 
 
-#: Share of an anchor's own states in the component that starts from it.
+#: Weight of the anchor row in the component that starts from it; the rest is the party's table.
 OWN_SHARE = 0.5
-#: Steps with products before that with trees: five cost .03 nats on plants. A second step with
-#: trees cost .01 nats there.
+#: Steps with independent columns before the step with trees. On plants five lose .03 nats, and a
+#: second step with trees loses .01 nats.
 PRODUCT_STEPS = 8
-#: Mixtures side by side, whose mean is taken: .1 to .4 nats better than one on Income, plants and
-#: jester between 2 and 3 parties, and .006 of accuracy on Income.
+#: Mixtures, E. Against one mixture three gain .1 to .4 nats on Income, plants and jester (2 and 3
+#: parties), and .006 of accuracy on Income.
 ENSEMBLES = 3
-#: Rows of every class that are given beforehand where a class has no component.
+#: Pseudo rows of every class in the probabilities of classes that no component has.
 CLASS_SMOOTHING = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A party's columns.
+    """A party's columns but the class, in the common rows.
 
     Parameters
     ----------
     codes : ndarray of int32, shape (d, n)
-        States; -1 is missing.
+        Index of the state; -1 is missing.
     layout : Layout
-    cells : ndarray, shape (total, total)
-        The party's table of pairs of states, towards which its trees are shrunk.
+    cells : ndarray of float64, shape (total, total)
+        The party's table of pairs of states, towards which its trees are shrunk; see `prior_cells`.
     """
 
     codes: Codes
@@ -83,7 +82,7 @@ class Table:
 
     @classmethod
     def of(cls, values: FloatArray, num_states: Sequence[int]) -> Table:
-        """Read values ``(n, d)`` of columns with so many states each; NaN is a missing value."""
+        """Return the table of values (n, d), NaN where missing, with the states of each column."""
         codes = encode(values, num_states)
         layout = Layout(tuple(int(count) for count in num_states), bool((codes >= 0).all()))
         ones = np.ones((len(values), 1))
@@ -92,7 +91,7 @@ class Table:
         return cls(codes, layout, prior_cells(layout, counts, counts))
 
     def start(self, anchors: IntArray) -> Trees:
-        """Return the party's part of the components that start from rows ``(E, K)``."""
+        """Return the party's part of the components that start from anchor rows (E, K)."""
         rows = self.codes[:, anchors.ravel()]
         own = Layout(self.layout.num_states, complete=False).design(rows)[:, 1:]
         means = np.diagonal(self.cells)
@@ -100,18 +99,18 @@ class Table:
         return independent(self.layout, OWN_SHARE * own.astype(np.float64), added)
 
     def products(self, shared: FloatArray) -> Trees:
-        """Return the party's part of components of independent columns.
+        """Return the party's part of the components, with independent columns.
 
         Parameters
         ----------
-        shared : ndarray of float, shape (n, E K)
+        shared : ndarray of float64, shape (n, E K)
             Responsibilities.
         """
         counts = self._sums(shared, pairs=False)
         return products(self.layout, self.layout.state_counts(counts), self.cells)
 
     def trees(self, shared: FloatArray) -> Trees:
-        """Return the party's trees; see `priors.shrunk_trees`."""
+        """Return the party's part of the components, with Chow-Liu trees; see `shrunk_trees`."""
         return shrunk_trees(self.layout, self._sums(shared, pairs=True), self.cells, STRENGTHS)
 
     def _sums(self, weights: FloatArray, *, pairs: bool) -> FloatArray:
@@ -120,16 +119,16 @@ class Table:
 
 
 class Shared(NamedTuple):
-    """What the server knows after an exchange.
+    """The server's result of an expectation step.
 
     Parameters
     ----------
-    responsibilities : ndarray of float, shape (n, E K)
-        What it returns to the parties; multiples of ``pair_sums.UNIT``.
-    log_weights : ndarray of float, shape (E, K)
-        Of the components that are made of them, in each mixture.
-    log_likelihood : ndarray of float, shape (n,)
-        Of each row before that.
+    responsibilities : ndarray of float64, shape (n, E K)
+        Sent to the parties; multiples of `pair_sums.UNIT`.
+    log_weights : ndarray of float64, shape (E, K)
+        Of the components in each mixture, from these responsibilities.
+    log_likelihood : ndarray of float64, shape (n,)
+        Log of the mean density of the mixtures before the step, nats.
     """
 
     responsibilities: FloatArray
@@ -137,13 +136,13 @@ class Shared(NamedTuple):
     log_likelihood: FloatArray
 
 
-def equal_weights(components: int, ensembles: int = ENSEMBLES) -> FloatArray:
-    """Return the log weights of the start, ``(E, K)``."""
-    return np.full((ensembles, components), -np.log(components))
+def equal_weights(components: int) -> FloatArray:
+    """Return equal log weights of the components, with which EM starts, shape (E, K)."""
+    return np.full((ENSEMBLES, components), -np.log(components))
 
 
-def anchor_rows(num_rows: int, components: int, seed: int, ensembles: int = ENSEMBLES) -> IntArray:
-    """Draw the rows that components start from, the same for all parties, ``(E, K)``.
+def anchor_rows(num_rows: int, components: int, seed: int) -> IntArray:
+    """Draw the anchor rows from which components start, the same for all parties, shape (E, K).
 
     Raises
     ------
@@ -151,19 +150,22 @@ def anchor_rows(num_rows: int, components: int, seed: int, ensembles: int = ENSE
         If there are fewer rows than components.
     """
     if not 1 <= components <= num_rows:
-        raise DataError(f"{num_rows} rows do not do for {components} components: take fewer")
+        raise DataError(
+            f"{components} components cannot start from {num_rows} common rows: take fewer"
+        )
     rng = np.random.default_rng(seed)
-    return np.stack([rng.choice(num_rows, components, replace=False) for _ in range(ensembles)])
+    return np.stack([rng.choice(num_rows, components, replace=False) for _ in range(ENSEMBLES)])
 
 
 def responsibilities(given: Sequence[FloatArray], log_weights: FloatArray) -> Shared:
-    """Return the responsibilities that follow from the parties' log densities.
+    """Return the expectation step of the parties' log densities.
 
     Parameters
     ----------
-    given : sequence of arrays (n, E K)
-        Log densities from each party.
-    log_weights : ndarray of float, shape (E, K)
+    given : sequence of ndarray of float64, shape (n, E K)
+        Of each party, the log density of its columns of each row under each component.
+    log_weights : ndarray of float64, shape (E, K)
+        Of the components.
     """
     joint = np.sum(given, axis=0).reshape(-1, *log_weights.shape) + log_weights
     result = tree_mixtures.responsibilities(joint)
@@ -173,15 +175,16 @@ def responsibilities(given: Sequence[FloatArray], log_weights: FloatArray) -> Sh
 
 
 def composed(domain: Domain, columns: Sequence[Sequence[int]], shared: Shared) -> Composition:
-    """Return the mixture as a composition of the parties' trees, tree k being their output k.
+    """Return the mixtures as one composition, in which output k of a party is its part k.
 
     Parameters
     ----------
     domain : Domain
+        The joint one.
     columns : sequence of sequences of int
-        Ascending columns of the domain that each party holds.
+        Of each party, the columns of the domain that it holds, ascending.
     shared : Shared
-        What the trees were made of.
+        Of the last step.
     """
     rows = np.maximum(np.rint(shared.responsibilities.sum(axis=0)), 1).astype(int).tolist()
     children = [
@@ -197,20 +200,20 @@ def composed(domain: Domain, columns: Sequence[Sequence[int]], shared: Shared) -
 
 @dataclass(frozen=True, eq=False)
 class PartyRows:
-    """A party's columns of the common rows.
+    """All of a party's columns, in the common rows.
 
     Parameters
     ----------
     domain : Domain
-        The party's own, of variables with states.
+        The party's own. All variables have states.
     target : int or None
-        The class, if the party holds it.
+        Column of the class; None if the party does not hold it.
     columns : tuple of int
-        The others.
+        The other columns.
     table : Table or None
-        Of the others; None where there are none.
+        Of the other columns; None if there are none.
     classes : ndarray of int64, shape (n,)
-        Of the rows; -1 where it is missing, or not held.
+        Class of each row; -1 if it is missing or the party does not hold it.
     """
 
     domain: Domain
@@ -221,7 +224,7 @@ class PartyRows:
 
     @classmethod
     def of(cls, domain: Domain, values: FloatArray, target: str | None) -> PartyRows:
-        """Read values ``(n, d)`` of the party's domain; NaN is a missing value."""
+        """Return the rows of values (n, d) of the party's domain, NaN where missing."""
         place = domain.index(target) if target in domain.names else None
         columns = tuple(j for j in range(len(domain.names)) if j != place)
         own = list(columns)
@@ -239,11 +242,10 @@ class Part:
     Parameters
     ----------
     rows : PartyRows
-        What it is made of.
     trees : Trees or None
-        Over the columns but the class.
+        E K trees over the columns but the class; None if there are no such columns.
     shares : ndarray of float64, shape (E K, classes), or None
-        Probability of each class.
+        Probability of each class in each component; None if the party does not hold the class.
     """
 
     rows: PartyRows
@@ -252,7 +254,7 @@ class Part:
 
     @classmethod
     def started(cls, rows: PartyRows, anchors: IntArray) -> Part:
-        """Return components that start from rows ``(E, K)``."""
+        """Return the part with which EM starts, from anchor rows (E, K)."""
         trees = None if rows.table is None else rows.table.start(anchors)
         if rows.target is None:
             return cls(rows, trees, None)
@@ -264,16 +266,17 @@ class Part:
     def made(
         cls, rows: PartyRows, shared: FloatArray, *, trees: bool, minimum_count: int = 1
     ) -> Part:
-        """Return components of responsibilities.
+        """Return the maximisation step.
 
         Parameters
         ----------
         rows : PartyRows
         shared : ndarray of float64, shape (n, E K)
+            Responsibilities.
         trees : bool
-            Else columns are independent within a component.
-        minimum_count : int
-            Components of fewer rows are those of all rows together.
+            Whether to fit Chow-Liu trees; else columns are independent within a component.
+        minimum_count : int, default 1
+            A component with fewer rows gets the distribution of all rows of the party.
         """
         enough = np.where(shared.sum(axis=0) >= minimum_count, shared, 0.0)
         made = None
@@ -286,7 +289,7 @@ class Part:
         return cls(rows, made, _class_shares(rows, np.argmax(counts, axis=0)))
 
     def log_densities(self) -> FloatArray:
-        """Return the log density of the party's columns of each row, ``(n, E K)``."""
+        """Return the log density of the party's columns of each row, shape (n, E K)."""
         classes = self.rows.classes
         result = 0.0 if self.shares is None else _log_class(self.shares, classes)
         if self.trees is not None and self.rows.table is not None:
@@ -304,10 +307,10 @@ class Part:
 
 
 def _all_classes(own: IntArray, classes: IntArray) -> IntArray:
-    """Return the classes of a mixture's components, ``(K,)``, so that every class has one.
+    """Return the classes of a mixture's components, shape (K,), each class at least once.
 
-    A rare class may be that of no row that starts a component. It gets one of those whose class has
-    the most: where a component starts is soon forgotten.
+    ``own`` are the classes of the anchor rows. A rare class may be among none of them: it replaces
+    the class of a component of the most frequent class. The result depends little on the starts.
     """
     own = np.where(own >= 0, own, classes[0] if len(classes) else 0)
     for c in np.setdiff1d(classes, own):
@@ -317,10 +320,10 @@ def _all_classes(own: IntArray, classes: IntArray) -> IntArray:
 
 
 def _class_shares(rows: PartyRows, own: IntArray) -> FloatArray:
-    """Return the probability of each class in components of these classes, ``(E K, classes)``.
+    """Return the probability of each class in components of given classes, (E K, classes).
 
-    It is 1 for the component's own class. A class that is that of no component, since it has no
-    row, is equally frequent in all.
+    A class that no component has gets the same small probability in all components, from the
+    smoothed frequencies of the classes; the component's own class gets the rest.
     """
     assert rows.target is not None
     number = int(rows.domain.num_states[rows.target])
@@ -332,7 +335,7 @@ def _class_shares(rows: PartyRows, own: IntArray) -> FloatArray:
 
 
 def _log_class(shares: FloatArray, classes: IntArray) -> FloatArray:
-    """Return the log probability of each row's class, ``(n, K)``; 0 where it is missing."""
+    """Return the log probability of each row's class, shape (n, E K); 0 where it is missing."""
     with np.errstate(divide="ignore"):
         known = np.log(shares).T[np.maximum(classes, 0)]
     return np.where(classes[:, None] >= 0, known, 0.0)

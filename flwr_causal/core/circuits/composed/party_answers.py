@@ -1,12 +1,12 @@
 """A party's answers from its own circuits, which stay with it.
 
-A query of a composed circuit takes one or two exchanges. In the first every party sends, for rows
-that all parties align by ids, the log density in each of its circuits: `log_densities`;
-`class_densities` for each state of a class; `peak_densities` for the most probable explanation.
-From these the server computes the density, or the probability that each circuit made its part of
-the row, or which circuits fill the row. In the second exchange the parties send moments of a
-number, weighted by these probabilities (`weighted_moments`), or the filled rows (`filled`). No
-circuit and no evidence goes to another party.
+A query of a composed circuit takes one or two exchanges. In the first every party sends log
+densities of its columns of each row under each of its circuits: `log_densities`; `class_densities`
+for each state of a class; `peak_densities` of the most probable explanation. The server computes
+the density from these, or the posterior probability of each circuit, or which circuits fill the
+row. In the second exchange the parties send moments of a number, weighted by the posterior
+probabilities (`weighted_moments`), or the filled rows (`filled`). Circuits and evidence of one
+party are not sent to another.
 
 In all functions ``circuits`` are the party's outputs in their order, over the party's own domain,
 and ``values`` has the shape (n, d), NaN where a value is missing or not held by this party.
@@ -66,14 +66,15 @@ def filled(
     ----------
     circuits, values
     chosen : ndarray of bool, shape (n, circuits)
-        Which circuits fill a row: no two of them have a column in common.
+        Which circuits fill a row. No two of them have a column in common.
     rng : Generator, optional
-        Values are drawn given the others of the circuit's columns. Default: the most probable ones.
+        Draws values given the known values of the circuit's columns. Default: the most probable
+        values.
 
     Returns
     -------
     ndarray of float64, shape (n, d)
-        Values that are still missing are filled by another holder of the column.
+        A value that is still missing is filled by another party that holds the column.
     """
     result = values.copy()
     for k, circuit in enumerate(circuits):
@@ -94,14 +95,15 @@ def weighted_moments(
     ----------
     circuits, values
     flows : ndarray of float64, shape (n, circuits)
-        Probability that each circuit made its part of the row.
+        Posterior probability of each circuit given the row.
     column : int
         In the party's domain.
 
     Returns
     -------
     ndarray of float64, shape (2, n)
-        The parts of all holders add up to the mean and the mean square given the known values.
+        The parts of all parties that hold the column add up to the mean and the mean square given
+        the known values.
     """
     result = np.zeros((2, len(values)))
     for k, circuit in enumerate(circuits):

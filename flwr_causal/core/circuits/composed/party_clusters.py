@@ -1,8 +1,9 @@
-"""Clusters of one party's rows, and a circuit for each: a party's part of a composition.
+"""Clusters of one party's rows and a circuit for each, the party's part of a composition.
 
-Only these leave the party: the number of rows of each cluster (`PartyCircuits.rows`, or by class
-`PartyCircuits.class_rows`) and, where weights are learned from aligned rows, the cluster of each of
-these (`PartyCircuits.labels`) or its log density in each (`party_answers.log_densities`).
+For the composition the server needs the number of rows of each cluster (`PartyCircuits.rows`, or by
+class `PartyCircuits.class_rows`). For weights that are learned from aligned rows it also needs the
+cluster of each of these rows (`PartyCircuits.labels`), or the row's log density in each cluster
+(`party_answers.log_densities`).
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.nodes import Node
 
 
-#: Clusters of a group of columns, of which 4 did well on breast cancer (450 rows, 15 columns).
+#: Clusters of a group of columns; 4 did well on breast cancer (450 rows, 15 columns).
 NUM_CLUSTERS = 4
-#: Rows of a cluster; five folds need as many.
+#: Fewest rows of a cluster: one for each of five folds.
 MINIMUM_COUNT = 5
-#: Bins of a number that rows are compared in.
+#: Bins of a number when rows are compared.
 BINS = 6
-#: Rows of each state that a cluster's table of a category is given beforehand.
+#: Pseudo rows of each state of a category in a cluster.
 STATE_SMOOTHING = 0.1
 
 
@@ -45,10 +46,9 @@ class PartyCircuits(NamedTuple):
     Parameters
     ----------
     circuits : tuple of Circuit
-        Its outputs, task by task, over the joint domain; they stay with it, or become part of one
-        circuit by `Composition.circuit`.
+        The party's outputs, task by task, over the given domain.
     labels : ndarray of int64, shape (n, tasks)
-        Cluster of each of its rows in each task, from 0 on.
+        Cluster of each of the party's rows in each task, from 0 on.
     sizes : tuple of int
         Number of clusters, and circuits, of each task.
     """
@@ -91,28 +91,29 @@ def train_party(
     Parameters
     ----------
     domain : Domain
-        The joint one.
+        Of the party, or the joint one.
     values : ndarray of float64, shape (n, d)
-        The party's rows as ``domain.encode`` makes them: columns that it does not hold are missing.
+        The party's rows as ``domain.encode`` makes them. Columns that it does not hold are missing.
     tasks : sequence of Task
-        Of this party, from `composition.tasks_of`.
+        Of this party, from `composition.tasks_of`; columns are those of ``domain``.
     num_clusters : int, default 4
-        Of a clustered task, before they are split by class.
+        Clusters of a clustered task, before they are split by class.
     learner : Learner, optional
-        Of each cluster's circuit; ``LearnSPN`` is that of the paper. Default: one elliptical leaf
-        a cluster where a task has numbers alone beside the target, else ``LearnSPN``.
+        Learns the circuit of each cluster; the paper uses ``LearnSPN``. Default: one elliptical
+        leaf for each cluster if all columns of a task but the target are numbers, else
+        ``LearnSPN``.
     target : int, optional
-        Column of the class, if the party holds it and knows it of all its rows: all clusters are
-        split by it. None: as in the paper.
+        Column of the class, known in all rows: all clusters are split by it. Default: clusters are
+        not split, as in the paper.
     minimum_count : int, default 5
-        A cluster of fewer rows is merged with the largest cluster (of its class, if there is one).
+        A cluster of fewer rows is merged with the largest cluster of its class, or of all.
     seed : int, default 0
 
     Raises
     ------
     DataError
-        If there are fewer rows than clusters or than the minimum count, a task's column is missing
-        in all rows, or the class of a row is.
+        If there are fewer rows than clusters or than the minimum count, a column of a task is
+        missing in all rows, or the class of a row is missing.
     """
     if len(values) < minimum_count:
         raise DataError(
@@ -173,14 +174,14 @@ def cluster_labels(
     domain : Domain
     values : ndarray of float64, shape (n, d)
     num_clusters : int
-        Empty clusters are left out.
+        At most; empty clusters are left out.
     seed : int, default 0
     classes : ndarray of int, shape (n,), optional
-        Split every cluster by them, as a party that holds a class should: else clusters that hold
-        rows of several classes tell nothing of the class to the other parties' columns.
+        Splits every cluster by the class, as a party that holds the class should do: the columns
+        of the other parties depend on the class only through the clusters.
     minimum_count : int, default 1
-        A cluster of fewer rows is merged with the largest one of its class; where there is none,
-        with the largest of all.
+        A cluster of fewer rows is merged with the largest other one of its class; if there is
+        none, with the largest of all.
 
     Returns
     -------
@@ -258,10 +259,10 @@ def elliptical_circuits(
 ) -> list[Circuit]:
     """Return a circuit for each cluster: one elliptical leaf over all numbers, and categories.
 
-    The clusters are the classes of a class-conditional circuit of the party's own rows: they share
-    powers and degrees of freedom, and covariances are shrunk to that within clusters as held-out
-    rows ask for, so that a cluster may have fewer rows than columns. Categories are independent of
-    the numbers within a cluster.
+    The clusters are the classes of a class-conditional circuit of the party's rows. They share
+    powers and degrees of freedom, and their covariances are shrunk by held-out likelihood, so that
+    a cluster may have fewer rows than columns. Categories are independent of the numbers within a
+    cluster.
 
     Parameters
     ----------
@@ -297,7 +298,7 @@ def _elliptical(
     labels: IntArray,
     seed: int,
 ) -> list[Node]:
-    """Return the part over numbers of each cluster."""
+    """Return the leaf over the numbers of each cluster."""
     name = "cluster" + "_" * max(map(len, domain.names))  # a name that no column has
     extended = Domain(
         (

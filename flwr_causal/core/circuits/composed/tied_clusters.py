@@ -1,29 +1,29 @@
-"""Compositions with dependence between parties: classes tie the clusters of all groups of columns.
+"""Compositions with dependence between parties, by a mixture over the clusters of all groups.
 
 Weights by counts combine clusters at random (`composition.one_pass`). Here each row belongs to one
-cluster of every group, and the joint distribution of the clusters is a mixture of R classes, in
-each of which the groups are independent,
+cluster of every group of columns, and the joint distribution of the clusters is a mixture of R
+classes in each of which the groups are independent (a latent class model),
 
     p(z_1, ..., z_G) = sum_r weights[r] prod_g tables[g][r, z_g],
 
-that is, a tensor of nonnegative rank R (a CP decomposition, `LatentClasses`), and as such a circuit
-over clusters of at most R G sums. The classes are
+that is, a tensor of nonnegative rank R (a CP decomposition, `LatentClasses`). As a circuit over
+clusters it has at most R G sums. The classes are
 
-- latent (`by_aligned_rows`) and fitted by EM to rows that the parties have in common. EM needs of a
-  row only the likelihood of each cluster: the number of the row's cluster (weights "aligned",
-  `label_evidence`; the joint histogram of labels is sufficient), or its log density in each cluster
-  ("em"). A party that holds the class of the rows splits its clusters by it, so cluster numbers
-  tell the server the classes of rows;
+- latent (`by_aligned_rows`), and fitted by EM to the rows that all parties have. EM needs the
+  likelihood of each cluster for each row: from the number of the row's cluster (weights "aligned",
+  `label_evidence`; the joint histogram of the labels is sufficient), or from the row's log density
+  in each cluster ("em"). A party that holds the class of the rows splits its clusters by it, so
+  that the server can tell the classes of rows from the cluster numbers;
 - or known (`by_known_classes`): every party holds the class of its rows, splits its clusters by it
-  and sends how many rows of each class each cluster has. No rows are aligned.
+  and sends the number of rows of each class in each cluster. Rows are not aligned.
 
 On breast cancer at 2 / 3 parties (10 splits of 450 and 119 rows, 4 elliptical clusters) the mean
 test log-likelihood and the accuracy were -12.4, .75 / -24.5, .48 with weights by counts, -7.3, .961
 / -13.7, .946 with "aligned", which the log densities of "em" hardly improve (-7.3, .960 / -13.6,
 .944), and -7.3, .974 / -13.6, .970 where every party knows the class (3 clusters a class).
 
-A group that several parties hold is clustered by each holder; its clusters are those of all
-holders together. Both functions need factors that are ``tied``.
+A group that several parties hold is clustered by each of them, and has the clusters of all. Both
+functions need factors that are ``tied``, see `composition.tasks_of`.
 
 References
 ----------
@@ -136,9 +136,9 @@ def by_known_classes(
     Returns
     -------
     Composition
-        Classes without rows are left out. A group whose holders have no row of a class has the
-        clusters there that it has in the other classes. Parties that all hold the same columns get
-        the mixture of their circuits by numbers of rows.
+        Classes without rows are left out. In a class of which no party with a group has a row, the
+        group has its distribution of clusters over all classes. If all parties hold the same
+        columns, the result is the mixture of their circuits weighted by numbers of rows.
 
     Raises
     ------
@@ -207,12 +207,15 @@ def group_evidence(factors: Factors, evidence: Sequence[FloatArray]) -> list[Flo
     ]
 
 
-#: Rows of a group's clusters that each class is given beforehand.
+#: Pseudo rows of each class in each group, distributed over the clusters as all rows are.
 SMOOTHING = 0.5
-#: Rows that each class is given beforehand.
+#: Pseudo rows of each class.
 CLASS_SMOOTHING = 1e-3
 MAX_STEPS = 200
-#: Rows (or cells of a histogram) that a number of classes is chosen by.
+#: Folds of the rows that choose the number of classes. The rows of a cell of a histogram may be in
+#: different folds.
+NUM_FOLDS = 5
+#: Rows (or cells of a histogram) from which the number of classes is chosen; of more, a sample.
 MOST_ROWS = 5000
 #: Gain in nats a row below which EM stops.
 TOLERANCE = 1e-6
@@ -228,7 +231,8 @@ class LatentClasses:
     tables : tuple of ndarray of float64, shape (R, clusters)
         Of each group, the probability of its clusters in each class.
     history : tuple of float
-        What EM raised, after each step: log-likelihood of the rows and log prior, in nats.
+        Objective of EM before each step and after the last: log-likelihood of the rows plus log
+        prior, in nats.
     """
 
     weights: FloatArray
@@ -244,9 +248,9 @@ class LatentClasses:
 
 
 def distinct(evidence: Sequence[FloatArray]) -> tuple[list[FloatArray], FloatArray]:
-    """Return the different rows of evidence, and how often each occurs.
+    """Return the distinct rows of evidence and how often each occurs.
 
-    Of labels these are the cells of their joint histogram.
+    The distinct rows of labels are the cells of their joint histogram.
     """
     bounds = np.cumsum([one.shape[1] for one in evidence])[:-1]
     cells, counts = np.unique(np.concatenate(evidence, axis=1), axis=0, return_counts=True)
@@ -268,25 +272,26 @@ def fit_latent_classes(
     Parameters
     ----------
     evidence : sequence of ndarray, shape (n, clusters)
-        Of each group, the log density of each row in each of its clusters; of a label 0 for the
+        Of each group, the log density of each row in each of its clusters. For a label: 0 for its
         cluster and minus infinity for the others.
     num_classes : int
-        R. Joint histograms of any kind have a rank of at most the product of the groups' numbers of
-        clusters without the largest; far less will do.
+        R. The product of the groups' numbers of clusters, without the largest, is enough for any
+        joint histogram; far fewer classes are usually enough.
     counts : ndarray of float64, shape (n,), optional
         How often each row counts. Default 1.
     smoothing : float, default 0.5
-        So many rows of the whole, in its own frequencies of clusters, are added to every class:
-        a Dirichlet prior, under which no combination of clusters is impossible.
+        Pseudo rows of each class, distributed over the clusters as all rows are: a Dirichlet prior,
+        under which no combination of clusters is impossible.
     restarts : int, default 3
-        The best of so many starts is kept.
+        Random starts, of which the best is kept.
     max_steps : int, default 200
+        Steps of EM at most.
     seed : int, default 0
 
     Returns
     -------
     LatentClasses
-        EM never lowers its ``history``, which without smoothing is the log-likelihood.
+        Its ``history`` never decreases; without smoothing it is the log-likelihood.
 
     Raises
     ------
@@ -317,25 +322,21 @@ def choose_num_classes(
     candidates: Sequence[int],
     *,
     counts: FloatArray | None = None,
-    folds: int = 5,
-    smoothing: float = SMOOTHING,
     seed: int = 0,
 ) -> int:
     """Choose the number of classes by the log-likelihood of held-out rows.
 
     Parameters
     ----------
-    evidence, counts, smoothing
+    evidence, counts
         As in `fit_latent_classes`.
     candidates : sequence of int
-    folds : int, default 5
-        A row is in one of them; of a cell of a histogram each single row is.
     seed : int, default 0
 
     Returns
     -------
     int
-        Of equal ones the first.
+        The candidate of the largest log-likelihood; of equal ones the first.
     """
     if len(candidates) == 1:
         return candidates[0]
@@ -345,9 +346,9 @@ def choose_num_classes(
     if n > MOST_ROWS:
         some = rng.choice(n, MOST_ROWS, replace=False)
         evidence, rows, n = [one[some] for one in evidence], rows[some], MOST_ROWS
-    held = np.zeros((folds, n))
+    held = np.zeros((NUM_FOLDS, n))
     single = np.repeat(np.arange(n), rows.astype(np.int64))
-    np.add.at(held, (rng.permutation(len(single)) % folds, single), 1.0)
+    np.add.at(held, (rng.permutation(len(single)) % NUM_FOLDS, single), 1.0)
     scores = []
     for num_classes in candidates:
         score = 0.0
@@ -359,7 +360,6 @@ def choose_num_classes(
                 [one[kept] for one in evidence],
                 num_classes,
                 counts=(rows - own)[kept],
-                smoothing=smoothing,
                 restarts=1,
                 seed=seed,
             )
@@ -369,7 +369,7 @@ def choose_num_classes(
 
 
 def class_candidates(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return numbers of classes worth a try: powers of 2 up to twice the largest size."""
+    """Return the numbers of classes to try: powers of 2 up to twice the largest size."""
     most = 2 * max(sizes)
     return (*(2**k for k in range(most.bit_length()) if 2**k < most), most)
 
@@ -416,7 +416,10 @@ def _em(
 
 
 def _scaled(evidence: Sequence[FloatArray]) -> tuple[list[FloatArray], FloatArray]:
-    """Return likelihoods relative to each row's best cluster, and the sum of the logs of these."""
+    """Return likelihoods divided by that of each row's best cluster, and the logs of these.
+
+    The logs of the divisors are summed over the groups, shape (n,).
+    """
     scaled, peaks = [], np.zeros(len(evidence[0]) if evidence else 0)
     if not len(peaks):
         raise DataError("there are no aligned rows to learn weights from: take weights by counts")
@@ -435,23 +438,23 @@ def _scaled(evidence: Sequence[FloatArray]) -> tuple[list[FloatArray], FloatArra
 def _in_classes(
     scaled: Sequence[FloatArray], tables: Sequence[FloatArray]
 ) -> tuple[list[FloatArray], FloatArray]:
-    """Return the likelihood of each row in each class, of each group and of all, (n, R) each."""
+    """Return the likelihood of each row in each class: by group, and of all groups, (n, R) each."""
     parts = [one @ table.T for one, table in zip(scaled, tables, strict=True)]
     return parts, np.prod(parts, axis=0)
 
 
 def _frequencies(scaled: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return the clusters' shares of the rows and of one more that is in all of them alike."""
+    """Return the clusters' shares of the rows, with one pseudo row spread evenly over them."""
     shares = scaled / scaled.sum(axis=1, keepdims=True)
     return np.asarray((rows @ shares + 1.0 / shares.shape[1]) / (rows.sum() + 1.0))
 
 
 def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Return the quotient, 0 where both are: the row is impossible in that class."""
+    """Return the quotient; 0 where the denominator is, as the row is impossible in the class."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
 
 def _normalised(expected: FloatArray, before: FloatArray) -> FloatArray:
-    """Return rows of sum 1; a class that no row is in stays as it was."""
+    """Return tables whose rows sum to 1; a class without rows keeps its table of before."""
     totals = expected.sum(axis=1, keepdims=True)
     return np.where(totals > 0, expected / np.where(totals > 0, totals, 1.0), before)

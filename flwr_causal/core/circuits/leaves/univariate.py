@@ -140,11 +140,6 @@ class Categorical(Univariate):
         return CategoricalBatch(leaves)
 
 
-def bernoulli(column: int, p: float) -> Categorical:
-    """Return the leaf of two states of which the second has probability p."""
-    return Categorical(column, np.array([1.0 - p, p]))
-
-
 def state_codes(column: FloatArray, num_states: int) -> NDArray[np.int64]:
     """Return states as whole numbers, and the number of states for a missing value."""
     return np.where(np.isnan(column), num_states, column).astype(np.int64)

@@ -79,24 +79,6 @@ class TensorLeaf(Leaf):
             f"{self.layout.depth}, {k} sums a region>"
         )
 
-    def to(self, device: str, precision: str | None = None) -> TensorLeaf:
-        """Return the leaf computed elsewhere.
-
-        Parameters
-        ----------
-        device : str
-            ``"cpu"``, ``"cuda"`` or ``"cuda:<index>"``.
-        precision : {"float32", "float64"}, optional
-            Default: as before.
-        """
-        layout = replace(self.layout, device=device, precision=precision or self.layout.precision)
-        means, variances, probabilities, root = (
-            layout.tensor(one.cpu()) for one in (*self.parameters[:3], self.parameters.root)
-        )
-        layers = tuple(layout.tensor(one.cpu()) for one in self.parameters.layers)
-        moved = TensorParameters(means, variances, probabilities, layers, root)
-        return TensorLeaf(self.scope, layout, moved)
-
     def class_densities(self, values: FloatArray) -> FloatArray:
         """Log density of each row together with each class, shape (n, C); one without a target."""
         joint = np.empty((len(values), self.layout.num_classes))

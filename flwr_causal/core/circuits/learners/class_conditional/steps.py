@@ -1,25 +1,25 @@
 """The exchanges that train class-conditional circuits by sums over rows.
 
-A class-conditional circuit is a sum over classes of the class times one leaf over all numbers: an
-elliptical distribution (Gaussian or Student t) of columns that a power made symmetric. Categories
-beside the class are independent of the numbers and of each other given the class. All parameters
-are functions of sums over rows:
+A class-conditional circuit is a sum over the classes. Each child is a product of the class and one
+leaf over all numbers: an elliptical distribution (Gaussian or Student t) of columns that a power
+transform made more symmetric. Categories are independent of the numbers and of each other given the
+class. All parameters are functions of sums over rows:
 
-- `Scale`: counts, sums, squares of each class (asked again about the mean where that lies so far
-  from 0 that the squares lose digits);
+- `Scale`: counts, sums and squares of each class. If the mean is so far from 0 that the squares
+  lose digits, the exchange is repeated with sums about the mean;
 - `Powers`: sums of the columns under a grid of Yeo-Johnson powers;
-- `Moments`: counts, sums and products of the transformed columns by class and fold, from which the
-  shrinkage of covariances follows, as held-out likelihoods are functions of the sums too; and
-  counts of the categories' states;
+- `Moments`: counts, sums and products of the transformed columns by class and fold, and counts of
+  the categories' states. The shrinkage of covariances follows from them, as the held-out likelihood
+  is a function of the same sums;
 - `HeldOut`: log-likelihoods under a grid of degrees of freedom, and log losses of the class under
-  leaves over blocks of correlated columns. The latter make a second circuit from the same sums,
-  whose posterior of the class is better than that of the circuit with the best density;
-- `Head`, `Threshold`: where they are asked for. The features are log densities under univariate
+  leaves over blocks of correlated columns. A second circuit has a leaf for each block: its
+  posterior of the class is better than that of the circuit with the best density;
+- `Head`, `Threshold`: if the options ask for them. The features are log densities under univariate
   leaves and leaves over blocks, and log probabilities of categories.
 
-Rows have to be complete. A class of which nobody has a row is left out, and the covariance of one
-with a single row is the one that the classes share. Parties that hold different columns train by
-the exchanges of `pattern`.
+Rows must be complete. A class of which no party has a row is left out; a class with a single row
+has the covariance that all classes share. Parties that hold different columns train by the
+exchanges of `pattern`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ NUM_FOLDS = 5
 
 
 class Rows(NamedTuple):
-    """Rows of a party: numbers (n, d), class (n,), fold (n,) and categories (n, k) of each."""
+    """Rows of a party: numbers (n, d), classes (n,), folds (n,) and states of categories (n, k)."""
 
     numbers: FloatArray
     classes: IntArray
@@ -99,15 +99,15 @@ class Rows(NamedTuple):
 
 
 def rows_of(values: FloatArray, plan: Plan) -> Rows:
-    """Return the rows that count; see ``Plan.min_rows``.
+    """Return a party's rows without the classes that it leaves out; see ``Plan.min_rows``.
 
-    Folds of fewer rows are joined, so that with ``min_rows`` above 1 they depend on who holds which
-    rows.
+    Folds of fewer than ``min_rows`` rows are joined with others. If it is above 1 the folds
+    therefore depend on how rows are divided among parties.
 
     Raises
     ------
     DataError
-        If a value is missing or infinite: sums need complete rows. Queries of the circuit do not.
+        If a value is missing or infinite.
     """
     numbers = np.ascontiguousarray(values[:, plan.numbers], dtype=np.float64)
     bad = ~np.isfinite(numbers).all(axis=0)
@@ -131,9 +131,9 @@ def rows_of(values: FloatArray, plan: Plan) -> Rows:
 
 
 def _large_folds(rows: Rows, plan: Plan) -> IntArray:
-    """Fold of each row, such that no class has a fold of fewer rows than may be summed.
+    """Return the fold of each row, where no class has a fold with fewer than ``min_rows`` rows.
 
-    The small folds of a class become one, or join its largest where that is small too.
+    The smaller folds of a class are joined to one, or to its largest fold if the one is too small.
     """
     folds = rows.folds.copy()
     for c in range(plan.num_classes):
@@ -147,8 +147,8 @@ def _large_folds(rows: Rows, plan: Plan) -> IntArray:
     return folds
 
 
-#: Rows of all classes' shares that a class is given beforehand, and rows of equal shares that all
-#: classes together are: no state has the probability 0 because a class was not seen with it.
+#: Pseudo rows of each class, distributed over the states as the rows of all classes are, and pseudo
+#: rows of all classes together, spread evenly over the states. So no state has the probability 0.
 SMOOTHING = 1.0
 
 
@@ -177,7 +177,7 @@ def tables_of(
 
 
 def probabilities(counts: FloatArray, sizes: Sequence[int]) -> FloatArray:
-    """Return the probabilities of the states in each class, smoothed by those of all classes.
+    """Return the probabilities of the states in each class, smoothed towards those of all classes.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def log_probabilities(categories: IntArray, tables: FloatArray, sizes: Sequence[
 
 
 def starts_of(sizes: Sequence[int]) -> IntArray:
-    """Where the table of each category begins."""
+    """Return the first state of each category among the states of all."""
     return (np.cumsum(sizes) - sizes).astype(np.int64)
 
 
@@ -232,11 +232,11 @@ class ClassConditionalTrained(TrainedWithHead):
         Rows of each class.
     coordinates : Coordinates
     moments : ClassMoments
-        Means (C, d) and covariances (C, d, d), in the coordinates.
+        Means (C, d) and covariances (C, d, d) of the coordinates.
     tables : ndarray of float, shape (C, states)
         Rows of each class and state, the categories side by side.
     choice : Choice
-        Tails and blocks.
+        Degrees of freedom and blocks.
     """
 
     plan: Plan
@@ -247,11 +247,11 @@ class ClassConditionalTrained(TrainedWithHead):
     choice: Choice
 
     def model(self, domain: Domain) -> CircuitModel:
-        """Return the circuit of the best density, and the posterior that predicts the class.
+        """Return the circuit with the best density, and the posterior that predicts the class.
 
-        The density has one leaf over all numbers for each class. The class is predicted by a
-        circuit of the same sums whose leaves are over blocks of correlated numbers, or by a
-        logistic head. Classes of which no party has a row are in neither: their likelihood is 0.
+        The density has one leaf over all numbers for each class. The class is predicted by a second
+        circuit with a leaf for each block of correlated numbers, or by a logistic head. Classes of
+        which no party has a row have the likelihood 0.
         """
         plan, choice = self.plan, self.choice
         everything = np.zeros(len(plan.numbers), dtype=np.int64)
@@ -268,7 +268,7 @@ class ClassConditionalTrained(TrainedWithHead):
         return CircuitModel(density, target, posterior, self.threshold)
 
     def _root(self, blocks: IntArray, dof: float) -> Node:
-        """Return the root of a circuit with one leaf for each class and block, and category."""
+        """Return the root of a circuit with a leaf for each class and block, and each category."""
         target, num_classes = self.plan.target, self.plan.num_classes
         present = np.flatnonzero(self.counts > 0)
         factors_of = self._factors(members(blocks), dof)
@@ -283,7 +283,7 @@ class ClassConditionalTrained(TrainedWithHead):
         return Sum(children, self.counts[present] / self.counts.sum())
 
     def _factors(self, parts: list[IntArray], dof: float) -> list[list[Leaf]]:
-        """Return for each class its leaves over parts of the numbers, and its categories."""
+        """Return the leaves of each class, over parts of the numbers and then the categories."""
         plan, moments = self.plan, self._transformed_moments()
         factors: list[list[Leaf]] = [
             [self._leaf(moments, c, part, dof) for part in parts] for c in range(plan.num_classes)
@@ -296,10 +296,10 @@ class ClassConditionalTrained(TrainedWithHead):
         return factors
 
     def _transformed_moments(self) -> ClassMoments:
-        """Return moments of the transformed numbers themselves, as leaves take them.
+        """Return the moments of the transformed numbers, the parameters of the leaves.
 
-        Sums were taken of coordinates that keep more digits. Where powers are 1 the numbers are
-        divided by their scale alone.
+        The sums are of `Coordinates`, which keep more digits. With a power of 1 the transformed
+        number is the number divided by its scale.
         """
         known, moments = self.coordinates, self.moments
         start = signed_log(known.middle)
@@ -324,37 +324,39 @@ class ClassConditionalTrained(TrainedWithHead):
 
 
 def pieces(blocks: IntArray) -> list[IntArray]:
-    """Columns of each leaf that a head weighs: every column alone, then blocks of several."""
+    """Return the columns of each feature of a head: every column alone, then the larger blocks."""
     alone = [np.array([j]) for j in range(len(blocks))]
     return alone + [block for block in members(blocks) if len(block) > 1]
 
 
-#: Squares about an origin that lies so many deviations from the mean have lost four digits.
+#: Sums of squares about an origin this many standard deviations from the mean lose four digits.
 FAR = 100.0
-#: Deviations from the mean up to which powers hold; see `Coordinates`.
+#: Standard deviations from the mean beyond which the transform is linear; see `Coordinates`.
 REACH = 4.0
 
 
 @dataclass(kw_only=True, eq=False)
 class ClassConditionalOptions(HeadOptions):
-    """Grids of hyperparameters, from which held-out rows choose; one value may save an exchange.
+    """Grids from which the hyperparameters are chosen by held-out likelihood.
+
+    With a single value in ``powers``, or in ``dof`` and ``cuts``, an exchange is not needed.
 
     Parameters
     ----------
     powers : tuple of float
-        Of Yeo and Johnson. ``(1.0,)`` leaves columns as they are.
+        Powers of the Yeo-Johnson transform. ``(1.0,)`` leaves columns as they are.
     diagonals, pooled : tuple of float
         Shrinkages, from 0 to 1; see `Shrinkage`.
     dof : tuple of float
-        Degrees of freedom, above 2; infinite is a Gaussian.
+        Degrees of freedom, above 2; infinite for a Gaussian.
     cuts : tuple of float
         Distances ``1 - |correlation|`` at which blocks are cut; see `correlation_blocks`.
 
     Notes
     -----
-    On ten splits of the breast cancer data (30 columns, 450 rows) these grids led to powers between
-    -3.5 and 1, pooled shares of .1 and .2, 10 or 15 degrees of freedom (5 to 15 of blocks) and 9 to
-    11 blocks.
+    On ten splits of the breast cancer data (30 columns, 450 rows) the choices were powers from -3.5
+    to 1, pooled shares of .1 and .2, 10 or 15 degrees of freedom (5 to 15 for blocks), and 9 to 11
+    blocks.
     """
 
     powers: tuple[float, ...] = tuple((np.arange(-32, 9) / 4).tolist())
@@ -387,7 +389,7 @@ class Scale(Step):
     ----------
     plan : Plan
     origin : ndarray of float, shape (d,)
-        About which sums are taken.
+        Point about which sums are taken.
     """
 
     plan: Plan
@@ -457,9 +459,9 @@ class Scaled:
     counts : ndarray of float, shape (C,)
         Rows of each class.
     coordinates : Coordinates
-        With powers of 1 until these are chosen.
+        With powers of 1 until powers are chosen.
     offsets : ndarray of float, shape (C, d)
-        Means of the classes in the coordinates.
+        Means of the classes in the coordinates, 0 for a class without rows.
     """
 
     plan: Plan
@@ -507,7 +509,7 @@ class Powers(Scaled, Step):
         }
 
     def after(self, summed: Mapping[str, FloatArray]) -> Moments:
-        """Return the exchange of moments: the powers, and the classes' means under them."""
+        """Return the exchange of moments, with the chosen powers and the means under them."""
         counts, known = self.counts, self.coordinates
         grid = np.array(self.plan.learner.powers)
         chosen = choose_powers(counts, summed["logs"], summed["powers"], known.middle, grid)
@@ -523,6 +525,7 @@ class Powers(Scaled, Step):
 
 
 def _class_means(counts: FloatArray, first: FloatArray) -> FloatArray:
+    """Return the means (C, d); 0 for a class without rows."""
     return np.asarray(first / np.maximum(counts, 1.0)[:, None])
 
 
@@ -607,7 +610,7 @@ class Moments(Scaled, Step):
         }
 
     def after(self, summed: Mapping[str, FloatArray]) -> State:
-        """Return the exchange of held-out rows, or what follows where nothing is to be chosen."""
+        """Return the exchange of held-out rows, or the next state if there is nothing to choose."""
         second = symmetric(summed["second"], len(self.plan.numbers))
         folds = ClassSums(summed["counts"], summed["first"], second, self.offsets)
         counts = folds.counts.sum(axis=0)
@@ -649,7 +652,7 @@ class HeldOut(Step):
         Rows of each class.
     coordinates : Coordinates
     folds : ClassSums
-        Of each fold.
+        Sums of each fold; the first axis is the fold.
     tables : ndarray of float, shape (folds, C, states)
         Rows of each fold, class and state, the categories side by side.
     shrinkage : Shrinkage
@@ -678,7 +681,7 @@ class HeldOut(Step):
     )
 
     def arrays(self) -> Arrays:
-        """Return moments without each fold, blocks and tails."""
+        """Return the moments without each fold, the blocks and the tails."""
         return (
             dict(self.coordinates._asdict())
             | self.without_each()
@@ -692,7 +695,7 @@ class HeldOut(Step):
         )
 
     def without_each(self) -> Arrays:
-        """Return moments and tables (folds, ...) of all folds but one."""
+        """Return the moments and tables without each fold, the first axis."""
         moments = shrunk_moments(self.folds.without_each(), self.shrinkage)
         others = self.tables.sum(axis=0) - self.tables
         return {
@@ -729,7 +732,7 @@ class HeldOut(Step):
         }
 
     def after(self, summed: Mapping[str, FloatArray]) -> State:
-        """Return what follows the choice of tails and blocks: a head, a threshold, or nothing."""
+        """Return the first step of a head, the step of a threshold, or the trained circuits."""
         plan = self.plan
         options: ClassConditionalOptions = plan.learner
         total = self.folds.total()
@@ -754,7 +757,7 @@ class HeldOut(Step):
 
 
 def _cut_blocks(of: ClassSums, cuts: Sequence[float]) -> IntArray:
-    """Blocks (..., cuts, d) of the columns by their correlations within classes."""
+    """Return the block of each column (..., cuts, d), by the correlations within classes."""
     covariances = pooled_covariance(of)
     d = covariances.shape[-1]
     found = [correlation_blocks(one, cuts) for one in covariances.reshape(-1, d, d)]
@@ -771,9 +774,9 @@ class LeafFeatures(Features):
     Parameters
     ----------
     known : HeldOut
-        Sums by fold.
+        The state with the sums of each fold.
     choice : Choice
-        Tails and blocks.
+        Degrees of freedom and blocks.
     """
 
     known: HeldOut
@@ -797,7 +800,7 @@ class LeafFeatures(Features):
 
     @classmethod
     def of_rows(cls, values: FloatArray, plan: Plan, asked: Arrays) -> tuple[FloatArray, IntArray]:
-        """Return log densities of a party's rows (n, C, m), of leaves made without their fold."""
+        """Return the features of a party's rows (n, C, m), from leaves made without their fold."""
         rows = rows_of(values, plan)
         z = coordinates_of(asked).apply(rows.numbers)
         d = z.shape[1]
@@ -818,21 +821,21 @@ class LeafFeatures(Features):
 
 
 def _each_column(z: FloatArray, moments: ClassMoments, which: int, dof: float) -> FloatArray:
-    """Log density of each column of rows (n, d) in one class, (n, d)."""
+    """Return the log density of each column of rows (n, d) in one class, shape (n, d)."""
     variances = np.diagonal(moments.covariances[which])
     squares = (z - moments.means[which]) ** 2 / variances
     return standard_log_density(squares, np.log(variances), 1, dof)
 
 
 def product_head(blocks: IntArray, num_categories: int, shares: FloatArray) -> LogisticHead:
-    """Return the head that multiplies the blocks and categories, as the circuit of blocks does.
+    """Return the head whose posterior is that of the circuit of blocks: weights of 0 and 1.
 
     Parameters
     ----------
     blocks : ndarray of int, shape (d,)
     num_categories : int
     shares : ndarray of float, shape (C,)
-        Of the classes among all rows.
+        Shares of the classes in all rows.
     """
     sizes = np.bincount(blocks)[blocks]
     parts = pieces(blocks)

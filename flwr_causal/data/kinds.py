@@ -1,4 +1,4 @@
-"""The kinds of tables that methods are for."""
+"""The kinds of tables that methods learn from."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from enum import Enum
 
 
 class DataKind(Enum):
-    """The kind of a method's tables; a simulation without data makes or takes such tables.
+    """The kind of tables that a method learns from.
 
-    Where a simulation deals a table out, the strategy's option ``series_column`` counts for
-    ``SERIES``, and ``target`` and ``row_id`` count for ``TABLE``.
+    A simulation without data generates or loads a table of the method's kind. When a simulation
+    splits a table among parties, it uses the strategy's option ``series_column`` for ``SERIES``,
+    and ``target`` and ``row_id`` for ``TABLE``.
     """
 
     #: Numbers with linear effects, the same at all parties.
@@ -20,5 +21,5 @@ class DataKind(Enum):
     SERIES = "series"
     #: Numbers with effects of any form, which may differ between the parties.
     NONLINEAR = "nonlinear"
-    #: Columns of all kinds, which may lie with different parties; judged on rows set aside.
+    #: Columns of all kinds, which may be at different parties; evaluated on held-out rows.
     TABLE = "table"

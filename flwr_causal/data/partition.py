@@ -1,8 +1,8 @@
 """Split a table among simulated parties, by rows or by columns, and set rows aside for a test.
 
-All splits of rows share one convention: every row goes to exactly one party; without a seed rows
-stay in the order of the file (and random sizes are those of seed 0); with a seed they are shuffled
-by it. Within a party rows keep the order in which they were dealt out, and are numbered from 0.
+All splits by rows follow one convention: every row goes to exactly one party. Without a seed the
+rows keep the order of the table, and random sizes are those of seed 0; with a seed the rows are
+shuffled first. The rows of each party are numbered from 0.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 Partition = Literal["even", "uneven", "dirichlet", "sorted", "column"]
 Setting = Literal["horizontal", "vertical", "hybrid"]
 
-#: Fewest rows a party gets from a random split: what the linear methods need.
+#: Smallest number of rows of a party in a random split, which the linear methods need.
 MIN_ROWS = 2
-#: Of the hybrid split: columns that all parties hold, and rows that all of them have.
+#: Shares of the columns and of the rows that all parties have in the hybrid split.
 SHARED_COLUMNS, SHARED_ROWS = 0.3, 0.5
 
 
 def split_even(frame: pd.DataFrame, num: int, seed: int | None = None) -> list[pd.DataFrame]:
-    """Split into parties whose sizes differ by one at most.
+    """Split into parties whose numbers of rows differ by at most one.
 
     Parameters
     ----------
@@ -42,16 +42,19 @@ def split_even(frame: pd.DataFrame, num: int, seed: int | None = None) -> list[p
     num : int
         Parties, 1 to n.
     seed : int, optional
-        Shuffle the rows first. Default: the order of the file, so neighbours stay together.
+        Seed of the shuffle. Default: the rows keep the order of the table.
 
     Returns
     -------
     list of DataFrame
+        The table of each party.
 
     Raises
     ------
-    ConfigError, DataError
-        ``num`` is no positive whole number; there are fewer rows than parties.
+    ConfigError
+        If ``num`` is not a positive whole number.
+    DataError
+        If there are fewer rows than parties.
     """
     order = _order(len(frame), num, seed, min_rows=1)
     return _take(frame, np.array_split(order, num))
@@ -60,7 +63,7 @@ def split_even(frame: pd.DataFrame, num: int, seed: int | None = None) -> list[p
 def split_uneven(
     frame: pd.DataFrame, num: int, seed: int | None = None, concentration: float = 1.0
 ) -> list[pd.DataFrame]:
-    """Split into parties of random sizes, each of two rows at least.
+    """Split into parties with random numbers of rows, at least two each.
 
     Parameters
     ----------
@@ -69,19 +72,24 @@ def split_uneven(
     num : int
         Parties, at most n / 2.
     seed : int, optional
-        Draws sizes and shuffles the rows. Default: sizes of seed 0, rows in the file's order.
-    concentration : float
-        Of the symmetric Dirichlet distribution of the shares: 1 (default) is uniform over all
-        divisions, large values are nearly even, small ones give one party almost everything.
+        Seed of the sizes and of the shuffle. Default: the sizes of seed 0, and the order of the
+        table.
+    concentration : float, default 1
+        Parameter of the symmetric Dirichlet distribution of the shares: 1 is uniform over all
+        divisions, large values give nearly equal shares, small values give one party almost all
+        rows.
 
     Returns
     -------
     list of DataFrame
+        The table of each party.
 
     Raises
     ------
-    ConfigError, DataError
-        An argument out of range; too few rows for so many parties.
+    ConfigError
+        If an argument is out of range.
+    DataError
+        If there are fewer than two rows for each party.
     """
     _check_concentration(concentration)
     order = _order(len(frame), num, seed, MIN_ROWS)
@@ -98,19 +106,21 @@ def split_by_column(frame: pd.DataFrame, column: str, num: int) -> list[pd.DataF
     frame : DataFrame
         n rows.
     column : str
-        The column with one value for each party; the parties' tables are without it.
+        The column with one value for each party; it is removed from the parties' tables.
     num : int
-        Parties; there must be as many different values.
+        Number of parties, which must equal the number of different values.
 
     Returns
     -------
     list of DataFrame
-        In the order of the values' first appearance.
+        The table of each party, in the order in which the values first occur.
 
     Raises
     ------
-    ConfigError, DataError
-        No such column; another number of values than ``num``; missing values in the column.
+    ConfigError
+        If the column does not exist, or the number of values is not ``num``.
+    DataError
+        If the column has missing values.
     """
     _check_column(frame, column)
     codes, values = pd.factorize(frame[column])
@@ -127,33 +137,38 @@ def split_by_column(frame: pd.DataFrame, column: str, num: int) -> list[pd.DataF
 def split_dirichlet(
     frame: pd.DataFrame, column: str, num: int, alpha: float = 0.5, seed: int | None = None
 ) -> list[pd.DataFrame]:
-    """Split so that the parties' shares of every value of a column differ (label skew).
+    """Split so that the distribution of a column differs between the parties (label skew).
 
-    For each value the parties' shares are drawn from a Dirichlet distribution with parameter
-    ``alpha`` (Hsu, Qi & Brown 2019; Yurochkin et al. 2019). Parties that got fewer than two rows
-    then take some from the largest party.
+    For each value, the shares of the parties are drawn from a Dirichlet distribution with parameter
+    ``alpha`` (Hsu, Qi & Brown 2019; Yurochkin et al. 2019). Parties with fewer than two rows then
+    get rows of the largest party.
 
     Parameters
     ----------
     frame : DataFrame
         n rows.
     column : str
-        A column of labels; it stays in the parties' tables.
+        The column of labels, which the parties' tables keep.
     num : int
-        Parties, at most n / 2.
-    alpha : float
-        Small is skewed, large is even. Default 0.5, Flower's and the literature's usual choice.
+        Number of parties, at most n / 2.
+    alpha : float, default 0.5
+        Small values give skewed distributions, large values equal ones. The default is the usual
+        choice of the literature and of Flower.
     seed : int, optional
-        Draws shares and shuffles rows. Default: shares of seed 0, rows in the file's order.
+        Seed of the shares and of the shuffle. Default: the shares of seed 0, and the order of the
+        table.
 
     Returns
     -------
     list of DataFrame
+        The table of each party.
 
     Raises
     ------
-    ConfigError, DataError
-        An argument out of range; no such column; missing labels; too few rows.
+    ConfigError
+        If an argument is out of range, or the column does not exist.
+    DataError
+        If labels are missing, or there are fewer than two rows for each party.
     """
     _check_concentration(alpha)
     _check_column(frame, column)
@@ -177,29 +192,32 @@ def split_dirichlet(
 def split_sorted(
     frame: pd.DataFrame, column: str, num: int, seed: int | None = None
 ) -> list[pd.DataFrame]:
-    """Split into parties of equal size that follow each other in a column (extreme label skew).
+    """Sort the rows by a column and split them into equal consecutive parts (extreme label skew).
 
-    With as many parties as equally frequent labels each party has one label.
+    If the labels are equally frequent and there are as many parties, each party has one label.
 
     Parameters
     ----------
     frame : DataFrame
         n rows.
     column : str
-        What the rows are sorted by; it stays in the parties' tables.
+        The column to sort by, which the parties' tables keep.
     num : int
-        Parties, 1 to n.
+        Number of parties, 1 to n.
     seed : int, optional
-        Shuffles rows of one label. Default: the order of the file.
+        Seed of the shuffle of rows with the same label. Default: the order of the table.
 
     Returns
     -------
     list of DataFrame
+        The table of each party.
 
     Raises
     ------
-    ConfigError, DataError
-        No such column; missing labels; fewer rows than parties.
+    ConfigError
+        If ``num`` is not a positive whole number, or the column does not exist.
+    DataError
+        If labels are missing, or there are fewer rows than parties.
     """
     _check_column(frame, column)
     order = _order(len(frame), num, seed, min_rows=1)
@@ -216,31 +234,34 @@ def split(
     seed: int | None = None,
     concentration: float | None = None,
 ) -> list[pd.DataFrame]:
-    """Split a table in the way that the config names.
+    """Split the rows of a table by the method that an option names.
 
     Parameters
     ----------
     frame : DataFrame
         n rows.
     num : int
-        Parties.
-    how : {"even", "uneven", "dirichlet", "sorted", "column"}
-        Which ``split_...`` function; config key ``partition``.
+        Number of parties.
+    how : {"even", "uneven", "dirichlet", "sorted", "column"}, default "even"
+        The function ``split_...`` to use; config key ``partition``.
     column : str, optional
-        For "dirichlet", "sorted" and "column"; config key ``partition-column``.
+        The column, needed by "dirichlet", "sorted" and "column"; config key ``partition-column``.
     seed : int, optional
-        Shuffle the rows. Default: the order of the file.
+        Seed of the shuffle. Default: the order of the table.
     concentration : float, optional
-        For "uneven" (default 1) and "dirichlet" (default 0.5).
+        Used by "uneven" (default 1) and "dirichlet" (default 0.5).
 
     Returns
     -------
     list of DataFrame
+        The table of each party.
 
     Raises
     ------
-    ConfigError, DataError
-        An unknown way, a column that is missing or not used, and what the functions raise.
+    ConfigError
+        If ``how`` is unknown, a column is missing or not used, or the function raises it.
+    DataError
+        If the function raises it.
     """
     if how not in get_args(Partition):
         raise ConfigError(f"partition is {how!r}: choose one of {', '.join(get_args(Partition))}")
@@ -264,22 +285,22 @@ def split(
 
 
 def even_sizes(total: int, num: int) -> list[int]:
-    """Return ``num`` whole numbers with the sum ``total`` that differ by one at most."""
+    """Return ``num`` whole numbers with the sum ``total`` that differ by at most one."""
     return [total // num + (k < total % num) for k in range(num)]
 
 
 def draw_rows(frame: pd.DataFrame, num_rows: int, seed: int) -> pd.DataFrame:
-    """Draw different rows of a table at random.
+    """Draw rows of a table at random without replacement.
 
     Raises
     ------
     DataError
-        Fewer rows in the table than are to be drawn, or none to be drawn.
+        If ``num_rows`` is not between 1 and the number of rows.
     """
     if not 0 < num_rows <= len(frame):
         raise DataError(
-            f"{num_rows} rows are to be drawn from a table of {len(frame)}: ask for fewer, and at "
-            "least 1"
+            f"cannot draw {num_rows} rows from a table of {len(frame)} rows: give a number from 1 "
+            f"to {len(frame)}"
         )
     return frame.iloc[np.random.default_rng(seed).choice(len(frame), num_rows, replace=False)]
 
@@ -289,7 +310,7 @@ def _take(frame: pd.DataFrame, parts: Sequence[IndexArray]) -> list[pd.DataFrame
 
 
 def _generator(seed: int | None, purpose: int) -> np.random.Generator:
-    """Return one random stream for each purpose, so that sizes do not depend on the shuffle."""
+    """Return a generator for each purpose, so that sizes do not depend on the shuffle."""
     return np.random.default_rng([0 if seed is None else seed, purpose])
 
 
@@ -314,7 +335,7 @@ def _check_concentration(concentration: float) -> None:
 def _check_column(frame: pd.DataFrame, column: str) -> None:
     count = list(frame.columns).count(column)
     if count != 1:
-        problem = "not in the table" if count == 0 else f"there {count} times"
+        problem = "not in the table" if count == 0 else f"in the table {count} times"
         raise ConfigError(
             f"partition-column {column!r} is {problem}: choose one of {', '.join(frame.columns)}"
         )
@@ -329,11 +350,11 @@ def _check_column(frame: pd.DataFrame, column: str) -> None:
 def draw_shares(generator: np.random.Generator, concentration: float, num: int) -> FloatArray:
     """Draw from the symmetric Dirichlet distribution.
 
-    In logarithms throughout: with tiny concentrations the usual gamma draws all underflow to zero.
+    The draws are computed in logarithms, because gamma draws with a tiny concentration underflow.
 
     Parameters
     ----------
-    generator : Generator
+    generator : numpy.random.Generator
         The generator of random numbers.
     concentration : float
         Above 0; 1 is uniform over all divisions.
@@ -343,7 +364,7 @@ def draw_shares(generator: np.random.Generator, concentration: float, num: int) 
     Returns
     -------
     float64 array of shape (num,)
-        Not negative, sum 1.
+        Non-negative, with the sum 1.
     """
     # Gamma(a) = Gamma(a + 1) U^(1/a) in distribution (Marsaglia & Tsang 2000, section 6).
     logs = np.log(generator.gamma(concentration + 1.0, size=num))
@@ -359,14 +380,14 @@ def round_shares(shares: FloatArray, total: int) -> IndexArray:
     Parameters
     ----------
     shares : float64 array of shape (num,)
-        Not negative, sum 1.
+        Non-negative, with the sum 1.
     total : int
-        What is divided, 0 or more.
+        The number to divide, at least 0.
 
     Returns
     -------
     int array of shape (num,)
-        Sum ``total``; each within 1 of its exact share.
+        Numbers with the sum ``total``, each within 1 of its exact share.
     """
     exact = shares * total
     sizes = np.floor(exact).astype(np.intp)
@@ -384,32 +405,42 @@ def split_columns(
     row_id: str = ROW_ID,
     seed: int = 0,
 ) -> list[pd.DataFrame]:
-    """Deal the columns of a table out among parties, at random.
+    """Split the columns of a table among parties at random.
 
     Parameters
     ----------
     frame : DataFrame
         n rows.
     num : int
-        Parties.
+        Number of parties.
     setting : {"vertical", "hybrid"}
-        Vertical: every party has all rows and its own columns, the first one the target too.
-        Hybrid: all parties share the target and 30 % of the other columns; half of the rows are
-        known to all, the others to one party each.
+        Vertical: every party has all rows and its own columns; the first party also has the target.
+        Hybrid: all parties have the target and 30 % of the other columns; half of the rows are at
+        all parties, each other row is at one party.
     target : str, optional
-    row_id : str
-        The column of ids, which every party has; where there is none it numbers the rows.
+        The target's column. Default: no target.
+    row_id : str, default "row_id"
+        The column of row ids, which every party has. If the table has no such column, the ids are
+        the row numbers.
     seed : int, default 0
+        Seed of the split.
+
+    Returns
+    -------
+    list of DataFrame
+        The table of each party.
 
     Raises
     ------
-    ConfigError, DataError
-        If there is no such setting or target, or fewer columns than parties.
+    ConfigError
+        If the setting is unknown, or the table has no column ``target``.
+    DataError
+        If there are fewer columns than parties.
     """
     if setting not in get_args(Setting)[1:]:
         raise ConfigError(f"setting is {setting!r}: choose 'vertical' or 'hybrid'")
     if target and target not in frame.columns:
-        raise ConfigError(f"the table has no column {target!r}, which is to be the target")
+        raise ConfigError(f"the table has no column {target!r}: set target to one of its columns")
     if row_id not in frame.columns:
         frame = frame.assign(**{row_id: np.arange(len(frame))})
     features = [name for name in frame.columns if name not in (target, row_id)]
@@ -417,7 +448,7 @@ def split_columns(
     order = rng.permutation(len(features))
     num_shared = round(SHARED_COLUMNS * len(features)) if setting == "hybrid" else 0
     if len(features) - num_shared < num:
-        raise DataError(f"{len(features)} columns cannot be dealt out to {num} parties: too few")
+        raise DataError(f"{len(features)} columns are too few for {num} parties: use fewer parties")
     shared = {features[k] for k in order[:num_shared]}
     common = rng.random(len(frame)) < (SHARED_ROWS if setting == "hybrid" else 1.0)
     owner = rng.integers(0, num, len(frame))

@@ -1,4 +1,4 @@
-"""The default names of columns that are no variables."""
+"""The default names of columns that have a role other than that of a variable."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: The same id in tables of different parties marks rows about the same thing.
+#: The column of row ids: rows of different parties with the same id describe the same subject.
 ROW_ID = "row_id"
-#: The class that is to be predicted, as scikit-learn calls it in its tables.
+#: The column of the class to predict; the name is that of scikit-learn's tables.
 TARGET = "target"
-#: Numbers the series of a party that gave a list of several, from 0 in their order.
+#: The column of the number of the series, from 0, in a table read from a list of series.
 SERIES = "(series)"
 
 
 def target_in(columns: Iterable[str], target: str = "") -> str:
-    """Return the target: the named one, else a column of the usual name, else none ("")."""
+    """Return the name of the target: ``target``, or "target" if it is a column, or ""."""
     return target or (TARGET if TARGET in columns else "")

@@ -1,4 +1,4 @@
-"""The levels of time series: centring by them, and a party's report on its series."""
+"""Centring of time series, and a party's report on its series."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.series.series import Layout, Series
 
 
-#: One mean of all series of all parties, each series its own, or one for each known perturbation.
+#: Centring by one mean of all parties, by each series' mean, or by phase: see `centered_rows`.
 Centering = Literal["global", "series", "phase"]
 
 
@@ -35,31 +35,32 @@ def centered_rows(
     mean: FloatArray | None = None,
     by: Centering = "global",
 ) -> list[FloatArray]:
-    """Return the rows [x_t, x_{t-1}, ..., x_{t-p}] of each series with their level subtracted.
+    """Return the centred rows [x_t, x_{t-1}, ..., x_{t-p}] of each series.
 
     Parameters
     ----------
     series : sequence of Series
-        Of d variables each.
+        Series of d variables each.
     order : int
-        p.
+        p, the number of lags.
     mean : float64 array of shape (d,), optional
-        The level that all parties agreed on; needed for all but "series".
+        The mean that all parties agreed on; needed unless ``by`` is "series".
     by : {"global", "series", "phase"}, default "global"
-        "global" subtracts the given mean. "series" subtracts each series' own mean. "phase" treats
-        a known perturbation as an unknown constant input to that series: from the rows whose step t
-        is perturbed it subtracts their own mean, lags included, as an intercept for these rows
-        does; from the other rows the given mean, which must be that of unperturbed steps.
+        "global" subtracts ``mean``. "series" subtracts the mean of each series. "phase" treats a
+        known perturbation as a constant input of unknown size: the rows whose step t is perturbed
+        are centred by their own mean, lags included, which amounts to an intercept for these rows;
+        ``mean``, which must be the mean of the unperturbed steps, is subtracted from the others.
 
     Returns
     -------
     list of float64 arrays of shape (T - p, d (1 + p))
+        The rows of each series.
 
     Raises
     ------
     ConfigError
-        For an unknown way, a mean that is missing or of the wrong shape, or "phase" where nothing
-        marks the perturbed steps.
+        If ``by`` is unknown, the mean is missing or has the wrong shape, or ``by`` is "phase" and
+        the perturbed steps are not known.
     """
     if by not in ("global", "series", "phase"):
         raise ConfigError(f"center is {by!r}: choose 'global', 'series' or 'phase'")
@@ -104,46 +105,45 @@ def describe_series(
     sums: bool = False,
     by: Centering = "global",
 ) -> TableReport:
-    """Report on a party's series as :func:`describe` does on rows.
+    """Return the report on a party's series; the counterpart of :func:`describe` for series.
 
-    The report covers the steps that have p steps before them: one row of the lagged design each.
-    So the agreement's mean, variance and number of rows are those of the rows of the training,
-    whichever party holds a series.
+    The report covers the steps with p earlier steps, each of which is a row of the lagged design.
+    Mean, variance and number of rows of the agreement are therefore those of the training rows.
 
     Parameters
     ----------
     frame : DataFrame
         The party's table.
     layout : Layout
-        The columns of series, times and phases are no variables and are not reported.
+        The layout of the series. Columns of series, times and phases are not reported.
     policy : Policy, optional
-        The federation's policy.
-    sums : bool
-        Compute the sums that centring and scaling need; they then leave the party.
+        The federation's policy. Default: the default policy.
+    sums : bool, default False
+        Whether the report holds the sums that centring and scaling need; the sums leave the party.
     by : {"global", "series", "phase"}, default "global"
-        How the series will be centred. The squares are those of the values so centred (with this
-        party's own mean for the agreed one), and with "phase" the mean is that of the unperturbed
-        steps, whose number (``level_rows``) leaves the party too.
+        The centring of the training, see :func:`centered_rows`. Squares are those of the centred
+        values, with this party's mean in place of the agreed mean. With "phase" the mean is that of
+        the unperturbed steps, whose number (``level_rows``) leaves the party too.
 
     Returns
     -------
     TableReport
-        With ``rows = sum_m (T_m - p)`` over the series that are long enough; a note says how many
-        are not.
+        ``rows`` is the sum of ``T_m - p`` over the series that are long enough; a note states how
+        many are not.
 
     Raises
     ------
     DataError
-        What :func:`~flwr_causal.data.series.series.find_series` and
-        :func:`~flwr_causal.data.series.series.long_enough` raise.
+        If :func:`~flwr_causal.data.series.series.find_series` or
+        :func:`~flwr_causal.data.series.series.long_enough` raises it.
     ConfigError
-        As :func:`centered_rows`.
+        If :func:`centered_rows` raises it.
     """
     series, warning = long_enough(find_series(frame, layout, policy), layout.order)
     p = layout.order
     variables = value_columns(frame, layout)
     rows = np.concatenate([one.rows[p:] for one in series])
-    # Incomplete rows are cut away already: only text can still have missing values.
+    # Incomplete rows are dropped already: only columns of texts can have missing values here.
     report = describe(variables.iloc[rows], policy, sums=sums)
     if warning:
         report = replace(report, notes=(warning,))
@@ -155,12 +155,12 @@ def describe_series(
             for one in series
         ]
     )
-    # Without a single unperturbed step the level has no rows behind it, and no weight.
+    # Without unperturbed steps the mean is of no rows, and has no weight in the agreement.
     mean = _mean(levels) if len(levels) else np.zeros(levels.shape[1])
     rest = (levels - mean).sum(axis=0)
     centered = np.vstack(centered_rows(series, p, mean, by))
     columns = list(report.columns)
-    # The series hold the columns of numbers only, in their order.
+    # The series hold only the columns of numbers, in the order of the table.
     kinds = [kind_of(column) for column in all_columns(variables)]
     for own, position in enumerate(k for k, kind in enumerate(kinds) if kind in NUMBERS):
         deviations = centered[:, own]
@@ -178,6 +178,6 @@ def describe_series(
 
 
 def _mean(values: FloatArray) -> FloatArray:
-    """Return the means (d,); that of equal numbers is that number, which rounding may miss."""
+    """Return the means (d,); exactly the common value for a column of equal numbers."""
     same = (values == values[0]).all(axis=0)
     return np.asarray(np.where(same, values[0], values.mean(axis=0)))

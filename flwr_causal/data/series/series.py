@@ -1,4 +1,4 @@
-"""The time series in a party's table: the rows of each, their order, and where they are cut."""
+"""The time series in a party's table: the rows of each series, their order, and gaps."""
 
 from __future__ import annotations
 
@@ -29,41 +29,42 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray
 
-#: The fields behind :attr:`Layout.columns`.
+#: The options of :attr:`Layout.columns`, in the same order.
 OPTIONS = ("series_column", "time_column", "phase_column")
-#: Steps that differ by less than this share of the smallest one are equal.
+#: Time steps are equal if they differ by less than this share of the smallest step.
 STEP_TOLERANCE = 1e-6
 _DATES = "write times as numbers, or as dates like 2020-01-31 or 2020-01-31 12:00"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a party's table holds time series.
+    """The layout of time series in a party's table.
 
     Parameters
     ----------
     series_column : str, default ""
-        The column whose values identify the series; they never leave the party. The rows of one
-        series need not be adjacent. A column called ``(series)``, as a list of series gets it,
-        identifies them too. With neither the table is one series.
+        The column whose values identify the series; the values never leave the party. The rows of a
+        series need not be adjacent. The column ``(series)`` of tables read from a list of series
+        identifies series too. A table without either column is one series.
     time_column : str, default ""
         The column of times: numbers or dates, ascending in steps of equal length within each
-        series. Default: the rows of a series follow each other, one step apart.
+        series. Default: the rows of a series are in temporal order, one step apart.
     gaps : {"fail", "split"}, default "fail"
         The effect of a longer step, or of a row with a missing value: an error, or the start of a
-        new series after it.
+        new series after the gap.
     phase_column : str, default ""
         The column that marks the rows under a known perturbation: booleans, or 0 and 1.
     perturbed : tuple of two floats, optional
-        The rows from the first to the second time, both included, are under a perturbation. Instead
-        of ``phase_column``; needs ``time_column`` with numbers.
+        First and last time of a known perturbation, an alternative to ``phase_column``. Needs a
+        ``time_column`` of numbers.
     order : int, default 1
         p, the number of lags, at least 1.
 
     Raises
     ------
     ConfigError
-        For a value out of range, or columns that contradict each other.
+        If a value is out of range, a column has two roles, or ``perturbed`` is given without
+        ``time_column`` or together with ``phase_column``.
     """
 
     series_column: str = ""
@@ -98,7 +99,7 @@ class Layout:
 
     @property
     def columns(self) -> tuple[str, str, str]:
-        """The columns that are no variables: of series, times and phases; empty if not named."""
+        """The columns of series, times and phases; an empty text for each that is not named."""
         return self.series_column, self.time_column, self.phase_column
 
 
@@ -113,9 +114,9 @@ class Series:
     names : tuple of str
         The d variables.
     phase : bool array of shape (T,) or None
-        Which steps are under a perturbation; None where nothing says so.
+        The steps under a known perturbation; None if the layout names none.
     rows : int array of shape (T,)
-        Where the steps stand in the party's table, from 0.
+        The row of each step in the party's table, counted from 0.
     """
 
     values: FloatArray
@@ -137,25 +138,27 @@ def find_series(
     frame : DataFrame
         The party's table, as :func:`flwr_causal.data.read.tables.read_table` returns it.
     layout : Layout
+        The layout of the series in the table.
     policy : Policy, optional
         With ``missing_values="drop"`` rows with a missing or infinite value in any variable are
-        left out, and the series is cut there, as with ``gaps="split"``.
+        dropped, and a new series starts after them, as with ``gaps="split"``. Default: the default
+        policy.
     names : sequence of str, optional
-        The variables. Default: all columns of numbers or booleans that have no other role. Which
-        rows are complete does not depend on it.
+        The variables. Default: all columns of numbers or booleans without another role. The
+        variables do not affect which rows are complete.
 
     Returns
     -------
     list of Series
-        Also those that are too short to be used, see :func:`long_enough`.
+        All series, including those too short to be used, see :func:`long_enough`.
 
     Raises
     ------
     DataError
-        The table lacks a column that an option names (checked first), or has no rows; a
-        series' times are missing, descending, repeated or unequally spaced; a value is missing or
-        infinite within a series; a phase is neither true nor false. Messages name series by their
-        position, since ids may be private.
+        If the table lacks a column that the layout names or has no rows; if the times of a series
+        are missing, descending, repeated or unequally spaced; if a value is missing or infinite
+        within a series; or if a phase is neither true nor false. Messages name series by their
+        position, because ids may be private.
     """
     _check_roles(frame, layout)
     variables = value_columns(frame, layout)
@@ -170,8 +173,9 @@ def find_series(
         if layout.perturbed is not None:
             if times.unit:
                 raise DataError(
-                    f"column {layout.time_column!r} of times holds dates, and 'perturbed' is a "
-                    "range of numbers: mark the perturbed rows in a column, phase_column"
+                    f"column {layout.time_column!r} of times holds dates, but 'perturbed' is a "
+                    "range of numbers: mark the perturbed rows in a column, and name it in "
+                    "phase_column"
                 )
             first, last = layout.perturbed
             phase = (times.values >= first) & (times.values <= last)
@@ -191,24 +195,26 @@ def find_series(
 
 
 def long_enough(series: Sequence[Series], order: int) -> tuple[list[Series], str]:
-    """Return the series that have at least p + 2 steps, and so two rows, and a warning.
+    """Return the series of at least p + 2 steps, which give two rows of the lagged design.
 
     Parameters
     ----------
     series : sequence of Series
+        The series of a party.
     order : int
-        p.
+        p, the number of lags.
 
     Returns
     -------
     used : list of Series
+        The series that are long enough.
     warning : str
-        How many are left out; empty if none.
+        The number of series that are not used, in words; empty if all are used.
 
     Raises
     ------
     DataError
-        If none is long enough.
+        If no series is long enough.
     """
     needed = order + 2
     used = [one for one in series if len(one.values) >= needed]
@@ -239,8 +245,8 @@ def value_columns(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     kept = [position for position, name in enumerate(frame.columns) if name not in roles]
     if not kept:
         raise DataError(
-            f"no column is left beside {', '.join(frame.columns)}, which tell series, times or "
-            "phases: give at least one variable"
+            f"the table has no variable: its columns {', '.join(frame.columns)} are those of "
+            "series, times or phases; add at least one column"
         )
     return frame.iloc[:, kept]
 
@@ -288,7 +294,7 @@ def _phase(frame: pd.DataFrame, layout: Layout) -> BoolArray | None:
 def _complete(
     variables: pd.DataFrame, groups: Sequence[IndexArray], layout: Layout, policy: Policy
 ) -> BoolArray:
-    """Mark the rows without missing or infinite values; elsewhere these are an error."""
+    """Return the rows without missing or infinite values; a DataError unless others are dropped."""
     if layout.gaps == "split" or policy.missing_values == "drop":
         dropping = Policy(missing_values="drop", text_columns=policy.text_columns)
         return complete_rows(variables, dropping)
@@ -311,7 +317,7 @@ def _complete(
 
 
 def _cut(rows: IndexArray, starts: BoolArray, complete: BoolArray) -> list[IndexArray]:
-    """Cut a series before rows that start a new one, and at incomplete rows."""
+    """Return the parts of a series between gaps and incomplete rows."""
     whole = complete[rows]
     after_incomplete = np.r_[False, ~whole[:-1]]
     cuts = np.flatnonzero(starts[rows] | after_incomplete | ~whole)
@@ -327,7 +333,7 @@ def _check_roles(frame: pd.DataFrame, layout: Layout) -> None:
             continue
         if count:
             raise DataError(
-                f"{field}={name!r}: column {name!r} is there {count} times in the table: "
+                f"{field}={name!r}: column {name!r} occurs {count} times in the table: "
                 "rename all but one"
             )
         folded = {str(column).casefold(): column for column in frame.columns}
@@ -348,7 +354,7 @@ class Times:
     values : float64 array of shape (n,)
         Finite. Dates count from the earliest one.
     unit : {"", "seconds", "months"}
-        Empty for times that were numbers; months for dates that are all on the same day of a month.
+        Empty for numbers; "months" for dates that all have the same day of the month.
     """
 
     values: FloatArray
@@ -362,7 +368,7 @@ class Times:
 
 
 def place(groups: Sequence[IndexArray], number: int, step: int) -> str:
-    """Name a row by its series' position and its own, all counted from 1; never by an id."""
+    """Return the position of a row in words: its series, step and row, all counted from 1."""
     row = groups[number][step] + 1
     return f"series {number + 1} of {len(groups)}, step {step + 1} (row {row} of the table)"
 
@@ -373,13 +379,13 @@ def read_times(column: pd.Series) -> Times:
     Parameters
     ----------
     column : Series
-        Numbers, or dates with or without a time of day, also as text in the ISO 8601 form, or
-        lengths of time, or periods.
+        Numbers, dates with or without a time of day, texts in ISO 8601 form, time deltas, or
+        periods.
 
     Raises
     ------
     DataError
-        A time is missing, or the column holds no times.
+        If a time is missing or infinite, or the column does not hold times.
     """
     where = f"column {column.name!r} of times"
     missing = column.isna().to_numpy(dtype=np.bool_)
@@ -408,34 +414,34 @@ def read_times(column: pd.Series) -> Times:
     unread = dates.isna().to_numpy(dtype=np.bool_)
     if unread.any():
         row = int(unread.argmax()) + 1
-        raise DataError(f"{where}: no time that can be read in row {row} of the table: {_DATES}")
+        raise DataError(f"{where}: the time in row {row} of the table cannot be read: {_DATES}")
     return _from_dates(dates)
 
 
 def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: bool) -> BoolArray:
-    """Check the times within every series.
+    """Check the times within every series, and return the rows after a gap.
 
     Parameters
     ----------
     times : Times
-        Of all n rows.
+        The times of all n rows.
     groups : sequence of int array
         The rows of each series, in their order in the table.
     name : str
-        The column of times.
+        The column of times, for messages.
     split : bool
-        Whether unequal steps are gaps, not an error.
+        Whether a longer step is a gap. Otherwise it is an error.
 
     Returns
     -------
     bool array of shape (n,)
-        The rows that come more than one step after the row before in their series. The step is the
-        smallest one that occurs in the table.
+        The rows that are more than one step later than the previous row of their series. A step is
+        the smallest difference of consecutive times in the table.
 
     Raises
     ------
     DataError
-        Times descend or repeat within a series, or steps are unequal and ``split`` is False; the
+        If times descend or repeat within a series, or steps are unequal and ``split`` is False; the
         message names the first such row.
     """
     gaps = np.zeros(len(times.values), dtype=np.bool_)
@@ -446,19 +452,19 @@ def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: b
             (
                 own == 0,
                 "the same as",
-                "remove the repetition, or tell series apart with series_column",
+                "remove the repetition, or identify the series by series_column",
             ),
         ):
             if bad.any():
                 where = place(groups, number, int(bad.argmax()) + 1)
                 raise DataError(
-                    f"column {name!r}: the time of {where} is {problem} that before it: {remedy}"
+                    f"column {name!r}: the time of {where} is {problem} the previous one: {remedy}"
                 )
     lengths = np.concatenate(steps) if steps else np.zeros(0)
     if len(lengths) == 0:
         return gaps
     smallest = float(lengths.min())
-    # Differences of large numbers (seconds since 1970) carry those numbers' rounding.
+    # Differences of large numbers (seconds since 1970) have the rounding errors of these numbers.
     rounding = 4 * np.finfo(np.float64).eps * float(np.abs(times.values).max())
     longest = smallest * (1 + STEP_TOLERANCE) + rounding
     for number, own in enumerate(steps):
@@ -466,18 +472,17 @@ def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: b
         if late.any() and not split:
             step = int(late.argmax())
             raise DataError(
-                f"column {name!r}: {place(groups, number, step + 1)} comes "
-                f"{times.span(own[step])} after the row before, where the smallest step of the "
-                f"table is {times.span(smallest)}: add the missing rows, start a new series at "
-                "each gap with gaps='split', or leave time_column out if each row is "
-                "one step after the last"
+                f"column {name!r}: {place(groups, number, step + 1)} is {times.span(own[step])} "
+                f"later than the previous row, but the smallest step of the table is "
+                f"{times.span(smallest)}: add the missing rows, start a new series at each gap "
+                "with gaps='split', or omit time_column if consecutive rows are one step apart"
             )
         gaps[groups[number][1:][late]] = True
     return gaps
 
 
 def _from_dates(dates: pd.Series) -> Times:
-    """Return dates as months where all are on one day of the month, else as seconds."""
+    """Return dates as months if all have the same day of the month, otherwise as seconds."""
     parts = dates.dt
     of_day = dates - parts.normalize()
     same_day = parts.day.nunique() == 1 or bool(parts.is_month_end.all())

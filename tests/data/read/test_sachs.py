@@ -73,7 +73,7 @@ def test_rows_are_drawn_without_replacement_and_dealt_out(folder):
     assert samples[0] == samples[2] != samples[1]
     assert sorted(samples[0]) == sorted(samples[1]) == sorted(data.rows["raf"])
     for num_rows in (6, 0):
-        with pytest.raises(DataError, match=f"{num_rows} rows are to be drawn from a table of 5"):
+        with pytest.raises(DataError, match=f"cannot draw {num_rows} rows from a table of 5"):
             sampled_parties(data, 0, 1, num_rows)
 
 

@@ -123,7 +123,7 @@ DAYS = ["2024-02-28", "2024-02-29", "2024-03-01", "2024-03-03"]
 )
 def test_times_of_every_kind(times):
     assert found(timed(times), SPLIT) == [[0, 1, 2], [3]]
-    with pytest.raises(DataError, match=r"step 4 .*comes 2( days.*)? after .*step of the table"):
+    with pytest.raises(DataError, match=r"step 4 .*is 2( days.*)? later .*step of the table"):
         find_series(timed(times), Layout(time_column="t"))
 
 
@@ -137,7 +137,7 @@ def test_times_of_every_kind(times):
 def test_months_are_equal_steps(dates):
     assert found(timed(dates), SPLIT) == [[0, 1, 2], [3]]
     assert read_times(pd.Series(dates)).unit == "months"
-    with pytest.raises(DataError, match=r"2 months after .* is 1 months"):
+    with pytest.raises(DataError, match=r"2 months later .* is 1 months"):
         find_series(timed(dates), Layout(time_column="t"))
 
 
@@ -148,7 +148,10 @@ def test_months_are_equal_steps(dates):
         ([1, 3, 2], r"time of series 1 of 1, step 3 \(row 3.*earlier than.*sort the rows"),
         ([1, None, 2], r"column 't' of times: 1 missing \(the first in row 2"),
         ([1, np.inf, 2], r"infinite in row 2"),
-        (["2024-01-01", "soon", "2024-01-03"], r"no time that can be read in row 2.*2020-01-31"),
+        (
+            ["2024-01-01", "soon", "2024-01-03"],
+            r"the time in row 2 of the table cannot be read.*2020-01-31",
+        ),
         (["2024-01-01", "02/01/2024", "03/01/2024"], "in row 2"),
         ([True, False, True], "holds booleans"),
     ],
@@ -229,12 +232,16 @@ def test_bad_phases(values):
         (
             timed([1, 2]).set_axis(["t", "t"], axis=1),
             Layout(time_column="t"),
-            "time_column='t': column 't' is there 2 times.*rename",
+            "time_column='t': column 't' occurs 2 times.*rename",
         ),
         (timed([1, 2]), Layout(time_column="when"), "time_column='when'"),
         (timed([1, 2]), Layout(phase_column="p"), "phase_column='p'"),
         (timed([1, 2], [1, None]), Layout(series_column="id"), r"1 missing \(the first in row 2"),
-        (timed([1, 2])[["t"]], Layout(time_column="t"), "no column is left beside t"),
+        (
+            timed([1, 2])[["t"]],
+            Layout(time_column="t"),
+            "the table has no variable: its columns t are",
+        ),
     ],
 )
 def test_tables_that_do_not_fit_the_layout(frame, layout, words):

@@ -28,3 +28,7 @@ class ConfigError(CausalError):
 
 class FederationError(CausalError):
     """The federation could not finish: too few parties, failing clients, a lost connection."""
+
+
+class DeadlineError(FederationError):
+    """The server's own work between two exchanges took longer than ``server_timeout`` allows."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
 
+from flwr_causal.core.limits import LARGEST
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import WHOLE
@@ -313,17 +314,25 @@ def _bind(name: str, declared: Shape, shape: tuple[int, ...], sizes: dict[str, i
 def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int]) -> None:
     if array.dtype.kind not in "fiub":
         raise RefusedError(f"'{item.name}' holds {array.dtype}, but it is declared to hold numbers")
-    if not np.isfinite(array).all():
+    if array.size == 0:
+        return
+    least, most = array.min(), array.max()  # NaN, if there is one
+    largest = max(float(most), -float(least))
+    if not (np.isfinite(least) and np.isfinite(most)):
         raise RefusedError(
             f"'{item.name}' has values that are not finite. The data may be scaled so badly that "
             "sums overflow: standardize them."
         )
-    if item.values in ("finite", "log-density") or array.size == 0:
+    if largest > LARGEST:
+        raise RefusedError(
+            f"'{item.name}' has values of up to {largest:g}, which are too large to be "
+            f"computed with (at most {LARGEST:g}): check the units of the party's columns"
+        )
+    if item.values in ("finite", "log-density"):
         return
     if item.values in ("products", "second-moments"):
         _check_products(item, array)
         return
-    least, most = array.min(), array.max()
     if least < 0:
         raise RefusedError(
             f"'{item.name}' has negative values, but it is declared as {item.values}"
@@ -347,9 +356,6 @@ def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int
 def _check_products(item: Disclosure, array: NDArray[Any]) -> None:
     """Refuse matrices that are no mean products of columns."""
     array = array.astype(np.float64, copy=False)
-    # The largest value overflows when it is squared; no column of data has such a size.
-    if np.abs(array).max() > 1e150:
-        raise RefusedError(f"'{item.name}' has values above 1e150: check the units of the columns")
     diagonal = np.diagonal(array, axis1=-2, axis2=-1)
     if (diagonal < 0).any():
         raise RefusedError(f"'{item.name}' has negative mean squares on its diagonal")

@@ -142,14 +142,18 @@ def of_values(values):
 @pytest.mark.parametrize(
     ("values", "good", "bad"),
     [
-        ("finite", [[-1e300, 2.5], [1]], [[np.nan], [np.inf], [-np.inf]]),
-        ("non-negative", [[0.0, 1e300]], [[-1e-300], [np.nan]]),
+        (
+            "finite",
+            [[-1e45, 2.5], [1]],
+            [[np.nan], [np.inf], [-np.inf], [0.0, -1.1e45], [1e308]],
+        ),
+        ("non-negative", [[0.0, 1e45]], [[-1e-300], [np.nan], [1.1e45]]),
         ("probability", [[0.0, 0.5, 1.0]], [[-0.1], [1.0 + 1e-9], [np.inf]]),
         ("count", [[0, ROWS], [3.0]], [[-1], [ROWS + 1], [0.5]]),
         ("index", [[0, 10**12], [4.0]], [[-1], [1.5]]),
         ("mark", [[0, 1], [True, False]], [[2], [-1], [0.5]]),
         ("bytes", [[0, 255]], [[256], [-1], [0.5]]),
-        ("log-density", [[-1e5, 40.0, -np.inf]], [[np.nan], [np.inf]]),
+        ("log-density", [[-1e5, 40.0, -np.inf]], [[np.nan], [np.inf], [1e46]]),
     ],
 )
 @pytest.mark.parametrize("plain", [False, True])

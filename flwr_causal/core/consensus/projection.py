@@ -30,6 +30,8 @@ import scipy.linalg
 import scipy.optimize
 
 from flwr_causal.core.graphs.acyclicity import cyclic_components
+from flwr_causal.core.limits import MOST_HALVINGS, check_deadline, require_computable
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
@@ -128,15 +130,16 @@ def project(
     Raises
     ------
     ValueError
-        If the shapes do not fit, ``curvature`` is not positive, or ``mean`` is not finite.
+        If the shapes do not fit, or ``curvature`` is not positive.
+    DataError
+        If the mean, or alpha and rho beside it, are too large to be computed with.
     """
     m, d = mean.shape
     if d == 0 or m % d:
         raise ValueError(f"mean must have d (1 + lags) rows for its d = {d} columns, not {m}")
     if not curvature > 0:
         raise ValueError(f"curvature must be positive, not {curvature}")
-    if not np.isfinite(mean).all():
-        raise ValueError("mean has entries that are not finite")
+    require_computable("the means of the parties' weights", mean)
 
     bound = np.maximum(np.abs(mean) - np.asarray(sparsity) / curvature, 0.0)
     if allowed is not None:
@@ -219,6 +222,7 @@ def _minimise(
     """Minimise ``1/2 |r - R|^2 + alpha h(r) + rho/2 h(r)^2`` over the box ``0 <= r <= R``."""
 
     def objective(values: FloatArray) -> tuple[float, FloatArray]:
+        check_deadline()
         with np.errstate(over="ignore", invalid="ignore"):
             h, slope = _acyclicity(values, blocks)
             distance = values - upper
@@ -228,8 +232,16 @@ def _minimise(
             return _OVERFLOW, np.zeros_like(values)
         return float(value), gradient
 
-    while objective(start)[0] >= _OVERFLOW:  # ends at the latest at 0, where h is 0
+    for _ in range(MOST_HALVINGS):  # the last one is at 0, where h is 0
+        if objective(start)[0] < _OVERFLOW:
+            break
         start = 0.5 * start
+    else:
+        raise DataError(
+            f"the server's problem overflows, with alpha / kappa = {multiplier:.3g} and "
+            f"rho / kappa = {penalty:.3g}: the parties' weights have become too large to be "
+            "computed with; check the units of the columns at the parties"
+        )
     result = scipy.optimize.minimize(
         objective,
         start,

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
+from flwr_causal.core.limits import check_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,6 +168,7 @@ def server_step(state: State, tables: Tables, problem: SearchProblem) -> tuple[S
     counts = {"add": 0, "delete": 0, "reverse": 0}
     total = 0.0
     for gain, kind, cause, effect in _moves(graph, known, problem.masks):
+        check_deadline()
         touched = [cause, effect] if kind == "reverse" else [effect]
         if moved[touched].any():
             continue

@@ -33,6 +33,7 @@ import numpy as np
 
 from flwr_causal.core.consensus.projection import project
 from flwr_causal.core.graphs.acyclicity import h_exponential
+from flwr_causal.core.limits import require_computable
 from flwr_causal.core.linear.solution import check_at_least_zero, check_sparsity
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
@@ -180,6 +181,8 @@ def party_step(
     ------
     ValueError
         If the received weights have the wrong shape or are not finite.
+    DataError
+        If they are too large to be computed with.
     """
     if received.shape != problem.second.shape or not np.isfinite(received).all():
         raise ValueError(
@@ -203,6 +206,12 @@ def party_step(
         max_steps,
         tolerance,
     )
+    if not np.isfinite(h):
+        raise DataError(
+            f"eq. (5) overflows from the received weights, with alpha = {multiplier:.3g} and rho = "
+            f"{penalty:.3g}: the parties' weights have become too large to be computed with; check "
+            "the units of the columns at the parties"
+        )
     result = np.empty_like(weights)
     result[sorting] = weights
     return PartyStep(result, h, steps)
@@ -391,7 +400,9 @@ def server_step(state: State, mean: FloatArray, problem: ServerProblem) -> tuple
     Raises
     ------
     ValueError
-        If the mean has the wrong shape or is not finite.
+        If the mean has the wrong shape.
+    DataError
+        If it is too large to be computed with.
     """
     if mean.shape != state.weights.shape:
         raise ValueError(
@@ -412,6 +423,7 @@ def server_step(state: State, mean: FloatArray, problem: ServerProblem) -> tuple
             penalty=state.penalty,
         )
     inner_done, multiplier, penalty, last_h = _next_penalties(state, settings, h, mean_h)
+    require_computable("the multipliers of the acyclicity of the parties' mean weights", multiplier)
     graph, graph_before = (np.abs(w) > problem.threshold for w in (weights, state.weights))
     changed = int((graph != graph_before).sum())
     after = State(

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.compiled import compiled
+from flwr_causal.core.limits import MOST_HALVINGS
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
@@ -238,15 +239,19 @@ def minimise(
 
     Returns
     -------
-    The ``(d, d)`` weights, their h, and the number of steps.
+    The ``(d, d)`` weights, their h (infinite if F overflows even at 0), and the number of steps.
     """
     d = len(received)
     weights = received.copy()
     fixed = (second, received, sparsity, proximity, multiplier, penalty)
     value, h, cost, smooth = objective(weights, *fixed)
-    while not value < np.inf:  # F is finite at W = 0, where h = 0
+    for _ in range(MOST_HALVINGS):  # F is finite at W = 0, where h = 0
+        if value < np.inf:
+            break
         weights = 0.5 * weights
         value, h, cost, smooth = objective(weights, *fixed)
+    if not value < np.inf:
+        return weights, np.inf, 0
     curvature, direction = np.empty((d, d)), np.empty((d, d))
     for steps in range(1, max_steps + 1):
         pressure = multiplier + penalty * h

@@ -40,6 +40,7 @@ import numpy as np
 from flwr_causal.core.consensus.projection import factors, project
 from flwr_causal.core.devices import one_thread
 from flwr_causal.core.graphs.acyclicity import h_exponential
+from flwr_causal.core.limits import require_computable
 from flwr_causal.core.nonlinear.notears_mlp import (
     first_layer_sparsity,
     free_parameters,
@@ -318,6 +319,8 @@ def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, In
     ------
     ValueError
         If the mean has the wrong shape.
+    DataError
+        If it is too large to be computed with.
     """
     sent = state.broadcast
     if mean.shared.shape != sent.shared.shape:
@@ -344,6 +347,7 @@ def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, In
 
     accepted = h <= problem.progress * state.last_h
     multiplier = sent.multiplier + (sent.penalty * mean_h if accepted else 0.0)
+    require_computable("the multipliers of the acyclicity of the parties' mean norms", multiplier)
     penalty = sent.penalty * (1.0 if accepted else problem.growth)
 
     strengths = scale * np.sqrt(np.maximum(mean.squared_slopes, 0.0))

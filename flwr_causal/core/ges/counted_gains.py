@@ -33,6 +33,7 @@ from flwr_causal.core.discrete.scores import (
     term,
 )
 from flwr_causal.core.ges.speculative_search import SpeculativeGains
+from flwr_causal.core.limits import check_deadline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,6 +97,7 @@ class CountedGains(SpeculativeGains):
         wide = iter(zip(ends - counts.lengths, ends, strict=True))
         which = narrow.astype(np.int64)
         while index < len(members):
+            check_deadline()
             index, first, begin, problem = _take_tables(
                 self.sums,
                 self.terms,

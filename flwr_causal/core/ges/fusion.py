@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -303,6 +304,7 @@ def _imap_edges(
     size = len(order)
     found, work, start = [], np.zeros((3, 2 * size), np.int64), 0
     while start < size:
+        check_deadline()
         part = np.empty((4 * size, 3), np.int64)
         start, used = count_imap_edges(
             stack.neighbours, len(stack.topological), order, np.argsort(order), start, part, work

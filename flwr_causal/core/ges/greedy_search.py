@@ -22,6 +22,7 @@ from flwr_causal.core.discrete.families import FULL, Families, enlarged
 from flwr_causal.core.ges import operators
 from flwr_causal.core.ges.cpdag import Graph, affected, class_of, member_of
 from flwr_causal.core.graphs import equivalence
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ class Search:
         """Return the class after the best operator, None if none improves, and what it gains."""
         best, largest = None, 0.0
         for turn, gain in zip(found, operators.turn_gains(self.families, found), strict=True):
+            check_deadline()
             if not gain > largest + operators.TOLERANCE or not operators.is_valid(self.graph, turn):
                 continue
             trial = operators.turned(self.graph, turn)
@@ -208,6 +210,7 @@ class Search:
         """Return the node with the best operator, -1 if none improves or it is enough."""
         allowed = self._insertable if insert else self._removable
         while True:
+            check_deadline()
             status, number = operators.choose(
                 insert,
                 self.graph,

@@ -44,6 +44,7 @@ import numpy as np
 from flwr_causal.core.compiled import compiled_in_place
 from flwr_causal.core.discrete.families import FULL, Families, enter, row_of
 from flwr_causal.core.ges.cpdag import Graph, graph_of, join, open_path, part, recomplete
+from flwr_causal.core.limits import check_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -401,6 +402,7 @@ def possible_turns(
         for node in range(len(graph.degrees))
     ]
     for y in range(len(graph.degrees)):
+        check_deadline()
         for clique, x in _cliques_and_causes(graph, y):
             into_y = parents[y] + list(clique)
             if len(into_y) + 1 > max_parents:

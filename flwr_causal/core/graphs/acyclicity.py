@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.limits import check_deadline
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
@@ -194,6 +196,7 @@ def break_cycles(weights: FloatArray, required: BoolArray | None = None) -> Floa
     keep = np.zeros(result.shape, dtype=bool) if required is None else np.asarray(required, bool)
     pending = cyclic_components((result != 0) | keep)
     while pending:
+        check_deadline()
         block = pending.pop()
         inner = np.ix_(block, block)
         removable = (result[inner] != 0) & ~keep[inner]

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import topological_order
+from flwr_causal.core.limits import check_deadline
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray
@@ -85,6 +86,7 @@ def meek(marks: BoolArray) -> BoolArray:
     apart = ~joined
     np.fill_diagonal(apart, False)
     while True:
+        check_deadline()
         forced = _first_and_second_rule(marks, apart)
         if not forced.any():
             forced = _third_and_fourth_rule(marks, joined)

@@ -28,6 +28,7 @@ from scipy.sparse.csgraph import connected_components
 
 from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 from flwr_causal.core.graphs.acyclicity import logdet_block
+from flwr_causal.core.limits import check_deadline
 
 if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -235,6 +236,7 @@ class EdgeProblem:
             return np.asarray((signs * parts.reshape(signs.shape)).sum(axis=0) * units)
 
         def objective(parts: FloatArray) -> tuple[float, FloatArray]:
+            check_deadline()
             values = weights(parts)
             h, h_gradient = self.acyclicity(values, measure)
             if h_gradient is None or not np.isfinite(h):

@@ -13,6 +13,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors, break_cycles
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import (
     RESIDUAL_FLOOR,
     SCORE_NAMES,
@@ -127,6 +128,7 @@ def polish(
     moves: list[Move] = []
     # Every move lowers the score, so that the search ends.
     while (move := search.best_move()) is not None:
+        check_deadline()
         search.apply(move)
         moves.append(move)
     final = search.adjacency

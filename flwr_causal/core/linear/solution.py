@@ -13,6 +13,7 @@ import numpy as np
 from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.model import refit as least_squares_weights
 from flwr_causal.core.linear.model import regress
 from flwr_causal.core.linear.moments import as_moments
@@ -157,6 +158,7 @@ def refit_support(
     ``(d, d)`` least-squares weights of the remaining edges.
     """
     while True:
+        check_deadline()
         weights = least_squares_weights(moments, adjacency)
         kept = adjacency & ((np.abs(weights) > threshold) | required)
         if np.array_equal(kept, adjacency):

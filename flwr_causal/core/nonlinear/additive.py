@@ -35,6 +35,7 @@ from scipy.optimize import minimize
 
 from flwr_causal.core.graphs.acyclicity import logdet_block
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.dagma import CENTRAL_PATH
 from flwr_causal.core.linear.edge_problem import INFEASIBLE, RESOLUTION
 from flwr_causal.core.linear.solution import (
@@ -370,6 +371,7 @@ def objective(
     ``mu`` and ``s`` are those of DAGMA's log-determinant. Coefficients of edges that are not
     ``free`` have gradient 0 and keep their values.
     """
+    check_deadline()
     d, size = len(problem.variances), problem.size
     coefficients = values.reshape(d, size, d)
     squares = np.einsum("iaj,iaj->ij", coefficients, coefficients)
@@ -395,6 +397,7 @@ def _refit(
 ) -> FloatArray:
     """Return the least-squares strengths after edges below the threshold have been dropped."""
     while True:
+        check_deadline()
         fitted = strengths(problem, least_squares(problem, adjacency))
         kept = adjacency & ((fitted > threshold) | required)
         if np.array_equal(kept, adjacency):

@@ -17,6 +17,7 @@ import scipy.optimize
 from flwr_causal.core.arrays import BoolArray, FloatArray
 from flwr_causal.core.devices import one_thread
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.core.linear.notears import ascend
 from flwr_causal.core.linear.solution import (
@@ -245,6 +246,7 @@ def minimise(
         return theta
 
     def split_objective(parts: FloatArray) -> tuple[float, FloatArray]:
+        check_deadline()
         with np.errstate(over="ignore", invalid="ignore"):
             value, gradient = objective(spread(parts))
         if not (value < _OVERFLOW and np.isfinite(gradient).all()):

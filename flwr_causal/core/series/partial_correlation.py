@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.moments import merge
 from flwr_causal.core.linear.solution import check_at_least_zero
 from flwr_causal.core.threads import single_threaded
@@ -85,6 +86,7 @@ def held_out_losses(folds: Sequence[Moments], ridges: Sequence[float]) -> FloatA
     """
     totals = np.zeros(len(ridges))
     for k, fold in enumerate(folds):
+        check_deadline()
         train = merge(other for i, other in enumerate(folds) if i != k)
         totals += [fold.n * held_out_loss(train, fold, ridge) for ridge in ridges]
     return totals / sum(fold.n for fold in folds)

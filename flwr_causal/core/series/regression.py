@@ -27,6 +27,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.dagma import follow_central_path
 from flwr_causal.core.linear.notears import solve_augmented
 from flwr_causal.core.linear.solution import check_at_least_zero, check_sparsity
@@ -122,6 +123,7 @@ def ridge(
     # Targets with the same allowed causes share one Cholesky factor.
     patterns, group_of = np.unique(usable, axis=1, return_inverse=True)
     for group, pattern in enumerate(patterns.T):
+        check_deadline()
         targets = np.flatnonzero(group_of.ravel() == group)
         causes = np.flatnonzero(pattern)
         gram = moments.second[np.ix_(causes, causes)]
@@ -188,14 +190,17 @@ def lasso(
     penalties = np.where(_usable(moments, d, allowed), sparsity, np.inf)
     penalties[_mask(required, (m, d), "required")] = 0.0
     weights = np.zeros((d, m - d)) if start is None else np.array(start[d:].T, order="C")
-    moving = descend(
-        np.ascontiguousarray(moments.second[d:, d:]),
-        np.ascontiguousarray(moments.second[:d, d:]),
-        np.ascontiguousarray(penalties[d:].T),
-        weights,
-        tolerance * np.sqrt(moments.variances[:d]),
-        MAX_SWEEPS,
-    )
+    gram = np.ascontiguousarray(moments.second[d:, d:])
+    products = np.ascontiguousarray(moments.second[:d, d:])
+    columns = np.ascontiguousarray(penalties[d:].T)
+    tolerances = tolerance * np.sqrt(moments.variances[:d])
+    moving = 0
+    for target in range(d):
+        check_deadline()
+        own = slice(target, target + 1)
+        moving += descend(
+            gram, products[own], columns[own], weights[own], tolerances[own], MAX_SWEEPS
+        )
     if moving:
         raise DataError(
             f"the lasso of {moving} variables did not converge, because their lags are nearly "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.moments import merge
 from flwr_causal.core.series.regression import dynotears, lasso, leading, order_of, ridge
 from flwr_causal.core.threads import single_threaded
@@ -237,6 +238,7 @@ def _fits(
     allowed, required = masks
     weights: FloatArray | None = None
     for recipe in recipes:
+        check_deadline()
         _, method, penalty = recipe
         if method == "ridge":
             weights = ridge(moments, num_variables, penalty, allowed=allowed)

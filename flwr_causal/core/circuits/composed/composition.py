@@ -50,6 +50,7 @@ from flwr_causal.core.circuits.nodes import (
     with_leaves,
 )
 from flwr_causal.core.circuits.presence import column_groups
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -349,6 +350,7 @@ def cluster_products(
     # A dict keeps the order. The first ``least`` rows differ: the longest column is a permutation.
     chosen = dict.fromkeys(zip(*(column.tolist() for column in columns), strict=True))
     while len(chosen) < wanted:
+        check_deadline()
         chosen[tuple(rng.integers(0, sizes).tolist())] = None
     return np.array(list(chosen), dtype=np.int64)
 

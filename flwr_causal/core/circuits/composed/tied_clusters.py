@@ -39,6 +39,7 @@ import numpy as np
 
 from flwr_causal.core.circuits.composed.composition import Composition
 from flwr_causal.core.circuits.nodes import joined, mixed
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -388,6 +389,7 @@ def _em(
     weights = np.full(num_classes, 1.0 / num_classes)
     history: list[float] = []
     for step in range(max_steps + 1):
+        check_deadline()
         parts, together = _in_classes(scaled, tables)
         joint = weights * together
         density = joint.sum(axis=1)

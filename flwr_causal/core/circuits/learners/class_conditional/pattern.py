@@ -61,6 +61,7 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     upper_triangles,
 )
 from flwr_causal.core.circuits.presence import column_groups
+from flwr_causal.core.limits import check_deadline
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -600,6 +601,7 @@ def joint_moments(
     groups, adjacent = _groups(known)
     mean, covariance = _start(present, num_columns)
     for _ in range(MAX_STEPS):
+        check_deadline()
         new_mean, new_covariance = _step(present, mean, covariance)
         new_covariance = completed(new_covariance, groups, adjacent)
         change = max(
@@ -643,6 +645,7 @@ def completed(
             result[np.ix_(unknown, own)] = 0.0
             result[np.ix_(own, unknown)] = 0.0
     for _ in range(MAX_STEPS):
+        check_deadline()
         before = result.copy()
         for own, others, unknown in zip(groups, near, far, strict=True):
             if len(others) and len(unknown):

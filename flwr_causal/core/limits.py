@@ -1,0 +1,76 @@
+"""Limits of a solver's work: its time, and the size of the numbers that it computes with.
+
+A solver calls :func:`check_deadline` once an iteration. Who calls the solver may install a check
+with :func:`deadline`; it raises once the time is up. This package has no clock of its own.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+#: The largest absolute value that is computed with: a sum of a million of its squares stays below
+#: the values that solvers report for an objective that overflows (1e100). Sums of squares of
+#: columns in units of 1e20 are smaller.
+LARGEST = 1e45
+#: Halvings that take any finite float to exactly 0.
+MOST_HALVINGS = 2200
+
+
+def _no_deadline() -> None:
+    pass
+
+
+_check: ContextVar[Callable[[], None]] = ContextVar("_check", default=_no_deadline)
+
+
+@contextmanager
+def deadline(check: Callable[[], None]) -> Iterator[None]:
+    """Let all solvers that the block calls call ``check`` once an iteration.
+
+    Parameters
+    ----------
+    check : callable
+        Raises what is to end the work, when its time is up.
+    """
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
+
+
+def check_deadline() -> None:
+    """Raise if the caller of the solver has set a deadline that has passed.
+
+    Compiled code cannot call it: there the number of iterations is bounded, and the check is made
+    between two calls.
+    """
+    _check.get()()
+
+
+def require_computable(what: str, values: NDArray[np.float64] | float) -> None:
+    """Raise a DataError if a value is not finite or larger than `LARGEST`.
+
+    Parameters
+    ----------
+    what : str
+        What the values are, for the message.
+    values : ndarray of float64, or float
+    """
+    largest = float(np.max(np.abs(values), initial=0.0))  # NaN, if there is one
+    if not largest <= LARGEST:
+        raise DataError(
+            f"{what} reach {largest:.3g}, which is too large to be computed with (at most "
+            f"{LARGEST:g}): check the units of the columns at the parties"
+        )

@@ -145,7 +145,7 @@ def of_values(values):
         (
             "finite",
             [[-1e45, 2.5], [1]],
-            [[np.nan], [np.inf], [-np.inf], [0.0, -1.1e45], [1e308]],
+            [[np.nan], [np.inf], [-np.inf], [-1.1e45], [1e308]],
         ),
         ("non-negative", [[0.0, 1e45]], [[-1e-300], [np.nan], [1.1e45]]),
         ("probability", [[0.0, 0.5, 1.0]], [[-0.1], [1.0 + 1e-9], [np.inf]]),
@@ -468,7 +468,7 @@ def test_second_moments_of_any_rows_and_units_pass(rows, columns, units, seed, p
         ([[-1.0, 0.0], [0.0, 1.0]], "negative mean squares"),
         ([[1.0, 1.1], [1.1, 1.0]], "larger than their mean squares allow"),
         ([[0.0, 0.1], [0.1, 1.0]], "larger than their mean squares allow"),
-        ([[1e200, 0.0], [0.0, 1.0]], "above 1e150"),
+        ([[1e200, 0.0], [0.0, 1.0]], "too large to be computed with"),
     ],
 )
 def test_what_is_no_product_of_columns_is_refused(matrix, words):

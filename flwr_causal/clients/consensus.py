@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class LinearADMMClient(LinearClient):
-    """Solves its own least-squares problem each round and sends one d x d array.
+    """Solves the party's least-squares problem in each round and sends one d x d array.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.consensus` declares it.
 
-    A party that lost its memory (a restarted SuperNode) goes on with a zero multiplier and what it
-    received.
+    A party that lost its memory (a restarted SuperNode) continues with a zero multiplier and the
+    received W.
     """
 
     def last_state(self, number: int) -> ClientState | None:
@@ -46,7 +46,7 @@ class LinearADMMClient(LinearClient):
 
     @answers(consensus.ROUND)
     def round(self, asked: Asked) -> Arrays:
-        """Do one round of ADMM for every setting that runs side by side."""
+        """Perform one round of ADMM for every setting that is fitted in the same rounds."""
         penalty, relaxation = float(asked["penalty"]), float(asked["relaxation"])
         weights, state = asked["weights"], self.last_state(asked.number)
         if state is not None and state.round == asked.number:
@@ -75,7 +75,7 @@ class LinearADMMClient(LinearClient):
         return len(self.design())
 
     def _problems(self) -> list[admm.LocalProblem]:
-        """Return the local problem of all rows, before it that without the held-out ones."""
+        """Return the local problem of all rows; with held-out rows, that of the others before it."""
         return self.once("problems", self._decompose)
 
     def _decompose(self) -> list[admm.LocalProblem]:
@@ -85,13 +85,13 @@ class LinearADMMClient(LinearClient):
         problems = [admm.local_problem(design, setup.num_rows, d)]
         if len(folds) == 1:
             return problems
-        # The rows that are held out everywhere shrink the total by the same share.
+        # Every party holds out the same share of its rows.
         total = round(setup.num_rows * len(folds[0]) / len(design))
         return [admm.local_problem(folds[0], total, d), *problems]
 
 
 class NotearsADMMClient(LinearADMMClient):
-    """Solves its own part of the problem each round, linear or with perceptrons.
+    """Solves the party's problem in each round, linear or with perceptrons.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.consensus` declares it.
     """
@@ -100,7 +100,7 @@ class NotearsADMMClient(LinearADMMClient):
 
     @answers(consensus.PERCEPTRONS)
     def perceptrons(self, asked: Asked) -> Arrays:
-        """Do one round of ADMM on the parameters of the perceptrons."""
+        """Perform one round of ADMM on the parameters of the perceptrons."""
         state = self.last_state(asked.number)
         if state is None or state.round < asked.number:
             loss = self._loss
@@ -137,10 +137,10 @@ class NotearsADMMClient(LinearADMMClient):
 
 
 class TwoDBNClient(SeriesClient, LinearADMMClient):
-    """Solves its own least-squares problem on rows with lags; the iteration is NOTEARS-ADMM's.
+    """Performs the rounds of NOTEARS-ADMM on the party's lagged design.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.consensus` declares it. The
-    values of id, time and phase columns never leave it.
+    values of id, time and phase columns never leave the party.
     """
 
     contract: ClassVar[Contract] = consensus.TWO_DBN

@@ -1,4 +1,7 @@
-"""FedCausal (Yang et al., AAAI 2024) and its better form: the party's side."""
+"""FedCausal, one graph for parties whose mechanisms differ: the party's side.
+
+The algorithms of Yang et al. (AAAI 2024), and the group lasso with a search on evidence.
+"""
 
 from __future__ import annotations
 
@@ -29,29 +32,29 @@ if TYPE_CHECKING:
 
 
 class FedCausalClient(LinearClient):
-    """Fits its own mechanisms, and returns the evidence that its rows give for each edge.
+    """Fits the party's mechanisms, and computes the evidence of its rows for each edge.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.fedcausal` declares it.
 
-    A party that lost its memory (a restarted SuperNode) goes on with the solution that fits what it
-    receives; with ``model="linear"`` and in the search there is none to lose.
+    A party that lost its memory (a restarted SuperNode) computes a new state from the server's
+    message. With ``model="linear"`` and in the search there is no memory.
     """
 
     contract: ClassVar[Contract] = CONTRACT
 
     def count_rows(self) -> int:
-        """Count the rows as the models see them."""
+        """Count the centred and scaled rows."""
         return len(self._rows)
 
     @property
     def _rows(self) -> FloatArray:
-        """The party's rows as the models see them, prepared once a process."""
+        """The party's centred and scaled rows, prepared once a process."""
         rows: FloatArray = self.once("rows", self.design)
         return rows
 
     @answers(GROUP)
     def group(self, asked: Asked) -> Arrays:
-        """Do one iteration of the group lasso."""
+        """Perform one iteration of the group lasso."""
         iteration, memory = int(asked["iteration"]), self.memory_at(asked.number)
         state = None
         if memory is not None:
@@ -127,7 +130,7 @@ class FedCausalClient(LinearClient):
 
     @answers(EVIDENCE)
     def changes(self, asked: Asked) -> Arrays:
-        """Return how much the evidence changes with the edges that the server asks about."""
+        """Return the changes of the evidence by the requested edges."""
         graphs, wanted = asked["graphs"].astype(bool), asked["wanted"].astype(bool)
         problem, cache = self._evidence_problem(asked["start"].astype(bool))
         tables = [
@@ -154,10 +157,10 @@ class FedCausalClient(LinearClient):
     def _evidence_problem(
         self, start: BoolArray
     ) -> tuple[evidence.EvidenceProblem, evidence.EvidenceCache]:
-        """Return the party's rows as the evidence takes them, and the cache of its values.
+        """Return the party's rows, prepared for the evidence, and the cache of its evidence.
 
-        Both are made once a process: ``start``, the graph at which the search began, is the same in
-        all messages of a run.
+        Both are created once a process: ``start``, the graph at which the search began, is the same
+        in all messages of a run.
         """
         noise = cast("evidence.Noise", str(self.setup.options["noise"]))
         problem = self.once(

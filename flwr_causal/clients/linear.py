@@ -1,4 +1,4 @@
-"""A party's numbers as the methods see them: centred, scaled, with lags, in folds."""
+"""The base of clients on numeric columns: rows centred, scaled, with lags, and in folds."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ class LinearClient(CausalClient):
     """Base of the linear methods' clients."""
 
     def memory_at(self, number: int) -> Memory | None:
-        """Return what the party kept in an earlier exchange, or in this one; None if nothing.
+        """Return the memory of the party's last exchange, None if there is none.
 
-        It is of this very exchange where the reply got lost and the server asks again: the answer
-        must then be the same, and a multiplier must not be updated twice.
+        It can be the memory of this exchange: if a reply was lost, the server sends the message
+        again. The party must then send the same reply, without a second update of its multipliers.
 
         Parameters
         ----------
         number : int
-            Of the exchange; what is remembered has the number of its own exchange as ``number``.
+            The number of this exchange. A memory must contain the number of its exchange, as
+            ``number``.
 
         Raises
         ------
@@ -49,7 +50,7 @@ class LinearClient(CausalClient):
 
     @property
     def masks(self) -> EdgeMasks:
-        """The background knowledge, of methods that send it (option ``knowledge``)."""
+        """The background knowledge, for methods that send their option ``knowledge``."""
         text = str(self.setup.options["knowledge"])
         knowledge = Knowledge.from_dict(json.loads(text)) if text else Knowledge()
         return knowledge.masks(self.setup.names)
@@ -72,13 +73,13 @@ class LinearClient(CausalClient):
 class SeriesClient(LinearClient):
     """Base of the clients whose rows are steps of time series.
 
-    The design has m = d (1 + p) columns: the variables now, one step ago, and so on to p steps ago.
-    With order 0 there is no time, and the rows are those of any table.
+    The lagged design has m = d (1 + p) columns: the variables at t, t - 1, ..., t - p. With order 0
+    there are no lags, and the rows are those of a table without time.
     """
 
     @property
     def layout(self) -> Layout:
-        """How the party's table holds its series."""
+        """The layout of the series in the party's table."""
         options = self.options
         start, end = str(options["perturbed-from"]), str(options["perturbed-to"])
         return Layout(
@@ -96,7 +97,7 @@ class SeriesClient(LinearClient):
         return int(self.options["order"])
 
     def describe(self, policy: Policy) -> TableReport:
-        """Report the series: a row is a step with all its lags."""
+        """Report the columns and problems of the series; a row is a step with all its lags."""
         if self.order == 0:
             return super().describe(policy)
         by = cast("Centering", self.options["center"])
@@ -111,13 +112,13 @@ class SeriesClient(LinearClient):
         return np.concatenate(self.designs(self.series(), self.order))
 
     def series(self) -> list[Series]:
-        """Return the party's series that are long enough."""
+        """Return the party's series of more than p steps."""
         setup, layout = self.setup, self.layout
         found = find_series(self.source.read(), layout, setup.policy, setup.names)
         return long_enough(found, layout.order)[0]
 
     def designs(self, series: list[Series], order: int) -> list[FloatArray]:
-        """Return the rows of each series with so many lags, centred and scaled."""
+        """Return the rows of each series with ``order`` lags, centred and scaled."""
         setup = self.setup
         by = cast("Centering", setup.options["center"])
         rows = centered_rows(series, order, setup.mean, by)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MomentsClient(SeriesClient):
-    """Sends one array: the second moments of its centred and scaled rows.
+    """Sends one array, the second moments of the party's centred and scaled rows.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.moments` declares it.
     """
@@ -43,11 +43,11 @@ class MomentsClient(SeriesClient):
         return {"moments": np.stack([fold.T @ fold / total for fold in folds])}
 
     def count_rows(self) -> int:
-        """Count the rows of the design: of series the steps that have all their lags."""
+        """Count the rows of the design; for series, the steps with all their lags."""
         return len(self.design())
 
     def _of_functions(self) -> FloatArray:
-        """Return the products of the rows [1, functions of the variables], the same for all."""
+        """Return the mean products of the rows [1, functions of the variables]."""
         setup, rows = self.setup, self.design()
         scale = np.ones(len(setup.names)) if setup.options["standardize"] else setup.variance
         functions = basis_rows(rows, np.zeros(len(scale)), np.sqrt(scale))
@@ -55,14 +55,14 @@ class MomentsClient(SeriesClient):
         return (rows.T @ rows / len(rows))[None]
 
     def _of_series(self) -> FloatArray:
-        """Return the products of the steps' rows by fold, then those with fewer lags."""
+        """Return the products of the rows of each fold, then those with fewer lags."""
         series, options = self.series(), self.setup.options
         rows = self._rows(series, self.order)
         count = int(options["folds"])
         fold = stretches([len(one.values) - self.order for one in series], count)
         parts = [rows[fold == k] for k in range(count)]
         if options["select-order"]:
-            # Each smaller order has steps of its own: those that have too few before them for p.
+            # A smaller order has further rows: steps with fewer than p steps before them.
             parts += [self._rows(series, order) for order in range(1, self.order)]
         sums = np.zeros((len(parts), rows.shape[1], rows.shape[1]))
         for part, products in zip(parts, sums, strict=True):
@@ -71,7 +71,7 @@ class MomentsClient(SeriesClient):
         return sums
 
     def _rows(self, series: list[Series], order: int) -> FloatArray:
-        """Return the rows [1, g, z] of the series; g marks those that share one level."""
+        """Return the rows [1, g, z] of the series; g is 1 if the agreed mean was subtracted."""
         rows = np.concatenate(self.designs(series, order))
         level = np.ones(len(rows))
         if self.setup.options["center"] == "phase":

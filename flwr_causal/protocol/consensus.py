@@ -1,4 +1,4 @@
-"""What is said in NOTEARS-ADMM, NOTEARS-MLP-ADMM (Ng & Zhang 2022) and 2Dbn (Chen et al. 2024)."""
+"""Exchanges of NOTEARS-ADMM, NOTEARS-MLP-ADMM (Ng & Zhang 2022) and 2Dbn (Chen et al. 2024)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ ROUND = Exchange(
     "round",
     "one round of consensus ADMM on weights",
     sends=(
-        Sent("weights", "W of each setting that runs side by side", ("settings", "m", "d")),
+        Sent(
+            "weights", "W of each setting that is fitted in the same rounds", ("settings", "m", "d")
+        ),
         Sent("penalty", "rho_2 of this round"),
-        Sent("relaxation", "how far B_k is over-relaxed; 1 is the paper's"),
+        Sent("relaxation", "factor of over-relaxation of B_k; 1 is the paper's"),
     ),
     returns=(
         Disclosure(

@@ -1,4 +1,4 @@
-"""The exchange in which parties agree on the cut points of columns of numbers."""
+"""The exchange in which parties agree on cut points of numeric columns."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ CUTS = Exchange(
     "cuts",
     "cut points that divide columns into equally full intervals, by narrowing brackets",
     sends=(
-        # The parties must compare with the very numbers that the server works with.
+        # Exact, so that parties and server compare with the same numbers.
         Sent("thresholds", "numbers to compare with", ("columns", "thresholds"), exact=True),
     ),
     returns=(
         Disclosure(
             "counts",
-            "how many of the party's rows lie at or below each threshold",
+            "number of the party's rows at or below each threshold",
             ("columns", "thresholds"),
             "count",
             "sum",
         ),
     ),
     contradiction=_decreasing,
-    when="before the training, where columns of numbers are cut into intervals",
+    when="before the training, if numeric columns are cut into intervals",
 )

@@ -1,4 +1,4 @@
-"""What is said in FedCausal (Yang et al., AAAI 2024), in its paper's and its better form."""
+"""Exchanges of FedCausal: the algorithms of Yang et al. (AAAI 2024), group lasso, and search."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 
 _MULTIPLIER = Sent("multiplier", "alpha of the augmented Lagrangian")
 _PENALTY = Sent("penalty", "rho of the augmented Lagrangian")
-_ITERATION = Sent("iteration", "how many iterations there were before")
+_ITERATION = Sent("iteration", "number of iterations done before")
 
 GROUP = Exchange(
     "group",
     "one iteration of the joint group lasso, in which an edge is the group of all parties' "
     "coefficients",
     sends=(
-        Sent("factors", "what each block of coefficients is multiplied by", ("d", "d")),
+        Sent("factors", "factor of each block of coefficients", ("d", "d")),
         Sent("penalty", "rho of this iteration"),
         _ITERATION,
     ),
@@ -42,7 +42,7 @@ NORMS = Exchange(
     "norms",
     "one iteration of Algorithm 1 with perceptrons, the norms of the first layers being averaged",
     sends=(
-        Sent("shared", "what each block of the first layers is multiplied by", ("d", "d")),
+        Sent("shared", "factor of each block of the first layers", ("d", "d")),
         Sent("norms", "||A_j[:, i]||^2 of the server's solution", ("d", "d")),
         _MULTIPLIER,
         _PENALTY,
@@ -89,25 +89,28 @@ EVIDENCE = Exchange(
     "one step of the searches for the graph of highest evidence",
     sends=(
         Sent("graphs", "1 at the edges of each search's graph", ("searches", "d", "d")),
-        Sent("wanted", "1 at the changes whose evidence is asked for", ("searches", "d", "d")),
+        Sent(
+            "wanted", "1 at the edges whose change of evidence is requested", ("searches", "d", "d")
+        ),
         Sent("start", "1 at the edges of the graph that the first search began with", ("d", "d")),
     ),
     returns=(
         Disclosure(
             "changes",
-            "how much the party's evidence changes with each edge that is asked about, by n_k",
+            "change of the party's evidence by each requested edge, divided by n_k",
             ("searches", "d", "d"),
             combine="mean",
         ),
         Disclosure(
             "evidence",
-            "the party's evidence of each variable given its parents, by n_k",
+            "the party's evidence of each variable given its parents, divided by n_k",
             ("searches", "d"),
             combine="mean",
         ),
         Disclosure(
             "shares",
-            "the share of an effect's variance that each cause adds to the parents in the graph",
+            "share of an effect's variance that each cause explains beyond its other parents, in the "
+            "search's graph",
             ("searches", "d", "d"),
             combine="mean",
         ),
@@ -117,22 +120,23 @@ EVIDENCE = Exchange(
 
 LOCAL = Exchange(
     "local graphs",
-    "the graph of highest evidence on each party's own rows; the answers are kept by party",
+    "the graph of highest evidence on each party's own rows; the replies are kept by party",
     sends=(
         Sent("graph", "1 at the edges of the common graph", ("d", "d")),
         Sent("start", "1 at the edges of the graph that the search began with", ("d", "d")),
-        Sent("candidates", "additions into each variable that are tried in a step"),
+        Sent("candidates", "number of additions into each variable that are tried in a step"),
     ),
     returns=(
         Disclosure("own-graph", "the party's own graph", ("d", "d"), "mark"),
         Disclosure(
             "support",
-            "how much the party's evidence changes with each edge of its own and the common graph",
+            "how much the party's rows support each edge of its own and the common graph, in nats",
             ("d", "d"),
         ),
         Disclosure(
             "own-shares",
-            "the share of an effect's variance that each cause adds to its own parents",
+            "share of an effect's variance that each cause explains beyond its other parents, in the "
+            "party's own graph",
             ("d", "d"),
         ),
     ),

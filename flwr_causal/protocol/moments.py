@@ -1,4 +1,4 @@
-"""What is said in Moments (Ng & Zhang 2022, section 4): one exchange of sums."""
+"""The exchange of Moments (Ng & Zhang 2022, section 4)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SUMS = Exchange(
 
 
 def dimensions(setup: Setup) -> dict[str, int]:
-    """Return m, the columns of the lagged design; s, the columns of the sums; and their number.
+    """Return m, the columns of the lagged design; s, those of the moments; and the number of folds.
 
-    A fold is a part of the rows that is held out to choose something; with an order to choose there
-    is another array for each smaller order.
+    Rows are divided into folds if something is chosen by held-out error. If the order is chosen,
+    the array of each smaller order counts as a further fold.
     """
     options, d = setup.options, len(setup.names)
     order = int(options["order"])

@@ -1,4 +1,7 @@
-"""Agreeing on cut points of columns of numbers, as methods on categories and trees need them."""
+"""The exchanges in which parties agree on cut points of numeric columns: the server's side.
+
+Methods on categories, and trees, need cut points.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class CutStep(NamedTuple):
-    """What follows an exchange of counts.
+    """The result of an exchange of counts.
 
     Attributes
     ----------
     stage : CutStage or None
-        The next exchange; None once the cut points are known.
+        The next exchange; None when the cut points are known.
     info : dict
         Diagnostics for the history.
     cuts : tuple of ndarray
-        The cut points of each column once they are known, else ().
+        The cut points of each column; () before they are known.
     """
 
     stage: CutStage | None
@@ -42,15 +45,17 @@ class CutStep(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CutStage:
-    """One exchange of counts of rows up to thresholds.
+    """One exchange of the numbers of rows up to each threshold.
 
     Parameters
     ----------
     state : CutState
+        Brackets of the cut points.
     rows : mapping of str to ndarray of int64, shape (d,)
-        By party how many of its rows have a value of each column.
+        By party, the number of its rows with a value in each column.
     spreading : bool
-        Whether a value that many rows share gets an interval apart, and the other rows equal ones.
+        Whether a value that many rows share gets an interval of its own, and the other rows are
+        divided equally.
     """
 
     state: cut_points.CutState
@@ -71,10 +76,13 @@ class CutStage:
         Parameters
         ----------
         agreement : Agreement
+            Columns, rows, means and variances.
         num_bins : int
+            Number of intervals of a column.
         present : mapping of str to ndarray of int64, shape (d,), optional
-            By party how many of its rows have a value of each column. Default: all of them.
+            By party, the number of its rows with a value in each column. Default: all rows.
         spreading : bool, default False
+            See the class.
         """
         total = None if present is None else np.sum(list(present.values()), axis=0)
         d = len(agreement.continuous)
@@ -84,11 +92,11 @@ class CutStage:
         return cls(start_cuts(agreement, num_bins, total), rows, spreading)
 
     def request(self) -> Request:
-        """Ask for the rows up to each threshold."""
+        """Request the numbers of rows up to each threshold."""
         return Request(CUTS, {"thresholds": cut_points.thresholds(self.state)})
 
     def close(self, replies: Replies) -> CutStep:
-        """Narrow the brackets; over once they are narrow enough, and bins are spread if asked."""
+        """Narrow the brackets; if they are narrow enough, spread the bins or return cut points."""
         num_rows = np.sum([self.rows[party] for party in replies.parties], axis=0)
         after = cut_points.step(self.state, replies["counts"], num_rows=num_rows)
         info = {"columns": len(after.centre)}

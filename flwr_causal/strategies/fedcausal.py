@@ -1,4 +1,7 @@
-"""FedCausal (Yang et al., AAAI 2024) and its better form: one graph, different mechanisms."""
+"""FedCausal, one graph for parties whose mechanisms differ: the server's side.
+
+The algorithms of Yang et al. (AAAI 2024), and the group lasso with a search on evidence.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +39,12 @@ class Found(NamedTuple):
 
     Attributes
     ----------
-    graph : ndarray of bool
+    graph : ndarray of bool, shape (d, d)
         Acyclic, with the required edges.
-    weights : ndarray
-        What the graph's edges weigh: weights of a linear model, else strengths.
-    raw : ndarray
-        The same of all edges, before the threshold.
+    weights : ndarray of shape (d, d)
+        Weights of a linear model, otherwise strengths.
+    raw : ndarray of shape (d, d)
+        Weights or strengths of all edges before the threshold.
     """
 
     graph: BoolArray
@@ -55,22 +58,22 @@ class Found(NamedTuple):
 
     @classmethod
     def of_shares(cls, graph: BoolArray, shares: FloatArray) -> Found:
-        """Return a graph found by evidence, its strengths computed from shares of variance."""
+        """Return a graph found by evidence, with the strengths of its partial shares."""
         sizes = strengths(shares)
         return cls(graph, sizes, sizes)
 
 
 class Step(NamedTuple):
-    """What follows an exchange.
+    """The result of an exchange.
 
     Attributes
     ----------
     stage : Stage
-        With the replies taken in.
+        The stage after the exchange.
     info : dict
         Diagnostics for the history.
     reason : str or None
-        Why the stage is over, None while it is not.
+        Why the stage is over, None to go on.
     """
 
     stage: Stage
@@ -79,21 +82,21 @@ class Step(NamedTuple):
 
 
 class Stage(Protocol):
-    """One kind of exchange, as often as it takes."""
+    """A part of a run in which one kind of exchange is repeated: a model, or the search."""
 
     def request(self) -> Request:
-        """Return what the parties are sent."""
+        """Return the request of the next exchange."""
 
     def close(self, replies: Replies) -> Step:
-        """Take the means of the replies in."""
+        """Perform the server's step on the mean of the replies."""
 
     @property
     def exchanges(self) -> int:
-        """How many there were."""
+        """Number of exchanges done."""
 
     @property
     def found(self) -> Found:
-        """The graph so far."""
+        """The graph of the present state."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,19 +117,19 @@ class GroupStage:
         return Request(GROUP, values)
 
     def close(self, replies: Replies) -> Step:
-        """Shrink the norms."""
+        """Perform the server's step of the group lasso."""
         state, info = group.server_step(self.state, replies["squared-norms"], self.problem)
         reason = group.finished(state, self.problem)
         return Step(replace(self, state=state), info._asdict(), reason)
 
     @property
     def exchanges(self) -> int:
-        """How many there were."""
+        """Number of exchanges done."""
         return self.state.iteration
 
     @property
     def found(self) -> Found:
-        """The norms above the threshold."""
+        """The graph of the norms above the threshold."""
         graph = group.graph_of(self.state, self.problem)
         return Found(graph, self.state.norms, self.state.received)
 
@@ -158,12 +161,12 @@ class LinearStage:
 
     @property
     def exchanges(self) -> int:
-        """How many there were."""
+        """Number of exchanges done."""
         return self.state.exchange
 
     @property
     def found(self) -> Found:
-        """The weights above the threshold."""
+        """The graph of the weights above the threshold."""
         weights = self.state.weights
         graph = edges_above(weights, self.threshold, self.masks.required)
         return Found(graph, weights, weights)
@@ -198,12 +201,12 @@ class NeuralStage:
 
     @property
     def exchanges(self) -> int:
-        """How many there were."""
+        """Number of exchanges done."""
         return self.state.broadcast.iteration
 
     @property
     def found(self) -> Found:
-        """The strengths above the threshold."""
+        """The graph of the strengths above the threshold."""
         slopes = self.state.strengths
         problem = self.problem
         graph = edges_above(slopes, problem.threshold, problem.masks.required)
@@ -212,17 +215,18 @@ class NeuralStage:
 
 @dataclass(frozen=True, eq=False)
 class EvidenceStage:
-    """Searches on summed evidence side by side, :mod:`flwr_causal.core.fedcausal.evidence_search`.
+    """Two searches in the same exchanges, :mod:`flwr_causal.core.fedcausal.evidence_search`.
 
     Parameters
     ----------
     problem : SearchProblem
+        Background knowledge and limits.
     searches : tuple of State
-        From the model's graph, and from the required edges alone.
-    start : ndarray of bool
+        The search from the model's graph, and the one from the required edges alone.
+    start : ndarray of bool, shape (d, d)
         The model's graph.
     num_rows : int
-        n: the parties send their evidence by row, so that its mean times n is the sum.
+        n. A party sends its evidence divided by n_k, so that the weighted mean times n is the sum.
     """
 
     problem: evidence_search.SearchProblem
@@ -231,7 +235,7 @@ class EvidenceStage:
     num_rows: int
 
     def request(self) -> Request:
-        """Send the searches' graphs and the changes they ask for, and the model's graph."""
+        """Send the searches' graphs, the masks of the requested changes, and the model's graph."""
         graphs, wanted = zip(*((one.graph, one.wanted) for one in self.searches), strict=True)
         masks = {"graphs": np.stack(graphs), "wanted": np.stack(wanted), "start": self.start}
         values = {name: mask.astype(np.uint8) for name, mask in masks.items()}
@@ -263,7 +267,7 @@ class EvidenceStage:
 
     @property
     def exchanges(self) -> int:
-        """How many there were."""
+        """Number of exchanges done."""
         return self.searches[0].exchanges
 
     @property
@@ -273,20 +277,20 @@ class EvidenceStage:
         return Found.of_shares(best.graph, best.ranking)
 
 
-#: lambda_1 by model, which the paper does not give: of the group lasso in units of the party's
-#: noise, of the linear model in units of the variables' harmonic mean variance, of perceptrons as
-#: it is. Measured for the linear model on LG data, 10 x 200 rows, d = 10, 20, 40, five seeds: mean
-#: SHD 0.2, 1.2, 0.4 beside 0.2, 1.4, 0.6 of pooled NOTEARS; with 0.02 it is 0.0, 1.2, 0.4, with
-#: 0.05 0.2, 1.2, 0.8, with 0.1 0.8, 2.2, 2.4.
+#: lambda_1 by model, which the paper does not give: for the group lasso in units of the party's
+#: noise, for the linear model in units of the variables' harmonic mean variance, for perceptrons
+#: without a unit. Measured for the linear model on linear Gaussian data, 10 parties of 200 rows,
+#: d = 10, 20, 40, five seeds: mean SHD 0.2, 1.2, 0.4 (pooled NOTEARS: 0.2, 1.4, 0.6); with 0.02 it
+#: is 0.0, 1.2, 0.4, with 0.05 0.2, 1.2, 0.8, with 0.1 0.8, 2.2, 2.4.
 AUTOMATIC_SPARSITY = {"group": 0.2, "linear": 0.03, "mlp": 0.01}
 #: lambda_2 by model, which the paper does not give either.
 AUTOMATIC_PROXIMITY = {"group": 0.0, "linear": linear.PROXIMITY, "mlp": 0.0}
-#: Exchanges of each model alone, and of the search after it: measured, see the cores.
+#: Default exchanges of each model alone, of each model before the search, and of the search. They
+#: are measured, see :mod:`flwr_causal.core.fedcausal`.
 ROUNDS = {"group": 20, "linear": 16, "mlp": 16}
 BEFORE_SEARCH = {"group": 8, "linear": 16, "mlp": 16}
 SEARCH_ROUNDS = 16
-
-
+#: Options that have an effect with ``model="mlp"`` only.
 OF_PERCEPTRONS = ("averaging", *PERCEPTRONS)
 
 
@@ -297,15 +301,17 @@ class FedCausalRun:
     Parameters
     ----------
     agreement : Agreement
+        Columns, rows, means and variances.
     masks : EdgeMasks
+        Background knowledge.
     stage : Stage
-        What the parties are asked next, or were asked last.
+        The present stage or, after the common graph was found, the last one.
     reason : str or None
-        Why the search for the common graph is over.
+        Why the common graph is final; None while it is not.
     before : Found or None
         The model's result, once the search has begun.
     own : mapping of str to OwnGraph, or None
-        What the parties said of their own graphs, by their names; None before that exchange.
+        Each party's own graph, by the party's name; None before the exchange for local graphs.
     """
 
     agreement: Agreement
@@ -322,13 +328,13 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     """One causal graph from parties whose mechanisms may differ (Yang et al., AAAI 2024).
 
     The paper's algorithm averages the parties' weights or first layers, which cancel where
-    mechanisms differ. The default asks less of the parties: that they share the graph. Its first
-    stage, ``model="group"``, is a group lasso in which an edge is the group of all parties'
-    coefficients of a small basis; the second, ``refine="evidence"``, goes on from its graph by
-    single edges as long as the sum of the parties' Gaussian-process evidence rises.
+    mechanisms differ. The default assumes only that the parties share the graph. Its first stage,
+    ``model="group"``, is a group lasso in which an edge is the group of all parties' coefficients
+    of five basis functions. The second, ``refine="evidence"``, adds, removes and reverses single
+    edges of that graph as long as the sum of the parties' Gaussian-process evidence rises.
 
     **What leaves a party**: d x d arrays that are averaged, with ``averaging="layers"`` first
-    layers, d x hidden x d; :class:`~flwr_causal.clients.fedcausal.FedCausalClient` lists them.
+    layers, d x hidden x d; :mod:`flwr_causal.protocol.fedcausal` declares them.
 
     Parameters
     ----------
@@ -338,40 +344,42 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     refine : {"evidence", "none"} or None, default None
         None is "evidence" for the group lasso and "none" for the paper's.
     noise : {"own", "equal"}, default "own"
-        Whose the noise variances are in the evidence: each variable's and party's own, or one for
-        each party. "equal" tells directions of linear Gaussian effects, where it is true.
+        Noise variances in the evidence: one for each variable and party, or one for each party.
+        "equal" identifies the directions of linear Gaussian effects, if the assumption holds.
     candidates : int, default 5
-        Additions into each variable whose evidence is asked for in a step.
+        Number of additions into each variable whose evidence is requested in a step of the search.
     local_graphs : bool, default False
-        Ask every party in one more exchange for the graph of its own rows alone, found by the
-        evidence, whatever the model: ``run.local_graphs`` and ``run.heterogeneity`` then tell where
-        parties differ from the common graph. These answers are kept apart, not averaged.
+        In one more exchange, with any model, every party finds the graph of highest evidence on its
+        own rows. ``run.local_graphs`` has these graphs and ``run.heterogeneity`` their differences
+        from the common graph. The replies are kept by party, not averaged.
     schedule : {"fast", "paper"}, default "fast"
-        Of the paper's models: "paper" has its penalties (table S2) and ends at h = 1e-11; "fast"
-        grows them faster and ends when the graph is stable.
+        For the paper's models: "paper" has the paper's penalties (table S2) and ends at h = 1e-11;
+        with "fast" the penalties grow faster, and the run ends when the graph is stable.
     averaging : {"norms", "layers"} or None, default None
-        What is averaged with ``model="mlp"``: the norms of the first layers' blocks, or the layers
-        themselves, the paper's way. None is "layers" for the paper's schedule, else "norms".
+        Arrays that are averaged with ``model="mlp"``: the norms of the first layers' blocks, or the
+        first layers, as in the paper. None is "layers" for the paper's schedule, else "norms".
     sparsity : float or "auto", default "auto"
-        lambda_1: 0.2 (group; rows in units of the party's noise), 0.03 of the variables' harmonic
-        mean variance (linear), 0.01 (mlp). The paper does not give its own. A number is taken as it
-        is.
+        lambda_1. "auto" is 0.2 (group, in units of the party's noise), 0.03 times the variables'
+        harmonic mean variance (linear), or 0.01 (mlp); the paper gives no value. A number is used
+        without scaling.
     proximity : float or "auto", default "auto"
-        lambda_2 of the paper's models, which it does not give either: 0.001 (linear), 0 (mlp).
+        lambda_2 of the paper's models. "auto" is 0.001 (linear) or 0 (mlp); the paper gives no
+        value.
     hidden, inner_steps, device, arithmetic
         See :class:`~flwr_causal.strategies.linear.PerceptronOptions`. With half of the
         steps the graphs are nearly as good in half the time.
     acyclic_server : bool, default True
-        False leaves the acyclicity out on the server (the paper's ablation NO-w/oAcy).
+        Whether the server imposes acyclicity; False is the paper's ablation NO-w/oAcy.
     max_rounds : int or None, default None
         None is 24 for group lasso and search (8 and at most 16), 20 for the group lasso alone, 16
         for the paper's models and 100 for the paper's schedule; one more with local graphs.
     center : {"party", "global"}, default "party"
-        Levels are part of a party's mechanisms.
+        Subtract each party's own means, or those of all rows. By default intercepts may differ
+        between parties, as mechanisms do.
     threshold : float, default 0.3
-        Edges of absolute weight up to this are left out: of the group lasso the standard deviation
-        of the effect in units of the party's noise, of perceptrons the root mean square of
-        df_j/dx_i. The evidence search has none.
+        Edges of absolute weight up to this are left out. For the group lasso a weight is the
+        standard deviation of the effect in units of the party's noise, for perceptrons the root
+        mean square of df_j/dx_i. The evidence search has no threshold.
     """
 
     contract: ClassVar[Contract] = CONTRACT
@@ -410,11 +418,11 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
             not self.local_graphs or self.fraction_train == 1,
             "fraction_train",
             self.fraction_train,
-            "1 with local_graphs, for which every party is asked",
+            "1 with local_graphs, which needs the replies of all parties",
         )
 
     def _refuse_what_would_be_ignored(self) -> None:
-        """Raise for options of another model, or of the search where there is none."""
+        """Raise for options that have no effect with this model or without the search."""
         of_model = dict.fromkeys(OF_PERCEPTRONS, "model='mlp'") if self.kind != "mlp" else {}
         if self.kind == "group":
             paper = ("schedule", "proximity", "acyclic_server")
@@ -426,12 +434,12 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
 
     @property
     def averages(self) -> str:
-        """What is averaged of perceptrons."""
+        """The arrays of perceptrons that are averaged: "norms" or "layers"."""
         return self.averaging or ("layers" if self.schedule == "paper" else "norms")
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The search on the evidence and the parties' own graphs, where they are asked for."""
+        """The exchanges after the model's: search and local graphs, if the options need them."""
         evidence = (EVIDENCE,) if self.refine == "evidence" else ()
         return (*evidence, LOCAL) if self.local_graphs else evidence
 
@@ -453,27 +461,27 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
 
     @property
     def lambda_1(self) -> float:
-        """The weight of the sparsity."""
+        """lambda_1, the weight of the sparsity."""
         if self.sparsity == "auto":
             return AUTOMATIC_SPARSITY[self.kind]
         return self.sparsity
 
     @property
     def lambda_2(self) -> float:
-        """The weight of the distance to what was received."""
+        """lambda_2, the weight of the distance to the received weights or layers."""
         if self.proximity == "auto":
             return AUTOMATIC_PROXIMITY[self.kind]
         return self.proximity
 
     @property
     def limit(self) -> int:
-        """Exchanges that may be used for the common graph."""
+        """Largest number of exchanges for the common graph."""
         assert self.max_rounds is not None
         return self.max_rounds - self.local_graphs
 
     @property
     def _default_rounds(self) -> int:
-        """The number of exchanges that follows from the options."""
+        """Default of ``max_rounds`` without local graphs."""
         if self.refine == "evidence":
             return BEFORE_SEARCH[self.kind] + SEARCH_ROUNDS
         return linear.PAPER.max_exchanges if self.schedule == "paper" else ROUNDS[self.kind]
@@ -481,7 +489,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     def _first_stage(self, agreement: Agreement, masks: EdgeMasks) -> Stage:
         """Return the model's stage.
 
-        Where the search follows, the model has as large a share of the exchanges as by default.
+        If the search follows, the share of the model in the exchanges is that of the defaults.
         """
         rounds, d = self.limit, len(agreement.names)
         if self.refine == "evidence":
@@ -509,7 +517,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         return NeuralStage(neural, perceptrons.init(neural))
 
     def _search_stage(self, agreement: Agreement, masks: EdgeMasks, model: Stage) -> EvidenceStage:
-        """Return the searches from a model's graph and from no edges but the required ones."""
+        """Return the stage of the searches from a model's graph and from the required edges."""
         found = model.found
         problem = evidence_search.SearchProblem(
             masks, self.candidates, max(1, self.limit - model.exchanges)
@@ -524,7 +532,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         return FedCausalRun(agreement, masks, self._first_stage(agreement, masks))
 
     def request(self, state: FedCausalRun) -> Request:
-        """Return what the stage sends; in the end the common graph, and where its search began."""
+        """Return the stage's request or, after the last stage, that for local graphs."""
         if state.reason is None:
             return state.stage.request()
         graph = state.stage.found.graph
@@ -537,9 +545,9 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         return Request(LOCAL, values)
 
     def close(self, state: FedCausalRun, replies: Replies) -> tuple[FedCausalRun, dict[str, Any]]:
-        """Let the stage take the means in, or keep the parties' own graphs.
+        """Perform the stage's step, or keep the parties' own graphs.
 
-        Once the model's stage is over the search begins.
+        The search begins when the model's stage is over.
         """
         if state.reason is not None:
             own = {
@@ -557,16 +565,16 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         return replace(state, stage=search, reason=None, before=step.stage.found), step.info
 
     def finished(self, state: FedCausalRun) -> str | None:
-        """Return why the run is over; the parties' own graphs come after the common one."""
+        """Return why the run is over, None to go on; local graphs follow the common graph."""
         due = self.local_graphs and state.own is None
         return None if due else state.reason
 
     def graph(self, state: FedCausalRun) -> CausalGraph:
-        """Return the graph so far, a DAG."""
+        """Return the graph of the present state, a DAG."""
         return _causal_graph(state, state.stage.found)
 
     def heterogeneity(self, state: FedCausalRun) -> Heterogeneity | None:
-        """Return the parties' own graphs, and how they differ from the common one."""
+        """Return the local graphs and their differences from the common one, None without them."""
         if state.own is None:
             return None
         found = {name: Found.of_shares(own.graph, own.shares) for name, own in state.own.items()}
@@ -575,7 +583,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         return Heterogeneity(graphs, edge_table(common, state.own, state.agreement.names))
 
     def scores(self, state: FedCausalRun) -> FloatArray:
-        """Return the strengths of all edges before the threshold."""
+        """Return the strengths of all edges before the threshold, shape (d, d)."""
         return state.stage.found.scores
 
     def warnings(self, state: FedCausalRun) -> list[str]:
@@ -586,7 +594,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
 
 
 def _causal_graph(state: FedCausalRun, found: Found) -> CausalGraph:
-    """Return what was found as a graph over the agreed columns, with the required edges."""
+    """Return the causal graph over the agreed columns, with the required edges."""
     required = np.asarray(state.masks.required, dtype=bool)
     weights = edge_weights(found.graph, found.weights)
     return CausalGraph(state.agreement.names, weights, raw_weights=found.raw, required=required)

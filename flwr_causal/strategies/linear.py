@@ -1,4 +1,4 @@
-"""What the methods on columns of numbers share: options, background knowledge, the final graph."""
+"""The base of methods on numeric columns: common options, background knowledge, fitted systems."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.base import RunAlone
 
 
-# Above this varsortability the variances alone nearly give the order (0.5 is what chance gives).
+# Above this varsortability the variances alone nearly determine the order (0.5 by chance).
 HIGH_VARSORTABILITY = 0.9
-# Ways of centring that give every unit its own level -> what the units are called.
+# Values of ``center`` that subtract the means of units of their own, with the name of such a unit.
 OWN_LEVELS = {"party": "party", "series": "series"}
 
 
@@ -54,12 +54,12 @@ class LinearStrategy(CausalStrategy[StateT]):
     ----------
     standardize : bool, default False
         Divide every column by its standard deviation over the rows of all parties. Raw units can
-        give the causal order away (varsortability), or hide it; the graph's weights are then in
-        standard deviations, ``run.model`` stays in the data's units.
+        reveal the causal order (varsortability), or hide it. The graph's weights are then in
+        standard deviations; ``run.model`` is in the units of the data.
     center : {"global", "party"}, default "global"
-        Subtract the mean over the rows of all parties, or each party's own (the paper's). The
-        global one needs no further exchange and loses nothing where parties have few rows;
-        each party's own is right where parties differ in level.
+        Subtract the mean over the rows of all parties, or each party's own mean (the papers').
+        "global" needs no further exchange and loses no information when parties have few rows;
+        "party" is right when parties differ in level.
     threshold : float, default 0.3
         Edges of absolute weight up to this are left out (Zheng et al. 2018, section 5).
     knowledge : Knowledge, str or None
@@ -80,16 +80,16 @@ class LinearStrategy(CausalStrategy[StateT]):
 
     @property
     def client_options(self) -> dict[str, Scalar]:
-        """How the parties center and scale their rows."""
+        """Options by which the parties center and scale their rows."""
         return {"center": self.center, "standardize": self.standardize}
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Agree on the columns; where each unit has its own level, with the variance within units.
+        """Agree on the columns; for units centred by their own means, with variances within units.
 
         Raises
         ------
         DataError
-            If a column varies between the units only, or as the base's.
+            As in the base class, or if a column varies only between the units.
         """
         agreement = super().agree(reports)
         unit = OWN_LEVELS.get(self.center)
@@ -110,22 +110,22 @@ class LinearStrategy(CausalStrategy[StateT]):
 
     @property
     def knowledge_or_none(self) -> Knowledge | None:
-        """The background knowledge, read from its file where a path was given."""
+        """The background knowledge, read from its file if a path was given."""
         return None if isinstance(self.knowledge, str) else self.knowledge
 
     @property
     def knowledge_text(self) -> str:
-        """The background knowledge as JSON for the parties; empty where there is none."""
+        """The background knowledge as JSON for the parties; empty without any."""
         knowledge = self.knowledge_or_none
         return json.dumps(knowledge.to_dict()) if knowledge else ""
 
     def scale(self, agreement: Agreement) -> FloatArray:
-        """Return what the columns are divided by, shape (d,)."""
+        """Return the divisors of the columns, shape (d,)."""
         ones = np.ones(len(agreement.names))
         return np.sqrt(agreement.variance) if self.standardize else ones
 
     def noise_scale(self, agreement: Agreement) -> float:
-        """Return the unit of the squared loss in which penalties and sparsity are measured."""
+        """Return the variance in whose units the automatic penalties and sparsity are stated."""
         return data_scale(agreement.variance / self.scale(agreement) ** 2)
 
     def fitted_system(
@@ -137,8 +137,8 @@ class LinearStrategy(CausalStrategy[StateT]):
         ----------
         agreement : Agreement
         moments : Moments
-            Centred and scaled as the optimiser saw them; only entries among a variable and its
-            parents are read.
+            Moments of the centred and scaled rows; only entries within families (a variable and
+            its parents) are read.
         adjacency : ndarray of bool, shape (d, d)
         """
         scale = self.scale(agreement)
@@ -148,9 +148,9 @@ class LinearStrategy(CausalStrategy[StateT]):
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
-        """Return what DAGMA finds, which takes a second where this method may take a minute.
+        """Return DAGMA's graphs, because DAGMA takes seconds where this method may take minutes.
 
-        Of time series there are no baselines here; see ``simulations/series_scenarios.py``.
+        None for time series, whose baselines are in ``simulations/series_scenarios.py``.
         """
         if self.data is DataKind.SERIES:
             return None
@@ -164,7 +164,7 @@ class LinearStrategy(CausalStrategy[StateT]):
             return Baselines(pooled, alone(parties, quick_solver), "DAGMA")
 
     def order_warning(self, agreement: Agreement, adjacency: NDArray[np.bool_]) -> list[str]:
-        """Warn where the variances of the raw columns nearly sort the variables of the graph."""
+        """Warn if the variances of the raw columns nearly sort the variables of the graph."""
         if self.standardize or not adjacency.any():
             return []
         value = varsortability(adjacency, agreement.variance)
@@ -178,49 +178,51 @@ class LinearStrategy(CausalStrategy[StateT]):
 
 
 def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) -> FloatArray:
-    """Return each column's mean variance about what every party reports as its own level, (d,)."""
+    """Return each column's variance within parties, weighted by their rows, shape (d,)."""
     shares = np.array(list(agreement.rows.values())) / agreement.n
     within = [pool({name: report}, agreement.names)[1] for name, report in reports.items()]
     return np.asarray(shares @ np.array(within))
 
 
-# Measured on the paper's suites, 28 settings: summed SHD of W + A by 2Dbn in 25 rounds 104.8 (seeds
-# 0-4) and 109.6 (3000-3004), and 116.6 and 117.6 with the factor 1; 2 is no better. The moments
-# method gains as much.
+# Measured on the paper's 28 settings: summed SHD of W + A by 2Dbn in 25 rounds 104.8 (seeds 0-4)
+# and 109.6 (seeds 3000-3004); with the factor 1 it is 116.6 and 117.6, and 2 is no better than 1.6.
+# The moments method gains as much.
 LAGGED_FACTOR = 1.6
-# Fits of random walks have a spectral radius from 0.998 up (200 steps), of linear trends from 0.99
-# (50 steps: 0.92); of the paper's stationary systems at most 0.86.
+# Spectral radius from which a fit is reported. Measured: at least 0.998 for random walks (200
+# steps), at least 0.99 for linear trends (0.92 for 50 steps), at most 0.86 for the paper's
+# stationary systems.
 HARDLY_STATIONARY = 0.95
 
 
 @dataclass(kw_only=True, eq=False)
 class SeriesOptions:
-    """Options that strategies on time series have in common.
+    """Options of the strategies on time series.
 
-    A row of the design is [x_t, x_{t-1}, ..., x_{t-p}], m = d (1 + p) columns.
+    A row of the lagged design is [x_t, x_{t-1}, ..., x_{t-p}], with m = d (1 + p) columns.
 
     Parameters
     ----------
     order : int, default 1
         p, the number of lags.
     lagged_threshold : float, optional
-        Lagged edges of absolute weight up to this are left out; default as ``threshold``.
+        Lagged edges of absolute weight up to this are left out. Default: ``threshold``.
     lagged_sparsity : float, optional
-        The sparsity of the lagged weights in units of that of the instantaneous ones. Default: 1
-        where the sparsity is a number or the paper's, as in the paper, and 1.6 where it is found
-        from the data, measured to be better.
+        Sparsity of the lagged weights in units of that of the instantaneous weights. Default: 1, as
+        in the paper, if the sparsity is a number or the paper's; 1.6, measured, if it is computed
+        from the data.
     series_column : str, default ""
-        The column that tells a party's series apart; its values never leave the party. Default: the
-        table is one series, or a list of tables is several.
+        The column whose values identify a party's series; they never leave the party. Default: a
+        table is one series, and a list of tables is several.
     time_column : str, default ""
-        The column of times, ascending in equal steps within a series. Default: rows follow each
-        other.
+        The column of times, ascending in equal steps within a series. Default: the rows of a series
+        are successive steps.
     gaps : {"fail", "split"}, default "fail"
-        A longer step or a missing value is an error, or starts a new series.
+        At a longer step or a missing value: raise an error, or begin a new series.
     phase_column : str, default ""
         The column that marks rows under a known perturbation, for ``center="phase"``.
     perturbed_from, perturbed_to : float, optional
-        Instead: the times between which all series are perturbed, both included.
+        Instead of ``phase_column``: the times between which all series are perturbed, both
+        included.
     """
 
     order: int = 1
@@ -234,12 +236,12 @@ class SeriesOptions:
     perturbed_to: float | None = None
 
     def validate_series(self, center: str) -> None:
-        """Check the options' values, and that they agree with the way of centring.
+        """Check the options' values, and that they fit the option ``center``.
 
         Raises
         ------
         ConfigError
-            With the option's name and what is allowed.
+            Naming the option and its possible values.
         """
         limit = self.lagged_threshold
         require(limit is None or limit >= 0, "lagged_threshold", limit, "0 or more")
@@ -253,12 +255,12 @@ class SeriesOptions:
 
     @property
     def data(self) -> DataKind:
-        """Series; with order 0 rows without time."""
+        """Time series, or rows without time if the order is 0."""
         return DataKind.SERIES if self.order else DataKind.LINEAR
 
     @property
     def layout(self) -> Layout:
-        """The options as the parties use them, checked."""
+        """The options as the layout of the parties' tables, checked."""
         times = self.perturbed_from, self.perturbed_to
         return Layout(
             series_column=self.series_column,
@@ -271,7 +273,7 @@ class SeriesOptions:
 
     @property
     def layout_options(self) -> dict[str, Scalar]:
-        """The same as plain values."""
+        """The options as plain values for the parties."""
         start, end = self.perturbed_from, self.perturbed_to
         return {
             "order": self.order,
@@ -285,7 +287,7 @@ class SeriesOptions:
 
     @property
     def role_columns(self) -> tuple[str, ...]:
-        """The columns that are no variables: of series, times and phases."""
+        """The columns of series, times and phases, which are not variables."""
         return (SERIES, *(name for name in self.layout.columns if name))
 
     def lagged_factor(self, *, automatic: bool) -> float:
@@ -300,12 +302,12 @@ class SeriesOptions:
 
 
 def by_block(now: float, lagged: float, num_variables: int, order: int) -> FloatArray:
-    """Return one value for each column of the design, shape (m, 1): now, and at each lag."""
+    """Return ``now`` for the columns at t and ``lagged`` for those of the lags, shape (m, 1)."""
     return np.repeat([now, lagged], [num_variables, num_variables * order])[:, None]
 
 
 def stationarity_warning(graph: CausalGraph | None) -> list[str]:
-    """Warn where the system of a graph's weights is not or hardly stationary, with its radius."""
+    """Warn if the system of a graph's weights is not, or hardly, stationary."""
     if graph is None or graph.lagged is None:
         return []
     radius = companion_radius(graph.weights, graph.lagged)
@@ -314,8 +316,8 @@ def stationarity_warning(graph: CausalGraph | None) -> list[str]:
     word = "not" if radius >= 1 else "hardly"
     return [
         f"The fitted system is {word} stationary (spectral radius {radius:.3f}, stationary below "
-        "1): the series may have trends or be random walks, whose regressions find effects that "
-        "are not there. Take differences, or center='series' where only their levels differ."
+        "1): the series may have trends or be random walks, for which regressions find spurious "
+        "effects. Take differences, or use center='series' if only the series' levels differ."
     ]
 
 
@@ -327,10 +329,11 @@ def system_of_series(
     Parameters
     ----------
     agreement : Agreement
+        Columns and means.
     scale : ndarray of shape (d,)
-        What the variables were divided by.
+        Divisors of the variables.
     moments : Moments
-        Of the m columns, centred and scaled; only entries within families are read.
+        Moments of the m columns, centred and scaled; only entries within families are read.
     adjacency : ndarray of bool, shape (m, m)
     """
     d = len(agreement.names)
@@ -349,11 +352,11 @@ class PerceptronOptions:
     hidden : int, default 10
         Hidden units of a perceptron (Zheng et al. 2020).
     inner_steps : int, default 100
-        Most L-BFGS steps of a party in a round.
+        Largest number of L-BFGS steps of a party in a round.
     device : str, default "cpu"
-        Where torch computes: "cpu", "cuda", "cuda:1", ...
+        Torch device: "cpu", "cuda", "cuda:1", ...
     arithmetic : {"float64", "float32"}, default "float64"
-        In what torch computes.
+        Floating-point type of torch's computations.
     """
 
     hidden: int = 10
@@ -367,14 +370,14 @@ class PerceptronOptions:
         Raises
         ------
         ConfigError
-            With the option's name and what is allowed.
+            Naming the option and its possible values.
         """
         require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
         require(self.inner_steps >= 1, "inner_steps", self.inner_steps, "at least 1")
 
     @property
     def perceptron_options(self) -> dict[str, Scalar]:
-        """The same as plain values for the parties."""
+        """The options as plain values for the parties."""
         return {
             "hidden": self.hidden,
             "inner-steps": self.inner_steps,
@@ -383,5 +386,5 @@ class PerceptronOptions:
         }
 
 
-#: The names of these options.
+#: The names of the options in :class:`PerceptronOptions`.
 PERCEPTRONS = tuple(field.name for field in fields(PerceptronOptions))

@@ -49,25 +49,27 @@ if TYPE_CHECKING:
 
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
 WITHOUT_TIME, OF_SERIES = ("global", "party"), ("global", "series", "phase")
-# Options that mean something with lags only.
+# Options that have an effect with lags only.
 LAGGED = ("select_order", "instantaneous", "regression", "ranking", "ridge")
 
 
 class Outcome(NamedTuple):
-    """What comes of the one exchange.
+    """The result of the exchange.
 
     Parameters
     ----------
     moments : SecondMoments
-        Of all parties together, centred and scaled.
+        Pooled moments of the centred and scaled rows.
     graph : CausalGraph
+        The graph.
     model : LinearModel or LaggedModel or None
-        In the units of the data.
+        The fitted system in the units of the data.
     scores : ndarray of shape (d, d)
-        The strength of every edge, for ranking.
+        Strength of every edge, for ranking.
     warnings : tuple of str
+        Warnings about the result.
     info : dict
-        What was chosen: plain numbers.
+        The chosen penalties and order, as plain numbers.
     """
 
     moments: SecondMoments
@@ -86,7 +88,7 @@ class MomentsRun:
     ----------
     agreement : Agreement
     masks : EdgeMasks
-        Over the d columns, or over the m columns of the design with lags.
+        Background knowledge over the d columns, or over the m columns of the lagged design.
     outcome : Outcome or None
         None before the exchange.
     """
@@ -101,67 +103,67 @@ class MomentsRun:
 class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
     """Federated linear structure learning from summed second moments, in one exchange.
 
-    Means and second moments are all that a linear Gaussian system needs from the rows
-    (Ng & Zhang 2022, section 4), and sums over parties are exactly those of the pooled rows. The
-    answer is therefore that of the centralised solver on the pooled data. With an ``order`` p the
-    rows are steps of time series with their p lags, and the answer is a dynamic Bayesian network,
-    that of DYNOTEARS (Pamfil et al. 2020) on the series of all parties, or of a regression on the
-    past alone.
+    Means and second moments are sufficient statistics of a linear Gaussian system (Ng & Zhang 2022,
+    section 4), and their sums over parties are those of the pooled rows. The graph is therefore
+    that of the centralised solver on the pooled data. With an ``order`` p the rows are steps of
+    time series with their p lags, and the graph is the dynamic Bayesian network of DYNOTEARS
+    (Pamfil et al. 2020) on the series of all parties, or of a regression on the past alone.
 
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
     column, mean and sum of squared deviations; then one d x d array of second moments of the
-    centred and scaled rows; with an order p sums and products of the m = d (1 + p) columns, one
-    (2 + m) x (2 + m) array, five where something is chosen by held-out error, and one more for each
-    smaller order to choose from. With secure summation the server learns the pooled second moments
-    and nothing else. Without it it learns each party's, that is, each party's correlations.
+    centred and scaled rows. With an order p it is one (2 + m) x (2 + m) array of sums and products
+    of the m = d (1 + p) columns, five such arrays if something is chosen by held-out error, and one
+    more for each smaller order to choose from. With secure summation the server learns the pooled
+    second moments only; without it, each party's second moments.
 
     Parameters
     ----------
     kind : {"linear", "additive"}, default "linear"
         The option ``model`` (a strategy has a method of that name). "additive" lets every effect be
-        a sum of five functions of its cause, the same at all parties (``core.additive``): their
-        second moments are (1 + 5 d) x (1 + 5 d), and the graph is that of the pooled rows again.
-        ``graph.weights`` are then the effects' standard deviations in units of the variable that
-        is explained, without a sign.
+        a sum of five functions of its cause, the same at all parties
+        (``core.nonlinear.additive``). The parties send their second moments, (1 + 5 d) x (1 + 5 d),
+        and the graph is again that of the pooled rows. ``graph.weights`` are then the effects'
+        standard deviations in units of that of the effect variable, without a sign.
     order : int, default 0
-        p, the number of lags; 0 is rows without time. The options of series are those of
-        :class:`~flwr_causal.strategies.linear.SeriesOptions`, and need an order.
+        p, the number of lags; 0 is for rows without time. The options of
+        :class:`~flwr_causal.strategies.linear.SeriesOptions` have an effect with an order only.
     solver : {"dagma", "notears"}, default "dagma"
-        "dagma" is the log-determinant central path (Bello et al. 2022), also for hundreds of
-        variables; "notears" the trace exponential and augmented Lagrangian (Zheng et al. 2018).
+        "dagma" is the central path of the log-determinant (Bello et al. 2022), also for hundreds of
+        variables; "notears" the augmented Lagrangian of the trace exponential (Zheng et al. 2018).
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight of the L1 norm. "auto" is c sqrt(log d / n) times the geometric mean of the variances
         (``core.linear.selection.default_sparsity``; ``core.series.solution`` with lags); "bic"
-        chooses among multiples of it by the Gaussian BIC; "held-out" by the error on rows that were
-        held out, whose sums travel apart: a quarter of the rows of every party, or, with lags, each
-        fifth of them in turn.
+        chooses among multiples of it by the Gaussian BIC; "held-out" by the error on held-out rows,
+        whose moments are sent separately: a quarter of the rows of every party or, with lags, each
+        fifth of them once.
     threshold : float or None, default None
-        None is 0.3, 0.15 with an order (weights of series are smaller), and 0.1 for additive
-        effects.
+        Edges of absolute weight up to this are left out. None is 0.3, 0.15 with an order (weights
+        of series are smaller), and 0.1 for additive effects.
     center : {"global", "party", "series", "phase"}, default "global"
         "party" is for rows without time; "series" and "phase" are for series, see
         :class:`~flwr_causal.strategies.two_dbn.TwoDBN`.
     select_order : bool, default False
-        Let the held-out error of one-step predictions choose the number of lags, 1 to ``order``,
-        all judged on the steps that have so many before them; the chosen one is fitted to all.
+        Choose the number of lags, 1 to ``order``, by the held-out error of one-step predictions.
+        All orders are compared on the steps that have ``order`` steps before them; the chosen order
+        is then fitted to all steps that have so many lags.
     instantaneous : bool or "auto", default True
-        Fit effects within a step. "auto" does where they lower the held-out error by 2 %.
+        Whether effects within a step are fitted; "auto": if they lower the held-out error by 2 %.
     regression : {"lasso", "ridge", "held-out"}, default "lasso"
-        How effects are penalised; "held-out" takes the one that predicts better.
+        Penalty of the effects; "held-out" chooses the one of smaller held-out error.
     ridge : float or "held-out", default "held-out"
         Weight of the squared norm, in units of the variables' variance.
     ranking : {"weights", "partial-correlation", "partial-correlation+weights"}, default "weights"
-        What ``run.scores`` holds. The contemporaneous partial correlations, symmetric, are for
-        series that are sampled more slowly than effects act, as in fMRI.
+        The strengths in ``run.scores``. Contemporaneous partial correlations, which are symmetric,
+        are for series that are sampled more slowly than effects act, as in fMRI.
     polish : bool, default False
-        Go on from the solver's graph by adding, dropping and reversing single edges as long as
-        ``score`` improves, on the same moments.
+        Add, drop and reverse single edges of the solver's graph as long as ``score`` improves, on
+        the same moments.
     score : {"bic", "equal-variance"}, default "bic"
-        What the polish improves. "equal-variance" assumes that all noise terms have one variance:
-        true of the papers' simulators, seldom of the world.
+        The score that ``polish`` improves. "equal-variance" assumes that all noise terms have the
+        same variance, as in the papers' simulations; real data seldom satisfy this.
     refit : bool, default True
-        Give the edges of the final graph their least-squares weights, free of the L1 norm's
-        shrinkage. ``graph.raw_weights`` holds the solver's own.
+        Fit the weights of the final graph by least squares, without the shrinkage of the L1 norm.
+        ``graph.raw_weights`` has the solver's weights.
     """
 
     contract: ClassVar[Contract] = CONTRACT
@@ -211,7 +213,7 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
 
     @property
     def pools_rows(self) -> bool:
-        """Whether the sums are those of the pooled rows: centred alike, and none held out."""
+        """Whether the pooled moments are those of the pooled rows, all centred by one mean."""
         return self.center == "global" and self.order == 0 and self.sparsity != "held-out"
 
     @property
@@ -222,7 +224,7 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
 
     @property
     def role_columns(self) -> tuple[str, ...]:
-        """The columns that are no variables: with an order those of series, times and phases."""
+        """The columns of series, times and phases, which are not variables; none without lags."""
         return super().role_columns if self.order else ()
 
     @property
@@ -244,7 +246,7 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
 
     @property
     def num_folds(self) -> int:
-        """In how many parts the products of series travel: several to choose by held-out error."""
+        """Number of folds whose moments series send; more than one to choose by held-out error."""
         holds_out = (
             self.select_order
             or self.instantaneous == "auto"
@@ -256,13 +258,13 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         return NUM_FOLDS if holds_out else 1
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
-        """Return the background knowledge over the columns of the rows, with their lags if any."""
+        """Return the background knowledge over the columns or, with lags, the lagged design."""
         if self.order == 0:
             return super().masks(agreement)
         return knowledge_masks(self.knowledge_or_none, agreement.names, self.order)
 
     def init(self, agreement: Agreement) -> MomentsRun:
-        """Start without moments."""
+        """Return the state before the exchange."""
         names, masks = agreement.names, self.masks(agreement)
         if self.instantaneous is False and masks.required[: len(names), : len(names)].any():
             raise ConfigError(
@@ -272,56 +274,58 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         return MomentsRun(agreement, masks)
 
     def request(self, state: MomentsRun) -> Request:
-        """Ask for the sums; the parties need only the agreement."""
+        """Request the moments, without values to send."""
         return Request(SUMS)
 
     def close(self, state: MomentsRun, replies: Replies) -> tuple[MomentsRun, dict[str, Any]]:
-        """Solve on the moments of all parties."""
+        """Find the graph from the pooled moments."""
         solve = solve_series if self.order else solve_rows
         solve = solve_additive if self.kind == "additive" else solve
         outcome = solve(self, state.agreement, state.masks, replies["moments"])
         return replace(state, outcome=outcome), outcome.info
 
     def finished(self, state: MomentsRun) -> str | None:
-        """Return why the run is over: one exchange is all."""
+        """Return why the run is over, None before the exchange."""
         return None if state.outcome is None else "the one exchange of sums is done"
 
     def graph(self, state: MomentsRun) -> CausalGraph | None:
-        """Return the solver's graph."""
+        """Return the graph, None before the exchange."""
         return None if state.outcome is None else state.outcome.graph
 
     def model(self, state: MomentsRun) -> LinearModel | LaggedModel | None:
-        """Return the fitted linear system in the units of the data."""
+        """Return the fitted system in the units of the data; None for additive effects."""
         return None if state.outcome is None else state.outcome.model
 
     def scores(self, state: MomentsRun) -> FloatArray | None:
-        """Return the strengths of the edges before the threshold, see ``ranking``."""
+        """Return the strengths of the edges before the threshold, shape (d, d), see ``ranking``."""
         return None if state.outcome is None else state.outcome.scores
 
     def warnings(self, state: MomentsRun) -> list[str]:
-        """Warn where the order of the variances may have decided, or the fit is not stationary."""
+        """Warn if variances may have decided the directions, or the fit is not stationary."""
         return [] if state.outcome is None else list(state.outcome.warnings)
 
 
 def solve_rows(
-    method: Moments, agreement: Agreement, masks: EdgeMasks, sums: FloatArray
+    method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
 ) -> Outcome:
-    """Solve for rows without time.
+    """Find the graph of rows without time.
 
     Parameters
     ----------
     method : Moments
-        For its options.
+        The strategy, for its options.
     agreement : Agreement
+        Columns, rows, means and variances.
     masks : EdgeMasks
-        Over the d columns.
-    sums : ndarray of shape (folds, d, d)
-        Products of the centred and scaled rows of each fold, divided by all n rows.
+        Background knowledge over the d columns.
+    products : ndarray of shape (folds, d, d)
+        Products of the centred and scaled rows, summed over each fold and divided by n, the number
+        of all rows.
     """
 
-    def moments_of(n: int, products: FloatArray) -> SecondMoments:
+    def moments_of(n: int, summed: FloatArray) -> SecondMoments:
         zeros = np.zeros(len(agreement.names))
-        return SecondMoments(n, zeros, products * (agreement.n / n), agreement.names)
+        return SecondMoments(n, zeros, summed * (agreement.n / n), agreement.names)
 
     def solve(moments: SecondMoments, sparsity: float) -> CausalGraph:
         solver = notears if method.solver == "notears" else dagma
@@ -333,7 +337,7 @@ def solve_rows(
             refit=method.refit,
         )
 
-    pooled = moments_of(agreement.n, sums.sum(axis=0))
+    pooled = moments_of(agreement.n, products.sum(axis=0))
     if isinstance(method.sparsity, float):
         sparsity = method.sparsity
     elif method.sparsity == "auto":
@@ -342,8 +346,8 @@ def solve_rows(
         sparsity = select_by_bic(pooled, default_grid(pooled), solve)
     else:
         held_out = int(num_held_out(np.array(list(agreement.rows.values()))).sum())
-        train = moments_of(agreement.n - held_out, sums[0])
-        validation = moments_of(held_out, sums[1])
+        train = moments_of(agreement.n - held_out, products[0])
+        validation = moments_of(held_out, products[1])
         sparsity = select_by_held_out(train, validation, default_grid(train), solve)
     graph = solve(pooled, sparsity)
     assert graph.raw_weights is not None
@@ -361,22 +365,23 @@ def solve_rows(
 
 
 def solve_additive(
-    method: Moments, agreement: Agreement, masks: EdgeMasks, sums: FloatArray
+    method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
 ) -> Outcome:
-    """Solve for additive effects.
+    """Find the graph of additive effects.
 
     Parameters
     ----------
     method : Moments
-        For its options.
+        The strategy, for its options.
     agreement : Agreement
+        Columns, rows, means and variances.
     masks : EdgeMasks
-        Over the d columns.
-    sums : ndarray of shape (1, 1 + d q, 1 + d q)
-        Products of the rows [1, functions of the variables], divided by all n rows.
+        Background knowledge over the d columns.
+    products : ndarray of shape (1, 1 + d q, 1 + d q)
+        Mean products of the rows [1, functions of the variables].
     """
-    mean = sums[0, 0, 1:] / sums[0, 0, 0]
-    second = sums[0, 1:, 1:] / sums[0, 0, 0] - np.outer(mean, mean)
+    mean = products[0, 0, 1:] / products[0, 0, 0]
+    second = products[0, 1:, 1:] / products[0, 0, 0] - np.outer(mean, mean)
     pooled = SecondMoments(agreement.n, mean, second, function_names(agreement.names))
     graph = additive(
         pooled,
@@ -392,20 +397,22 @@ def solve_additive(
 
 
 def solve_series(
-    method: Moments, agreement: Agreement, masks: EdgeMasks, sums: FloatArray
+    method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
 ) -> Outcome:
-    """Solve for steps of time series with their lags.
+    """Find the graph of time series with lags.
 
     Parameters
     ----------
     method : Moments
-        For its options.
+        The strategy, for its options.
     agreement : Agreement
+        Columns, rows, means and variances.
     masks : EdgeMasks
-        Over the m = d (1 + p) columns of the design.
-    sums : ndarray of shape (folds + orders, 2 + m, 2 + m)
-        Products of the rows [1, g, z] of each fold, z centred and scaled, g = 1 where they share
-        the agreed level, divided by all n rows; then those of all rows that each smaller order has.
+        Background knowledge over the m = d (1 + p) columns of the design.
+    products : ndarray of shape (folds + orders, 2 + m, 2 + m)
+        Products of the rows [1, g, z] with z centred and scaled, and g = 1 for rows that are
+        centred by the agreed mean, summed over each fold and divided by n; then the products of all
+        rows with the lags of each smaller order.
     """
     d = len(agreement.names)
     columns = lagged_names(agreement.names, method.order)
@@ -421,8 +428,8 @@ def solve_series(
         ridge=method.ridge,
         solver=method.solver,
     )
-    folds = _moments(sums[: method.num_folds], agreement.n, columns)
-    own = [_moments(part[None], agreement.n, columns)[0] for part in sums[method.num_folds :]]
+    folds = _moments(products[: method.num_folds], agreement.n, columns)
+    own = [_moments(part[None], agreement.n, columns)[0] for part in products[method.num_folds :]]
     found = problem.solve(folds, d, by_order={1 + k: part for k, part in enumerate(own)})
     over_columns = problem.cut(found.moments, found.raw, refit=method.refit)
     m = found.moments.d
@@ -456,19 +463,28 @@ def solve_series(
     )
 
 
-def _moments(sums: FloatArray, total: int, columns: tuple[str, ...]) -> list[SecondMoments]:
-    """Return the moments of each fold's rows from its products of [1, g, z], divided by all rows.
+def _moments(products: FloatArray, num_rows: int, columns: tuple[str, ...]) -> list[SecondMoments]:
+    """Return the moments of each fold's rows from its products of [1, g, z].
 
-    They are about the level of z, column by column its mean over all rows with g = 1: so held-out
-    rows are judged with the intercept that all rows have, not with one of the other folds'.
+    All folds are centred by the same means of z, those of all rows with g = 1, so that held-out
+    rows are compared with the intercept of all rows, not with that of the other folds.
+
+    Parameters
+    ----------
+    products : ndarray of shape (folds, 2 + m, 2 + m)
+        See :func:`solve_series`.
+    num_rows : int
+        n, the divisor of the products.
+    columns : tuple of str
+        Names of the m columns.
     """
-    level = sums[:, 1, 2:].sum(axis=0) / sums[:, 1, 1].sum()
+    level = products[:, 1, 2:].sum(axis=0) / products[:, 1, 1].sum()
     folds = []
-    for products in sums:
-        share, sharing, own = products[0, 0], products[1, 1], products[1, 2:]
+    for fold in products:
+        share, sharing, own = fold[0, 0], fold[1, 1], fold[1, 2:]
         if share == 0:
             continue
         about = np.outer(level, own)
-        second = products[2:, 2:] - about - about.T + sharing * np.outer(level, level)
-        folds.append(SecondMoments(round(total * float(share)), level, second / share, columns))
+        second = fold[2:, 2:] - about - about.T + sharing * np.outer(level, level)
+        folds.append(SecondMoments(round(num_rows * float(share)), level, second / share, columns))
     return folds

@@ -41,21 +41,22 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.replies import Replies
 
 
-# Factors on the automatic sparsity that "bic" and "held-out" choose from, that which stands first.
+# Factors on the automatic sparsity among which "bic" and "held-out" choose. The first one gives the
+# graph before the choice.
 CANDIDATES = (1.0, 0.5, 0.71, 1.41, 2.0, 2.83)
 PAPER_ROUNDS = 200
 DEFAULT_ROUNDS = 40
 
 
 class Candidate(NamedTuple):
-    """One of the settings that a run tries side by side.
+    """One of the settings that a run fits in the same exchanges.
 
     Parameters
     ----------
     factor : float
-        On the automatic sparsity.
+        Factor on the automatic sparsity.
     lags : int
-        The number of lags.
+        Number of lags.
     """
 
     factor: float
@@ -75,7 +76,7 @@ class ConsensusRun(Protocol):
 
     @property
     def request(self) -> Request:
-        """What the parties are sent next."""
+        """The request of the next exchange."""
 
     def close(self, replies: Replies) -> tuple[Self, dict[str, Any]]:
         """Return the state after an exchange, and diagnostics."""
@@ -90,7 +91,7 @@ class ConsensusRun(Protocol):
 
     @property
     def total(self) -> Moments | None:
-        """Second moments of all rows among each variable and its parents, if they were sent."""
+        """Second moments of all rows within families, None before the parties sent them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,20 +107,21 @@ class AdmmRun:
     masks : EdgeMasks
         Background knowledge over these columns.
     candidates : tuple of Candidate
-        What is run side by side, the one that stands until the choice first.
+        The settings that are fitted in the same rounds; the first one gives the graph before the
+        choice.
     choice : {"held-out", "bic"} or None
-        How one of the candidates is chosen; None: there is one. With "held-out" all candidates are
-        run twice: first without the rows that are held out, then on all rows.
+        How one of the candidates is chosen; None if there is only one. With "held-out" every
+        candidate is fitted twice: to the rows that are not held out, and to all rows.
     refits : bool
-        Whether one more exchange follows the rounds.
+        Whether one more exchange follows the last round.
     problem : ServerProblem
-        Schedule, threshold and masks of the iteration.
+        Schedule, threshold and masks of the ADMM.
     inner : State
-        The iteration's own state.
+        State of the ADMM.
     stopped : str or None
-        Why the iteration is over.
+        Why the rounds are over; None while they are not.
     moments : ndarray of shape (folds, m, m) or None
-        What the last exchange returned: second moments among each variable and its parents.
+        Second moments within families (each variable and its parents) from the last exchange.
     """
 
     agreement: Agreement
@@ -135,12 +137,12 @@ class AdmmRun:
 
     @property
     def finished(self) -> str | None:
-        """Why the run is over; the final sums come after the last round."""
+        """Why the run is over, None to go on; the refit follows the last round."""
         return None if self.refits and self.moments is None else self.stopped
 
     @property
     def request(self) -> Request:
-        """W and the penalties of the next round, or what the refit needs sums of."""
+        """W and the penalties of the next round, or the moments that the refit needs."""
         if self.stopped is not None:
             folds = 2 if self.choice == "held-out" else 1
             return Request(consensus.REFIT, {"moments": np.stack([self._families()] * folds)})
@@ -155,7 +157,7 @@ class AdmmRun:
         )
 
     def close(self, replies: Replies) -> tuple[AdmmRun, dict[str, Any]]:
-        """Solve for the next W, or take in the sums of the refit."""
+        """Solve for the next W, or keep the moments of the refit."""
         if self.stopped is not None:
             return replace(self, moments=replies["moments"]), {}
         num_clients = len(self.agreement.rows)
@@ -165,7 +167,7 @@ class AdmmRun:
 
     @property
     def graph(self) -> CausalGraph:
-        """The thresholded graph of the chosen candidate, refitted once the final sums are in."""
+        """The thresholded graph of the chosen candidate, refitted after the last exchange."""
         chosen = self._chosen()
         adjacency, raw = self._adjacencies()[chosen], self.inner.weights[chosen]
         d = raw.shape[1]
@@ -173,7 +175,7 @@ class AdmmRun:
         if self.total is not None:
             required = self.masks.required
             weights = refit_support(self.total, adjacency, self.problem.threshold, required)[:, :d]
-        # All candidates, then all again: see `choice`.
+        # With "held-out" the candidates occur twice in the arrays, see `choice`.
         rows = d * (1 + self.candidates[chosen % len(self.candidates)].lags)
         masks, names = self.masks.first(rows), self.agreement.names
         if not self.problem.lags:
@@ -191,7 +193,7 @@ class AdmmRun:
 
     @property
     def total(self) -> Moments | None:
-        """Moments of all rows among each variable and its parents, once they were sent."""
+        """Moments of all rows within families; None before the refit."""
         if self.moments is None:
             return None
         zeros = np.zeros(len(self.columns))
@@ -203,7 +205,7 @@ class AdmmRun:
         return [edges_above(to_square(raw), threshold, required) for raw in self.inner.weights]
 
     def _families(self) -> FloatArray:
-        """Mark the pairs of columns that share a family in some candidate's graph, (m, m)."""
+        """Return 1 for pairs of columns in one family of some candidate's graph, shape (m, m)."""
         needed = np.zeros(self.masks.required.shape)
         for adjacency in self._adjacencies():
             family = adjacency.astype(float) + np.eye(len(needed))
@@ -211,7 +213,7 @@ class AdmmRun:
         return needed
 
     def _chosen(self) -> int:
-        """Return the index of the candidate that the criterion prefers, on all rows."""
+        """Return the index of the chosen candidate's fit to all rows."""
         graphs, count = self._adjacencies(), len(self.candidates)
         first = len(graphs) - count
         if self.moments is None or self.choice is None:
@@ -222,12 +224,13 @@ class AdmmRun:
         else:
             train, held_out = self._folds(self.moments)
             errors = [held_out_error(train, held_out, graph) for graph in graphs[:count]]
-        # Two orders may give the same graph, without an edge at the lags that one of them lacks.
+        # Of equal errors the fewer lags are chosen: two orders give the same graph if it has no
+        # edge at the further lags.
         lags = [candidate.lags for candidate in self.candidates]
         return first + min(range(count), key=lambda k: (errors[k], lags[k]))
 
     def _folds(self, moments: FloatArray) -> list[Moments]:
-        """Return the moments of the other rows and of those held out, sent divided by all rows."""
+        """Return the moments of the training and of the held-out rows; sent divided by all rows."""
         n, zeros = self.agreement.n, np.zeros(len(self.columns))
         held_out = int(num_held_out(np.array(list(self.agreement.rows.values()))).sum())
         return [
@@ -243,26 +246,26 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
     Parameters
     ----------
     max_rounds : int or None, default None
-        Exchanges after the schema exchange: None is 40 for the fast schedule and 200 for the
-        paper's. A schedule is made for the number given.
+        Exchanges after the schema exchange. None is 40 for the fast schedule and 200 for the
+        paper's. The schedule is made for this number.
     schedule : {"fast", "paper"}, default "fast"
-        "fast" lets the consensus penalty fall and scales both penalties and the sparsity by the
-        data's variance, dimension and rows: a third of the paper's errors in a fifth of its rounds
-        (docs/methods.md has the figures). "paper" is the paper's iteration: growing penalties from
-        1e-3 (factors 1.25 and 1.75), sparsity 0.01, 197 rounds.
+        "fast": the consensus penalty falls, and both penalties and the sparsity are scaled by the
+        data's variance, dimension and rows; it makes a third of the paper's errors in a fifth of
+        its rounds (docs/figures.md). "paper": penalties grow from 1e-3 by the factors 1.25 and
+        1.75, sparsity 0.01, 197 rounds.
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight lambda_1 of the L1 norm. "auto" is c sqrt(log d / n) times the harmonic mean of the
-        variances for the fast schedule and the paper's 0.01 for "paper". "bic" and "held-out" run
-        several values side by side in the same rounds (arrays that many times as large) and choose
-        by the Gaussian BIC, or by the error on a quarter of the rows that was held out; the parties
+        variances for the fast schedule and 0.01 for the paper's. "bic" and "held-out" fit several
+        values in the same rounds (the arrays are as many times as large) and choose by the
+        Gaussian BIC, or by the error on a quarter of the rows, which is held out; the parties
         return sums only.
     refit : bool or None, default None
-        Use the last exchange to refit the weights of the final graph by least squares and to
-        estimate noise variances. None is True for "fast" and False for "paper", whose weights
-        are then those of the iteration and whose ``run.model`` is None. With required edges always.
+        Use the last exchange to fit the weights of the final graph by least squares and to estimate
+        noise variances. None is True for "fast" and False for "paper". Without it the weights are
+        those of the ADMM and ``run.model`` is None. With required edges it is always done.
     early_stop : bool, default True
-        End once h is small, the parties agree and the graph has been stable; the paper's schedule
-        never does.
+        End when h is small, the parties agree and the graph has been stable for some rounds. The
+        paper's schedule never ends early.
     """
 
     tunings: ClassVar[Mapping[int, Tuning]] = TUNED
@@ -311,15 +314,15 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
         )
 
     def finished(self, state: ConsensusRun) -> str | None:
-        """Return why the run is over; one more exchange may follow the last round."""
+        """Return why the run is over, None to go on; the refit may follow the last round."""
         return state.finished
 
     def request(self, state: ConsensusRun) -> Request:
-        """Return what the parties are sent next."""
+        """Return the request of the next exchange."""
         return state.request
 
     def close(self, state: ConsensusRun, replies: Replies) -> tuple[ConsensusRun, dict[str, Any]]:
-        """Take the next step, or take in the last exchange."""
+        """Perform the server's step, or keep the replies of the last exchange."""
         return state.close(replies)
 
     def graph(self, state: ConsensusRun) -> CausalGraph:
@@ -331,18 +334,18 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
         return state.strengths
 
     def model(self, state: ConsensusRun) -> Any:
-        """Return the fitted linear system in the units of the data, None before the final sums."""
+        """Return the fitted linear system in the units of the data, None before the refit."""
         if state.total is None:
             return None
         return self.fitted_system(state.agreement, state.total, state.graph.adjacency)
 
     def warnings(self, state: ConsensusRun) -> list[str]:
-        """Warn where the order of the variances may have decided the directions."""
+        """Warn if the order of the variances may have decided the directions."""
         return self.order_warning(state.agreement, state.graph.adjacency)
 
     @property
     def _refits(self) -> bool:
-        """Whether one more exchange follows the rounds: by ``refit``, or because it is needed."""
+        """Whether one more exchange follows the last round, by ``refit`` or by need."""
         known = self.knowledge_or_none
         required = known is not None and bool(known.required or known.required_lagged)
         default = self.schedule == "fast"
@@ -352,21 +355,21 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
 
     @property
     def _choice(self) -> Literal["held-out", "bic"] | None:
-        """How one of several candidates is chosen: on held-out rows, unless by BIC."""
+        """How one of several candidates is chosen; None if there is only one."""
         if len(self.candidates) == 1:
             return None
         return "bic" if self.sparsity == "bic" else "held-out"
 
     def _schedule(self, agreement: Agreement) -> Schedule:
         assert self.max_rounds is not None
-        # The last exchange is the refit's.
+        # One exchange is left for the refit.
         schedule = self.full_schedule(agreement, self.max_rounds - self._refits)
         if isinstance(self.sparsity, float):
             schedule = replace(schedule, sparsity=(self.sparsity,) * schedule.rounds)
         return schedule if self.early_stop else replace(schedule, patience=0)
 
     def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
-        """Return the schedule for that many rounds, before a given sparsity enters it."""
+        """Return the schedule for that many rounds, with the automatic sparsity."""
         if self.schedule == "paper":
             return paper_schedule(rounds)
         return fast_schedule(
@@ -378,7 +381,7 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
             tunings=self.tunings,
         )
 
-    # What a lagged design changes; see TwoDBN.
+    # The parts that differ for a lagged design; TwoDBN overrides them.
 
     @property
     def lags(self) -> int:
@@ -394,17 +397,17 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
         return self.masks(agreement)
 
     def thresholds(self, agreement: Agreement) -> float | FloatArray:
-        """Return what the weights of the design's columns must exceed, shape (m, 1)."""
+        """Return the thresholds on the weights of the design's columns, a number or (m, 1)."""
         return self.threshold
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """What is run side by side, the one that stands until the choice first."""
+        """The settings that are fitted in the same rounds, the default one first."""
         factors = CANDIDATES if self.sparsity in ("bic", "held-out") else (1.0,)
         return tuple(Candidate(factor, self.lags) for factor in factors)
 
     def block_sparsity(self, num_variables: int) -> float | FloatArray:
-        """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
+        """Return the factors on the sparsity of the design's columns, a number or (m, 1)."""
         return 1.0
 
     def _relative_sparsity(self, masks: EdgeMasks, num_variables: int) -> FloatArray:
@@ -421,7 +424,7 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
 
     @property
     def _side_by_side(self) -> tuple[Candidate, ...]:
-        """The candidates, twice where rows are held out: without these rows, then on all rows."""
+        """The candidates; with held-out rows twice, for the other rows and for all rows."""
         return self.candidates * (2 if self._choice == "held-out" else 1)
 
 
@@ -434,14 +437,14 @@ class NeuralRun:
     agreement : Agreement
         Columns, rows, means and variances.
     problem : ServerProblem
-        Shapes, schedule, threshold and masks of the iteration.
+        Shapes, schedule, threshold and masks of the ADMM.
     inner : State
-        The iteration's own state.
+        State of the ADMM.
     measures : bool
-        Whether the strengths of the edges follow in one more exchange; else they are the norms of
-        the first layers' blocks.
+        Whether the strengths of the edges are computed in one more exchange; otherwise they are the
+        norms of the first layers' blocks.
     stopped : str or None
-        Why the iteration is over.
+        Why the rounds are over; None while they are not.
     slopes : ndarray of shape (d, d) or None
         Mean square of df_j/dx_i over all rows, from the last exchange.
     """
@@ -455,12 +458,12 @@ class NeuralRun:
 
     @property
     def finished(self) -> str | None:
-        """Why the run is over."""
+        """Why the run is over, None to go on; the strengths follow the last round."""
         return None if self.measures and self.slopes is None else self.stopped
 
     @property
     def request(self) -> Request:
-        """Send the parameters and the penalty of the next round, or ask for the strengths."""
+        """The parameters and the penalty of the next round, or the request for the strengths."""
         parameters = {"parameters": self.inner.theta}
         if self.stopped is not None:
             return Request(consensus.SLOPES, parameters)
@@ -468,7 +471,7 @@ class NeuralRun:
         return Request(consensus.PERCEPTRONS, {**parameters, "penalty": penalty})
 
     def close(self, replies: Replies) -> tuple[NeuralRun, dict[str, Any]]:
-        """Solve for the next parameters, or take in the strengths."""
+        """Solve for the next parameters, or keep the strengths."""
         if self.stopped is not None:
             return replace(self, slopes=replies["slopes"]), {}
         num_clients = len(self.agreement.rows)
@@ -480,7 +483,7 @@ class NeuralRun:
 
     @property
     def total(self) -> None:
-        """None: perceptrons are not fitted from moments."""
+        """None: perceptrons are not refitted from moments."""
 
     @property
     def strengths(self) -> FloatArray:
@@ -503,18 +506,18 @@ class NeuralRun:
 class NotearsADMM(PerceptronOptions, LinearADMM):
     """Federated structure learning by consensus ADMM (Ng & Zhang, AISTATS 2022).
 
-    All parties solve one NOTEARS problem over their rows without sending them. In a round every
-    party receives W, solves its own least-squares problem in closed form (eq. 10) and sends one
-    d x d array, B_k + beta_k / rho_2; the server sees only the mean of these arrays and solves for
-    the next W (eq. 5), sparse and ever closer to acyclic. With ``model="mlp"`` (NOTEARS-MLP-ADMM,
+    The parties solve one NOTEARS problem over all rows without sending rows. In a round every party
+    receives W, solves its own least-squares problem in closed form (eq. 10) and sends one d x d
+    array, B_k + beta_k / rho_2. The server uses only the mean of these arrays; it solves for the
+    next W (eq. 5), which is sparse and becomes acyclic. With ``model="mlp"`` (NOTEARS-MLP-ADMM,
     section 5.2) effects are perceptrons that all parties share, and W holds the norms of their
     first layers.
 
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
     column, mean and sum of squared deviations; in every round the d x d array above; in the last
-    exchange (``refit``) the sums of products among each variable and its parents, no others.
-    From the first array alone a server can rebuild the party's second moments exactly: without
-    secure aggregation this method hides no more than :class:`Moments` does. With ``model="mlp"``
+    exchange (``refit``) the sums of products of each variable and its parents with each other.
+    From the first array alone a server can compute the party's second moments exactly: without
+    secure aggregation this method hides no more than :class:`Moments` does. With ``model="mlp"``:
     in every round all parameters of the perceptrons, and in the last exchange the mean squares of
     their slopes, d x d.
 
@@ -525,13 +528,13 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
         :class:`~flwr_causal.strategies.linear.PerceptronOptions` for its further options.
     max_rounds, schedule, sparsity, refit, early_stop
         See :class:`~flwr_causal.strategies.notears_admm.LinearADMM`. With ``model="mlp"`` the
-        paper's schedule starts from penalties of 0.1 with sparsity 0.001 and has 176 rounds, the
-        fast one adds a small weight decay, and a sparsity is "auto" or a number. ``refit`` asks in
-        the last exchange for the strengths of the edges, the root mean square of df_j/dx_i;
-        without it edges are cut, as in the paper, by the norms of the first layers, which have no
-        unit.
+        paper's schedule has penalties from 0.1, sparsity 0.001 and 176 rounds, the fast one adds a
+        small weight decay, and ``sparsity`` is "auto" or a number. With ``refit`` the parties
+        return in the last exchange the strengths of the edges, the root mean square of df_j/dx_i;
+        without it the threshold applies, as in the paper, to the norms of the first layers, which
+        have no unit.
     inner_steps : int, default 20
-        Most L-BFGS steps of a party in a round, ``model="mlp"``.
+        Largest number of L-BFGS steps of a party in a round, ``model="mlp"``.
     """
 
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
@@ -560,12 +563,12 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The last exchange, where the options ask for it."""
+        """The last exchange, if the options need it."""
         last = consensus.REFIT if self.kind == "linear" else consensus.SLOPES
         return (last,) if self._refits else ()
 
     def init(self, agreement: Agreement) -> ConsensusRun:
-        """Start from W = 0, or from perceptrons that the seed draws."""
+        """Start from W = 0, or from perceptrons with parameters drawn by the seed."""
         if self.kind == "linear":
             return super().init(agreement)
         masks = self.masks(agreement)
@@ -594,5 +597,5 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
         )
 
     def warnings(self, state: ConsensusRun) -> list[str]:
-        """Warn where the order of the variances may have decided the directions of linear edges."""
+        """Warn if the order of the variances may have decided the directions of linear edges."""
         return super().warnings(state) if self.kind == "linear" else []

@@ -1,4 +1,4 @@
-"""Checking a strategy's options against the types of its fields."""
+"""Checks of a strategy's options against the types of its fields."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def option_types(strategy: type) -> dict[str, Any]:
     wanted = {field.name for field in fields(strategy) if field.init}
     types_by_name: dict[str, Any] = {}
     for base in reversed(strategy.__mro__):
-        # Only the options' own annotations: others may name classes that only a type checker sees.
+        # Annotations of other fields may name classes that are imported for type checkers only.
         annotations = {
             k: v for k, v in vars(base).get("__annotations__", {}).items() if k in wanted
         }
@@ -45,13 +45,15 @@ def option_types(strategy: type) -> dict[str, Any]:
 
 
 def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
-    """Let options of a strategy be given by another name too; a subclass has to repeat it.
+    """Return a class decorator that gives options a second name; subclasses must repeat it.
+
+    It is for options whose name is that of a method of the strategy, as ``model``: the field has
+    another name. Both are accepted; run configs and errors use the second name.
 
     Parameters
     ----------
     **names
-        Other name to the field's own. Run configs and errors use the other one: the field has its
-        name because a strategy has a method of the other.
+        Second name of an option, and the name of its field.
     """
 
     def decorate(strategy: type[StrategyT]) -> type[StrategyT]:
@@ -62,7 +64,9 @@ def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
             typed = {name: other for other, name in names.items() if other in options}
             for name, other in typed.items():
                 if name in options:
-                    raise ConfigError(f"The options '{other}' and '{name}' are the same one.")
+                    raise ConfigError(
+                        f"The options '{other}' and '{name}' are one option: give one."
+                    )
             try:
                 own_init(self, **{names.get(name, name): value for name, value in options.items()})
             except ConfigError as error:
@@ -77,22 +81,23 @@ def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
 
 
 def other_names(strategy: type) -> Mapping[str, str]:
-    """Return the other names of a strategy's options, each with its field's name."""
+    """Return the second names of a strategy's options, each with the name of its field."""
     names: Mapping[str, str] = vars(strategy).get("other_names", {})
     return names
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return a message in which options have other names.
+    """Return a message with other names for options.
 
-    Replaced are ``option 'name'``, ``name=`` and bare words with an underscore; a column of the
-    same name stands in quotes and stays as it is.
+    Replaced are ``option 'name'``, ``name=`` and bare words with an underscore. Quoted names, such
+    as those of columns, are not replaced.
 
     Parameters
     ----------
     text : str
+        The message.
     names : mapping of str to str
-        Name in the text to the name that takes its place.
+        New name by name in the message.
     """
     if not names:
         return text
@@ -107,7 +112,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def check_names(strategy: type, given: Mapping[str, object]) -> None:
-    """Raise a ConfigError for options that the strategy does not have, naming the near ones."""
+    """Raise a ConfigError for an option that the strategy does not have, with the nearest name."""
     known = {**option_types(strategy), **other_names(strategy)}
     for name in given:
         if name not in known:
@@ -120,19 +125,19 @@ def check_names(strategy: type, given: Mapping[str, object]) -> None:
 
 
 def check_options(strategy: Any) -> None:
-    """Check every field of a strategy against its type; whole numbers become floats where due.
+    """Check every option of a strategy against its type, and convert whole numbers to floats.
 
     Raises
     ------
     ConfigError
-        Naming the option, its value and the type.
+        Naming the option, its value and its type.
     """
     for name, wanted in option_types(type(strategy)).items():
         setattr(strategy, name, checked(name, getattr(strategy, name), wanted))
 
 
 def checked(name: str, value: Any, wanted: Any) -> Any:
-    """Return the value as the wanted type, or raise a ConfigError that names the option."""
+    """Return a value as an option's type, or raise a ConfigError that names the option."""
     if isinstance(value, np.generic):
         value = value.item()
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
@@ -172,24 +177,25 @@ def _describe(wanted: Any) -> str:
 
 
 def require(holds: bool, name: str, value: object, allowed: str) -> None:
-    """Raise a ConfigError that names the option, its value and what is allowed."""
+    """Raise a ConfigError that names the option, its value and the possible values."""
     if not holds:
         raise ConfigError(f"The option '{name}' is {value!r}; it must be {allowed}.")
 
 
 def refuse_ignored(method: Any, needs: Mapping[str, str]) -> None:
-    """Raise for an option that differs from its default but would have no effect.
+    """Raise for an option that differs from its default but has no effect.
 
     Parameters
     ----------
     method : CausalStrategy
+        The strategy.
     needs : mapping of str to str
-        Name of each option without an effect to what it is for.
+        By the name of each option without an effect, the setting with which it has one.
 
     Raises
     ------
     ConfigError
-        Naming the option, its value and what it is for.
+        Naming the option, its value and that setting.
     """
     for option in fields(method):
         value = getattr(method, option.name)

@@ -43,21 +43,22 @@ class TwoDBN(SeriesOptions, LinearADMM):
     NOTEARS-ADMM, whose options it shares
     (:class:`~flwr_causal.strategies.notears_admm.LinearADMM`); the acyclicity acts on W alone.
 
-    **What leaves a party**: as with NOTEARS-ADMM, arrays of m x d and m x m with m = d (1 + p).
+    **What leaves a party**: as for NOTEARS-ADMM, but arrays of m x d and m x m, m = d (1 + p).
 
     Parameters
     ----------
     max_rounds : int or None, default None
         None is 25 for the fast schedule (24 rounds and the refit) and 200 for the paper's.
     threshold : float, default 0.15
-        Of instantaneous edges. The paper's is 0.3, at which its program finds next to nothing in
+        Threshold of instantaneous edges. With the paper's 0.3 its program finds almost no edges in
         small samples.
     select_order : bool, default False
-        Choose the number of lags, 1 to ``order``, as ``sparsity="held-out"`` chooses the sparsity
-        (with ``sparsity="bic"`` by the BIC): all run side by side.
+        Choose the number of lags, 1 to ``order``, by the held-out error (with ``sparsity="bic"`` by
+        the BIC). All orders are fitted in the same rounds.
     center : {"global", "series", "phase"}, default "global"
-        Subtract the mean over all parties' rows, each series' own, or, for rows under a known
-        perturbation, their own within the series and the global one elsewhere.
+        Subtract the mean over all parties' rows ("global"), or that of each series ("series"). With
+        "phase" rows under a known perturbation are centred by their own mean within the series and
+        all other rows by their mean over all parties.
     order, lagged_threshold, lagged_sparsity, series_column, time_column, gaps, phase_column, \
 perturbed_from, perturbed_to
         See :class:`~flwr_causal.strategies.linear.SeriesOptions`.
@@ -98,12 +99,12 @@ perturbed_from, perturbed_to
         return knowledge_masks(self.knowledge_or_none, agreement.names, self.order)
 
     def thresholds(self, agreement: Agreement) -> FloatArray:
-        """Return what the weights of the design's columns must exceed, shape (m, 1)."""
+        """Return the thresholds on the weights of the design's columns, shape (m, 1)."""
         return by_block(*self.limits(self.threshold), len(agreement.names), self.order)
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """What is run side by side: every sparsity with every number of lags, the largest first."""
+        """Every sparsity with every number of lags, the largest first."""
         given = super().candidates
         if not self.select_order:
             return given
@@ -119,7 +120,7 @@ perturbed_from, perturbed_to
         return by_block(1.0, factor, num_variables, self.order)
 
     def model(self, state: ConsensusRun) -> LaggedModel | None:
-        """Return the fitted dynamic system in the units of the data, None before the final sums."""
+        """Return the fitted lagged system in the units of the data, None before the refit."""
         if state.total is None:
             return None
         graph = state.graph
@@ -130,5 +131,5 @@ perturbed_from, perturbed_to
         return system_of_series(state.agreement, scale, moments, to_square(stacked) != 0)
 
     def warnings(self, state: ConsensusRun) -> list[str]:
-        """Warn where the fitted system is not stationary."""
+        """Warn if the fitted system is not stationary."""
         return stationarity_warning(state.graph)

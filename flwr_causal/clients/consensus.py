@@ -75,7 +75,7 @@ class LinearADMMClient(LinearClient):
         return len(self.design())
 
     def _problems(self) -> list[admm.LocalProblem]:
-        """Return the local problem of all rows; with held-out rows, that of the others before it."""
+        """Return the local problem of all rows; with held-out rows, after that of the others."""
         return self.once("problems", self._decompose)
 
     def _decompose(self) -> list[admm.LocalProblem]:

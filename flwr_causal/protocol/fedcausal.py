@@ -109,8 +109,8 @@ EVIDENCE = Exchange(
         ),
         Disclosure(
             "shares",
-            "share of an effect's variance that each cause explains beyond its other parents, in the "
-            "search's graph",
+            "share of an effect's variance that each cause explains beyond the other "
+            "parents in the search's graph",
             ("searches", "d", "d"),
             combine="mean",
         ),
@@ -135,8 +135,8 @@ LOCAL = Exchange(
         ),
         Disclosure(
             "own-shares",
-            "share of an effect's variance that each cause explains beyond its other parents, in the "
-            "party's own graph",
+            "share of an effect's variance that each cause explains beyond the other "
+            "parents in the party's own graph",
             ("d", "d"),
         ),
     ),

@@ -65,7 +65,7 @@ def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
             for name, other in typed.items():
                 if name in options:
                     raise ConfigError(
-                        f"The options '{other}' and '{name}' are one option: give one."
+                        f"The options '{other}' and '{name}' are the same one: give only one."
                     )
             try:
                 own_init(self, **{names.get(name, name): value for name, value in options.items()})

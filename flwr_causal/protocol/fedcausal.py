@@ -43,7 +43,7 @@ NORMS = Exchange(
     "one iteration of Algorithm 1 with perceptrons, the norms of the first layers being averaged",
     sends=(
         Sent("shared", "factor of each block of the first layers", ("d", "d")),
-        Sent("norms", "||A_j[:, i]||^2 of the server's solution", ("d", "d")),
+        Sent("norms", "||A_j[:, i]|| of the server's solution", ("d", "d")),
         _MULTIPLIER,
         _PENALTY,
         _ITERATION,

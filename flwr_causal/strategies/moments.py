@@ -145,7 +145,7 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
     select_order : bool, default False
         Choose the number of lags, 1 to ``order``, by the held-out error of one-step predictions.
         All orders are compared on the steps that have ``order`` steps before them; the chosen order
-        is then fitted to all steps that have so many lags.
+        is then fitted to all steps with that number of lags.
     instantaneous : bool or "auto", default True
         Whether effects within a step are fitted; "auto": if they lower the held-out error by 2 %.
     regression : {"lasso", "ridge", "held-out"}, default "lasso"

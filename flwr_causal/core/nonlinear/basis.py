@@ -146,7 +146,7 @@ def partial_shares(moments: BasisMoments, graph: BoolArray) -> FloatArray:
     Entry (i, j) compares the additive model of j on its parents and i with the one on its parents
     other than i: ``1 - s^2_with / s^2_without``, where both residual variances are corrected for
     the number of fitted functions. This is a squared partial correlation for additive models. By
-    the correction its mean is about 0, and single values may be negative, where j does not depend
+    the correction its mean is about 0, and single values can be negative, where j does not depend
     on i. Entries have this meaning for edges and non-edges of the graph alike.
 
     0 on the diagonal, for columns that do not vary, and where the party has too few rows for the

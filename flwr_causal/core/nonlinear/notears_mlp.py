@@ -277,8 +277,8 @@ def strength_graph(
 ) -> CausalGraph:
     """Make the DAG of ``(d, d)`` edge strengths above a threshold.
 
-    The weakest edges on cycles are left out; edges that are not allowed have strength 0, and all
-    required ones stand.
+    The weakest edges on cycles are dropped. The graph has all required edges, and none that is not
+    allowed.
     """
     raw = np.where(masks.allowed, strengths, 0.0)
     required = np.asarray(masks.required, dtype=bool)

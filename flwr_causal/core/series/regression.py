@@ -60,7 +60,7 @@ def order_of(moments: Moments, num_variables: int) -> int:
     d, m = num_variables, moments.d
     if d < 1 or m % d or m < 2 * d:
         raise DataError(
-            f"moments of {m} columns are not those of {d} variables and their lags: give those of "
+            f"moments of {m} columns are not those of {d} variables and their lags: give moments of "
             "[x_t, x_{t-1}, ..., x_{t-p}] with p >= 1"
         )
     return m // d - 1

@@ -140,9 +140,9 @@ class LaggedProblem:
         num_variables : int
             d.
         by_order : mapping of int to Moments, optional
-            By order, moments of all rows with so many lags, which are more rows than those of a
-            larger order; only the columns of that order are read. The model of a chosen order is
-            fitted to these moments. Default: to the merged folds.
+            Moments by order, of all rows with that number of lags (a smaller order has more rows);
+            only the columns of that order are read. The model is fitted to the moments of the
+            chosen order if they are given, otherwise to the merged folds.
 
         Raises
         ------

@@ -156,7 +156,7 @@ class FedCausalClient(LinearClient):
 
     def _evidence_problem(
         self, start: BoolArray
-    ) -> tuple[evidence.EvidenceProblem, evidence.EvidenceCache]:
+    ) -> tuple[evidence.EvidenceProblem, evidence.Cache]:
         """Return the party's rows, prepared for the evidence, and the cache of its evidence.
 
         Both are created once a process: ``start``, the graph at which the search began, is the same

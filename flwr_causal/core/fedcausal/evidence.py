@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 Noise = Literal["own", "equal"]
 #: Evidence, in nats, by variable and its parents.
-EvidenceCache = dict[tuple[int, tuple[int, ...]], float]
+Cache = dict[tuple[int, tuple[int, ...]], float]
 
 # Values of l and a, found on mixed mechanisms;
 # half the lengths add 3 errors on linear data, d = 20.
@@ -182,10 +182,7 @@ def log_evidence(problem: EvidenceProblem, child: int, parents: Sequence[int]) -
 
 
 def evidence_changes(
-    problem: EvidenceProblem,
-    graph: BoolArray,
-    wanted: BoolArray,
-    cache: EvidenceCache | None = None,
+    problem: EvidenceProblem, graph: BoolArray, wanted: BoolArray, cache: Cache | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Return the changes of the evidence when single edges are removed from a graph or added.
 
@@ -226,10 +223,7 @@ def evidence_changes(
 
 
 def client_step(
-    problem: EvidenceProblem,
-    graph: BoolArray,
-    wanted: BoolArray,
-    cache: EvidenceCache | None = None,
+    problem: EvidenceProblem, graph: BoolArray, wanted: BoolArray, cache: Cache | None = None
 ) -> Tables:
     """Compute a party's reply in one exchange; the arguments are those of `evidence_changes`."""
     changes, evidence = evidence_changes(problem, graph, wanted, cache)

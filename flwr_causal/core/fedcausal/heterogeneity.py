@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.fedcausal.evidence import EvidenceCache, EvidenceProblem
+    from flwr_causal.core.fedcausal.evidence import Cache, EvidenceProblem
     from flwr_causal.core.fedcausal.evidence_search import SearchProblem, State
     from flwr_causal.core.graphs.graph import CausalGraph
 
@@ -76,10 +76,7 @@ class Heterogeneity(NamedTuple):
 
 
 def own_graph(
-    problem: EvidenceProblem,
-    common: BoolArray,
-    search: SearchProblem,
-    cache: EvidenceCache | None = None,
+    problem: EvidenceProblem, common: BoolArray, search: SearchProblem, cache: Cache | None = None
 ) -> OwnGraph:
     """Search for a party's own graph, and compute its support of that and the common graph's edges.
 
@@ -113,7 +110,7 @@ def own_graph(
 
 
 def support(
-    problem: EvidenceProblem, common: BoolArray, own: BoolArray, cache: EvidenceCache | None = None
+    problem: EvidenceProblem, common: BoolArray, own: BoolArray, cache: Cache | None = None
 ) -> FloatArray:
     """Return how much a party's rows support the edges of two graphs, ``(d, d)``, in nats.
 
@@ -183,7 +180,7 @@ def _compared(common: BoolArray, one: OwnGraph, i: int, j: int) -> tuple[str, fl
 
 
 def _searched(
-    problem: EvidenceProblem, start: BoolArray, search: SearchProblem, cache: EvidenceCache
+    problem: EvidenceProblem, start: BoolArray, search: SearchProblem, cache: Cache
 ) -> State:
     """Return the final state of a search on one party's rows."""
     state = evidence_search.init(start, partial_shares(problem.moments, start), search)

@@ -60,8 +60,8 @@ def order_of(moments: Moments, num_variables: int) -> int:
     d, m = num_variables, moments.d
     if d < 1 or m % d or m < 2 * d:
         raise DataError(
-            f"moments of {m} columns are not those of {d} variables and their lags: give moments of "
-            "[x_t, x_{t-1}, ..., x_{t-p}] with p >= 1"
+            f"moments of {m} columns are not those of {d} variables and their lags: they must be "
+            "of [x_t, x_{t-1}, ..., x_{t-p}] with p >= 1"
         )
     return m // d - 1
 

@@ -1,14 +1,13 @@
-"""Bayesian networks as files in the Bayesian interchange format (BIF), read and written.
+"""Reading and writing Bayesian networks in the Bayesian interchange format (BIF).
 
-The format of the bnlearn repository, GeNIe, JavaBayes, pgmpy, pyAgrum and others. Rows of a table
-name the states of the parents, so that no order has to be guessed::
+The format is used by the bnlearn repository, GeNIe, JavaBayes, pgmpy, pyAgrum and others. Rows of a
+table are labelled with the states of the parents::
 
     variable smoke { type discrete [ 2 ] { yes, no }; }
     probability ( lung | smoke ) { (yes) 0.1, 0.9; (no) 0.01, 0.99; }
 
-Names that not every reader takes are replaced. The real ones stand in a property
-``flwr_causal_names = "..."``: their JSON with all signs that mean something in a BIF file as
-percent codes.
+Names that some programs cannot read are replaced. The original names are kept in a property
+``flwr_causal_names = "..."``, as JSON with percent-encoded special characters.
 
 References
 ----------
@@ -36,25 +35,25 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
 
 
-#: Files have few digits: a row whose sum is this close to 1 is divided by it.
+#: Files have few digits: a row whose sum differs from 1 by at most this is divided by its sum.
 ROUNDING = 1e-3
-#: Sums as close as this are left as they are, so that what was written is read without a change.
+#: A row whose sum differs from 1 by at most this is not changed: written files are read exactly.
 EXACT = 1e-12
-# Commas separate as blanks do. A bar is a sign of its own, whatever stands around it.
+# Commas separate tokens as blanks do. A bar is a token, with or without blanks around it.
 _TOKEN = re.compile(r'"[^"]*"|[{}()\[\]|;]|[^\s,{}()\[\]|;"]+')
 _QUOTED_OR_COMMENT = re.compile(r'"[^"]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 PROPERTY = "flwr_causal_names"
-# Readers look for these wherever they stand.
+# Some programs treat these words as keywords anywhere in a file.
 KEYWORDS = frozenset(
     ("network", "variable", "probability", "property", "type", "discrete", "table", "default")
 )
 _NO_WORD = re.compile(r"[^A-Za-z0-9_]")
-# pyAgrum takes 12 and 1_2 for states, but 1e5 and 1e_05 for numbers.
+# pyAgrum reads 12 and 1_2 as states, but 1e5 and 1e_05 as numbers.
 _NUMBER = re.compile(r"[0-9]+[eE]")
 
 
 class _Variable:
-    """A variable of a file; ``original`` is its name outside of the file."""
+    """A variable of a file; ``original`` is its name before `write_bif` replaced it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -68,9 +67,9 @@ class _Variable:
 def read_bif(path: str | Path) -> BayesianNetwork:
     """Read a network.
 
-    Quoted names, comments, properties, ``default`` entries and tables without labels (in counting
-    order, the last variable fastest) are understood. Rows that sum to 1 but for rounding (to 0.001)
-    are divided by their sum.
+    Quoted names, comments, properties, ``default`` entries and tables without labels (the last
+    variable varies fastest) are supported. Rows whose sum differs from 1 by at most 0.001 are
+    divided by their sum.
 
     Parameters
     ----------
@@ -80,13 +79,14 @@ def read_bif(path: str | Path) -> BayesianNetwork:
     Returns
     -------
     BayesianNetwork
-        Its variables in the order of the file. Names that `write_bif` had to replace are restored.
+        The network, with variables in the order of the file. Names that `write_bif` replaced are
+        restored.
 
     Raises
     ------
     DataError
-        If the file is missing, is no BIF, or does not make a network; the message names the file
-        and the variable.
+        If the file is missing, is not a BIF file, or holds no valid network; the message names the
+        file and the variable.
     """
     path = Path(path)
     try:
@@ -103,18 +103,19 @@ def read_bif(path: str | Path) -> BayesianNetwork:
 
 
 def write_bif(network: BayesianNetwork, path: str | Path) -> None:
-    """Write a network so that `read_bif` returns the same, to the last bit.
+    """Write a network without loss: `read_bif` returns the same network.
 
-    Not all programs take a name with blanks, signs or letters beyond ASCII, one that begins with a
-    digit, or two that differ in case only. Such a name is written with underscores, and a number
-    where that makes two equal; the real one is kept in a ``property`` of the variable.
+    Some programs cannot read names with blanks, punctuation or letters beyond ASCII, names of
+    variables that begin with a digit, or names that differ only in case. Such a name is written
+    with underscores, followed by a number if it is not unique; the original name is kept in a
+    ``property`` of the variable.
 
     Parameters
     ----------
     network : BayesianNetwork
-        Any.
+        The network.
     path : str or Path
-        Compressed if it ends in ``.gz``.
+        The file, which is compressed by gzip if the name ends in ``.gz``.
     """
     path = Path(path)
     content = ("\n".join(_lines(network)) + "\n").encode()
@@ -138,7 +139,7 @@ def _lines(network: BayesianNetwork) -> Iterator[str]:
         yield f"probability ( {name}{condition} ) {{"
         if not parents:
             yield f"  table {_numbers(table)};"
-        # As the repository has it: the first parent fastest.
+        # The first parent varies fastest, as in the bnlearn repository.
         for reverse in product(*(range(len(states[i])) for i in parents[::-1])) if parents else ():
             configuration = reverse[::-1]
             label = ", ".join(states[i][k] for i, k in zip(parents, configuration, strict=True))
@@ -195,7 +196,7 @@ def _read_variable(tokens: Tokens) -> _Variable:
             if restored is not None:
                 variable.original, variable.original_states = restored
         elif entry != ";":
-            raise DataError(f"{where}: found {entry[:40]!r} where 'type' or 'property' can stand")
+            raise DataError(f"{where}: expected 'type' or 'property', found {entry[:40]!r}")
     if not variable.states:
         raise DataError(f"{where} has no states")
     if len(set(variable.states)) < len(variable.states):
@@ -230,7 +231,7 @@ def _read_probability(tokens: Tokens, variables: dict[str, _Variable]) -> None:
             table[place] = _row(tokens.until(";"), shape[-1], where)
         elif entry == "table":
             numbers = _row(tokens.until(";"), table.size, where)
-            # The child stands first in the counting order.
+            # The child is the first axis of a table without labels.
             table = np.moveaxis(numbers.reshape(shape[-1:] + shape[:-1]), 0, -1)
         elif entry == "default":
             default = _row(tokens.until(";"), shape[-1], where)
@@ -246,13 +247,13 @@ def _read_probability(tokens: Tokens, variables: dict[str, _Variable]) -> None:
 def _position(
     labels: Sequence[str], codes: Sequence[dict[str, int]], where: str
 ) -> tuple[int, ...]:
-    """Return where a row's states of the parents stand in the table."""
+    """Return the indices of a row's parent states in the table."""
     if len(labels) != len(codes):
         raise DataError(f"{where}: a row has {len(labels)} states for {len(codes)} parents")
     try:
         return tuple(own[label] for own, label in zip(codes, labels, strict=True))
     except KeyError as error:
-        raise DataError(f"{where}: {error} is no state of the parent it stands for") from None
+        raise DataError(f"{where}: {error} is not a state of the parent in its place") from None
 
 
 def _row(words: Sequence[str], size: int, where: str) -> FloatArray:
@@ -267,7 +268,7 @@ def _row(words: Sequence[str], size: int, where: str) -> FloatArray:
 
 
 def _network(variables: dict[str, _Variable]) -> BayesianNetwork:
-    """Make the network of what the file says."""
+    """Return the network of the variables."""
     index = {name: k for k, name in enumerate(variables)}
     parents, tables = [], []
     for variable in variables.values():
@@ -286,7 +287,7 @@ def _network(variables: dict[str, _Variable]) -> BayesianNetwork:
 
 
 def _normalized(variable: _Variable) -> FloatArray:
-    """Return a variable's table, its rows divided by their sums where those are rounded."""
+    """Return a variable's table; rows whose sums are 1 up to rounding are divided by them."""
     assert variable.table is not None
     table = variable.table
     sums = table.sum(axis=-1, keepdims=True)
@@ -298,18 +299,18 @@ def _normalized(variable: _Variable) -> FloatArray:
         worst = float(sums.ravel()[np.abs(sums - 1).argmax()])
         raise DataError(
             f"probability of {variable.name!r}: a row sums to {worst:.6g} or has a negative "
-            "number; a table without labels runs through the child's states slowest"
+            "number: correct it (in a table without labels the child's states vary slowest)"
         )
     return np.where(np.abs(sums - 1) > EXACT, table / sums, table)
 
 
 class Tokens:
-    """A reader's place in a file.
+    """The tokens of a file, and the position of the next one.
 
     Parameters
     ----------
     text : str
-        The file, with its comments.
+        Content of the file; comments are removed.
     """
 
     def __init__(self, text: str) -> None:
@@ -340,13 +341,13 @@ class Tokens:
         return _unquoted(self.next())
 
     def expect(self, token: str, where: str) -> None:
-        """Pass over a token that must stand here."""
+        """Skip the next token; a DataError if it is another one."""
         found = self.next()
         if found != token:
             raise DataError(f"{where}: expected {token!r}, found {found[:40]!r}")
 
     def until(self, end: str) -> list[str]:
-        """Return the tokens before the next ``end``, and pass over it."""
+        """Return the tokens before the next ``end``, and skip ``end``."""
         try:
             stop = self._tokens.index(end, self._place)
         except ValueError:
@@ -358,7 +359,7 @@ class Tokens:
         return found
 
     def names_until(self, end: str) -> list[str]:
-        """Return the names before the next ``end``, without quotes, and pass over it."""
+        """Return the names before the next ``end``, without quotes, and skip ``end``."""
         return [_unquoted(token) for token in self.until(end)]
 
 
@@ -367,22 +368,22 @@ def _unquoted(token: str) -> str:
 
 
 def plain_names(names: Sequence[str], *, variables: bool) -> tuple[str, ...]:
-    """Return different names of ASCII letters, digits and underscores, as close as can be.
+    """Replace names by distinct names of ASCII letters, digits and underscores.
 
-    Names that are fine stay, whatever comes before them.
+    Names that have this form already are not changed.
 
     Parameters
     ----------
     names : sequence of str
-        Different ones.
+        Distinct names.
     variables : bool
-        Whether they name variables, which may not begin with a digit nor differ in case only (some
-        readers do not tell them apart); states may.
+        Whether they are names of variables. These must not begin with a digit or differ only in
+        case, because some programs ignore case; names of states may.
 
     Returns
     -------
     tuple of str
-        Always the same for the same names.
+        One name for each of ``names``.
     """
 
     def key(name: str) -> str:
@@ -403,7 +404,7 @@ def plain_names(names: Sequence[str], *, variables: bool) -> tuple[str, ...]:
 
 
 def _plain(name: str, variable: bool) -> str:
-    """Return a name with underscores for what is no letter or digit."""
+    """Return a name with underscores in place of all other characters than letters and digits."""
     plain = _NO_WORD.sub("_", name)
     if not plain or plain.lower() in KEYWORDS or _NUMBER.match(plain):
         return f"_{plain}"
@@ -411,17 +412,17 @@ def _plain(name: str, variable: bool) -> str:
 
 
 def encoded_names(name: str, states: Sequence[str]) -> str:
-    """Return what a property says to keep the real names."""
+    """Return the text of the property that keeps the original names."""
     return f'{PROPERTY} = "{quote(json.dumps([name, *states]), safe="")}"'
 
 
 def decoded_names(words: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
-    """Return the real name and states from a property's words, None from any other property.
+    """Return the original name and states from the tokens of a property, None for another property.
 
     Raises
     ------
     DataError
-        If the property is not as `encoded_names` writes it.
+        If the property has not the form of `encoded_names`.
     """
     if len(words) != 3 or words[0] != PROPERTY:
         return None

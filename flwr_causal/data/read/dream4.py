@@ -1,13 +1,13 @@
-"""The time series of the DREAM4 in-silico network challenge, from files that the user has.
+"""Reader of the time series of the DREAM4 in-silico network challenge.
 
-Ten or five series of 21 times of the expression of 100 or 10 genes, simulated from parts of real
-regulatory networks (Marbach et al., 2009 and 2010; Prill et al., 2010). In the first half of each
-series, up to time 500, a perturbation acts on some genes and is then lifted. The gold standards
-have directed cycles, all ten of them, and no gene that regulates itself: rank the edges, leaving
-the diagonal out (`core.ranking`), or compare with a summary graph.
+The expression of 100 genes (ten series) or 10 genes (five series) at 21 times, simulated from parts
+of real regulatory networks (Marbach et al., 2009 and 2010; Prill et al., 2010). In the first half
+of each series, up to time 500, a perturbation acts on some genes. All ten gold standards have
+directed cycles, and none has a gene that regulates itself. Evaluate by ranking the edges without
+the diagonal (`core.graphs.metrics.auroc`), or by comparing with a summary graph.
 
-The original files lie on Synapse (syn3049712) and need an account there; nothing of them is part of
-this package.
+The data are not part of this package; users provide the files. The originals are on Synapse
+(syn3049712), which needs an account.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ class Dream4(NamedTuple):
     series : list of DataFrame
         Each with the column ``time`` (0, 50, ..., 1000) and one column per gene.
     gold : bool array of shape (d, d)
-        ``gold[i, j]``: gene i regulates gene j. All ordered pairs are decided; the diagonal is
-        False.
+        ``gold[i, j]``: gene i regulates gene j; the diagonal is False.
     names : tuple of str
         The genes, ``G1``, ``G2``, ...
     """
@@ -65,15 +64,21 @@ def read_dream4(directory: str | Path, network: int = 1, size: int = 100) -> Dre
         with ``series (number, T, d)``, ``time (T,)``, ``adjacency (d, d)`` (row regulates column)
         and ``names (d,)``.
     network : {1, 2, 3, 4, 5}, default 1
+        Number of the network.
     size : {100, 10}, default 100
         Number of genes.
+
+    Returns
+    -------
+    Dream4
+        The series and the gold standard.
 
     Raises
     ------
     ConfigError
-        No such network or size.
+        If there is no such network or size.
     DataError
-        The file is missing, or is of another form.
+        If the file is missing or has another form.
     """
     if size not in SIZES or not 1 <= network <= NUM_NETWORKS:
         raise ConfigError(
@@ -90,7 +95,7 @@ def read_dream4(directory: str | Path, network: int = 1, size: int = 100) -> Dre
         with np.load(path, allow_pickle=False) as archive:
             values, time, adjacency, labels = (archive[name] for name in ARRAYS)
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path} is no archive of {', '.join(ARRAYS)} ({error})") from None
+        raise DataError(f"{path} is not an NPZ archive of {', '.join(ARRAYS)} ({error})") from None
     names = tuple(str(label) for label in labels)
     d = len(names)
     if values.ndim != 3 or values.shape[1:] != (len(time), d) or adjacency.shape != (d, d):
@@ -107,7 +112,7 @@ def read_dream4(directory: str | Path, network: int = 1, size: int = 100) -> Dre
 
 
 def dream4_parties(data: Dream4, num_parties: int = 5) -> list[list[pd.DataFrame]]:
-    """Give every party its series: consecutive ones, as evenly as can be.
+    """Return the series of each party: consecutive series, in numbers that differ by at most one.
 
     Five parties with two series each is the setting of Chen, Ma & Yue (2024), section 5, for size
     100.
@@ -119,7 +124,8 @@ def dream4_parties(data: Dream4, num_parties: int = 5) -> list[list[pd.DataFrame
     """
     if not 1 <= num_parties <= len(data.series):
         raise DataError(
-            f"{num_parties} parties for {len(data.series)} series: give every party one at least"
+            f"{num_parties} parties for {len(data.series)} series: give from 1 to "
+            f"{len(data.series)} parties"
         )
     shares = np.array_split(np.arange(len(data.series)), num_parties)
     return [[data.series[m] for m in share] for share in shares]

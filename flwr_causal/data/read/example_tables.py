@@ -1,4 +1,4 @@
-"""Tables that come with scikit-learn, for runs that name no data: nothing is downloaded."""
+"""Example tables of scikit-learn, for runs without data; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def breast_cancer() -> pd.DataFrame:
-    """Return the Wisconsin breast cancer table: 569 rows, 30 numbers, a class.
+    """Return the Wisconsin breast cancer table: 569 rows, 30 columns of numbers, and a class.
 
     The class ``target`` is "benign" or "malignant". Rows are in the order of the file.
     """

@@ -1,11 +1,12 @@
-"""NetSim: simulated fMRI of small brain networks, from files that the user has.
+"""Reader of NetSim: simulated fMRI of small brain networks.
 
 Smith et al. (2011, NeuroImage 54:875) simulated 50 subjects with 200 time points each, for
-networks of 5 (sim1), 10 (sim2), 15 (sim3) and more regions. All subjects of a simulation share the
-edges, which are acyclic; the weights differ. A time step is long against the neuronal delays, so
-that most of the influence shows within a time slice.
+networks of 5 (sim1), 10 (sim2), 15 (sim3) and more regions. All subjects of a simulation have the
+same edges, which are acyclic, with different weights. A time step is much longer than the neuronal
+delays, so that most effects are instantaneous.
 
-The files lie on the pages of FMRIB in Oxford; nothing of them is part of this package.
+The data are not part of this package; users provide the files. The originals are on the pages of
+FMRIB in Oxford.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class NetSim(NamedTuple):
     Attributes
     ----------
     subjects : list of float64 arrays of shape (T, d)
-        One series each, of the subjects that were asked for.
+        The series of each chosen subject.
     truth : CausalGraph
-        The edges that all subjects share; an edge weighs the mean of the subjects' weights.
+        The edges that all subjects have; weights are means over the chosen subjects.
     """
 
     subjects: list[FloatArray]
@@ -49,18 +50,24 @@ def read_netsim(path: str | Path, subjects: Sequence[int] | None = None) -> NetS
     Parameters
     ----------
     path : str or Path
-        The original ``sim1.mat`` (``ts`` of all subjects one below the other, ``net``, a matrix per
-        subject, row causes column), or an NPZ with ``series (subjects, T, d)`` and ``net``.
+        The original ``sim1.mat``, with ``ts``, the concatenated series of all subjects, and
+        ``net``, a matrix for each subject (row causes column); or an NPZ archive with
+        ``series (subjects, T, d)`` and ``net``.
     subjects : sequence of int, optional
         Numbers of the subjects, from 1 as in the literature, such as ``PAPER_SUBJECTS[5]``.
         Default: all, in order.
 
+    Returns
+    -------
+    NetSim
+        The series and the true graph.
+
     Raises
     ------
     ConfigError
-        No such subject.
+        If there is no such subject.
     DataError
-        The file is missing, or is of another form.
+        If the file is missing or has another form.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -77,8 +84,8 @@ def read_netsim(path: str | Path, subjects: Sequence[int] | None = None) -> NetS
     absent = [number for number in numbers if not 1 <= number <= len(values)]
     if absent or not len(numbers):
         raise ConfigError(
-            f"subjects are {list(numbers)}: choose among 1 to {len(values)}, the first of which is "
-            "1, not 0"
+            f"subjects are {list(numbers)}: give numbers from 1 to {len(values)} (the first "
+            "subject is 1, not 0)"
         )
     chosen = np.array(numbers) - 1
     # The original matrices have the decay of each region, -1, on the diagonal.
@@ -87,10 +94,10 @@ def read_netsim(path: str | Path, subjects: Sequence[int] | None = None) -> NetS
 
 
 def cut_series(series: FloatArray, num_parties: int = 5) -> list[FloatArray]:
-    """Cut one series into consecutive stretches, one a party, as evenly as can be.
+    """Split one series into consecutive parts, one for each party, of about equal lengths.
 
-    Five parties with 40 steps each is the setting of Chen, Ma & Yue (2024), section 5. The steps on
-    both sides of a cut are in different parties, so that p rows are lost at each.
+    Five parties with 40 steps each is the setting of Chen, Ma & Yue (2024), section 5. Each split
+    loses p rows of the lagged design.
 
     Raises
     ------
@@ -103,7 +110,7 @@ def cut_series(series: FloatArray, num_parties: int = 5) -> list[FloatArray]:
 
 
 def _from_mat(path: Path) -> tuple[FloatArray, FloatArray]:
-    """Read the original file; scipy's reader is imported where it is needed."""
+    """Read the original file."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
@@ -117,9 +124,9 @@ def _from_mat(path: Path) -> tuple[FloatArray, FloatArray]:
 
 
 def _from_npz(path: Path) -> tuple[FloatArray, FloatArray]:
-    """Read an archive of numpy."""
+    """Read an NPZ archive."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             return archive["series"].astype(np.float64), archive["net"].astype(np.float64)
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path} is no archive with series and net ({error})") from None
+        raise DataError(f"{path} is not an NPZ archive with series and net ({error})") from None

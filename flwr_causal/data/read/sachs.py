@@ -1,12 +1,13 @@
-"""Protein signalling in human T cells under nine conditions, from files that the user has.
+"""Reader of the data of Sachs et al. (2005): protein signalling in human T cells.
 
 Flow cytometry of 11 proteins and lipids in 7466 cells, each under one of nine combinations of
-reagents (Sachs et al., Science 2005). The reagents intervene on some of the variables, so the nine
-conditions are natural parties: one network, different mechanisms. Two versions of the network are
-in use: 17 edges (`sachs` of bnlearn; Ng & Zhang 2022) and 20 (Yang et al. 2024), which has one edge
-reversed and three more. One that circulates with 18 edges has a directed cycle.
+reagents (Sachs et al., Science 2005). The reagents intervene on some of the variables. If each
+condition is a party, the parties have the same network and different mechanisms. Two versions of
+the network are in use: 17 edges (`sachs` of bnlearn; Ng & Zhang 2022) and 20 edges (Yang et al.
+2024), which has one edge reversed and three more. A third version with 18 edges has a directed
+cycle.
 
-The data are not part of this package.
+The data are not part of this package; users provide the files.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ CONDITIONS_FILE = "conditions.csv"
 EDGE_FILES = {17: "edges_dag_17.csv", 20: "edges_consensus_20.csv"}
 #: Name of the column that holds the numbers of the conditions.
 CONDITION = "condition"
-#: What is added before the logarithm: least values are near 1 (as in published versions).
+#: Number added before the logarithm, as in published versions; the smallest values are near 1.
 LOG_OFFSET = 10.0
-#: Rows that Yang et al. (2024) draw, and their parties: 746 rows each.
+#: Number of rows that Yang et al. (2024) draw, and number of parties.
 PAPER_ROWS = 7460
 PAPER_PARTIES = 10
 
@@ -65,17 +66,23 @@ def read_sachs(
     edges : {17, 20}, default 20
         Version of the network; 20 in Yang et al. (2024).
     log : bool, default False
-        Take ``log(x + 10)``. The intensities are skewed, and their spreads differ by a factor of
-        15.
+        Whether to return ``log(x + 10)``. The intensities are skewed, and their standard deviations
+        differ by a factor of 15.
     standardize : bool, default False
-        Give every variable mean 0 and deviation 1 over all rows, after the logarithm.
+        Whether to scale every variable to mean 0 and standard deviation 1 over all rows, after the
+        logarithm.
+
+    Returns
+    -------
+    Sachs
+        The cells, their conditions and the network.
 
     Raises
     ------
     ConfigError
-        No such version.
+        If there is no network with so many edges.
     DataError
-        A file is missing or of another form, or names a variable or condition that is not there.
+        If a file is missing or has another form, or names an unknown variable or condition.
     """
     if edges not in EDGE_FILES:
         raise ConfigError(
@@ -99,7 +106,7 @@ def read_sachs(
 
 
 def condition_parties(data: Sachs) -> dict[str, pd.DataFrame]:
-    """Give every condition's rows to a party of its own, by the reagents' names, in file order."""
+    """Return one party for each condition, by the reagents' names, with rows in file order."""
     return {
         str(name): data.rows[data.conditions == name].reset_index(drop=True)
         for name in data.conditions.unique()
@@ -109,20 +116,26 @@ def condition_parties(data: Sachs) -> dict[str, pd.DataFrame]:
 def sampled_parties(
     data: Sachs, seed: int, num_parties: int = PAPER_PARTIES, num_rows: int = PAPER_ROWS
 ) -> list[pd.DataFrame]:
-    """Deal out rows at random, whatever their condition: the protocol of Yang et al. (2024).
+    """Split rows at random, whatever their condition: the protocol of Yang et al. (2024).
 
     Parameters
     ----------
     data : Sachs
+        Result of `read_sachs`.
     seed : int
-        Chooses the rows and shuffles them.
+        Seed of the choice and the order of the rows.
     num_parties, num_rows : int
-        Default 10 parties and 7460 of the 7466 rows.
+        Number of parties, and of rows that are drawn. Default: 10 and 7460, as in the paper.
+
+    Returns
+    -------
+    list of DataFrame
+        The table of each party.
 
     Raises
     ------
     DataError
-        Fewer rows than are to be drawn, or than parties.
+        If there are fewer rows than ``num_rows``, or fewer drawn rows than parties.
     """
     return split_even(draw_rows(data.rows, num_rows, seed), num_parties)
 
@@ -148,7 +161,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     missing = [column for column in columns if column not in table.columns]
     if missing or table.isna().any(axis=None):
         raise DataError(
-            f"{path} has missing values, or lacks the columns {missing}: it is not the file that "
-            "is expected"
+            f"{path} has missing values, or lacks the columns {missing}: give the file that "
+            "read_sachs describes"
         )
     return table

@@ -1,12 +1,12 @@
 """Read one party's table: from a file, a numpy array or a pandas DataFrame, or a list of these.
 
-Whatever the source, the result is a DataFrame with string column names and rows numbered from 0.
-Nothing is repaired on the way: a doubled column name stays doubled and a missing value stays
-missing, so that :mod:`flwr_causal.data.check.checks` can report them with the party's name.
+The result is a DataFrame with string column names and rows numbered from 0. Errors in the data are
+not corrected: repeated column names and missing values are kept, so that
+:mod:`flwr_causal.data.check.checks` can report them with the party's name.
 
-Delimited text is read strictly. pandas alone renames a second column ``x`` to ``x.1``, takes a
-surplus first field as a row index and fills short rows with missing values; a federation must not
-train on such guesses.
+Delimited text is read strictly. By default pandas renames a second column ``x`` to ``x.1``, uses a
+surplus first field as a row index and fills short rows with missing values, which could change the
+data without notice.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-#: The file names that :func:`read_table` understands.
+#: The suffixes of files that :func:`read_table` reads.
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".npz")
 
 Source: TypeAlias = "str | Path | npt.NDArray[Any] | pd.DataFrame"
 
 CACHED_TABLES = 8
 
-#: Parse decimals to the nearest float64: the default from pandas 3.1 on, which warns of the option.
+#: Option to parse decimals to the nearest float64. It is the default of pandas 3.1 and later, which
+#: warn if the option is given.
 EXACT: dict[str, Any] = (
     {}
     if tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 1)
@@ -53,14 +54,14 @@ def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
     Parameters
     ----------
     source : str, Path, numpy array or DataFrame, or a list or tuple of such
-        A path: ``.csv``, ``.tsv`` (both also with ``.gz``), ``.parquet`` / ``.pq``, or ``.npz``
-        with an array ``X`` (or else one array of two dimensions and none of more) and optionally
-        ``names``.
-        Delimited files need a header line; blanks around the names in it are dropped.
-        An array has shape (n, d) and its variables are called ``x0``, ``x1``, ...
+        A path: ``.csv``, ``.tsv`` (both also with ``.gz``), ``.parquet``, ``.pq``, or ``.npz``. An
+        NPZ archive holds the table as the array ``X``, or as its only array of two dimensions if
+        none has more, and optionally ``names``. Delimited files need a header line; blanks around
+        names are removed.
+        An array has shape (n, d); its variables are named ``x0``, ``x1``, ...
         A DataFrame is copied shallowly; its index is dropped.
-        A list holds several time series of one party, with the same columns: they come under each
-        other, and the first column, called :data:`SERIES`, numbers them from 0.
+        A list holds several time series of one party with the same columns. Their rows are
+        concatenated, and the first column, named :data:`SERIES`, numbers the series from 0.
 
     Returns
     -------
@@ -70,7 +71,7 @@ def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
     Raises
     ------
     DataError
-        The source cannot be read, or the series of a list differ in their columns.
+        If the source cannot be read, or the series of a list have different columns.
     """
     if isinstance(source, list | tuple):
         return _from_series(source)
@@ -87,10 +88,10 @@ def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
 
 
 def read_table_cached(path: str | Path) -> pd.DataFrame:
-    """Read a file as :func:`read_table` does, once per process while it is unchanged.
+    """Read a file as :func:`read_table` does, once per process while the file is unchanged.
 
-    The same DataFrame object is returned to every caller, so nobody may modify it. The last few
-    tables are kept. A file whose time of change and size are the same is taken to be unchanged.
+    All calls return the same DataFrame object, which callers must not modify. The last 8 tables are
+    kept. A file is treated as unchanged while its modification time and its size are the same.
     """
     absolute = _existing_file(Path(path).expanduser()).absolute()
     status = absolute.stat()
@@ -143,7 +144,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def _read_npz(path: Path) -> pd.DataFrame:
     try:
-        # Opened here, since numpy leaves the file open when it turns out to be no archive.
+        # Opened here, because numpy leaves a file open that is not an archive.
         with path.open("rb") as handle:
             loaded = np.load(handle, allow_pickle=False)
             if not isinstance(loaded, np.lib.npyio.NpzFile):
@@ -162,13 +163,13 @@ def _read_npz(path: Path) -> pd.DataFrame:
         chosen = "X"
     else:
         tables = [key for key, array in arrays.items() if array.ndim == 2]
-        # Beside a stack of tables, a lone matrix is more likely a graph than the samples.
+        # If there is an array of more dimensions, a single matrix is likely to be a graph.
         stacks = [key for key, array in arrays.items() if array.ndim > 2]
         if len(tables) != 1 or stacks:
             found = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
             raise DataError(
-                f"{path} holds {found or 'nothing'}, and which of these is the table of samples is "
-                "not clear: save it as a two-dimensional array called X"
+                f"{path} holds {found or 'nothing'}: save the table of samples as a "
+                "two-dimensional array named X"
             )
         chosen = tables[0]
     return _from_array(arrays[chosen], names, f"array {chosen!r} of {path}")
@@ -244,7 +245,7 @@ def _from_series(sources: Sequence[Any]) -> pd.DataFrame:
 
 
 def _check_same_columns(where: str, frame: pd.DataFrame, first: pd.DataFrame) -> None:
-    """Check that a series has the columns of the first one, each once, in whatever order."""
+    """Check that a series has the columns of the first one, each once, in any order."""
     if SERIES in frame.columns:
         raise DataError(f"{where} has a column {SERIES!r}, which numbers the series: rename it")
     if not frame.columns.is_unique:
@@ -260,41 +261,41 @@ def _check_same_columns(where: str, frame: pd.DataFrame, first: pd.DataFrame) ->
 
 
 def read_delimited(path: Path, separator: str) -> pd.DataFrame:
-    """Read a delimited text file (UTF-8, a header line, gzip by the suffix ``.gz``).
+    """Read a delimited text file (UTF-8, with a header line; compressed if it ends in ``.gz``).
 
-    Numbers are parsed to the nearest float64. Doubled names in the header stay doubled.
+    Numbers are parsed to the nearest float64. Repeated names in the header are kept.
 
     Parameters
     ----------
     path : Path
         An existing file.
     separator : str
-        The one character between fields.
+        The character between fields.
 
     Returns
     -------
     DataFrame
-        Columns named as in the header, blanks around names dropped; rows numbered from 0.
+        Columns named as in the header, without blanks around names; rows numbered from 0.
 
     Raises
     ------
     DataError
-        Empty, undecodable or ragged file, or a header that is none.
+        If the file is empty, is not UTF-8, has rows of different lengths, or has no header.
     """
     try:
         header = _header(path, separator)
-        # pandas judges by the first row whether a surplus field is an index.
+        # pandas uses a surplus field of the first row as an index.
         _check_widths(path, separator, len(header), rows=1)
         frame: pd.DataFrame = pd.read_csv(
             path,
             sep=separator,
             encoding="utf-8-sig",
             compression="gzip" if _is_gzip(path) else None,
-            # Without it a column may be parsed in chunks, to numbers here and text there.
+            # With low_memory a column is parsed in chunks, some to numbers and others to texts.
             low_memory=False,
             **EXACT,
         )
-        # A short row ends in a missing value, so complete last columns need no second look.
+        # A short row has a missing value in the last column: otherwise no row is short.
         if frame.iloc[:, -1].isna().any():
             _check_widths(path, separator, len(header))
     except UnicodeDecodeError as error:
@@ -352,7 +353,7 @@ def _header(path: Path, separator: str) -> list[str]:
 
 
 def _is_blank(row: list[str]) -> bool:
-    # As pandas has it, which skips such lines.
+    # pandas skips such lines.
     return not row or (len(row) == 1 and not row[0].strip())
 
 
@@ -361,12 +362,12 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    # A variable may well be called "nan" or "inf".
+    # A variable may have the name "nan" or "inf".
     return any(character.isdigit() for character in text)
 
 
 def _check_widths(path: Path, separator: str, width: int, rows: int | None = None) -> None:
-    """Compare the first rows' (default: all rows') numbers of fields with the header's."""
+    """Raise a DataError if one of the first rows (default: all) has not ``width`` fields."""
     with _text(path) as handle:
         reader = csv.reader(handle, delimiter=separator)
         filled = (row for row in reader if not _is_blank(row))

@@ -81,7 +81,9 @@ def test_archives_without_the_arrays_and_other_files_are_refused(tmp_path):
     np.savez(tmp_path / "size10_1.npz", series=CONTENT["series"])
     (tmp_path / "size10_2.npz").write_text("no archive")
     for network in (1, 2):
-        with pytest.raises(DataError, match=f"size10_{network}.*no archive of series, time"):
+        with pytest.raises(
+            DataError, match=f"size10_{network}.*not an NPZ archive of series, time"
+        ):
             read_dream4(tmp_path, network, 10)
 
 

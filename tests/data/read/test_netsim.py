@@ -35,7 +35,7 @@ def test_subjects_are_counted_from_one_and_keep_the_order_asked_for(path):
     np.testing.assert_array_equal(simulation.subjects, SERIES[[2, 0]])
     assert simulation.truth.weights[0, 1] == pytest.approx(0.7)
     for wrong in ([0], [4], []):
-        with pytest.raises(ConfigError, match="choose among 1 to 3"):
+        with pytest.raises(ConfigError, match="give numbers from 1 to 3"):
             read_netsim(path, subjects=wrong)
 
 

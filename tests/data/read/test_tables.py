@@ -171,8 +171,8 @@ def test_bad_npz(tmp_path):
             read_table(path)
         return str(caught.value)
 
-    assert "A (2, 2), B (2, 2), and which" in message(A=np.eye(2), B=np.eye(2))
-    assert "called X" in message(W=np.eye(2), series=np.zeros((3, 4, 2)))
+    assert "A (2, 2), B (2, 2): save the table of samples" in message(A=np.eye(2), B=np.eye(2))
+    assert "named X" in message(W=np.eye(2), series=np.zeros((3, 4, 2)))
     assert "v (3,)" in message(v=np.arange(3))
     assert "1 dimension" in message(X=np.arange(3))
     assert "2 columns but 'names' has 1" in message(X=np.eye(2), names=np.array(["a"]))

@@ -1,4 +1,4 @@
-"""A causal graph as files: GraphML, DOT, a table of edges and JSON, written and read."""
+"""Files of causal graphs: writing GraphML, DOT, CSV and JSON, and reading several formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 POSITIVE, NEGATIVE, NEUTRAL = "#2b6cb0", "#c2571a", "#4a5568"
-# What other tools call the ends of an edge.
+# Names of the columns for the ends of an edge.
 _ENDS = (("source", "target"), ("cause", "effect"), ("from", "to"))
 _MATRICES = ("weights", "adjacency", "W", "B")
 _LAGGED = ("lagged", "A")
@@ -29,7 +29,7 @@ _LAGGED = ("lagged", "A")
 def write_all(graph: CausalGraph, directory: str | Path) -> list[Path]:
     """Write ``graph.json``, ``graph.graphml``, ``graph.dot`` and ``edges.csv``; return the paths.
 
-    The directory is made if it is not there.
+    The directory is created if needed.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -42,12 +42,12 @@ def write_all(graph: CausalGraph, directory: str | Path) -> list[Path]:
 
 
 def write_graphml(graph: CausalGraph, path: str | Path) -> None:
-    """Write GraphML as networkx, Gephi, Cytoscape and yEd read it.
+    """Write GraphML for networkx, Gephi, Cytoscape and yEd.
 
-    Edges carry ``weight`` and ``lag`` and, where known, ``raw_weight``, ``confidence`` and
-    ``required``. An undirected edge of a CPDAG stands in both directions. A graph with lags is
-    unrolled: one node per variable and time slice, ``x0[t-1]`` and ``x0[t]``, and the edges into
-    the last slice; ``CausalGraph.from_networkx(networkx.read_graphml(path))`` folds it again.
+    Edges have the attributes ``weight`` and ``lag`` and, if the graph has them, ``raw_weight``,
+    ``confidence`` and ``required``. An undirected edge of a CPDAG is written in both directions. A
+    graph with lags is unrolled, see `CausalGraph.unrolled`.
+    ``CausalGraph.from_networkx(networkx.read_graphml(path))`` restores the graph.
     """
     nx.write_graphml(graph.unrolled(), path, named_key_ids=True)
 
@@ -56,8 +56,8 @@ def write_dot(graph: CausalGraph, path: str | Path) -> None:
     """Write Graphviz DOT: edges labelled with their weights, coloured by sign.
 
     An undirected edge of a CPDAG is one edge with ``dir=none``; the edges of a CPDAG are labelled
-    with their confidence, where it is known. Graphs with lags are unrolled as
-    in `write_graphml`, a column per time slice.
+    with their confidence, if the graph has one. A graph with lags is unrolled, with one column for
+    each time slice.
     """
     unrolled = graph.unrolled()
     lines = ["digraph causal_graph {", "  node [shape=box, style=rounded];"]
@@ -85,13 +85,13 @@ def write_dot(graph: CausalGraph, path: str | Path) -> None:
 
 
 def _attributes(weight: float) -> str:
-    """Return the attributes in DOT of an edge with a weight."""
+    """Return the DOT attributes of an edge with a weight."""
     colour = POSITIVE if weight > 0 else NEGATIVE if weight < 0 else NEUTRAL
     return f' [label="{weight:.3g}", color="{colour}"]'
 
 
 def _marks(edge: dict[str, Any], opposite: dict[str, Any] | None = None) -> str:
-    """Return the attributes in DOT of a CPDAG's edge, undirected if there is an opposite one."""
+    """Return the DOT attributes of a CPDAG's edge, undirected if the opposite edge is given."""
     parts = [] if opposite is None else ["dir=none"]
     if "confidence" in edge:
         both = (edge, {} if opposite is None else opposite)
@@ -100,9 +100,9 @@ def _marks(edge: dict[str, Any], opposite: dict[str, Any] | None = None) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return a DOT identifier; inside quotes only the quote needs a backslash to the lexer.
+    """Return a quoted DOT identifier; quotes are escaped, and backslashes are doubled.
 
-    Backslashes are doubled nevertheless, since one at the end would escape the closing quote.
+    DOT needs no doubled backslashes, except at the end, where one would escape the closing quote.
     """
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -115,8 +115,9 @@ def _label(name: str) -> str:
 def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
     """Write one row per edge: source, target, lag, weight, raw_weight, confidence, required.
 
-    ``lag`` is 0 for instantaneous edges; what is not known is empty. A CPDAG has one more column,
-    ``undirected``, and its undirected edges stand in both directions. `read_edges` reads it back.
+    ``lag`` is 0 for instantaneous edges; unknown values are empty. A CPDAG has a further column
+    ``undirected``, and its undirected edges are written in both directions. `read_edges` reads the
+    file.
     """
     lagged_rows = [
         {
@@ -156,27 +157,32 @@ def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:
     Parameters
     ----------
     path : str or Path
-        One of: a CSV with one row per edge and the columns ``source``, ``target`` (or ``cause``,
-        ``effect``; ``from``, ``to``) and optionally ``weight`` (default 1), ``lag`` (default 0);
-        a CSV with a ``(d, d)`` matrix, row causes column, with or without a header and row labels;
-        an NPZ with such a matrix under ``weights`` or ``adjacency``, or as the only square one, and
-        optionally ``names`` and, under ``lagged``, matrices ``(p, d, d)`` from lag 1; a JSON of
-        ``CausalGraph.save``; a Bayesian network in BIF. CSV and BIF may be compressed
-        (``.csv.gz``). A table of edges with a column ``undirected`` is a CPDAG: where that says
-        true, one row or two opposite ones stand for the edge.
+        One of:
+
+        - a CSV with one row for each edge and the columns ``source``, ``target`` (or ``cause``,
+          ``effect``; ``from``, ``to``) and optionally ``weight`` (default 1) and ``lag`` (default
+          0). A table with a column ``undirected`` is a CPDAG; an undirected edge is one row, or
+          two rows in opposite directions;
+        - a CSV with a ``(d, d)`` matrix, row causes column, with or without a header and row
+          labels;
+        - an NPZ archive with such a matrix as ``weights`` or ``adjacency``, or as the only square
+          matrix, and optionally ``names`` and ``lagged``, matrices ``(p, d, d)`` from lag 1;
+        - a JSON file of ``CausalGraph.save``;
+        - a Bayesian network in BIF.
+
+        CSV and BIF files may be compressed (``.csv.gz``).
     names : sequence of str
-        The variables, in the order that the result shall have. A matrix without names is taken to
-        be in this order.
+        The variables, in the order of the result. A matrix without names must be in this order.
 
     Returns
     -------
     CausalGraph
-        Over ``names``. Of kind ``"dag"``, unless the file says otherwise.
+        A graph over ``names``, of kind ``"dag"`` unless the file states another kind.
 
     Raises
     ------
     DataError
-        If the file is missing or of another form, or names a variable that is not in ``names``.
+        If the file is missing or has another form, or names a variable that is not in ``names``.
     """
     path = Path(path)
     if not path.is_file():
@@ -190,11 +196,11 @@ def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:
         return _from_npz(path, names)
     if kind in ("csv", "txt", "tsv"):
         return _from_text(path, names, "\t" if kind == "tsv" else ",")
-    raise DataError(f"{path} is of no known type: give .csv, .csv.gz, .tsv, .json, .npz, .bif")
+    raise DataError(f"{path} has an unknown suffix: give .csv, .csv.gz, .tsv, .json, .npz or .bif")
 
 
 def _over(graph: CausalGraph, names: Sequence[str], path: Path) -> CausalGraph:
-    """Bring a named graph into the order of ``names``; the error names the file."""
+    """Return a named graph in the order of ``names``; the error names the file."""
     try:
         return graph.reordered(names)
     except DataError:
@@ -207,7 +213,7 @@ def _over(graph: CausalGraph, names: Sequence[str], path: Path) -> CausalGraph:
 
 
 def _check_known(used: Sequence[str], names: Sequence[str], path: Path) -> None:
-    """Raise a DataError for a variable that the data do not have."""
+    """Raise a DataError if a variable of the file is not among ``names``."""
     for name in used:
         if name not in names:
             shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
@@ -245,7 +251,7 @@ def _from_matrix(
     path: Path,
     lagged: NDArray[Any] | None = None,
 ) -> CausalGraph:
-    """Make the graph of a matrix with or without names of its own."""
+    """Return the graph of a matrix, whose variables are ``own``, or ``names`` if it has none."""
     if own is None and len(matrix) != len(names):
         raise DataError(
             f"{path} holds a matrix of shape {matrix.shape} for {len(names)} variables: add their "
@@ -311,7 +317,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> CausalGraph:
-    """Make the graph of one row per edge."""
+    """Return the graph of a table with one row for each edge."""
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
     graph.add_nodes_from(names)
     if "undirected" in table.columns:
@@ -345,7 +351,7 @@ def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> Causal
 
 
 def _number(cell: object, column: str, default: float, where: str) -> float:
-    """Return a cell's number; an empty cell has the default."""
+    """Return a cell's number, or the default for an empty cell."""
     text = str(cell).strip()
     if not text:
         return default

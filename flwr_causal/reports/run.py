@@ -1,4 +1,4 @@
-"""What a run returns, and how it is kept in a directory and loaded again."""
+"""The result of a run; saving it in a directory and loading it again."""
 
 from __future__ import annotations
 

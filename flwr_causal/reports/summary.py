@@ -1,4 +1,4 @@
-"""The summary of a run for the log."""
+"""The summary of a run as lines of text, for the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # A graph with more edges than this is not printed edge by edge.
 MOST_EDGES = 60
-# The metrics that are shown, with their heads: of a DAG, and of an equivalence class.
+# The metrics that are shown, with the titles of their columns: for DAGs and for CPDAGs.
 DAGS = {"shd": "SHD", "tpr": "TPR", "fdr": "FDR"}
 CLASSES = {
     "cpdag_shd": "SHD",
@@ -22,14 +22,14 @@ CLASSES = {
     "adjacency_recall": "recall",
     "adjacency_precision": "precis",
 }
-# Of a circuit, on rows that it was not trained on.
+# For circuits, on held-out rows.
 CIRCUITS = {
     "log_likelihood": "nats a row",
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
     "auroc": "AUROC",
 }
-# Digits of the metrics of graphs; those of circuits have three.
+# Number formats of the metrics of graphs; metrics of circuits have three digits.
 DIGITS = dict.fromkeys(("shd", "cpdag_shd", "smhd"), ".1f") | dict.fromkeys(
     ("tpr", "fdr", "adjacency_recall", "adjacency_precision"), ".2f"
 )
@@ -42,7 +42,7 @@ CHANGES = {"same": "without", "absent": "without", "reversed": "turned", "additi
 
 
 def describe_run(run: Run) -> list[str]:
-    """Return the lines of the log about a finished run."""
+    """Return the lines that describe a finished run."""
     lines = [f"{run.config.get('method', 'run')}: {run.stop_reason}"]
     if run.graph is not None:
         lines += describe_graph(run.graph)
@@ -62,7 +62,7 @@ def describe_run(run: Run) -> list[str]:
 
 
 def describe_graph(graph: CausalGraph) -> list[str]:
-    """Return one line an edge, strongest first; an undirected edge is one line too."""
+    """Return one line for each edge, strongest first; an undirected edge has one line."""
     width = max((len(edge[0]) for edge in graph.edges()), default=0)
     listed = [
         (f"  {cause:>{width}} {arrow} {effect}", weight)
@@ -81,7 +81,7 @@ def describe_graph(graph: CausalGraph) -> list[str]:
 
 
 def _arrows(graph: CausalGraph) -> list[tuple[str, str, float, str]]:
-    """Return the edges with their arrow; an undirected edge once."""
+    """Return the edges with weights and arrows; an undirected edge is listed once."""
     adjacency = graph.adjacency
     found = []
     for cause, effect, weight in graph.edges():
@@ -93,7 +93,7 @@ def _arrows(graph: CausalGraph) -> list[tuple[str, str, float, str]]:
 
 
 def describe_heterogeneity(table: pd.DataFrame) -> list[str]:
-    """Return a line for each party: the common edges that it supports, and clear disagreements."""
+    """Return a line for each party: its support of common edges, and clear disagreements."""
     if table.empty:
         return []
     lines = ["Own graphs of the parties (evidence in nats; 3 is a factor of 20)"]
@@ -120,7 +120,7 @@ def describe_heterogeneity(table: pd.DataFrame) -> list[str]:
 
 
 def _comparison(metrics: dict[str, Any]) -> list[str]:
-    """Return a table of metrics: of this run, of all rows pooled, of the parties alone."""
+    """Return a table of metrics of the run, of the pooled rows, and of each party alone."""
     solver = f" ({metrics['solver']})" if metrics.get("solver") else ""
     rows = {
         "together, federated": metrics,
@@ -143,7 +143,7 @@ def _table(
     columns: dict[str, str],
     widths: tuple[int, int],
 ) -> list[str]:
-    """Return the lines of a table, none without rows; a row that is None or empty is left out."""
+    """Return the lines of a table; rows that are None or empty are left out, as is their table."""
     shown = {name: row for name, row in rows.items() if row}
     first, width = widths
     lines = [f"{title:<{first + 2}} " + " ".join(f"{name:>{width}}" for name in columns.values())]

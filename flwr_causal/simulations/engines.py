@@ -1,4 +1,4 @@
-"""``simulate``: a whole federated run from Python, on tables in memory or in files."""
+"""``simulate``: a federated run on this machine, on tables in memory or in files."""
 
 from __future__ import annotations
 
@@ -54,39 +54,41 @@ def simulate(
     progress: bool = False,
     **options: Any,
 ) -> Run:
-    """Run a method over parties on this machine.
+    """Run a method over simulated parties on this machine.
 
-    The same ServerApp and ClientApp run as on real nodes; only the Grid differs.
+    The ServerApp and ClientApp are those of real nodes; only the Grid differs.
 
     Parameters
     ----------
     method : str or CausalStrategy
-        A method id, or a ready strategy (then without ``options``).
+        A method id, or a strategy with its options (then ``options`` must be empty).
     parties : sequence
         One entry for each party: an array of shape (n_k, d), a pandas DataFrame, or the path of a
         CSV, Parquet or NPZ file. Arrays get the names ``x0, x1, ...``.
     engine : {"local", "ray"}, default "local"
-        One node after the other in this process, or Flower's Ray engine.
+        "local" runs one node after the other in this process, "ray" uses Flower's Ray engine.
     seed : int, default 0
-        Fixes every random choice; the same on both engines. A ready strategy has its own.
+        Seed of all random choices, with the same results on both engines. A strategy given as
+        ``method`` uses its own seed.
     truth : CausalGraph or array of shape (d, d), optional
-        Then ``run.metrics`` holds SHD, TPR, FDR and so on, for methods on categories also SMHD and
-        the BDeu score on the pooled rows. An array's rows and columns are the columns of the first
-        party.
+        The true graph. If given, ``run.metrics`` holds SHD, TPR, FDR and other metrics, for methods
+        on categories also SMHD and the BDeu score on the pooled rows. Rows and columns of an array
+        are in the order of the first party's columns.
     client : type, optional
-        The client of a strategy that is not in the table of methods.
+        The client class of a strategy that is not a registered method.
     wrap_grid : callable, optional
-        Is given the Grid and returns what takes its place, to log, count or disturb messages. Each
-        exchange, the schema's too, is one call of ``send_and_receive(messages, *, timeout=None)``;
-        a second attempt is another call.
+        Function that takes the Grid and returns a replacement, for example to log, count or disturb
+        messages. Each exchange, including the schema exchange, is one call of
+        ``send_and_receive(messages, *, timeout=None)``; a second attempt is another call.
     progress : bool, default False
-        Show a progress bar.
+        Whether to show a progress bar.
     **options
         The method's options; see its strategy.
 
     Returns
     -------
     Run
+        The result.
 
     Raises
     ------
@@ -117,7 +119,7 @@ def simulate(
             try:
                 run = run_on(grid, 0.0)
             except FederationError as error:
-                # The cause is what a party's client has raised; its traceback says where.
+                # The error's cause is the exception of the party's client, with its traceback.
                 raise error from (grid.raised[-1] if grid.raised else error.__cause__)
         else:
             with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
@@ -125,7 +127,7 @@ def simulate(
                 run = _run_on_ray(run_on, app, len(parties))
     if truth is not None and run.graph is not None:
         run.metrics = compare(_without_dropped(truth, run.graph.names), run.graph)
-        # No federation can know this: the score of the graph on all rows in one place.
+        # Metrics on the pooled rows, which only a simulation has.
         rows = (read_table(party) for party in parties)
         run.metrics |= strategy.pooled_metrics(rows, run.graph)
     return run
@@ -141,7 +143,7 @@ def _strategy(
                 f"{type(method).__name__}(...) instead."
             )
         strategy = copy.copy(method)
-        # All parties are here, however few: there is nothing to wait for.
+        # All parties are available from the beginning.
         strategy.min_available_nodes = num_parties
         return strategy
     if not isinstance(method, str):
@@ -166,7 +168,7 @@ def _named_truth(truth: ArrayLike, first_party: Any, roles: Sequence[str]) -> Ca
 
 
 def _without_dropped(truth: CausalGraph, names: tuple[str, ...]) -> CausalGraph:
-    """Return the truth over the agreed columns, where the options let others be dropped."""
+    """Return the truth over the agreed columns; options may allow other columns to be dropped."""
     if not set(names) < set(truth.names):
         return truth
     order = [truth.names.index(name) for name in names]
@@ -176,7 +178,7 @@ def _without_dropped(truth: CausalGraph, names: tuple[str, ...]) -> CausalGraph:
 
 
 def _run_on_ray(run_on: Callable[[Grid, float], Run], app: ClientApp, num_parties: int) -> Run:
-    """Run on Flower's Ray engine; errors are raised as they are, where Flower would wrap them."""
+    """Run on Flower's Ray engine, and raise errors as they are (Flower would wrap them)."""
     results: list[Run] = []
     errors: list[CausalError] = []
     server = ServerApp()
@@ -193,21 +195,21 @@ def _run_on_ray(run_on: Callable[[Grid, float], Run], app: ClientApp, num_partie
         raise errors[0]
     run = results[0]
     if hasattr(run.model, "out_of_reach"):
-        # A model that asks the parties: Ray's nodes have ended, and their Grid would wait.
+        # A model that sends requests to the parties: Ray's nodes have ended, so the model must not.
         run.model = run.model.out_of_reach()
     return run
 
 
 class _Tables:
-    """Finds the table of a simulated party; reads a file when its party first needs it.
+    """The tables of simulated parties; a file is read when its party first needs it.
 
     Parameters
     ----------
     parties : sequence
         Tables in memory, or paths of files.
     directory : str, optional
-        Tables in memory are written there once and read by the processes that Ray starts: Ray would
-        otherwise ship all of them with each message.
+        Directory for tables in memory, which the processes of Ray read from there. Otherwise Ray
+        would send all tables with each message. Default: tables stay in memory.
     """
 
     def __init__(self, parties: Sequence[Any], directory: str | None = None) -> None:
@@ -238,7 +240,7 @@ def _unpickled(path: Path) -> pd.DataFrame:
 def _progress_bar(
     shown: bool, rounds: int | None
 ) -> Iterator[Callable[[dict[str, Any]], None] | None]:
-    """Yield what to call after each round; None where no bar is wanted."""
+    """Yield a function to call after each round, or None if no progress bar is shown."""
     if not shown:
         yield None
         return

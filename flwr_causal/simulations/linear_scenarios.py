@@ -1,7 +1,7 @@
 """The simulations of Ng & Zhang (AISTATS 2022), section 6: settings, data and baselines.
 
-Linear systems on ER graphs with d edges, coefficients from +-[0.5, 2], standard Gaussian noise; the
-rows are dealt out evenly. Each setting of a suite takes one seed for each repetition:
+Linear systems on ER graphs with d edges, coefficients from +-[0.5, 2], standard Gaussian noise, and
+rows that are split evenly. A setting is simulated once for each seed:
 
 >>> from flwr_causal.simulations import simulate
 >>> for setting in growing_dimension():  # doctest: +SKIP
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-#: Numbers of parties in the suites whose rows are spread ever thinner (section 6.1 and Sachs).
+#: Numbers of parties in the suites with a fixed number of rows (section 6.1 and Sachs).
 PARTIES = (2, 4, 8, 16, 32, 64)
 #: Rows that the paper draws from the 853 observational ones of Sachs et al. (2005), section 6.3.
 SACHS_ROWS = 512
@@ -50,8 +50,8 @@ class LinearSetting(NamedTuple):
     def data(self, seed: int) -> tuple[list[pd.DataFrame], CausalGraph]:
         """Simulate the parties' tables and the true graph.
 
-        The rows of all parties together depend on d, n and the seed only, so that suites with
-        different numbers of parties differ by how the rows are spread and by nothing else.
+        The rows of all parties together depend only on d, n and the seed: settings with different
+        numbers of parties split the same rows.
 
         Raises
         ------
@@ -79,15 +79,16 @@ def growing_parties(
 
 
 def sachs_parties(frame: pd.DataFrame, num_parties: int, seed: int) -> list[pd.DataFrame]:
-    """Draw 512 rows of a table at random and deal them out evenly, as in section 6.3.
+    """Draw 512 rows of a table at random and split them evenly, as in section 6.3.
 
     Parameters
     ----------
     frame : DataFrame
-        In the paper the 853 observational rows of Sachs et al. (2005).
+        The table; in the paper the 853 observational rows of Sachs et al. (2005).
     num_parties : int
+        K.
     seed : int
-        Chooses the rows and shuffles them.
+        Seed of the choice and the order of the rows.
 
     Raises
     ------
@@ -98,10 +99,10 @@ def sachs_parties(frame: pd.DataFrame, num_parties: int, seed: int) -> list[pd.D
 
 
 def baselines(parties: Sequence[pd.DataFrame], truth: CausalGraph) -> dict[str, CausalGraph]:
-    """Return the graphs of the paper's baselines, by their names there.
+    """Return the graphs of the paper's baselines, by the paper's names.
 
-    ``AllData`` is NOTEARS on the pooled rows; ``Voting``, ``Avg`` and ``Best`` put together what
-    NOTEARS finds at each party alone. Voting and Avg may have cycles.
+    ``AllData`` is NOTEARS on the pooled rows; ``Voting``, ``Avg`` and ``Best`` combine the graphs
+    of NOTEARS on each party's rows. Voting and Avg may have cycles.
     """
     moments = [as_moments(party) for party in parties]
     graphs = alone(moments)

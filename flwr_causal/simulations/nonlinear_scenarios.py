@@ -1,7 +1,7 @@
 """The simulations of Yang et al. (AAAI 2024), "Experimental Evaluation" and supplements C and D.
 
-Settings, data and baselines: one graph, parties with the same functions or with functions of their
-own. Each setting of a suite takes one seed for each repetition (ten in the paper):
+Settings, data and baselines: one graph, and parties with the same or with different functions. A
+setting is simulated once for each seed (ten in the paper):
 
 >>> from flwr_causal.simulations import simulate
 >>> for setting in different_mechanisms():  # doctest: +SKIP
@@ -34,8 +34,9 @@ SolverName = Literal["dagma", "notears", "notears-mlp"]
 DIMENSIONS = (10, 20, 40, 80)
 #: Numbers of parties in supplement D.
 PARTIES = (2, 4, 8, 16, 32)
-#: Most L-BFGS-B iterations of one inner problem of NOTEARS-MLP in the baselines. With SciPy's
-#: 15,000 both took 229 CPU s instead of 100 on ten variables, for the same errors.
+#: Largest number of L-BFGS-B iterations of an inner problem of NOTEARS-MLP in the baselines. With
+#: SciPy's default of 15,000 both baselines took 229 CPU s instead of 100 on ten variables, with the
+#: same errors.
 INNER_STEPS = 300
 
 
@@ -51,9 +52,9 @@ class NonlinearSetting(NamedTuple):
     num_parties : int
         K.
     mechanisms : tuple of str
-        From which each party, or all together, draw theirs.
+        The mechanisms from which each party (or with ``iid`` all parties together) draws one.
     iid : bool
-        All parties have the same functions.
+        Whether all parties have the same functions.
     sizes : {"even", "uneven"}
         Numbers of rows of the parties.
     graph : {"er", "sf"}
@@ -71,7 +72,7 @@ class NonlinearSetting(NamedTuple):
     def data(self, seed: int) -> tuple[list[pd.DataFrame], CausalGraph]:
         """Simulate the parties' tables and the true graph.
 
-        The graph depends on d, its kind and the seed only: all suites have the same truths.
+        The graph depends only on d, the kind of graph and the seed.
         """
         return federated_nonlinear(**self._asdict(), seed=seed)
 
@@ -101,7 +102,7 @@ def different_mechanisms(
 def uneven_parties(
     dimensions: Sequence[int] = (40,), graph: str = "er"
 ) -> tuple[NonlinearSetting, ...]:
-    """Return the settings of supplement C: figure 3's, 40 packages of 50 rows dealt at random.
+    """Return the settings of supplement C: figure 3 with uneven parties (see `deal_packages`).
 
     At d = 40 the paper has SHD 13.6 (TPR 0.860, FDR 0.025).
     """
@@ -127,31 +128,32 @@ def growing_parties(
 def baselines(
     parties: Sequence[pd.DataFrame], truth: CausalGraph, *, solver: SolverName = "dagma"
 ) -> dict[str, CausalGraph]:
-    """Return the graphs of the paper's baselines, by their names there.
+    """Return the graphs of the paper's baselines, by the paper's names.
 
-    ``NO-ALL`` is NOTEARS on the rows of all parties, each centred by its party's means; ``NO-Avg``
-    is the mean of the weights that it finds at each party alone, weighted by rows, cut after that
-    (it may have cycles, and keeps them).
+    ``NO-ALL`` is NOTEARS on the rows of all parties, centred by the means of each party. ``NO-Avg``
+    is the mean of the weights of NOTEARS on each party's rows, weighted by the numbers of rows and
+    then thresholded; it may have cycles.
 
     Parameters
     ----------
     parties : sequence of DataFrame
+        The table of each party.
     truth : CausalGraph
-        Over the same variables.
+        The true graph, whose variables are used.
     solver : {"dagma", "notears", "notears-mlp"}, default "dagma"
-        Linear models by the log-determinant's central path with an automatic sparsity, or by the
-        augmented Lagrangian with that of its authors (0.1); or perceptrons, the paper's choice for
-        rows that are not linear, with the defaults of `notears_mlp` but for `INNER_STEPS`; that
-        needs torch, and minutes at 20 variables. All cut at 0.3: linear weights, or of perceptrons
-        the root mean square of ``df_j/dx_i``, which has a unit, where the authors of NOTEARS-MLP
-        cut the norm of the first layer's block.
+        "dagma": linear models by DAGMA with the default sparsity. "notears": linear models by
+        NOTEARS with the sparsity of its authors (0.1). "notears-mlp": perceptrons, the paper's
+        choice for nonlinear data, with the defaults of `notears_mlp` except `INNER_STEPS`; this
+        needs torch and takes minutes for 20 variables. The threshold is 0.3, for linear weights,
+        and for perceptrons for the root mean square of ``df_j/dx_i`` (the authors of NOTEARS-MLP
+        threshold the norm of the first layer's block, which has no unit).
 
     Raises
     ------
     ConfigError
-        Unknown solver, or torch is missing.
+        If the solver is unknown, or torch is missing.
     DataError
-        No parties.
+        If there are no parties.
     """
     if solver not in get_args(SolverName):
         raise ConfigError(f"solver is {solver!r}: choose one of {', '.join(get_args(SolverName))}")
@@ -169,6 +171,6 @@ def baselines(
 
 
 def _within_party(party: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
-    """Return the rows about the party's own means."""
+    """Return the rows of a party, centred by its means."""
     rows = party[list(names)].astype(np.float64)
     return rows - rows.mean()

@@ -1,7 +1,7 @@
 """The simulations of Chen, Ma & Yue (2024), section 4: settings, data and baselines.
 
-Stationary linear systems with one lag, n usable rows in independent series, one a party. Each
-setting of a suite takes one seed for each repetition:
+Stationary linear systems with one lag, and n usable rows in independent series, one for each party.
+A setting is simulated once for each seed:
 
 >>> from flwr_causal.simulations import simulate
 >>> for setting in growing_dimension():  # doctest: +SKIP
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
     Party = pd.DataFrame | Sequence[pd.DataFrame]
 
-#: Sparsity of both blocks that the authors of DYNOTEARS recommend (Pamfil et al., 2020).
+#: Sparsity of instantaneous and lagged weights that the authors of DYNOTEARS recommend (Pamfil et
+#: al., 2020).
 SPARSITY = 0.05
-#: The paper cuts at 0.3, the least weight in its data, which a penalty shrinks below it: its public
-#: code has SHD 19 in W there and 4 at this threshold (d = 20, n = 256, K = 8).
+#: Threshold. The paper's is 0.3, the smallest weight in its data, but the L1 penalty shrinks some
+#: weights below: the paper's code has SHD 19 in W at 0.3, and 4 at 0.15 (d = 20, n = 256, K = 8).
 THRESHOLD = 0.15
 
 
@@ -60,10 +61,9 @@ class SeriesSetting(NamedTuple):
     order: int = 1
 
     def data(self, seed: int) -> tuple[list[pd.DataFrame] | list[list[pd.DataFrame]], CausalGraph]:
-        """Simulate the parties' series, one each, and the true graph.
+        """Simulate one series for each party, and return the series and the true graph.
 
-        The system depends on d, p and the seed only, so that suites with different numbers of rows
-        and parties have the same truths.
+        The system depends only on d, p and the seed, not on the numbers of rows and parties.
 
         Raises
         ------
@@ -77,9 +77,10 @@ class SeriesSetting(NamedTuple):
 def growing_dimension(
     dimensions: Sequence[int] = (5, 10, 15, 20), num_parties: int = 10
 ) -> tuple[SeriesSetting, ...]:
-    """Return the settings of section 4.1: n = 5 d rows, or 6 d where d is odd, over ten parties.
+    """Return the settings of section 4.1: n = 5 d rows, or 6 d for odd d, over ten parties.
 
-    The paper takes 6 d where 5 d is no multiple of ten, so that all parties have as many rows.
+    The paper uses 6 d where 5 d is not a multiple of ten, so that all parties have equally many
+    rows.
     """
     return tuple(SeriesSetting(d, (6 if d % 2 else 5) * d, num_parties) for d in dimensions)
 
@@ -101,26 +102,26 @@ def baselines(
     sparsity: float = SPARSITY,
     threshold: float = THRESHOLD,
 ) -> dict[str, CausalGraph]:
-    """Return the graphs of the paper's baselines, by their names there.
+    """Return the graphs of the paper's baselines, by the paper's names.
 
-    ``Alldata`` is DYNOTEARS on the rows of all series; ``Ave`` is the mean of the weights that it
-    finds at each party alone, cut after that (it may have cycles, and keeps them, as in the paper);
-    ``Best`` is the party's graph that is nearest to the truth, by the SHD of both blocks together.
+    ``Alldata`` is DYNOTEARS on the rows of all series. ``Ave`` is the thresholded mean of the
+    weights of DYNOTEARS on each party's rows; as in the paper, cycles are not removed. ``Best`` is
+    the party's graph with the lowest SHD to the truth, instantaneous and lagged edges together.
 
     Parameters
     ----------
     parties : sequence of DataFrame, or of sequences of DataFrame
         The series of each party.
     truth : CausalGraph
-        With p lags; p is the order that is fitted.
+        The true graph; its number of lags p is the order that is fitted.
     solver : {"dagma", "notears"}, default "dagma"
-        How DYNOTEARS' problem is solved: by the log-determinant's central path, or by the augmented
-        Lagrangian of its authors, whose graphs are about as good and which takes 3 to 20 times as
-        long, most where parties have fewer rows than variables.
+        The solver of DYNOTEARS' problem: the central path of DAGMA, or the augmented Lagrangian of
+        the authors. The latter gives graphs of about the same quality and takes 3 to 20 times as
+        long, longest if parties have fewer rows than variables.
     sparsity : float, default 0.05
-        Of both blocks, in the units of the variables' variance.
+        L1 penalty of instantaneous and lagged weights, in the units of the variables' variance.
     threshold : float, default 0.15
-        Of both blocks.
+        Threshold of instantaneous and lagged weights.
 
     Raises
     ------
@@ -141,14 +142,14 @@ def baselines(
     mean, lagged = split_blocks(np.mean(weights[1:], axis=0))
     return {
         "Alldata": pooled,
-        # A graph that is no DAG keeps its cycles.
+        # A summary graph keeps its cycles.
         "Ave": CausalGraph(names, mean, kind="summary", lagged=lagged).threshold(threshold),
         "Best": min(alone, key=lambda graph: _total_distance(truth, graph)),
     }
 
 
 def _moments(party: Party, names: tuple[str, ...], order: int) -> Moments:
-    """Return the moments of a party's rows with their lags, none across two series."""
+    """Return the moments of a party's lagged rows; no row has lags from another series."""
     series = [party] if isinstance(party, pd.DataFrame) else party
     rows = lagged_rows([one[list(names)].to_numpy(np.float64) for one in series], order)
     return Moments.from_rows(rows, lagged_names(names, order))

@@ -335,7 +335,7 @@ def test_archives_and_saved_graphs(tmp_path):
     ("name", "text", "parts"),
     [
         ("absent.csv", None, ["no graph at", "absolute"]),
-        ("t.xlsx", "x", ["no known type", ".csv"]),
+        ("t.xlsx", "x", ["unknown suffix", ".csv"]),
         ("t.csv", "", ["cannot be read"]),
         ("t.csv", "source,target\na,zz\n", ["line 2", "'zz'", "not among a, b", "rename"]),
         ("t.csv", "source,target\na,a\n", ["line 2", "'a' causes itself"]),
@@ -343,7 +343,7 @@ def test_archives_and_saved_graphs(tmp_path):
         ("t.csv", "source,target,weight\na,b,nan\n", ["not finite", "a -> b"]),
         ("t.csv", "source,target,weight\na,b,0\n", ["a -> b has weight 0"]),
         ("t.csv", "source,target,lag\na,b,-1\n", ["lag -1"]),
-        ("t.csv", "source,target\na,b\na,b\n", ["a -> b stands twice"]),
+        ("t.csv", "source,target\na,b\na,b\n", ["a -> b occurs twice"]),
         ("t.csv", "sauce,target\na,b\n", ["source and target"]),
         ("t.csv", "0,1,0\n0,0,1\n0,0,0\n", ["(3, 3)", "2 variables"]),
         ("t.csv", "a,z\n0,1\n0,0\n", ["'z'", "not among a, b"]),

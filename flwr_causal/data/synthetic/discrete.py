@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray
 
 
-#: No state is rarer than this, whatever the parents: a sample of some hundred rows shows all.
+#: Smallest probability of a state given its parents: some hundred rows contain all states.
 LEAST_PROBABILITY = 0.02
 
 
@@ -33,8 +33,8 @@ def random_network(
 ) -> BayesianNetwork:
     """Draw a network.
 
-    Each row of a table is drawn from a symmetric Dirichlet distribution and then moved towards the
-    uniform one so far that no state is rarer than 0.02.
+    Each row of a table is drawn from a symmetric Dirichlet distribution and then mixed with the
+    uniform distribution, so that each state has a probability of at least 0.02.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ def random_network(
     num_states : pair of int, default (2, 4)
         Least and largest number of states; uniform between them.
     concentration : float, default 0.5
-        Of the Dirichlet distribution: rows are near certainty when it is small and near uniform
-        when it is large, so that the edges are harder to find.
+        Parameter of the Dirichlet distribution. Small values give nearly deterministic rows, large
+        values nearly uniform rows, whose edges are harder to find.
     max_parents : int, default 4
-        A variable that drew more parents keeps so many of them, chosen at random; the graph then
-        has fewer edges.
+        Largest number of parents. A variable with more parents keeps this number of them, chosen at
+        random, so that the graph has fewer edges.
     seed : int, sequence of int, or Generator
 
     Returns

@@ -1,7 +1,7 @@
-"""Simulated linear systems with a known graph, as the papers make them.
+"""Simulated linear systems with a known graph, as in the papers.
 
-Every function takes a seed, or a ``numpy.random.Generator`` that is used up in turn, so that one
-seed can drive a whole simulation. ``weights[i, j]`` is the effect of i on j.
+``weights[i, j]`` is the effect of i on j. Functions take a seed, or a ``numpy.random.Generator``
+whose state they advance.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 Noise = Literal["gaussian", "gumbel", "exponential", "uniform"]
 
-#: Coefficients are uniform between these, of either sign (Ng & Zhang 2022, section 6.1, after Zheng
-#: et al. 2018).
+#: Absolute coefficients are uniform between these (Ng & Zhang 2022, section 6.1, after Zheng et al.
+#: 2018); signs are random.
 WEIGHT_RANGE = (0.5, 2.0)
 #: Noise of mean 0 and variance 1: (generator, shape) -> array.
 STANDARD_NOISE: dict[str, Callable[[np.random.Generator, tuple[int, int]], FloatArray]] = {
@@ -110,7 +110,8 @@ def linear_system(
     Raises
     ------
     ConfigError
-        No square acyclic adjacency, or bounds out of order.
+        If the adjacency is not a square matrix of a DAG, or the bounds are not positive and
+        ascending.
     """
     edges = acyclic_edges(adjacency)
     d = len(edges)

@@ -1,9 +1,9 @@
-"""Simulated nonlinear systems with a known graph: parties may differ in all but the graph.
+"""Simulated nonlinear systems with a known graph; parties may have different functions.
 
-The models of Yang et al. (AAAI 2024), section "Experimental Evaluation", which take them from
-Zheng et al. (AISTATS 2020), section 5 and its public code: every variable is a function of its
-causes plus standard Gaussian noise, and variables without causes are noise. Two more kinds of
-effects, step functions and noise that the causes scale, are for studying where a method ends.
+The models of Yang et al. (AAAI 2024), section "Experimental Evaluation", which are those of Zheng
+et al. (AISTATS 2020), section 5 and public code: every variable is a function of its causes plus
+standard Gaussian noise, and variables without causes are noise. Two further models, step functions
+and noise scaled by the causes, serve to find the limits of a method.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ from flwr_causal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-#: (values of k causes (n, k), standard Gaussian noise (n,), generator) -> values (n,). Parameters
-#: are drawn from the generator: each call is a new function.
+#: Takes values of k causes (n, k), standard Gaussian noise (n,) and a generator, returns values
+#: (n,). Each call draws the parameters of a new function from the generator.
 Mechanism = Callable[[FloatArray, FloatArray, np.random.Generator], FloatArray]
 
-#: Weights are uniform between these, of either sign (Zheng et al. 2020, public code).
+#: Absolute weights are uniform between these (Zheng et al. 2020, public code); signs are random.
 WEIGHT_RANGE = (0.5, 2.0)
-#: Hidden units of an ANM-MLP (the same source).
+#: Number of hidden units of an ANM-MLP (the same source).
 HIDDEN_UNITS = 100
-#: Variance of a Gaussian process that a draw may leave out; its own is 1.
+#: Largest variance of a Gaussian process that a draw may omit; the variance of the process is 1.
 GP_REMAINDER = 1e-10
 #: Rows of a package: 40 packages of 50 rows among ten parties (Yang et al. 2024, supplement).
 PACKAGE_ROWS = 50
+#: Smallest number of rows of a party.
 LEAST_ROWS = 2
-#: From which the parties of the paper's non-iid data draw theirs.
+#: The mechanisms of the paper's data with different mechanisms.
 PAPER_MECHANISMS = ("lg", "anm-mlp", "add-gp", "mim")
 
 
@@ -54,8 +55,8 @@ def linear_gaussian(causes: FloatArray, noise: FloatArray, rng: np.random.Genera
 def anm_mlp(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
     """ANM-MLP: a network of one hidden layer of 100 sigmoid units, without biases.
 
-    It is not centred, as in the public code: a variable whose mean is far from 0 saturates the
-    units of its effects, and some edges then leave no trace in the rows.
+    As in the public code, variables are not centred. A variable whose mean is far from 0 saturates
+    the units of its effects, so that some edges have no visible effect on the data.
     """
     inner, outer = (
         _weights(rng, (causes.shape[1], HIDDEN_UNITS)),
@@ -254,7 +255,7 @@ def federated_nonlinear(
     num_edges, edges_per_node = round(degree * num_variables / 2), round(degree / 2)
     adjacency = random_graph(graph, num_variables, num_edges, edges_per_node, for_graph)
     lengths = _lengths(num_rows, num_parties, sizes, for_sizes)
-    # One stream for each system: a party's own does not move when other parties draw more.
+    # One generator for each system, so that a party's draws do not depend on other parties.
     streams = for_rows.spawn(1 if iid else num_parties)
     systems = [
         simulate_nonlinear(adjacency, length, names[stream.integers(len(names))], stream)
@@ -293,8 +294,8 @@ def _check_mechanisms(names: Sequence[str]) -> None:
 def _gp_draw(x: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Draw a Gaussian process at n points ``(n,)``.
 
-    By the pivoted Cholesky factor of the covariance: it is smooth, so some tens of columns hold all
-    of it, and n x n matrices are never formed.
+    The draw uses the pivoted Cholesky factor of the covariance. The covariance is smooth: some tens
+    of columns suffice, and no n x n matrix is formed.
     """
     variance = np.ones_like(x)
     factor = np.empty((0, len(x)))

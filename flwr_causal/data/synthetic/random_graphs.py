@@ -1,4 +1,4 @@
-"""Random acyclic graphs and weights for them. ``[i, j]`` of an adjacency is i -> j."""
+"""Random acyclic graphs, and random weights. ``adjacency[i, j]`` is the edge i -> j."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def scale_free(num_variables: int, edges_per_node: int, seed: Seed) -> BoolArray
         )
     rng = np.random.default_rng(seed)
     pairs: list[tuple[int, int]] = []
-    # A variable stands here once for each pair that it is in: a uniform draw is proportional.
+    # Each variable is listed once for each of its pairs: a uniform draw from the list is
+    # proportional to the number of pairs.
     ends: list[int] = []
     partners = list(range(edges_per_node))
     for newcomer in range(edges_per_node, num_variables):
@@ -138,12 +139,12 @@ def random_graph(
 
 
 def acyclic_edges(adjacency: npt.ArrayLike) -> BoolArray:
-    """Return where an array is not 0, shape (d, d), after a check that this is an acyclic graph.
+    """Return the nonzero entries of the adjacency of an acyclic graph, shape (d, d).
 
     Raises
     ------
     ConfigError
-        If it is not.
+        If the array is not square, or the graph has a directed cycle.
     """
     edges: BoolArray = np.asarray(adjacency) != 0
     if edges.ndim != 2 or edges.shape[0] != edges.shape[1] or not is_acyclic(edges):

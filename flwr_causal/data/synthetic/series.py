@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
 
 
-#: Draws of a system before giving up on a stationary one.
+#: Largest number of systems that are drawn to find a stationary one.
 MOST_DRAWS = 1000
-#: What the default burn-in leaves of the start, at most.
+#: Largest share of the initial values that remains after the default burn-in.
 START_REMAINS = 1e-6
-#: Fewest usable rows of a series: a spread needs two.
+#: Smallest number of usable rows of a series: a variance needs two.
 LEAST_ROWS = 2
 
 
@@ -48,9 +48,9 @@ def dynamic_system(
 ) -> tuple[FloatArray, FloatArray]:
     """Draw a stationary system; the defaults are those of Chen, Ma & Yue (2024), section 4 and 7.2.
 
-    Systems are drawn until one is stationary: until the companion matrix of ``A_l (I - W)^-1`` has
-    its eigenvalues inside the unit circle. That favours sparse and weak lags where large ones are
-    asked for.
+    Systems are drawn until one is stationary: all eigenvalues of the companion matrix of
+    ``A_l (I - W)^-1`` are inside the unit circle. If the arguments ask for strong lags, sparse
+    and weak ones are therefore more frequent than their distribution says.
 
     Parameters
     ----------
@@ -141,8 +141,9 @@ def simulate_series(
     noise_std : float or array of shape (d,), default 1
         Standard deviation of the noise (1 in the paper), of all variables or of each.
     burn_in : int, optional
-        Steps from a start at zero that are thrown away. Default: so many that less than a millionth
-        of the start remains. Give a number to simulate a system that is not stationary.
+        Number of initial steps, from a start at zero, that are dropped. Default: the number after
+        which less than a millionth of the start remains; a system that is not stationary needs a
+        given number.
     seed : int, sequence of int, or Generator
 
     Returns
@@ -277,13 +278,13 @@ def _signed(
 
 
 def _burn_in(weights: FloatArray, lagged: FloatArray) -> int:
-    """Return the steps after which the start is forgotten."""
+    """Return the number of steps after which at most `START_REMAINS` of the start remains."""
     radius = companion_radius(weights, lagged)
     if radius >= 1:
         raise ConfigError(
             f"the system is not stationary (spectral radius {radius:.3g}): give weaker lags, or "
             "burn_in to simulate it all the same"
         )
-    # Powers of a nilpotent part vanish after as many steps as it has rows.
+    # The powers of a nilpotent matrix are zero from its number of rows on.
     nilpotent = len(lagged) * len(weights)
     return nilpotent + int(np.ceil(np.log(START_REMAINS) / np.log(max(radius, START_REMAINS))))

@@ -1,12 +1,14 @@
-"""The decorators of compiled functions: numba's, with the code kept where that is possible."""
+"""Decorators of compiled functions (numba's, with the machine code cached), and bit operations."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
 from numba.core import event
+from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,32 +21,33 @@ logger = logging.getLogger("flwr_causal")
 def compiled(function: Function) -> Function:
     """Compile a function when it is first called.
 
-    The machine code is kept beside the module, or in numba's cache directory, so that the processes
-    that a node starts for its messages need not compile again. Where neither can be written (a
-    read-only installation without a home) each process compiles for itself.
+    The machine code is kept beside the module or in numba's cache directory, so that the process
+    that a node starts for each message need not compile again. Where neither directory can be
+    written (a read-only installation without a home), each process compiles for itself.
     """
     return _cached(function, {})
 
 
 def compiled_in_place(function: Function) -> Function:
-    """Compile a function that makes no array, as :func:`compiled` does, in less time.
+    """Compile a function that creates no arrays: as :func:`compiled`, in less time.
 
-    All arrays come from the caller: without arrays of its own the code need not count references.
-    Division by zero is no error, as in numpy.
+    The caller passes all arrays, those for intermediate results included, so that the code need not
+    count references. Division by zero gives infinity or NaN, as in numpy, not an exception.
     """
     return _cached(function, {"_nrt": False, "error_model": "numpy"})
 
 
 def compiled_inside(function: Function) -> Function:
-    """Compile a function of :func:`compiled_in_place` that only compiled functions call.
+    """Compile a function as :func:`compiled_in_place` does, for calls from compiled code only.
 
-    Python cannot call it: unpacking the arguments of Python's calls takes long to compile.
+    Python cannot call it: the code that unpacks the arguments of a Python call is left out, since
+    it takes long to compile.
     """
     return _cached(function, {"_nrt": False, "error_model": "numpy", "no_cpython_wrapper": True})
 
 
 def _cached(function: Function, options: dict[str, Any]) -> Function:
-    # Without an entry for callers in C there is less to compile.
+    # The entry point for callers in C is left out too.
     options = {"no_cfunc_wrapper": True, **options}
     try:
         return njit(cache=True, **options)(function)  # type: ignore[no-any-return]
@@ -52,8 +55,31 @@ def _cached(function: Function, options: dict[str, Any]) -> Function:
         return njit(**options)(function)  # type: ignore[no-any-return]
 
 
+@intrinsic
+def count_ones(typing_context: Any, word: Any) -> Any:
+    """Return the number of ones in a uint64 word: one instruction; in compiled functions only."""
+    signature = types.int64(types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        function = builder.module.declare_intrinsic("llvm.ctpop", [ir.IntType(64)])
+        return builder.call(function, arguments)
+
+    return signature, generate
+
+
+@intrinsic
+def lowest_one(typing_context: Any, word: Any) -> Any:
+    """Return the position of the lowest one in a uint64 word, 64 if there is none, likewise."""
+    signature = types.int64(types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return signature, generate
+
+
 class _Notice(event.Listener):
-    """Say once in a process that functions are being compiled, before it takes its time."""
+    """Log once in a process, before the first compilation, that functions are compiled."""
 
     said = False
 
@@ -76,7 +102,7 @@ class _Notice(event.Listener):
         )
 
     def on_end(self, event: Any) -> None:
-        """Nothing is said at the end."""
+        """Log nothing."""
 
 
 event.register("numba:compile", _Notice())  # type: ignore[no-untyped-call]

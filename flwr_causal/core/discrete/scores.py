@@ -25,12 +25,9 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from scipy.special import gammaln
 
-from flwr_causal.core.compiled import compiled, compiled_in_place, compiled_inside
+from flwr_causal.core.compiled import compiled_in_place, compiled_inside, count_ones
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
 from flwr_causal.core.discrete.families import Families, find
 from flwr_causal.core.graphs.edge_lists import families_of
@@ -108,7 +105,7 @@ def more_tables(terms: Terms) -> Terms:
     )
 
 
-@compiled_in_place
+@compiled_inside
 def table_for(terms: Terms, cells: float) -> int:
     """Return the index of the lookup table for a number of cells; fill the table if it is new.
 
@@ -140,7 +137,7 @@ def table_for(terms: Terms, cells: float) -> int:
     return number
 
 
-@compiled_in_place
+@compiled_inside
 def term(terms: Terms, number: Integer, cells: float, count: Integer) -> float:
     """Return t(count; cells), from the lookup table with index ``number`` if it is long enough."""
     last = terms.tables.shape[1] - 1
@@ -151,11 +148,13 @@ def term(terms: Terms, number: Integer, cells: float, count: Integer) -> float:
     # A table is shorter than a count only if it has TABLE_LENGTH entries; Stirling's series is
     # exact in float64 from z = 64 on.
     prior = terms.sample_size / cells
-    value = terms.tables[number, last]
-    for z, sign in ((count + prior, 1.0), (last + prior, -1.0)):
-        series = (z - 0.5) * math.log(z) - z + 1.0 / (12.0 * z) - 1.0 / (360.0 * z**3)
-        value += sign * series
-    return value
+    return terms.tables[number, last] + _stirling(count + prior) - _stirling(last + prior)
+
+
+@compiled_inside
+def _stirling(z: float) -> float:
+    """Return Stirling's series of log Gamma(z), without its constant."""
+    return (z - 0.5) * math.log(z) - z + 1.0 / (12.0 * z) - 1.0 / (360.0 * (z * z * z))
 
 
 def sum_of_terms(terms: Terms, cells: float, counts: NDArray[Any]) -> float:
@@ -167,7 +166,6 @@ def sum_of_terms(terms: Terms, cells: float, counts: NDArray[Any]) -> float:
     return float((counts * np.log(counts)).sum())
 
 
-@compiled_in_place
 def regret(num_rows: float, cells: float) -> float:
     """Return the log regret of a multinomial with ``cells`` cells (Szpankowski & Weinberger 2012).
 
@@ -185,7 +183,10 @@ def regret(num_rows: float, cells: float) -> float:
     )
 
 
-@compiled_in_place
+_regret = compiled_inside(regret)
+
+
+@compiled_inside
 def penalty_gain(terms: Terms, q: float, x: float, y: float) -> float:
     """Return the increase of the penalty when a variable becomes a parent of y in addition to S.
 
@@ -202,7 +203,7 @@ def penalty_gain(terms: Terms, q: float, x: float, y: float) -> float:
         return 0.5 * math.log(terms.num_rows) * q * (x - 1.0) * (y - 1.0)
     if terms.kind == QNML:
         n = terms.num_rows
-        return regret(n, q * x * y) - regret(n, q * x) - regret(n, q * y) + regret(n, q)
+        return _regret(n, q * x * y) - _regret(n, q * x) - _regret(n, q * y) + _regret(n, q)
     return 0.0
 
 
@@ -249,38 +250,63 @@ def rows_of(table: DiscreteTable) -> Rows:
     return Rows(table.codes, np.ones(n, dtype=np.int32), cards, bits, first)
 
 
-@intrinsic
-def _num_bits(typing_context: Any, word: Any) -> Any:
-    """Return the number of set bits of a word, by the processor's popcount instruction."""
-    signature = types.int64(types.uint64)
+class Room(NamedTuple):
+    """Working memory of :func:`fill_gains`.
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        function = builder.module.declare_intrinsic("llvm.ctpop", [ir.IntType(64)])
-        return builder.call(function, arguments)
+    Attributes
+    ----------
+    codes, groups : ndarray of int32, shape (n,)
+        Of each row, the configuration of the parents; the configuration and the state of y.
+    cells : ndarray of int32, shape (C,)
+        One number for each configuration, or configuration and state of y.
+    counts : ndarray of int32, shape (C,)
+        Zero before and after each call.
+    masks : ndarray of uint64, shape (8 n,)
+        One bit a row for each configuration and state of y; empty if rows have weights.
+    """
 
-    return signature, generate
+    codes: CellCounts
+    groups: CellCounts
+    cells: CellCounts
+    counts: CellCounts
+    masks: Words
 
 
-@compiled
-def _configurations(rows: Rows, members: IntArray, size: int, codes: CellCounts) -> int:
+def room_for(rows: Rows, cells: int) -> Room:
+    """Return working memory for tables of ``cells`` cells."""
+    n = len(rows.weights)
+    return Room(
+        np.empty(n, np.int32),
+        np.empty(n, np.int32),
+        np.empty(cells, np.int32),
+        np.zeros(cells, np.int32),
+        np.empty(8 * n if rows.bits.size else 0, np.uint64),
+    )
+
+
+@compiled_inside
+def _configurations(rows: Rows, members: IntArray, size: int, codes: CellCounts, seen: CellCounts) -> int:
     """Write the number of each row's configuration of the first ``size`` members into ``codes``.
 
-    Configurations are numbered from 0 in the order in which they first occur.
+    Configurations are numbered from 0 in the order in which they first occur. ``seen`` is working
+    memory.
 
     Returns
     -------
     int
-        Number of configurations that occur.
+        Number of configurations that occur; -m if ``seen`` is too short and must have length m.
     """
     n = len(codes)
     for i in range(n):
         codes[i] = 0
     num = 1
     for k in range(size):
-        member, card = members[k], rows.cards[members[k]]
+        member = members[k]
+        card = rows.cards[member]
         if card == 1:
             continue
-        seen = np.empty(num * card, dtype=np.int32)
+        if num * card > len(seen):
+            return -num * card
         for cell in range(num * card):
             seen[cell] = -1
         num = 0
@@ -293,10 +319,10 @@ def _configurations(rows: Rows, members: IntArray, size: int, codes: CellCounts)
     return num
 
 
-@compiled
+@compiled_in_place
 def fill_gains(
-    rows: Rows, terms: Terms, families: Families, which: IntArray, wanted: BoolArray
-) -> int:
+    rows: Rows, terms: Terms, families: Families, which: IntArray, wanted: BoolArray, room: Room
+) -> tuple[int, int]:
     """Compute the wanted gains that ``families`` does not hold yet, and store them there.
 
     Parameters
@@ -311,18 +337,19 @@ def fill_gains(
         Indices of rows of ``families``.
     wanted : ndarray of bool, shape (m, d)
         The further parents whose gains are wanted, for each of ``which``.
+    room : Room
+        Working memory.
 
     Returns
     -------
-    int
-        -1 if all are computed. Otherwise the position in ``which`` at which ``terms`` has no room
-        for a further lookup table: call again from there, with `more_tables`.
+    done : int
+        How many of ``which`` are computed: m, or fewer if something has no room. Then call again
+        for the rest.
+    cells : int
+        Number of cells that ``room`` must have; 0 if ``terms`` needs `more_tables`.
     """
-    d, n = rows.codes.shape
-    words = rows.bits.shape[1]
-    gains = families.gains
-    codes = np.empty(n, dtype=np.int32)
-    groups = np.empty(n, dtype=np.int32)
+    n, words, gains = len(rows.weights), rows.bits.shape[1], families.gains
+    codes, groups, sizes, masks = room.codes, room.groups, room.cells, room.masks
     for index in range(len(which)):
         row = which[index]
         y, size, members = families.owners[row], families.sizes[row], families.members[row]
@@ -330,8 +357,9 @@ def fill_gains(
         q = 1.0
         for k in range(size):
             q *= rows.cards[members[k]]
-        num = _configurations(rows, members, size, codes)
-        sizes = np.empty(num * r, dtype=np.int32)
+        num = _configurations(rows, members, size, codes, room.cells)
+        if num < 0 or num * r > len(sizes):
+            return index, max(-num, num * r)
         for group in range(num * r):
             sizes[group] = 0
         for i in range(n):
@@ -339,17 +367,16 @@ def fill_gains(
             sizes[groups[i]] += rows.weights[i]
         table, table_y = table_for(terms, q), table_for(terms, q * r)
         if table < 0 or table_y < 0:
-            return index
+            return index, 0
         base = 0.0
         for s in range(num):
-            total = np.int64(0)
+            total = 0
             for group in range(s * r, (s + 1) * r):
                 base -= term(terms, table_y, q * r, np.int64(sizes[group]))
                 total += sizes[group]
             base += term(terms, table, q, total)
-        masks = np.empty(0, dtype=np.uint64)
-        counts = np.empty(0, dtype=np.int32)
-        for x in range(d):
+        masked = False
+        for x in range(len(rows.cards)):
             if not wanted[index, x] or not math.isnan(gains[row, x]):
                 continue
             card = rows.cards[x]
@@ -358,29 +385,27 @@ def fill_gains(
                 continue
             table_x, table_xy = table_for(terms, q * card), table_for(terms, q * r * card)
             if table_x < 0 or table_xy < 0:
-                return index
+                return index, 0
             # By bits a cell costs n / 64 operations on words, by rows each row costs one step.
             if words > 0 and num * r * (card - 1) * words < 8 * n:
-                if len(masks) == 0:
-                    masks = np.empty(num * r * words, dtype=np.uint64)
-                    for word in range(len(masks)):
+                if not masked:
+                    masked = True
+                    for word in range(num * r * words):
                         masks[word] = 0
                     for i in range(n):
                         masks[groups[i] * words + (i >> 6)] |= np.uint64(1) << np.uint64(i & 63)
-                value = _by_bits(rows, terms, masks, sizes, r, x, table_x, table_xy, q)
+                value = _by_bits(rows, terms, masks, sizes, num, r, x, table_x, table_xy, q)
             else:
-                if len(counts) < num * card * (r + 1):
-                    counts = np.empty(num * card * (r + 1), dtype=np.int32)
-                    for cell in range(len(counts)):
-                        counts[cell] = 0
-                value = _by_rows(rows, terms, codes, num, y, x, table_x, table_xy, q, counts)
+                if num * card * (r + 1) > len(room.counts):
+                    return index, num * card * (r + 1)
+                value = _by_rows(rows, terms, codes, num, y, x, table_x, table_xy, q, room.counts)
             gains[row, x] = base + value - penalty_gain(terms, q, float(card), float(r))
             # The gain is symmetric in x and y, which saves half the work for empty S.
             if size == 0:
                 other = find(families, x, members, size)
                 if other >= 0:
                     gains[other, y] = gains[row, x]
-    return -1
+    return len(which), 0
 
 
 @compiled_inside
@@ -389,6 +414,7 @@ def _by_bits(
     terms: Terms,
     masks: Words,
     sizes: CellCounts,
+    num: int,
     r: int,
     x: int,
     table_x: int,
@@ -398,14 +424,14 @@ def _by_bits(
     """Return sum t(n_sxy) - sum t(n_sx), counting each cell by ``and`` and popcount."""
     card, first, words = rows.cards[x], rows.first_bits[x], rows.bits.shape[1]
     value = 0.0
-    for s in range(0, len(sizes), r):
+    for s in range(num):
         for state in range(card):
-            by_state = np.int64(0)
-            for group in range(s, s + r):
-                count = np.int64(0)
+            by_state = 0
+            for group in range(s * r, s * r + r):
+                count = 0
                 if sizes[group] > 0:
                     for w in range(words):
-                        count += _num_bits(masks[group * words + w] & rows.bits[first + state, w])  # type: ignore[call-arg]
+                        count += count_ones(masks[group * words + w] & rows.bits[first + state, w])  # type: ignore[call-arg]
                     value += term(terms, table_xy, q * card * r, count)
                 by_state += count
             value -= term(terms, table_x, q * card, by_state)
@@ -506,6 +532,7 @@ class TableGains:
             )
         compressed = table.compressed()
         self.rows = rows_of(compressed)
+        self._cells = 1024
         self.terms = terms_of(KINDS[score], equivalent_sample_size, table.num_rows)
 
     @property
@@ -519,9 +546,15 @@ class TableGains:
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Compute the wanted gains of some rows of ``families``; see `fill_gains`."""
-        while (done := fill_gains(self.rows, self.terms, families, rows, wanted)) >= 0:
-            self.terms = more_tables(self.terms)
+        room = room_for(self.rows, self._cells)
+        while len(rows):
+            done, cells = fill_gains(self.rows, self.terms, families, rows, wanted, room)
             rows, wanted = rows[done:], wanted[done:]
+            if cells:
+                self._cells = 2 * cells
+                room = room_for(self.rows, self._cells)
+            elif len(rows):
+                self.terms = more_tables(self.terms)
 
     def family_score(self, y: int, parents: Sequence[int]) -> float:
         """Return the local score s(y | parents) in nats."""

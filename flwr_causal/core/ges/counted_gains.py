@@ -169,7 +169,7 @@ def _take_tables(
     """
     sizes, members, narrow = sets
     index, first, begin = start
-    cells, values, counts, left, steps = 0, 1, 2, work[3], 4
+    cells, values, counts, left, steps = work[0], work[1], work[2], work[3], work[4]
     # A literal 0 is a type of its own: what takes it would be compiled again.
     nobody = np.int64(0)
     while index < len(sizes):
@@ -178,13 +178,13 @@ def _take_tables(
         size = sizes[index]
         length = 1
         for k in range(size - 1, -1, -1):
-            work[steps, k] = length
+            steps[k] = length
             length *= cards[members[first + k]]
         filled = 0
         for cell in range(length):
             if dense[begin + cell] > 0:
-                work[cells, filled] = cell
-                work[values, filled] = dense[begin + cell]
+                cells[filled] = cell
+                values[filled] = dense[begin + cell]
                 filled += 1
         for i in range(-1, size):
             # Without none (-1, -1), without i alone (j = i), without i and j.
@@ -206,20 +206,20 @@ def _take_tables(
                 if row == FULL:
                     return index, first, begin, FULL
                 for k in range(filled):
-                    cell = work[cells, k]
+                    cell = cells[k]
                     reduced = cell
                     if i >= 0:
-                        step = work[steps, i]
+                        step = steps[i]
                         reduced -= cell // step % cards[members[first + i]] * step
                         if j != i:
-                            step = work[steps, j]
+                            step = steps[j]
                             reduced -= cell // step % cards[members[first + j]] * step
-                    work[counts, reduced] += work[values, k]
+                    counts[reduced] += values[k]
                 result = 0.0
                 for cell in range(length):
-                    if work[counts, cell] > 0:
-                        result += term(terms, number, total, work[counts, cell])
-                        work[counts, cell] = 0
+                    if counts[cell] > 0:
+                        result += term(terms, number, total, counts[cell])
+                        counts[cell] = 0
                 sums.gains[row, 0] = result
         first += size
         begin += length

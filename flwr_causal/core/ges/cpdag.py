@@ -122,28 +122,29 @@ def recomplete(graph: Graph, x: int, y: int) -> bool:
     marks, dag, work = graph.marks, graph.dag, graph.work
     lists, degrees = graph.lists, graph.degrees
     d = len(degrees)
-    before, dirty = graph.before, 6
+    before = graph.before
     # Whether a node is still there, whether it waits in the queue, the queue, and the order found.
-    present, queued, queue, order = 0, 1, 2, 3
+    present, queued, queue, order = work[0], work[1], work[2], work[3]
+    dirty = work[6]
     first, length, left = 0, d, d
     for i in range(d):
-        work[present, i] = 1
-        work[queued, i] = 1
-        work[queue, i] = i
+        present[i] = 1
+        queued[i] = 1
+        queue[i] = i
         for k in range(degrees[i]):
             j = lists[i, k]
             dag[i, j] = marks[i, j] and not marks[j, i]
     while length > 0:
-        node = work[queue, first]
+        node = queue[first]
         first = (first + 1) % d
         length -= 1
-        work[queued, node] = 0
+        queued[node] = 0
         # node can be the last of the nodes that are left if it has no child among them, and each
         # undirected neighbour is adjacent to all others that are adjacent to node.
         last = True
         for k in range(degrees[node]):
             other = lists[node, k]
-            if not (last and work[present, other] and marks[node, other]):
+            if not (last and present[other] and marks[node, other]):
                 continue
             if not marks[other, node]:
                 last = False
@@ -152,27 +153,27 @@ def recomplete(graph: Graph, x: int, y: int) -> bool:
                 third = lists[node, m]
                 if (
                     third != other
-                    and work[present, third]
+                    and present[third]
                     and not (marks[other, third] or marks[third, other])
                 ):
                     last = False
                     break
         if not last:
             continue
-        work[present, node] = 0
+        present[node] = 0
         left -= 1
-        work[order, left] = node
+        order[left] = node
         for k in range(degrees[node]):
             other = lists[node, k]
-            if not work[present, other]:
+            if not present[other]:
                 continue
             if marks[node, other]:
                 dag[other, node] = True
                 dag[node, other] = False
             # Only nodes next to node can have become removable.
-            if not work[queued, other]:
-                work[queued, other] = 1
-                work[queue, (first + length) % d] = other
+            if not queued[other]:
+                queued[other] = 1
+                queue[(first + length) % d] = other
                 length += 1
     if left > 0:
         return False
@@ -180,13 +181,13 @@ def recomplete(graph: Graph, x: int, y: int) -> bool:
     for i in range(d):
         joined = (marks[x, i] and marks[i, x]) or (marks[y, i] and marks[i, y])
         was_joined = (before[x, i] and before[i, x]) or (before[y, i] and before[i, y])
-        work[dirty, i] = i in (x, y) or joined or was_joined
+        dirty[i] = i in (x, y) or joined or was_joined
     for i in range(d):
         for k in range(degrees[i]):
             j = lists[i, k]
             if marks[i, j] != before[i, j]:
-                work[dirty, i] = 1
-                work[dirty, j] = 1
+                dirty[i] = 1
+                dirty[j] = 1
                 before[i, j] = marks[i, j]
     before[x, y] = marks[x, y]
     before[y, x] = marks[y, x]
@@ -199,27 +200,27 @@ def _label_edges(graph: Graph) -> None:
     marks, dag, work = graph.marks, graph.dag, graph.work
     lists, degrees = graph.lists, graph.degrees
     d = len(degrees)
-    order, position, parents = 3, 4, 5
+    order, position, parents = work[3], work[4], work[5]
     for k in range(d):
-        work[position, work[order, k]] = k
+        position[order[k]] = k
     for i in range(d):
         for k in range(degrees[i]):
             marks[i, lists[i, k]] = False
     # While the edges into y are labelled, marks[x, y] says "labelled", marks[y, x] "reversible".
     for step in range(d):
-        y = work[order, step]
+        y = order[step]
         num = 0
         for k in range(degrees[y]):
             x = lists[y, k]
             if dag[x, y]:
                 slot = num
-                while slot > 0 and work[position, work[parents, slot - 1]] < work[position, x]:
-                    work[parents, slot] = work[parents, slot - 1]
+                while slot > 0 and position[parents[slot - 1]] < position[x]:
+                    parents[slot] = parents[slot - 1]
                     slot -= 1
-                work[parents, slot] = x
+                parents[slot] = x
                 num += 1
         for k in range(num):
-            x = work[parents, k]
+            x = parents[k]
             if marks[x, y]:
                 continue
             # Label x -> y, and what follows from it among the edges into y.
@@ -236,12 +237,12 @@ def _label_edges(graph: Graph) -> None:
             everything = compelled
             if not compelled:
                 for m in range(num):
-                    z = work[parents, m]
+                    z = parents[m]
                     if z != x and not dag[z, x]:
                         compelled = True
                         break
             for m in range(num):
-                z = work[parents, m]
+                z = parents[m]
                 if everything or not marks[z, y]:
                     marks[z, y] = True
                     marks[y, z] = not compelled
@@ -254,20 +255,21 @@ def open_path(graph: Graph, start: int, end: int) -> bool:
     A semi-directed path follows directed edges forwards and undirected ones either way.
     ``graph.work[0]`` is not 0 at closed nodes, and is changed.
     """
-    marks, lists, degrees, work = graph.marks, graph.lists, graph.degrees, graph.work
-    work[0, start] = 1
-    work[1, 0] = start
+    marks, lists, degrees = graph.marks, graph.lists, graph.degrees
+    closed, queue = graph.work[0], graph.work[1]
+    closed[start] = 1
+    queue[0] = start
     first, last = 0, 1
     while first < last:
-        u = work[1, first]
+        u = queue[first]
         first += 1
         for k in range(degrees[u]):
             v = lists[u, k]
-            if not marks[u, v] or work[0, v]:
+            if not marks[u, v] or closed[v]:
                 continue
             if v == end:
                 return True
-            work[0, v] = 1
-            work[1, last] = v
+            closed[v] = 1
+            queue[last] = v
             last += 1
     return False

@@ -34,7 +34,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled_in_place, compiled_inside
+from flwr_causal.core.compiled import (
+    compiled_in_place,
+    compiled_inside,
+    count_ones,
+    lowest_one,
+)
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.errors import ConfigError, DataError
 
@@ -438,22 +443,6 @@ WORD = 64
 
 
 @compiled_inside
-def _popcount(word: np.uint64) -> int:
-    """Return the number of ones in a word (the compiler knows this idiom: one instruction)."""
-    pairs = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    low = np.uint64(0x3333333333333333)
-    fours = (pairs & low) + ((pairs >> np.uint64(2)) & low)
-    bytewise = (fours + (fours >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return int(np.int64((bytewise * np.uint64(0x0101010101010101)) >> np.uint64(56)))
-
-
-@compiled_inside
-def _lowest(word: np.uint64) -> int:
-    """Return the position of the lowest one in a word that is not zero."""
-    return _popcount(~word & (word - np.uint64(1)))
-
-
-@compiled_inside
 def _sink_cost(parents: Bits, children: Bits, v: int, met: Bits) -> int:
     """Count the edges to reverse and to add for position ``v`` to become a sink.
 
@@ -467,17 +456,17 @@ def _sink_cost(parents: Bits, children: Bits, v: int, met: Bits) -> int:
     for word in range(v // WORD, len(met)):
         left = children[v, word]
         while left:
-            child = WORD * word + _lowest(left)
+            child = WORD * word + lowest_one(left)
             left &= left - np.uint64(1)
             cost += 1
             for k in range(own):
-                cost += _popcount(parents[v, k] & ~parents[child, k])
+                cost += count_ones(parents[v, k] & ~parents[child, k])
             for k in range(word + 1):
                 met[k] |= parents[child, k]
     if cost == 0:
         return 0
     for k in range(len(met)):
-        cost += _popcount(met[k] & ~parents[v, k] & ~children[v, k])
+        cost += count_ones(met[k] & ~parents[v, k] & ~children[v, k])
     return cost - 1  # v itself is among the parents of its children
 
 
@@ -497,20 +486,20 @@ def remove_as_sink(parents: Bits, children: Bits, v: int, cover: Bits) -> None:
         while left:
             bit = left & (~left + np.uint64(1))
             left ^= bit
-            child = WORD * word + _lowest(bit)
+            child = WORD * word + lowest_one(bit)
             parents[child, v // WORD] &= ~removed
             for k in range(word + 1):
                 added = cover[k] & ~parents[child, k]
                 cover[k] |= parents[child, k]
                 parents[child, k] = cover[k]
                 while added:
-                    children[WORD * k + _lowest(added), word] |= bit
+                    children[WORD * k + lowest_one(added), word] |= bit
                     added &= added - np.uint64(1)
             cover[word] |= bit
     for k in range(len(cover)):
         left = cover[k]
         while left:
-            children[WORD * k + _lowest(left), v // WORD] &= ~removed
+            children[WORD * k + lowest_one(left), v // WORD] &= ~removed
             left &= left - np.uint64(1)
     for k in range(len(cover)):
         parents[v, k] = 0
@@ -535,41 +524,41 @@ def _order_by_sinks(
     ``(2, words)``, are room.
     """
     num_graphs, size = variables.shape
-    # Positions and costs of each graph; costs of all, how many must follow, what is left.
-    positions, costs = 0, num_graphs
-    total, followers, left = 2 * num_graphs, 2 * num_graphs + 1, 2 * num_graphs + 2
+    positions, costs = work[:num_graphs], work[num_graphs : 2 * num_graphs]
+    # Costs in all graphs, how many variables must follow, whether the variable is left.
+    total, followers, left = work[2 * num_graphs], work[2 * num_graphs + 1], work[2 * num_graphs + 2]
     met, cover = sets[0], sets[1]
     for v in range(size):
-        work[total, v] = 0
-        work[followers, v] = 0
-        work[left, v] = 1
+        total[v] = 0
+        followers[v] = 0
+        left[v] = 1
     for i in range(len(before)):
         for v in range(size):
-            work[followers, i] += before[i, v]
+            followers[i] += before[i, v]
     # Step -1 finds the costs of all positions, the others those that have changed.
     for step in range(-1, size):
         sink = -1
         if step >= 0:
             for v in range(size):
-                free = work[left, v] > 0 and work[followers, v] == 0
-                if free and (sink < 0 or work[total, v] < work[total, sink]):
+                free = left[v] > 0 and followers[v] == 0
+                if free and (sink < 0 or total[v] < total[sink]):
                     sink = v
             order[size - 1 - step] = sink
-            work[left, sink] = 0
+            left[sink] = 0
             for i in range(len(before)):
-                work[followers, i] -= before[i, sink]
+                followers[i] -= before[i, sink]
         for g in range(num_graphs):
             if step >= 0:
-                remove_as_sink(parents[g], children[g], work[positions + g, sink], cover)
+                remove_as_sink(parents[g], children[g], positions[g, sink], cover)
             for p in range(size):
                 if step < 0:
-                    work[positions + g, variables[g, p]] = p
-                    work[costs + g, p] = 0
+                    positions[g, variables[g, p]] = p
+                    costs[g, p] = 0
                 elif not cover[p // WORD] >> np.uint64(p % WORD) & np.uint64(1):
                     continue
                 cost = _sink_cost(parents[g], children[g], p, met)
-                work[total, variables[g, p]] += cost - work[costs + g, p]
-                work[costs + g, p] = cost
+                total[variables[g, p]] += cost - costs[g, p]
+                costs[g, p] = cost
 
 
 def pack(offsets: IntArray, targets: IntArray, positions: IntArray) -> Bits:

@@ -187,9 +187,10 @@ def choose(
     marks, lists, degrees, work = graph.marks, graph.lists, graph.degrees, graph.work
     rows, wanted, cliques = room.rows, room.wanted, room.cliques
     d = len(degrees)
-    # |NA_yx| of each x, -1 if it cannot be inserted; how many nodes of a clique x is adjacent to.
-    adjacent, inside, parents, neighbours = 0, 1, 2, 3
-    members = work[4]
+    # |NA_yx| of each x, below 0 if it cannot be inserted; how many nodes of a clique are adjacent
+    # to x; which nodes a path may not visit.
+    adjacent, inside, closed = work[0], work[1], work[0]
+    parents, neighbours, members = work[2], work[3], work[4]
     while True:
         if looked < len(nodes):
             y = nodes[looked]
@@ -205,11 +206,11 @@ def choose(
                 return CHOSEN, y
             row, x = best.rows[y], best.others[y]
             for node in range(d):
-                work[0, node] = 0
+                closed[node] = 0
             for k in range(families.sizes[row]):
                 z = families.members[row, k]
                 if marks[y, z] and marks[z, y]:
-                    work[0, z] = 1
+                    closed[z] = 1
             if not open_path(graph, y, x):
                 return CHOSEN, y
             k = 2 * best.num_blocked[y]
@@ -224,10 +225,10 @@ def choose(
             z = lists[y, k]
             if marks[z, y]:
                 if marks[y, z]:
-                    work[neighbours, num_neighbours] = z
+                    neighbours[num_neighbours] = z
                     num_neighbours += 1
                 else:
-                    work[parents, num_parents] = z
+                    parents[num_parents] = z
                     num_parents += 1
         largest = num_neighbours
         if insert:
@@ -235,16 +236,13 @@ def choose(
             if largest < 0:
                 continue
             for x in range(d):
-                work[adjacent, x] = 0
+                adjacent[x] = 0 if allowed[x, y] and x != y else -d
             for j in range(num_neighbours):
-                z = work[neighbours, j]
+                z = neighbours[j]
                 for k in range(degrees[z]):
-                    work[adjacent, lists[z, k]] += 1
-            for x in range(d):
-                if not allowed[x, y] or x == y:
-                    work[adjacent, x] = -1
+                    adjacent[lists[z, k]] += 1
             for k in range(degrees[y]):
-                work[adjacent, lists[y, k]] = -1
+                adjacent[lists[y, k]] = -1
         # All cliques among the neighbours: each one is an earlier one with a further, larger node.
         cliques[0, 1] = -1
         cliques[0, 2] = 0
@@ -253,10 +251,10 @@ def choose(
             for j in range(
                 cliques[head, 1] + 1, num_neighbours if cliques[head, 2] < largest else 0
             ):
-                node = work[neighbours, j]
+                node = neighbours[j]
                 c = head
                 while c > 0:
-                    z = work[neighbours, cliques[c, 1]]
+                    z = neighbours[cliques[c, 1]]
                     if not (marks[node, z] or marks[z, node]):
                         break
                     c = cliques[c, 0]
@@ -277,12 +275,12 @@ def choose(
                 c = clique
                 if insert:
                     for x in range(d):
-                        work[inside, x] = 0
+                        inside[x] = 0
                 while c > 0:
-                    z = work[neighbours, cliques[c, 1]]
+                    z = neighbours[cliques[c, 1]]
                     if insert:
                         for m in range(degrees[z]):
-                            work[inside, lists[z, m]] += 1
+                            inside[lists[z, m]] += 1
                     elif z == left_out or not (marks[z, left_out] or marks[left_out, z]):
                         break
                     c = cliques[c, 0]
@@ -294,11 +292,11 @@ def choose(
                     size -= 1
                 c, p, slot = clique, num_parents - 1, size - 1
                 while slot >= 0:
-                    if c > 0 and (p < 0 or work[parents, p] < work[neighbours, cliques[c, 1]]):
-                        z = work[neighbours, cliques[c, 1]]
+                    if c > 0 and (p < 0 or parents[p] < neighbours[cliques[c, 1]]):
+                        z = neighbours[cliques[c, 1]]
                         c = cliques[c, 0]
                     else:
-                        z = work[parents, p]
+                        z = parents[p]
                         p -= 1
                     if z != left_out:
                         members[slot] = z
@@ -308,7 +306,7 @@ def choose(
                     return FULL, y
                 missing = False
                 for x in range(0 if insert else left_out, d if insert else left_out + 1):
-                    if insert and work[adjacent, x] != work[inside, x]:
+                    if insert and adjacent[x] != inside[x]:
                         continue
                     gain = families.gains[row, x]
                     if math.isnan(gain):

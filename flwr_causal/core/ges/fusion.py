@@ -1,21 +1,23 @@
-"""Structural fusion of DAGs: a common order, a minimal I-map of each, the union of the edges.
+"""Structural fusion of DAGs (Puerta et al. 2021): one order, an I-map of each DAG, their union.
 
-The graphs of the parties disagree about directions even where they agree about dependence. Fusion
-first looks for an order of the variables that suits all of them (the greedy heuristic order, GHO),
-rewrites every DAG as the sparsest one along that order that claims no independence the DAG does
-not have, and then counts in how many of these each edge stands.
+The graphs of the parties disagree about directions even where they agree about dependence.
+:func:`fuse` takes three steps:
+
+1. the greedy heuristic order (GHO) of the variables, which suits all DAGs;
+2. for each DAG its minimal I-map along that order: the sparsest DAG along it that claims no
+   independence that the DAG does not have;
+3. the union of the I-maps' edges, and in how many of them each edge stands.
 
 A DAG is an array of shape ``(m, 2)`` with rows ``[cause, effect]``, or a boolean matrix of shape
 ``(d, d)`` in which row causes column. Memory is that of the edges plus ``d * d / 4`` bytes a DAG.
 
-Inside, several DAGs are stacked as one sparse graph: node ``v`` of DAG ``g`` among ``d`` variables
-has the number ``g * d + v``, and the neighbours of node ``u`` are
-``targets[offsets[u] : offsets[u + 1]]``, ascending. The greedy order changes its graphs, and these
-become dense where they disagree. It keeps them as bits, ``parents[g, p]`` and ``children[g, p]``
-being the sets of position ``p``, where positions count along a topological order of graph ``g``.
-Turning a variable into a sink adds edges among its ancestors and children only along that order, so
-that one order serves until the last variable is gone, and no search for paths is needed to find the
-edge to be reversed next.
+The DAGs are stacked as one sparse graph: node ``v`` of DAG ``g`` among ``d`` variables has the
+number ``g * d + v``, and the neighbours of node ``u`` are ``targets[offsets[u] : offsets[u + 1]]``,
+ascending. Step 1 changes the graphs, and these become dense where they disagree, so that it keeps
+them as bits: ``parents[g, p]`` and ``children[g, p]`` are the sets of position ``p``, where
+positions count along a topological order of graph ``g``. Making a variable a sink adds edges along
+that order only. One topological order therefore serves until the last variable is removed, and no
+search for paths is needed to find the edge that is reversed next.
 
 References
 ----------
@@ -96,10 +98,9 @@ class Fusion:
 def needed(share: str | float, num_dags: int) -> int:
     """Return how many of the DAGs must have an edge for it to be kept.
 
-    The words and the numbers round differently. ``"c25"`` and ``"c50"`` are those of the FedGES
-    paper, ``max(1, floor(share * K))``: with five DAGs ``"c50"`` asks for 2 of them and ``"c25"``
-    for 1, the same as ``"union"``. A number asks for at least that share, ``ceil(share * K)``:
-    with five DAGs 0.5 asks for 3 and 0.25 for 2.
+    Words round down and numbers round up. ``"c25"`` and ``"c50"``, of the FedGES paper, are
+    ``max(1, floor(share * K))``: with five DAGs ``"c50"`` is 2 and ``"c25"`` is 1, as is
+    ``"union"``. A number is ``ceil(share * K)``: with five DAGs 0.5 is 3 and 0.25 is 2.
 
     Parameters
     ----------
@@ -148,8 +149,12 @@ def fuse(
         Each of shape ``(m, 2)``, integers, rows ``[cause, effect]``; or ``(d, d)``, boolean.
     num_variables : int
         d, at least 1.
-    ties, before
-        See ``greedy_order``.
+    ties : array-like, shape (d,), optional
+        Distinct numbers, one a variable: of variables that cost the same, the one with the smallest
+        number becomes a sink first. The ranks of the sorted names make the result independent of
+        the order of the columns. Default: the variables' own order.
+    before : ndarray of bool, shape (d, d), optional
+        ``before[i, j]``: i must precede j (required edges, tiers). It need not be transitive.
 
     Returns
     -------
@@ -165,88 +170,13 @@ def fuse(
     """
     variables = _by_ties(ties, num_variables)
     stack = stack_dags(dags, variables)
-    order = _greedy_order(stack, variables, before)
-    edges, support = _imap_edges(stack, order, variables)
+    order = greedy_order(stack, variables, before)
+    edges, support = union_of_imaps(stack, order, variables)
     return Fusion(variables[order], edges, support, len(dags))
 
 
-def greedy_order(
-    dags: Sequence[Edges | BoolArray],
-    num_variables: int,
-    *,
-    ties: ArrayLike | None = None,
-    before: BoolArray | None = None,
-) -> IntArray:
-    """Return the greedy heuristic order of several DAGs (GHO of Puerta et al., 2021).
-
-    From the last variable to the first: the one that is the cheapest to make a sink of all DAGs
-    is made one, in each DAG by covered-edge reversals, and removed. The cost counts, over all
-    DAGs, the edges to its children (to be reversed), the parents of it that a child lacks, for
-    each child, and the parents of children that are not joined to it. A variable that is a sink
-    already costs nothing, so that the order of equal DAGs is one of theirs.
-
-    Parameters
-    ----------
-    dags, num_variables
-        See ``fuse``.
-    ties : array-like, shape (d,), optional
-        Distinct numbers, one a variable: of equal costs the smallest becomes a sink first. The
-        ranks of the sorted names make the result independent of the order of the columns. The
-        default is the variables' own order.
-    before : ndarray of bool, shape (d, d), optional
-        ``before[i, j]``: i must precede j (required edges, tiers). It need not be transitive.
-        None by default.
-
-    Returns
-    -------
-    ndarray of int64, shape (d,)
-        The variables, causes first.
-
-    Raises
-    ------
-    DataError, ConfigError
-        As ``fuse``.
-    """
-    variables = _by_ties(ties, num_variables)
-    order: IntArray = variables[_greedy_order(stack_dags(dags, variables), variables, before)]
-    return order
-
-
-def directed_imap(edges: Edges | BoolArray, order: ArrayLike) -> NDArray[np.int32]:
-    """Return the minimal directed I-map of a DAG along an order.
-
-    The parents of each variable are its Markov boundary among its predecessors: the smallest set
-    of them that separates it from the others, found by one Bayes ball.
-
-    Parameters
-    ----------
-    edges : ndarray
-        The DAG, shape ``(m, 2)``, integers, or ``(d, d)``, boolean.
-    order : array-like of int, shape (d,)
-        The variables, causes first.
-
-    Returns
-    -------
-    ndarray of int32, shape (m, 2)
-        Rows ``[cause, effect]``, sorted.
-
-    Raises
-    ------
-    DataError
-        If the DAG is cyclic, of the wrong shape, or names a variable outside.
-    ConfigError
-        If ``order`` is not a permutation of the variables.
-    """
-    ordered = np.asarray(order)
-    variables = np.arange(ordered.size)
-    if ordered.shape != variables.shape or not np.array_equal(np.sort(ordered), variables):
-        raise ConfigError("the order must name each of the variables 0, 1, ... once")
-    stack = stack_dags([edges], variables)
-    return _imap_edges(stack, ordered.astype(np.int64), variables)[0]
-
-
 def _by_ties(ties: ArrayLike | None, num_variables: int) -> IntArray:
-    """Return the variables in the order of ``ties``, the numbering that all the rest works with."""
+    """Return the variables in the order of ``ties``, which numbers them in the stack."""
     if num_variables < 1:
         raise ConfigError(f"cannot fuse graphs over {num_variables} variables: give at least one")
     if ties is None:
@@ -260,8 +190,15 @@ def _by_ties(ties: ArrayLike | None, num_variables: int) -> IntArray:
     return np.argsort(ranks)
 
 
-def _greedy_order(stack: StackedDags, variables: IntArray, before: BoolArray | None) -> IntArray:
-    """Return the greedy order in the numbering of the stack."""
+def greedy_order(stack: StackedDags, variables: IntArray, before: BoolArray | None) -> IntArray:
+    """Return the greedy heuristic order (GHO) in the numbering of the stack, causes first.
+
+    From the last variable to the first: the variable that is the cheapest to make a sink of all
+    DAGs is made one, in each DAG by covered-edge reversals, and removed. The cost counts, over all
+    DAGs, the edges to its children (to be reversed), for each child the parents of the variable
+    that the child lacks, and the parents of children that are not adjacent to the variable. A
+    variable that is a sink of all DAGs costs nothing: the order of equal DAGs is one of theirs.
+    """
     size = len(variables)
     precedence = np.zeros((0, 0), np.bool_)
     if before is not None:
@@ -302,10 +239,15 @@ def _checked_precedence(before: NDArray[Any], size: int) -> BoolArray:
     return before
 
 
-def _imap_edges(
+def union_of_imaps(
     stack: StackedDags, order: IntArray, variables: IntArray
 ) -> tuple[NDArray[np.int32], IntArray]:
-    """Return the union of the I-maps' edges in the callers' numbering, sorted, and the counts."""
+    """Return the edges of the DAGs' minimal I-maps along an order, and how many have each.
+
+    In a minimal I-map the parents of a variable are its Markov boundary among its predecessors: the
+    smallest set of them that separates it from the others. One Bayes ball finds it. Edges are
+    sorted, in the numbering of ``variables``.
+    """
     size = len(order)
     found, work, start = [], np.zeros((3, 2 * size), np.int64), 0
     while start < size:
@@ -409,8 +351,8 @@ def _read(dag: Edges | BoolArray, size: int, label: str) -> IntArray:
 def find_cycle(pairs: IntArray, ordered: IntArray, count: int) -> IntArray:
     """Return a cycle of the edges ``pairs``, its first node repeated at the end.
 
-    ``ordered`` is what ``topological_order`` could order of the ``count`` nodes: each of the others
-    has a parent among the others, so that going from parent to parent runs into a cycle.
+    ``ordered`` are the nodes that ``topological_order`` could order. Each of the others has a
+    parent among the others, so that a walk from parent to parent meets a node twice.
     """
     left = np.setdiff1d(np.arange(count), ordered)
     inside = pairs[np.isin(pairs[:, 0], left)]
@@ -425,7 +367,7 @@ def find_cycle(pairs: IntArray, ordered: IntArray, count: int) -> IntArray:
 def topological_order(offsets: IntArray, children: IntArray) -> IntArray:
     """Return the nodes, causes first; fewer than all of them where there is a cycle.
 
-    Nodes become free first in, first out, so that the result depends on the edges alone.
+    The queue is first in, first out: the result depends on the edges alone.
     """
     count = len(offsets) - 1
     waiting = np.bincount(children, minlength=count).tolist()
@@ -446,8 +388,8 @@ WORD = 64
 def _sink_cost(parents: Bits, children: Bits, v: int, met: Bits) -> int:
     """Count the edges to reverse and to add for position ``v`` to become a sink.
 
-    As in the paper the parents are those of the present graph: what the reversal of one edge adds
-    is not yet there when the next one is counted. ``met`` is room for one set.
+    As in the paper, the parents are those of the present graph: edges that the reversal of one edge
+    would add are not considered when the next one is counted. ``met`` is room for one set.
     """
     own = v // WORD + 1
     cost = 0
@@ -475,8 +417,8 @@ def remove_as_sink(parents: Bits, children: Bits, v: int, cover: Bits) -> None:
     """Make position ``v`` a sink by covered-edge reversals and remove it from the graph.
 
     Along the topological order each edge v -> child is covered (both ends get the parents of
-    either), then reversed. ``cover`` returns the parents that ``v`` had at its removal: the only
-    positions whose cost can have changed.
+    either), then reversed. On return ``cover`` holds the parents that ``v`` had when it was
+    removed: the only positions whose cost can have changed.
     """
     for k in range(len(cover)):
         cover[k] = parents[v, k]
@@ -516,17 +458,21 @@ def _order_by_sinks(
     sets: Bits,
     order: IntArray,
 ) -> None:
-    """Write an order, causes first, by choosing the cheapest sink of all graphs again and again.
+    """Write the greedy order: remove the cheapest sink of all graphs until none is left.
 
-    ``variables[g, p]`` is the variable at position ``p`` of graph ``g``. Equal costs go to the
-    variable with the smaller number. The bits are used up. ``before`` must be acyclic, shape
-    ``(d, d)`` or ``(0, 0)`` for none. ``work``, shape ``(2 K + 3, d)``, and ``sets``, shape
-    ``(2, words)``, are room.
+    ``variables[g, p]`` is the variable at position ``p`` of graph ``g``. Of variables that cost the
+    same, the one with the smallest number is taken. ``parents`` and ``children`` are emptied.
+    ``before`` must be acyclic, shape ``(d, d)`` or ``(0, 0)`` for none. ``work``, shape
+    ``(2 K + 3, d)``, and ``sets``, shape ``(2, words)``, are room.
     """
     num_graphs, size = variables.shape
     positions, costs = work[:num_graphs], work[num_graphs : 2 * num_graphs]
     # Costs in all graphs, how many variables must follow, whether the variable is left.
-    total, followers, left = work[2 * num_graphs], work[2 * num_graphs + 1], work[2 * num_graphs + 2]
+    total, followers, left = (
+        work[2 * num_graphs],
+        work[2 * num_graphs + 1],
+        work[2 * num_graphs + 2],
+    )
     met, cover = sets[0], sets[1]
     for v in range(size):
         total[v] = 0
@@ -535,7 +481,7 @@ def _order_by_sinks(
     for i in range(len(before)):
         for v in range(size):
             followers[i] += before[i, v]
-    # Step -1 finds the costs of all positions, the others those that have changed.
+    # Step -1 computes the costs of all positions, each further step those that have changed.
     for step in range(-1, size):
         sink = -1
         if step >= 0:
@@ -588,13 +534,13 @@ def _bayes_ball(
     reached: IntArray,
     stack: IntArray,
 ) -> int:
-    """Send the ball from ``v`` with its predecessors in the order observed (Shachter, 1998).
+    """Send a Bayes ball from ``v``; its predecessors in the order are observed (Shachter 1998).
 
-    The predecessors it reaches are the parents of ``v`` in the minimal I-map. ``graph`` holds
-    offsets and targets of the parents, then of the children; ``first`` is the number of the
-    graph's first node. ``reached`` returns two entries a variable, 1 for a ball from a child and 1
-    for one from a parent, zero before the call; returned is how many entries of ``stack`` name
-    the entries to be cleared.
+    The predecessors that the ball reaches are the parents of ``v`` in the minimal I-map. ``graph``
+    holds offsets and targets of the parents, then of the children; ``first`` is the number of the
+    graph's first node. ``reached``, zero before the call, has two entries for each variable: 1 if
+    the ball came from a child, 1 if it came from a parent. The first entries of ``stack``, as many
+    as the call returns, are the places in ``reached`` that the caller must clear.
     """
     parent_offsets, parents, child_offsets, children = graph
     end = 0
@@ -613,8 +559,8 @@ def _bayes_ball(
         if u == v:
             continue
         observed = rank[u] < rank[v]
-        # Observed nodes send a parent's ball back to all parents and stop a child's; the others
-        # send a child's ball anywhere and a parent's on to the children.
+        # An observed node returns a ball from a parent to all parents and stops one from a child.
+        # Another node sends a ball from a child to all neighbours, one from a parent to children.
         if observed == from_parent:
             for edge in range(parent_offsets[first + u], parent_offsets[first + u + 1]):
                 entry = 2 * (parents[edge] - first)
@@ -644,7 +590,7 @@ def count_imap_edges(
 ) -> tuple[int, int]:
     """Write the edges of the graphs' minimal I-maps for ``order`` as rows cause, effect, count.
 
-    Each edge of the union stands once, by effect along the order, then by cause.
+    Each edge of the union has one row; rows are sorted by the effect's place, then by cause.
 
     Parameters
     ----------
@@ -679,7 +625,7 @@ def count_imap_edges(
             end = _bayes_ball(v, g * size, rank, graph, reached, stack)
             for k in range(end):
                 u = stack[k] // 2
-                # A node reached both ways counts at the first of its two entries.
+                # A node that was reached both ways is counted once: its entries are then cleared.
                 if rank[u] < rank[v] and (reached[2 * u] or reached[2 * u + 1]):
                     counts[u] += 1
                 reached[2 * u] = 0

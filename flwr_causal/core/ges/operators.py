@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled_in_place
+from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.discrete.families import FULL, Families, enter, row_of
 from flwr_causal.core.ges.cpdag import Graph, graph_of, join, open_path, part, recomplete
 from flwr_causal.core.limits import check_deadline
@@ -243,29 +243,9 @@ def choose(
                     adjacent[lists[z, k]] += 1
             for k in range(degrees[y]):
                 adjacent[lists[y, k]] = -1
-        # All cliques among the neighbours: each one is an earlier one with a further, larger node.
-        cliques[0, 1] = -1
-        cliques[0, 2] = 0
-        total, head = 1, 0
-        while head < total:
-            for j in range(
-                cliques[head, 1] + 1, num_neighbours if cliques[head, 2] < largest else 0
-            ):
-                node = neighbours[j]
-                c = head
-                while c > 0:
-                    z = neighbours[cliques[c, 1]]
-                    if not (marks[node, z] or marks[z, node]):
-                        break
-                    c = cliques[c, 0]
-                if c == 0:
-                    if total == len(cliques):
-                        return NO_CLIQUES, y
-                    cliques[total, 0] = head
-                    cliques[total, 1] = j
-                    cliques[total, 2] = cliques[head, 2] + 1
-                    total += 1
-            head += 1
+        total = _list_cliques(marks, neighbours, num_neighbours, largest, cliques)
+        if total == NO_CLIQUES:
+            return NO_CLIQUES, y
         # Of Inserts the clique comes first, then x; of Deletes x, then the clique.
         for k in range(1 if insert else degrees[y]):
             left_out = -1 if insert else lists[y, k]
@@ -321,21 +301,57 @@ def choose(
                         continue
                     if not insert:
                         gain = -gain
-                    if not gain > best.gains[y] + TOLERANCE:
-                        continue
-                    excluded = False
-                    for m in range(len(banned)):
-                        excluded |= banned[m, 0] == row and banned[m, 1] == x
-                    for m in range(best.num_blocked[y]):
-                        excluded |= (
-                            best.blocked[y, 2 * m] == row and best.blocked[y, 2 * m + 1] == x
-                        )
-                    if not excluded:
+                    if gain > best.gains[y] + TOLERANCE and _permitted(best, banned, y, x, row):
                         best.gains[y] = gain
                         best.others[y] = x
                         best.rows[y] = row
                 if missing:
                     count += 1
+
+
+@compiled_inside
+def _list_cliques(
+    marks: BoolArray,
+    neighbours: IntArray,
+    num_neighbours: Integer,
+    largest: Integer,
+    cliques: IntArray,
+) -> Integer:
+    """List the cliques of at most ``largest`` neighbours; return how many, or NO_CLIQUES."""
+    cliques[0, 1] = -1
+    cliques[0, 2] = 0
+    total, head = 1, 0
+    while head < total:
+        # Each further clique is an earlier one with another, larger node.
+        for j in range(cliques[head, 1] + 1, num_neighbours if cliques[head, 2] < largest else 0):
+            node = neighbours[j]
+            c = head
+            while c > 0:
+                z = neighbours[cliques[c, 1]]
+                if not (marks[node, z] or marks[z, node]):
+                    break
+                c = cliques[c, 0]
+            if c == 0:
+                if total == len(cliques):
+                    return NO_CLIQUES
+                cliques[total, 0] = head
+                cliques[total, 1] = j
+                cliques[total, 2] = cliques[head, 2] + 1
+                total += 1
+        head += 1
+    return total
+
+
+@compiled_inside
+def _permitted(best: Best, banned: IntArray, y: Integer, x: Integer, row: Integer) -> bool:
+    """Whether neither background knowledge nor an open path forbids an operator."""
+    for m in range(len(banned)):
+        if banned[m, 0] == row and banned[m, 1] == x:
+            return False
+    for m in range(0, 2 * best.num_blocked[y], 2):
+        if best.blocked[y, m] == row and best.blocked[y, m + 1] == x:
+            return False
+    return True
 
 
 def apply_insert(graph: Graph, families: Families, x: int, y: int, row: int) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_graphs import dags, matrix
 
 from flwr_causal.core.ges import fusion
-from flwr_causal.core.ges.fusion import directed_imap, fuse, greedy_order, needed
+from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.errors import ConfigError, DataError
@@ -29,6 +29,13 @@ def random_dag(rng, size, num_edges):
     pairs = np.argwhere(np.triu(np.ones((size, size), bool), 1))
     chosen = pairs[rng.choice(len(pairs), num_edges, replace=False)]
     return rng.permutation(size)[chosen]
+
+
+def directed_imap(dag, order):
+    """The minimal I-map of one DAG: its fusion, with ``before`` allowing this order only."""
+    rank = np.argsort(order)
+    before = rank[:, None] < rank[None, :]
+    return fuse([dag], len(rank), before=before).edges
 
 
 def follows(edges, order):
@@ -178,7 +185,7 @@ def test_the_order_is_that_of_the_plain_implementation(graphs, data):
     size = len(graphs[0])
     before = data.draw(st.one_of(st.none(), dags(size)))
     expected = reference_order(graphs, np.zeros((size, size), bool) if before is None else before)
-    assert greedy_order(graphs, size, before=before).tolist() == expected
+    assert fuse(graphs, size, before=before).order.tolist() == expected
 
 
 @pytest.mark.parametrize(("size", "num_dags"), [(70, 2), (130, 2)])
@@ -186,7 +193,7 @@ def test_the_order_is_that_of_the_plain_implementation_beyond_one_word(size, num
     rng = np.random.default_rng(size)
     graphs = [dag_of(random_dag(rng, size, 2 * size // 3), size) for _ in range(num_dags)]
     expected = reference_order(graphs, np.zeros((size, size), bool))
-    assert greedy_order(graphs, size).tolist() == expected
+    assert fuse(graphs, size).order.tolist() == expected
 
 
 @given(st.integers(2, 8).flatmap(dags), st.data())
@@ -208,11 +215,11 @@ def test_a_removal_is_a_sequence_of_covered_reversals(dag, data):
 def test_the_cheapest_sink_is_taken_and_ties_decide_between_equal_ones():
     # Over both chains 2 costs nothing; then 1 is a sink of both, and 0 remains.
     chain = [[0, 1], [1, 2]]
-    assert greedy_order([chain, chain], 3).tolist() == [0, 1, 2]
+    assert fuse([chain, chain], 3).order.tolist() == [0, 1, 2]
     # One edge either way: both cost 1.
     opposite = [[[0, 1]], [[1, 0]]]
-    assert greedy_order(opposite, 2).tolist() == [1, 0]
-    assert greedy_order(opposite, 2, ties=[7, 3]).tolist() == [0, 1]
+    assert fuse(opposite, 2).order.tolist() == [1, 0]
+    assert fuse(opposite, 2, ties=[7, 3]).order.tolist() == [0, 1]
 
 
 @given(several_dags, st.data())
@@ -230,10 +237,10 @@ def test_before_is_respected(graphs, data):
 def test_before_that_the_order_meets_anyway_changes_nothing():
     rng = np.random.default_rng(5)
     graphs = [random_dag(rng, 20, 30) for _ in range(3)]
-    order = greedy_order(graphs, 20)
+    order = fuse(graphs, 20).order
     rank = np.argsort(order)
     before = rank[:, None] < rank[None, :]
-    np.testing.assert_array_equal(greedy_order(graphs, 20, before=before), order)
+    np.testing.assert_array_equal(fuse(graphs, 20, before=before).order, order)
 
 
 # ------------------------------------------------------------------------------ invariances
@@ -287,7 +294,7 @@ def test_every_kernel_is_compiled_once():
     before = np.asfortranarray(np.tri(8, k=-1, dtype=bool))
     fuse([dag, dag.astype(np.int32)], 8, ties=np.arange(8)[::-1], before=before)
     fuse([np.asfortranarray(dag_of(dag, 8)), []], 8, ties=np.arange(8.0))
-    directed_imap(dag[::-1], np.arange(16, dtype=np.int32)[::2] // 2)
+    fuse([dag[::-1]], 8)
     for name in ("_order_by_sinks", "count_imap_edges"):
         kernel = getattr(fusion, name)
         assert len(kernel.signatures) == 1, kernel
@@ -345,8 +352,6 @@ def test_other_shares_are_refused(share):
 def test_a_bad_graph_is_named(bad, message):
     with pytest.raises(DataError, match=message):
         fuse([[[0, 1]], bad], 4)
-    with pytest.raises(DataError, match=message):
-        greedy_order([[[0, 1]], bad], 4)
 
 
 def test_a_cycle_is_named_in_the_callers_numbers():
@@ -369,8 +374,6 @@ def test_bad_arguments_are_refused():
         fuse([[]], 3, before=np.zeros((3, 3), np.int64))
     with pytest.raises(ConfigError, match=r"the cycle (0 -> 2 -> 0|2 -> 0 -> 2)"):
         fuse([[]], 3, before=matrix(3, (0, 2), (2, 0), (2, 1)))
-    with pytest.raises(ConfigError, match="once"):
-        directed_imap([[0, 1]], [0, 0])
 
 
 # ------------------------------------------------------------------------------------- scale

@@ -285,7 +285,9 @@ def room_for(rows: Rows, cells: int) -> Room:
 
 
 @compiled_inside
-def _configurations(rows: Rows, members: IntArray, size: int, codes: CellCounts, seen: CellCounts) -> int:
+def _configurations(
+    rows: Rows, members: IntArray, size: int, codes: CellCounts, seen: CellCounts
+) -> int:
     """Write the number of each row's configuration of the first ``size`` members into ``codes``.
 
     Configurations are numbered from 0 in the order in which they first occur. ``seen`` is working

@@ -55,9 +55,7 @@ def _cached(function: Function, options: dict[str, Any]) -> Function:
         return njit(**options)(function)  # type: ignore[no-any-return]
 
 
-@intrinsic
-def count_ones(typing_context: Any, word: Any) -> Any:
-    """Return the number of ones in a uint64 word: one instruction; in compiled functions only."""
+def _count_ones(typing_context: Any, word: Any) -> Any:
     signature = types.int64(types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -67,15 +65,19 @@ def count_ones(typing_context: Any, word: Any) -> Any:
     return signature, generate
 
 
-@intrinsic
-def lowest_one(typing_context: Any, word: Any) -> Any:
-    """Return the position of the lowest one in a uint64 word, 64 if there is none, likewise."""
+def _lowest_one(typing_context: Any, word: Any) -> Any:
     signature = types.int64(types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return signature, generate
+
+
+# Bit operations of compiled functions, one instruction each. Of a uint64 word: the number of ones,
+# and the position of the lowest one (64 if there is none).
+count_ones: Any = intrinsic(_count_ones)
+lowest_one: Any = intrinsic(_lowest_one)
 
 
 class _Notice(event.Listener):

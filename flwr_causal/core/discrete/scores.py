@@ -433,7 +433,7 @@ def _by_bits(
                 count = 0
                 if sizes[group] > 0:
                     for w in range(words):
-                        count += count_ones(masks[group * words + w] & rows.bits[first + state, w])  # type: ignore[call-arg]
+                        count += count_ones(masks[group * words + w] & rows.bits[first + state, w])
                     value += term(terms, table_xy, q * card * r, count)
                 by_state += count
             value -= term(terms, table_x, q * card, by_state)

@@ -1,4 +1,4 @@
-"""What is said in FedGES (Torrijos, Gamez & Puerta 2024), in its three modes.
+"""The exchanges of FedGES (Torrijos, Gamez & Puerta 2024), in its three modes.
 
 Variables are numbered in the order of their names, the same at every party.
 """

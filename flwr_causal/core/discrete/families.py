@@ -1,4 +1,4 @@
-"""A table of families and of what each further parent would gain: the memory of a search.
+"""A table of families and of the gains of further parents, which a search fills as it goes.
 
 A *family* is a variable y with a set S of parents. Its row holds, for every other variable x,
 the gain of adding x, ``s(y | S + x) - s(y | S)``, NaN where it is not known yet. For the scores of

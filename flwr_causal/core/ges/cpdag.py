@@ -1,4 +1,4 @@
-"""The class of equivalent DAGs at which a search stands, and what is done to it after an operator.
+"""The present equivalence class of a search, and its update after an operator.
 
 The mathematics is that of :mod:`flwr_causal.core.graphs.equivalence`; here it works on adjacency
 lists and changes arrays in place, so that one operator on a graph of a thousand variables takes
@@ -81,7 +81,7 @@ def member_of(marks: BoolArray) -> BoolArray | None:
 
 
 def join(graph: Graph, i: int, j: int) -> None:
-    """Note in the lists that i and j are adjacent."""
+    """Enter in the adjacency lists that i and j are adjacent."""
     for one, two in ((i, j), (j, i)):
         degree = int(graph.degrees[one])
         beside = graph.lists[one]
@@ -92,7 +92,7 @@ def join(graph: Graph, i: int, j: int) -> None:
 
 
 def part(graph: Graph, i: int, j: int) -> None:
-    """Note in the lists that i and j are no longer adjacent."""
+    """Enter in the adjacency lists that i and j are no longer adjacent."""
     for one, two in ((i, j), (j, i)):
         degree = int(graph.degrees[one])
         beside = graph.lists[one]

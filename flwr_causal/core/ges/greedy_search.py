@@ -1,8 +1,8 @@
 """The search of GES (Chickering 2002): from class to class, edge by edge, as the score says.
 
 The search moves among CPDAGs: it inserts edges while that improves the score, then deletes edges
-while that does. Where its scores come from is not its business: a :class:`GainSource` is asked for
-the gains that it meets, be they counted from rows, summed over parties, or estimated ahead.
+while that does. A :class:`GainSource` computes the gains that the search needs: from the rows of a
+table, from sums over parties, or as estimates.
 
 References
 ----------
@@ -37,17 +37,17 @@ class GainSource(Protocol):
         """Write the wanted gains, shape (m, d), of some families, shape (m,), into the table."""
 
     def enough(self, num_operators: int) -> bool:
-        """Whether the search should stop here, before its next operator."""
+        """Return whether the search is to stop before its next operator."""
 
 
 @dataclass
 class Search:
-    """One search, from a graph to the best that it reaches.
+    """A greedy search from a start graph.
 
     Parameters
     ----------
     graph : Graph
-        Where the search stands; changed in place.
+        The present class; changed in place.
     source : GainSource
     families : Families
         The gains that are known; grows.

@@ -1,8 +1,8 @@
-"""The operators of GES: which there are, which is best, and what they do.
+"""The operators of GES: how they are listed, chosen and applied.
 
-A search stands at a class of equivalent DAGs, a CPDAG. Names are those of Chickering (2002), for
-Turn those of Hauser & Bühlmann (2012). For a node y of a CPDAG, ``Pa`` (``Pa_y``) are its parents,
-``ne(y)`` its undirected neighbours, and ``NA_yx`` those of them that are adjacent to x.
+The search moves among equivalence classes of DAGs, given as CPDAGs. Names are those of Chickering
+(2002), for Turn those of Hauser & Bühlmann (2012). For a node y of a CPDAG, ``Pa`` (``Pa_y``) are
+its parents, ``ne(y)`` its undirected neighbours, and ``NA_yx`` the neighbours adjacent to x.
 
 - Insert(x, y, T), Theorem 15: x and y not adjacent, T among the undirected neighbours of y that are
   not adjacent to x. Valid if ``K = NA_yx + T`` is a clique and every semi-directed path from y to x
@@ -56,7 +56,7 @@ TOLERANCE = 1e-7
 # each further neighbour.
 MOST_CLIQUES = 1 << 20
 
-#: What :func:`choose` returns beside FULL: an operator, gains that it lacks, or what has no room.
+#: Results of :func:`choose` beside FULL: an operator, missing gains, or which array is too short.
 CHOSEN, MISSING, NO_ROWS, NO_CLIQUES, NO_BLOCKED = 0, -1, -3, -4, -5
 
 
@@ -66,7 +66,7 @@ class Best(NamedTuple):
     Attributes
     ----------
     gains : ndarray of float64, shape (d,)
-        0: no operator improves.
+        Gain of the best operator; 0 if none improves the score.
     others : ndarray of int64, shape (d,)
         x.
     rows : ndarray of int64, shape (d,)

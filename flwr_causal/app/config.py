@@ -23,7 +23,7 @@ from flwr_causal.app import methods
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import Partition, Setting  # noqa: TC001 (types of options)
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.strategies.options import checked, option_types, other_names, renamed
+from flwr_causal.strategies.options import checked, option_types, other_names, renamed, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 ConfigT = TypeVar("ConfigT")
 
+# Limits of a synthetic system: a matrix of weights, and a table of 8 GB.
+MOST_VARIABLES, MOST_VALUES = 10_000, 10**9
+
 # Of a text of pairs: key=value, the value quoted where it holds spaces.
-_PAIR = re.compile(r"""([^\s=]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"']+)""")
+_PAIR = re.compile(r"""(?<!\S)([^\s=]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"']+)""")
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,13 @@ class DataConfig:
     setting: Setting = "horizontal"
     test_share: float = 0.2
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.seed >= 0, "seed", self.seed, "0 or more")
+        most = MOST_VARIABLES
+        require(self.variables <= most, "variables", self.variables, f"at most {most}")
+        most = MOST_VALUES // max(self.variables, 1)
+        require(self.rows <= most, "rows", self.rows, f"at most {most} of so many variables")
 
 
 # Keys and options.
@@ -305,7 +315,7 @@ def _value(text: str) -> Any:
     """Return a value as TOML reads it; a bare word is a text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, or more digits or brackets than Python reads
         return text
 
 
@@ -319,7 +329,11 @@ def _check_paths(job: JobConfig) -> None:
             )
     for name, found in (("truth", Path.is_file), ("query", Path.exists)):
         value = getattr(job, name)
-        if value and not found(Path(value)):
+        try:
+            there = not value or found(Path(value))
+        except OSError:  # a name that no file can have
+            there = False
+        if not there:
             raise ConfigError(
                 f"There is no file '{value}', which the option '{name}' names. Check the path, or "
                 "leave the option out."
@@ -335,15 +349,20 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} cannot be read as TOML: {error}") from error
+
+
 def main(arguments: list[str]) -> int:
     """Check the keys and values of texts or TOML files; return 0 if a run could begin with them."""
     try:
         given: dict[str, Any] = {}
         for argument in arguments:
             file = argument.endswith(".toml")
-            given |= (
-                _flat(tomllib.loads(Path(argument).read_text())) if file else pairs_of(argument)
-            )
+            given |= _flat(_toml(Path(argument))) if file else pairs_of(argument)
         job, _, strategy = read_config(given)
     except CausalError as error:
         print(error, file=sys.stderr)

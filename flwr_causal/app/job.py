@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.errors import CausalError
+from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.reports.run import Run
 from flwr_causal.strategies import Outcome
 from flwr_causal.strategies import run as run_strategy
@@ -50,6 +50,11 @@ def execute(
         if isinstance(error.outcome, Outcome):
             error.outcome = _finished_run(error.outcome, settings)
         raise
+    except MemoryError as error:
+        raise ConfigError(
+            f"The server's memory does not suffice ({error}): lower the options that say how many "
+            "rounds or units there are, or use fewer columns."
+        ) from error
     return _finished_run(outcome, settings)
 
 

@@ -6,6 +6,7 @@ import copy
 import logging
 import pickle
 import tempfile
+from collections.abc import Mapping, Set
 from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from flwr_causal.app import methods
 from flwr_causal.app.job import execute
-from flwr_causal.clients import Source, client_app
+from flwr_causal.clients import CausalClient, Source, client_app
 from flwr_causal.compat import quiet, run_on_ray
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
@@ -27,7 +28,7 @@ from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.strategies import CausalStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pandas as pd
     from flwr.app import Context
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
     from numpy.typing import ArrayLike
 
-    from flwr_causal.clients import CausalClient
     from flwr_causal.reports.run import Run
 
 # One CPU for each simulated party, and no dashboard.
@@ -44,7 +44,7 @@ RAY_BACKEND = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
 
 def simulate(
     method: str | CausalStrategy[Any],
-    parties: Sequence[Any],
+    parties: Iterable[Any],
     *,
     engine: Literal["local", "ray"] = "local",
     seed: int = 0,
@@ -62,9 +62,10 @@ def simulate(
     ----------
     method : str or CausalStrategy
         A method id, or a strategy with its options (then ``options`` must be empty).
-    parties : sequence
+    parties : iterable
         One entry for each party: an array of shape (n_k, d), a pandas DataFrame, or the path of a
-        CSV, Parquet or NPZ file. Arrays get the names ``x0, x1, ...``.
+        CSV, Parquet or NPZ file. Arrays get the names ``x0, x1, ...``. A single table is refused:
+        give it in a list.
     engine : {"local", "ray"}, default "local"
         "local" runs one node after the other in this process, "ray" uses Flower's Ray engine.
     seed : int, default 0
@@ -99,17 +100,17 @@ def simulate(
     FederationError
         If the run failed.
     """
-    if engine not in ("local", "ray"):
-        raise ConfigError(f"engine is {engine!r}; it must be 'local' or 'ray'.")
-    if len(parties) == 0:
-        raise DataError("There are no parties: 'parties' is empty. Give at least one table.")
+    _check_arguments(engine, client, wrap_grid)
+    parties = _listed(parties)
     strategy = _strategy(method, seed, len(parties), options)
-    if truth is not None and not isinstance(truth, CausalGraph):
-        truth = _named_truth(truth, parties[0], strategy.role_columns)
+    if truth is not None:
+        truth = _named_truth(truth, parties[0], strategy)
     client_type = client or methods.find(strategy.method).client
 
     def run_on(grid: Grid, settle: float) -> Run:
         grid = grid if wrap_grid is None else wrap_grid(grid)
+        if not hasattr(grid, "send_and_receive"):
+            raise ConfigError(f"wrap_grid returned {grid!r}; it must return a Grid.")
         with _progress_bar(progress, strategy.max_rounds) as on_round:
             return execute(strategy, grid, settle=settle, on_round=on_round)
 
@@ -133,6 +134,49 @@ def simulate(
     return run
 
 
+def _check_arguments(engine: object, client: object, wrap_grid: object) -> None:
+    if not (isinstance(engine, str) and engine in ("local", "ray")):
+        raise ConfigError(f"engine is {engine!r}; it must be 'local' or 'ray'.")
+    usable = isinstance(client, type) and issubclass(client, CausalClient)
+    if client is not None and not (usable and hasattr(client, "contract")):
+        raise ConfigError(
+            f"client is {client!r}; it must be a subclass of CausalClient with a contract."
+        )
+    if wrap_grid is not None and not callable(wrap_grid):
+        raise ConfigError(f"wrap_grid is {wrap_grid!r}; it must be a callable that takes a Grid.")
+
+
+def _listed(parties: Any) -> list[Any]:
+    """Return the parties' tables as a list.
+
+    Raises
+    ------
+    DataError
+        If they are no collection of tables, or one without an order, or none at all.
+    """
+    kind = type(parties).__name__
+    table = isinstance(parties, np.ndarray) and parties.ndim == 2 and parties.dtype != object
+    if table or isinstance(parties, str | bytes | Path) or hasattr(parties, "columns"):
+        raise DataError(
+            f"parties is a single {kind}: give a list with one table for each party, [table] for "
+            "one party"
+        )
+    if isinstance(parties, Mapping):
+        raise DataError(f"parties is a {kind}: give a list, as list(parties.values())")
+    if isinstance(parties, Set):
+        raise DataError(f"parties is a {kind}, which has no order: give a list of tables")
+    try:
+        tables = iter(parties)
+    except TypeError:
+        raise DataError(
+            f"parties is of type {kind}: give a list with one table for each party"
+        ) from None
+    listed = list(tables)
+    if not listed:
+        raise DataError("There are no parties: 'parties' is empty. Give at least one table.")
+    return listed
+
+
 def _strategy(
     method: str | CausalStrategy[Any], seed: int, num_parties: int, options: dict[str, Any]
 ) -> CausalStrategy[Any]:
@@ -151,14 +195,41 @@ def _strategy(
             f"method is {method!r}; it must be a method id ({', '.join(sorted(methods.METHODS))}) "
             "or a CausalStrategy."
         )
-    options = {"min_available_nodes": num_parties, **options}
-    return methods.build(method, {**options, "seed": seed})
+    strategy = methods.build(method, {"min_available_nodes": num_parties, **options, "seed": seed})
+    if strategy.min_available_nodes > num_parties:
+        raise ConfigError(
+            f"The option 'min_available_nodes' is {strategy.min_available_nodes}, but there are "
+            f"{num_parties} parties and no more will come: leave it out."
+        )
+    return strategy
 
 
-def _named_truth(truth: ArrayLike, first_party: Any, roles: Sequence[str]) -> CausalGraph:
-    """Give the rows and columns of a true graph the names of the first party's columns."""
-    columns = read_table(first_party).columns
-    matrix, names = np.asarray(truth), tuple(name for name in columns if name not in roles)
+def _named_truth(truth: Any, first_party: Any, strategy: CausalStrategy[Any]) -> CausalGraph:
+    """Return a true graph whose variables are the first party's columns.
+
+    Raises
+    ------
+    DataError
+        If an array has another shape, or the graph other variables.
+    """
+    try:
+        columns = read_table(first_party).columns
+    except DataError as error:
+        raise DataError(f"party 0: {error}") from error
+    names = tuple(name for name in columns if name not in strategy.role_columns)
+    if isinstance(truth, CausalGraph):
+        lacking = [name for name in names if name not in truth.names]
+        # With such an option the columns that the truth lacks may be left out.
+        if lacking and "drop" not in strategy.policy.to_dict().values():
+            raise DataError(
+                f"truth has no variable {lacking[0]!r}, which is a column of party 0: give a graph "
+                "with the parties' columns for variables, or leave truth out"
+            )
+        return truth
+    try:
+        matrix = np.asarray(truth)
+    except ValueError as error:  # rows of different lengths
+        raise DataError(f"truth is no matrix: {error}") from error
     if matrix.shape != (len(names), len(names)):
         raise DataError(
             f"truth has the shape {matrix.shape}, but the first party has {len(names)} columns: "

@@ -15,7 +15,7 @@ from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.runtime.loop import start
 from flwr_causal.runtime.method import Method, StateT
-from flwr_causal.strategies.options import check_options, require
+from flwr_causal.strategies.options import MOST, check_options, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -130,7 +130,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
         ConfigError
             With the option's name and what is allowed.
         """
-        require(self.max_rounds >= 1, "max_rounds", self.max_rounds, "at least 1")
+        require(self.seed >= 0, "seed", self.seed, "0 or more")
+        require(1 <= self.max_rounds <= MOST, "max_rounds", self.max_rounds, f"from 1 to {MOST}")
         require(0 < self.fraction_train <= 1, "fraction_train", self.fraction_train, "in (0, 1]")
         require(0 < self.quorum <= 1, "quorum", self.quorum, "in (0, 1]")
         require(self.round_timeout > 0, "round_timeout", self.round_timeout, "above 0")

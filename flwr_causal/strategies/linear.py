@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -24,7 +25,7 @@ from flwr_causal.data.series.series import Layout
 from flwr_causal.errors import DataError
 from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.base import Baselines, CausalStrategy
-from flwr_causal.strategies.options import require
+from flwr_causal.strategies.options import MOST, require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -372,8 +373,11 @@ class PerceptronOptions:
         ConfigError
             Naming the option and its possible values.
         """
-        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
-        require(self.inner_steps >= 1, "inner_steps", self.inner_steps, "at least 1")
+        for name in ("hidden", "inner_steps"):
+            value = getattr(self, name)
+            require(1 <= value <= MOST, name, value, f"from 1 to {MOST}")
+        known = re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device) is not None
+        require(known, "device", self.device, "'cpu', 'cuda' or 'cuda:<index>'")
 
     @property
     def perceptron_options(self) -> dict[str, Scalar]:

@@ -22,12 +22,20 @@ from typing import (
 
 import numpy as np
 
+from flwr_causal.core.graphs.graph import is_utf8
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 StrategyT = TypeVar("StrategyT")
+
+#: The largest whole number that travels to the parties.
+LARGEST = 2**63 - 1
+#: A message shows the value of an option if it is at most so long.
+LONGEST_SHOWN = 200
+#: The most that an option may ask for of what costs memory or time: exchanges, steps, units.
+MOST = 1_000_000
 
 
 def option_types(strategy: type) -> dict[str, Any]:
@@ -140,32 +148,33 @@ def checked(name: str, value: Any, wanted: Any) -> Any:
     """Return a value as an option's type, or raise a ConfigError that names the option."""
     if isinstance(value, np.generic):
         value = value.item()
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
     alternatives = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
     if float in alternatives and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        value = float(value) if abs(value) <= sys.float_info.max else math.inf
     if any(_fits(value, alternative) for alternative in alternatives):
         return value
-    allowed = " or ".join(_describe(alternative) for alternative in alternatives)
-    raise ConfigError(f"The option '{name}' is {value!r}; it must be {allowed}.")
+    raise _refusal(name, value, " or ".join(_describe(one) for one in alternatives))
 
 
 def _fits(value: Any, wanted: Any) -> bool:
     if wanted is None or wanted is types.NoneType:
         return value is None
     if get_origin(wanted) is Literal:
-        return any(value == choice and type(value) is type(choice) for choice in get_args(wanted))
+        return any(type(value) is type(choice) and value == choice for choice in get_args(wanted))
     if isinstance(value, bool) and wanted in (int, float):
         return False
-    if wanted is float and isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, get_origin(wanted) or wanted)
+    if not isinstance(value, get_origin(wanted) or wanted):
+        return False
+    if wanted is int:
+        return abs(value) <= LARGEST
+    if wanted is str:
+        return is_utf8(value)  # it travels to the parties
+    return wanted is not float or math.isfinite(value)
 
 
 def _describe(wanted: Any) -> str:
     names = {
-        int: "a whole number",
+        int: "a whole number below 2^63",
         float: "a finite number",
         str: "a text",
         bool: "true or false",
@@ -179,7 +188,21 @@ def _describe(wanted: Any) -> str:
 def require(holds: bool, name: str, value: object, allowed: str) -> None:
     """Raise a ConfigError that names the option, its value and the possible values."""
     if not holds:
-        raise ConfigError(f"The option '{name}' is {value!r}; it must be {allowed}.")
+        raise _refusal(name, value, allowed)
+
+
+def _refusal(name: str, value: object, allowed: str) -> ConfigError:
+    return ConfigError(f"The option '{name}' is {_shown(value)}; it must be {allowed}.")
+
+
+def _shown(value: object) -> str:
+    """Return how a message shows a value: as Python writes it, or its type."""
+    try:
+        shown = repr(value)
+    except Exception:  # of whatever kind the user's object raises; Python itself: huge numbers
+        shown = ""
+    plain = 0 < len(shown) <= LONGEST_SHOWN and "\n" not in shown
+    return shown if plain else f"a value of type {type(value).__name__}"
 
 
 def refuse_ignored(method: Any, needs: Mapping[str, str]) -> None:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.discrete.discrete import state_name
 from flwr_causal.core.graphs.graph import distinct_names
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -319,13 +320,20 @@ def _encoded_states(name: str, column: Any, states: Sequence[Any]) -> FloatArray
     # The last entry is for the code of missing values, -1.
     indices = np.full(len(present) + 1, np.nan)
     for k, value in enumerate(present):
-        if value not in index_of:
+        state = _state_of(value, index_of)
+        if state not in index_of:
             raise DataError(
                 f"column {name!r} holds {value!r}, which is none of its states "
                 f"{_listed(states)}: correct the value, or leave it empty"
             )
-        indices[k] = index_of[value]
+        indices[k] = index_of[state]
     return np.asarray(indices[codes])
+
+
+def _state_of(value: Any, states: Collection[Any]) -> Any:
+    """Return the state of a value: itself, or the text that parties agree on for a category."""
+    number = isinstance(value, int | float | np.integer | np.floating | np.bool_)
+    return state_name(value) if number and value not in states else value
 
 
 def without_unseen(column: Any, states: Sequence[Any]) -> tuple[Any, int]:
@@ -334,7 +342,8 @@ def without_unseen(column: Any, states: Sequence[Any]) -> tuple[Any, int]:
 
     codes, present = pd.factorize(column)
     known = set(states)
-    unseen = np.array([value not in known for value in present] + [False], dtype=np.bool_)[codes]
+    found = [_state_of(value, known) not in known for value in present]
+    unseen = np.array([*found, False], dtype=np.bool_)[codes]
     return (column.astype(object).where(~unseen) if unseen.any() else column), int(unseen.sum())
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.graphs.graph import distinct_names
+from flwr_causal.core.graphs.graph import distinct_names, is_utf8
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -187,6 +187,8 @@ def state_name(value: Any) -> str:
         If the value is not a text, a number or a boolean.
     """
     if isinstance(value, str):
+        if not is_utf8(value):
+            raise DataError("a text is not valid (half of a surrogate pair): read it as UTF-8")
         return value
     if isinstance(value, bool | np.bool_):
         return str(bool(value))

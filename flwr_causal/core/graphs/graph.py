@@ -626,6 +626,15 @@ def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
     return result
 
 
+def is_utf8(text: str) -> bool:
+    """Return whether a text can be written; one with half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _frozen_numbers(
     field: str, given: ArrayLike | None, shape: tuple[int, ...], names: Sequence[str]
 ) -> FloatArray | None:
@@ -639,8 +648,11 @@ def _frozen_numbers(
     if given is None:
         return None
     try:
-        array = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError):
+        array = np.array(given)
+        if np.iscomplexobj(array):
+            raise TypeError
+        array = np.array(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"{field} holds something that is not a number") from None
     _check_shape(field, array.shape, shape)
     bad = np.argwhere(~np.isfinite(array))

@@ -308,7 +308,7 @@ class Knowledge:
             record = parse(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"cannot read the knowledge file {path}: {error.strerror}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"knowledge file {path} is ill-formed: {error}") from None
         if not isinstance(record, dict):
             raise ConfigError(f"knowledge file {path} must hold a table with 'required' and so on")

@@ -49,10 +49,47 @@ def kind_of(column: pd.Series) -> Kind:
 
 
 def as_numbers(column: pd.Series) -> FloatArray:
-    """Return a column of numbers or booleans, shape (n,); missing values are NaN."""
+    """Return a column of numbers or booleans, shape (n,); missing values are NaN.
+
+    Raises
+    ------
+    DataError
+        It holds a number beyond float64.
+    """
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in PLAIN:
         return column.to_numpy(dtype=np.float64)
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    try:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (ArithmeticError, ValueError) as error:  # huge integers; decimals that signal
+        raise DataError(
+            f"column {column.name!r} holds a number that is no float64 ({error}): give the column "
+            "a larger unit, or correct the value"
+        ) from error
+
+
+def check_exact(column: pd.Series, numbers: FloatArray) -> None:
+    """Check that different whole numbers of a column are different as float64.
+
+    Parameters
+    ----------
+    column : Series
+        n rows of numbers.
+    numbers : float64 array of shape (n,)
+        The same, see :func:`as_numbers`.
+
+    Raises
+    ------
+    DataError
+        Some become equal.
+    """
+    present = ~np.isnan(numbers)
+    whole = column[present].tolist()
+    if len(set(whole)) > len(set(map(float, whole))):
+        raise DataError(
+            f"column {column.name!r} holds whole numbers beyond 2^53 so near each other that "
+            "float64 makes them equal: subtract a number that all parties agree on, or make text "
+            "of them if they are categories or ids"
+        )
 
 
 def all_columns(frame: pd.DataFrame) -> list[pd.Series]:

@@ -14,6 +14,7 @@ from flwr_causal.data.check.columns import (
     all_columns,
     apply_cuts,
     as_numbers,
+    check_exact,
     distinct_values,
     find_columns,
     find_numbers,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.discrete.discrete import Codes
+
+#: Below it float64 holds every whole number.
+LARGEST_EXACT = 2.0**53
 
 
 def complete_rows(frame: pd.DataFrame, policy: Policy | None = None) -> BoolArray:
@@ -88,12 +92,15 @@ def describe(
     Raises
     ------
     DataError
-        With ``states``, for a category that is no text, number or boolean.
+        For numbers that float64 cannot hold or tell apart, and with ``states`` for a category that
+        is no text, number or boolean.
     """
     policy = policy or Policy()
     kept = complete_rows(frame, policy)
     kinds = _kinds(frame)
-    numbers = iter(_describe_numbers(_number_block(frame, kinds), kept, sums=sums))
+    block = _number_block(frame, kinds)
+    _check_exact(frame, kinds, block, states=states)
+    numbers = iter(_describe_numbers(block, kept, sums=sums))
     first_with: dict[bytes, int] = {}
     columns = []
     every = bool(kept.all())
@@ -266,6 +273,20 @@ def _number_block(frame: pd.DataFrame, kinds: Sequence[Kind]) -> FloatArray:
     return block
 
 
+def _check_exact(
+    frame: pd.DataFrame, kinds: Sequence[Kind], block: FloatArray, *, states: bool
+) -> None:
+    """Check the columns of large whole numbers; see :func:`check_exact`."""
+    # A float has lost what it lost before; states of plain whole numbers are named exactly.
+    ignored = "f" + "iu" * states
+    pairs = zip(kinds, all_columns(frame), strict=True)
+    columns = [column for kind, column in pairs if kind in NUMBERS]
+    largest = np.fmax.reduce(block, axis=0, initial=0) - np.fmin.reduce(block, axis=0, initial=0)
+    for place in np.flatnonzero(largest > LARGEST_EXACT):
+        if columns[place].dtype.kind not in ignored:
+            check_exact(columns[place], block[:, place])
+
+
 def _describe_numbers(
     block: FloatArray, kept: BoolArray, *, sums: bool
 ) -> list[tuple[dict[str, Any], bytes]]:
@@ -307,10 +328,10 @@ def _describe_text(column: pd.Series, rows: pd.Series) -> tuple[dict[str, Any], 
     missing = int(column.isna().sum())
     try:
         codes, values = pd.factorize(rows)
-    except TypeError:  # lists and the like, which are compared as texts
-        codes, values = pd.factorize(rows.astype(str))
+    except (TypeError, NotImplementedError):  # lists and the like, which are compared as texts
+        codes, values = pd.factorize(rows.map(str))
     # Rows are equal if the values, in the order in which they occur, and their places are.
-    content = "\0".join([str(value) for value in values]).encode()
+    content = "\0".join([str(value) for value in values]).encode(errors="surrogatepass")
     facts = {"missing": missing, "distinct_one": len(values) == 1 and bool((codes == 0).all())}
     return facts, _digest(codes) + hashlib.blake2b(content, digest_size=16).digest()
 

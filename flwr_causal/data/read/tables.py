@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import zipfile
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
@@ -80,7 +79,7 @@ def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
     if isinstance(source, np.ndarray):
         return _from_array(source, None, "the array")
     if isinstance(source, str | Path):
-        return _from_path(Path(source).expanduser())
+        return _from_path(Path(source))
     raise DataError(
         f"a table of type {type(source).__name__} cannot be read: "
         "give a path, a numpy array of shape (n, d) or a pandas DataFrame, or a list of series"
@@ -93,7 +92,7 @@ def read_table_cached(path: str | Path) -> pd.DataFrame:
     All calls return the same DataFrame object, which callers must not modify. The last 8 tables are
     kept. A file is treated as unchanged while its modification time and its size are the same.
     """
-    absolute = _existing_file(Path(path).expanduser()).absolute()
+    absolute = _existing_file(Path(path)).absolute()
     status = absolute.stat()
     return _read_version(absolute, status.st_mtime_ns, status.st_size)
 
@@ -104,18 +103,27 @@ def _read_version(path: Path, changed: int, size: int) -> pd.DataFrame:
 
 
 def _existing_file(path: Path) -> Path:
-    if path.is_dir():
+    """Return the path of a file that is there, with the home directory for ``~``."""
+    try:
+        path = path.expanduser()
+        is_dir, exists, is_file = path.is_dir(), path.exists(), path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise DataError(f"{path} is no path that can be read ({error}): check it") from error
+    if is_dir:
         raise DataError(f"{path} is a directory: give the path of one table in it")
-    if not path.exists():
+    if not exists:
         raise DataError(
             f"{path} does not exist: check the path "
             "(on a node it must be absolute, and readable on that machine)"
         )
+    if not is_file:
+        # Reading a pipe or a device may never end.
+        raise DataError(f"{path} is a pipe or a device: save the table in a file")
     return path
 
 
 def _from_path(path: Path) -> pd.DataFrame:
-    _existing_file(path)
+    path = _existing_file(path)
     name = path.name.lower()
     try:
         if name.endswith((".csv", ".csv.gz")):
@@ -126,8 +134,13 @@ def _from_path(path: Path) -> pd.DataFrame:
             return _from_frame(_read_parquet(path))
         if name.endswith(".npz"):
             return _read_npz(path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file makes its reader raise almost anything
+        raise DataError(
+            f"{path} cannot be read ({str(error).strip() or type(error).__name__}): it is damaged, "
+            "or of another type than its name says; save the table again"
+        ) from error
     raise DataError(f"{path} has an unknown file type: convert it to one of {', '.join(SUFFIXES)}")
 
 
@@ -138,8 +151,6 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         raise DataError(
             f'{path} needs pyarrow: pip install "flwr-causal[parquet]", or convert it to CSV'
         ) from error
-    except (ValueError, KeyError) as error:
-        raise DataError(f"{path} is not a Parquet file that can be read: {error}") from error
 
 
 def _read_npz(path: Path) -> pd.DataFrame:
@@ -150,14 +161,16 @@ def _read_npz(path: Path) -> pd.DataFrame:
             if not isinstance(loaded, np.lib.npyio.NpzFile):
                 raise DataError(f"{path} holds a single array, not an NPZ archive: use numpy.savez")
             with loaded as archive:
+                # Any ZIP archive can be opened so; what is no array in it comes as bytes.
                 arrays = {key: archive[key] for key in archive.files}
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        if "allow_pickle" in str(error):
-            raise DataError(
-                f"{path} holds an array of Python objects, or no NPZ archive at all; such data can "
-                "run code when loaded and is refused: save numbers, or names as an array of strings"
-            ) from error
-        raise DataError(f"{path} is not an NPZ file that can be read: {error}") from error
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise DataError(
+            f"{path} holds an array of Python objects, or no NPZ archive at all; such data can "
+            "run code when loaded and is refused: save numbers, or names as an array of strings"
+        ) from error
+    arrays = {key: array for key, array in arrays.items() if isinstance(array, np.ndarray)}
     names = arrays.pop("names", None)
     if "X" in arrays:
         chosen = "X"
@@ -168,7 +181,7 @@ def _read_npz(path: Path) -> pd.DataFrame:
         if len(tables) != 1 or stacks:
             found = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
             raise DataError(
-                f"{path} holds {found or 'nothing'}: save the table of samples as a "
+                f"{path} holds {found or 'no array'}: save the table of samples as a "
                 "two-dimensional array named X"
             )
         chosen = tables[0]
@@ -183,7 +196,7 @@ def _from_array(
             f"{where} has {array.ndim} dimension{'s' * (array.ndim != 1)}, shape {array.shape}: "
             "a table has two, (rows, variables); reshape(-1, 1) makes one variable of a vector"
         )
-    if array.dtype == object or array.dtype.names is not None:
+    if array.dtype.kind in "OV":
         raise DataError(
             f"{where} has the type {array.dtype}: give an array of numbers, "
             "or a pandas DataFrame where columns have different types"
@@ -191,18 +204,13 @@ def _from_array(
     if array.shape[1] == 0:
         raise DataError(f"{where} has no columns: a table needs at least one")
     if names is None:
-        labels = [f"x{position}" for position in range(array.shape[1])]
-    else:
-        labels = [
-            label.decode() if isinstance(label, bytes) else str(label)
-            for label in np.atleast_1d(names).tolist()
-        ]
-        if len(labels) != array.shape[1]:
-            raise DataError(
-                f"{where} has {array.shape[1]} columns but 'names' has {len(labels)} entries: "
-                "give one name for each column"
-            )
-    return _from_frame(pd.DataFrame(array, columns=pd.Index(labels)))
+        names = np.array([f"x{position}" for position in range(array.shape[1])])
+    elif np.atleast_1d(names).shape != array.shape[1:]:
+        raise DataError(
+            f"{where} has {array.shape[1]} columns but 'names' has the shape {names.shape}: "
+            "give one name for each column"
+        )
+    return _from_frame(pd.DataFrame(array, columns=pd.Index(np.atleast_1d(names), dtype=object)))
 
 
 def _from_frame(source: pd.DataFrame) -> pd.DataFrame:
@@ -213,13 +221,46 @@ def _from_frame(source: pd.DataFrame) -> pd.DataFrame:
         )
     if source.shape[1] == 0:
         raise DataError("the DataFrame has no columns: a table needs at least one")
+    labels = pd.Index([_label(name, k) for k, name in enumerate(source.columns, start=1)])
     frame = source.copy(deep=False)
-    frame.columns = pd.Index([str(name) for name in source.columns])
-    if (frame.columns == "").any():
-        position = int(np.argmax(frame.columns == "")) + 1
-        raise DataError(f"column number {position} of the table has an empty name: name it")
+    if any(map(_is_foreign, source.dtypes)):
+        columns = (column for _, column in source.items())
+        frame = pd.concat([_native(column) for column in columns], axis=1)
+    frame.columns = labels
     frame.index = pd.RangeIndex(len(frame))
     return frame
+
+
+def _is_foreign(dtype: Any) -> bool:
+    """Say whether numbers stand in the byte order of other machines."""
+    return isinstance(dtype, np.dtype) and not dtype.isnative
+
+
+def _native(column: pd.Series) -> pd.Series:
+    dtype = column.dtype
+    return column.astype(dtype.newbyteorder("=")) if _is_foreign(dtype) else column
+
+
+def _label(name: Any, position: int) -> str:
+    """Return the name of a column as text.
+
+    Raises
+    ------
+    DataError
+        It is missing or blank, or cannot be written as UTF-8.
+    """
+    if pd.api.types.is_scalar(name) and pd.isna(name):
+        name = ""
+    try:
+        label = name.decode() if isinstance(name, bytes) else str(name)
+        label.encode()
+    except UnicodeError as error:
+        raise DataError(
+            f"the name of column number {position} is no UTF-8 text ({error}): rename the column"
+        ) from error
+    if not label.strip():
+        raise DataError(f"column number {position} of the table has no name: name it")
+    return label
 
 
 def _from_series(sources: Sequence[Any]) -> pd.DataFrame:

@@ -263,7 +263,9 @@ class FedGES(CausalStrategy[FedGESRun]):
         require(self.patience >= 1, "patience", self.patience, "1 or more")
         require(self.minimum_count >= 0, "minimum_count", self.minimum_count, "0 or more")
         size = self.equivalent_sample_size
-        require(size > 0, "equivalent_sample_size", size, "above 0")
+        # Beyond these, scores are no finite numbers.
+        usable = 1e-9 <= size <= 1e9
+        require(usable, "equivalent_sample_size", size, "above 0, from 1e-9 to 1e9")
         sampled = self.fraction_train < 1 and self.chosen_mode != "fusion"
         require(
             not sampled, "fraction_train", self.fraction_train, "1, since sums are over all parties"

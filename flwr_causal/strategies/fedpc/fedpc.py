@@ -35,7 +35,7 @@ from flwr_causal.strategies.fedpc.stages import (
     SumsStage,
     joint_components,
 )
-from flwr_causal.strategies.options import require
+from flwr_causal.strategies.options import MOST, require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -199,10 +199,11 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         _ = self.image_shape
         sizes = ("depth", "replicas", "sums", "epochs", "batches")
         for name in ("minimum_count", "clusters", *sizes):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+            value = getattr(self, name)
+            require(1 <= value <= MOST, name, value, f"from 1 to {MOST}")
         for name in ("products", "components"):
             value = getattr(self, name)
-            require(value is None or value >= 1, name, value, "1 or more")
+            require(value is None or 1 <= value <= MOST, name, value, f"from 1 to {MOST}")
         require(2 <= self.num_bins <= 64, "bins", self.bins, "2 to 64")
         # Log densities of impossible rows do not fit into float32, and sums would not be exact.
         require(self.precision == "float64", "precision", self.precision, "'float64'")

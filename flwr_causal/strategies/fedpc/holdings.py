@@ -180,6 +180,5 @@ def label_of(state: str, kind: Kind) -> Any:
     if kind == "boolean":
         return state == "True"
     if kind == "numeric":
-        number = float(state)
-        return int(number) if number.is_integer() else number
+        return int(state) if state.removeprefix("-").isdigit() else float(state)
     return state

@@ -189,7 +189,11 @@ class RecallStage:
             If they are not there, of other columns, or have circuits at the server.
         """
         path = Path(directory) / "model.json"
-        if not path.is_file():
+        try:
+            there = path.is_file()
+        except OSError:  # a name that no file can have
+            there = False
+        if not there:
             raise ConfigError(
                 f"The option 'trained' is {directory!r}, where there is no model.json: give the "
                 "output directory of an earlier run."

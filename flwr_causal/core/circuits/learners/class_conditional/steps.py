@@ -438,7 +438,10 @@ class Scale(Step):
             listed = ", ".join(
                 self.plan.names[self.plan.numbers[j]] for j in np.flatnonzero(constant)
             )
-            raise DataError(f"these columns are constant: {listed}; leave them out")
+            raise DataError(
+                f"these columns are constant, or hardly vary beside their mean: {listed}; leave "
+                "them out, or subtract a number from them"
+            )
         scale = np.sqrt(variance)
         middle = mean / scale
         ones, zeros = np.ones_like(scale), np.zeros_like(scale)

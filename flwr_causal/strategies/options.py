@@ -166,7 +166,7 @@ def _fits(value: Any, wanted: Any) -> bool:
     if not isinstance(value, get_origin(wanted) or wanted):
         return False
     if wanted is int:
-        return abs(value) <= LARGEST
+        return bool(abs(value) <= LARGEST)
     if wanted is str:
         return is_utf8(value)  # it travels to the parties
     return wanted is not float or math.isfinite(value)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -134,8 +134,10 @@ def _from_path(path: Path) -> pd.DataFrame:
             return _from_frame(_read_parquet(path))
         if name.endswith(".npz"):
             return _read_npz(path)
-    except DataError:
-        raise
+    except DataError as error:
+        if str(path) in str(error):
+            raise
+        raise DataError(f"{path}: {error}") from error
     except Exception as error:  # a damaged file makes its reader raise almost anything
         raise DataError(
             f"{path} cannot be read ({str(error).strip() or type(error).__name__}): it is damaged, "
@@ -231,7 +233,7 @@ def _from_frame(source: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _is_foreign(dtype: Any) -> bool:
+def _is_foreign(dtype: Any) -> TypeGuard[np.dtype[Any]]:
     """Say whether numbers stand in the byte order of other machines."""
     return isinstance(dtype, np.dtype) and not dtype.isnative
 

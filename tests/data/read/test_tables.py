@@ -148,8 +148,14 @@ def test_bad_dataframes():
         read_table(nested)
     with pytest.raises(DataError, match="no columns"):
         read_table(pd.DataFrame(index=[0, 1]))
-    with pytest.raises(DataError, match=r"column number 2 .* empty name: name it"):
+    with pytest.raises(DataError, match=r"column number 2 .* no name: name it"):
         read_table(pd.DataFrame([[1, 2]], columns=["a", ""]))
+    for nothing in (None, np.nan, " ", pd.NaT):
+        with pytest.raises(DataError, match="column number 1 of the table has no name"):
+            read_table(pd.DataFrame([[1, 2]], columns=pd.Index([nothing, "b"], dtype=object)))
+    half = pd.DataFrame([[1, 2]], columns=pd.Index(["a", "\udc80"], dtype=object))
+    with pytest.raises(DataError, match=r"column number 2 is no UTF-8 text .*rename"):
+        read_table(half)
 
 
 def test_npz_by_name_or_single_table(tmp_path):
@@ -175,7 +181,10 @@ def test_bad_npz(tmp_path):
     assert "named X" in message(W=np.eye(2), series=np.zeros((3, 4, 2)))
     assert "v (3,)" in message(v=np.arange(3))
     assert "1 dimension" in message(X=np.arange(3))
-    assert "2 columns but 'names' has 1" in message(X=np.eye(2), names=np.array(["a"]))
+    few = message(X=np.eye(2), names=np.array(["a"]))
+    assert "2 columns but 'names' has the shape (1,)" in few
+    assert "no UTF-8 text" in message(X=np.eye(2), names=np.array([b"a", b"\xff"]))
+    assert "the type |V4" in message(X=np.zeros((2, 2), "V4"))
     assert "is refused" in message(X=np.array([[1, None]], dtype=object))
 
     for name, content in (
@@ -200,7 +209,7 @@ def test_parquet(tmp_path):
     for name in ("t.parquet", "t.pq"):
         pd.testing.assert_frame_equal(read_table(tmp_path / name), frame, check_dtype=False)
     (tmp_path / "bad.parquet").write_bytes(b"nothing of the kind")
-    with pytest.raises(DataError, match=r"bad\.parquet is not a Parquet file"):
+    with pytest.raises(DataError, match=r"bad\.parquet cannot be read .*save the table again"):
         read_table(tmp_path / "bad.parquet")
 
 

@@ -67,7 +67,7 @@ def conditioned(layers: Layers, values: FloatArray) -> tuple[Node | None, float]
     Returns
     -------
     root : Node or None
-        None where nothing is left, or the evidence is impossible.
+        None if no column is left, or the evidence is impossible.
     log_density : float
         Of the evidence.
     """
@@ -95,7 +95,7 @@ def conditioned(layers: Layers, values: FloatArray) -> tuple[Node | None, float]
 
 
 def moved(root: Node, columns: Mapping[int, int]) -> Node:
-    """Return the same circuit over other columns, such as those of a larger domain.
+    """Return the same circuit over other columns, for example those of a larger domain.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Circuit(Distribution):
     Parameters
     ----------
     domain : Domain
-        The columns of the nodes; the root's scope may be a part of them.
+        The variables of the columns; the root's scope may contain only some of them.
     root : Node
 
     Raises
@@ -155,12 +155,12 @@ class Circuit(Distribution):
 
     @property
     def scope(self) -> tuple[int, ...]:
-        """The columns that it is a distribution of, ascending."""
+        """The columns of the distribution, ascending."""
         return self.root.scope
 
     @property
     def num_nodes(self) -> int:
-        """Nodes, shared ones counted once."""
+        """Number of nodes; a node with several parents counts once."""
         return len(self.layers.nodes)
 
     @property
@@ -190,7 +190,7 @@ class Circuit(Distribution):
         Parameters
         ----------
         evidence : mapping of str to object
-            The value of each variable that is known, as data hold it.
+            The known values, in the form that they have in data.
 
         Raises
         ------
@@ -213,7 +213,7 @@ class Circuit(Distribution):
         Raises
         ------
         ConfigError
-            If a variable differs there.
+            If a variable has other states there.
         """
         if domain == self.domain:
             return self.root
@@ -226,7 +226,7 @@ class Circuit(Distribution):
         return moved(self.root, columns)
 
     def to_arrays(self) -> Arrays:
-        """Return structure and parameters as few arrays, without the domain."""
+        """Return structure and parameters as arrays, without the domain."""
         return storage.to_arrays(self.layers)
 
     @classmethod
@@ -241,7 +241,7 @@ class Circuit(Distribution):
 
     @classmethod
     def load(cls, directory: str | Path) -> Circuit:
-        """Read a circuit that `save` wrote; a DataError if the files hold something else."""
+        """Return the circuit that `save` wrote; a DataError if the files hold something else."""
         plain, arrays = storage.read_pair(directory, "circuit", FORMAT)
         return cls.from_arrays(Domain.from_plain(plain["domain"]), arrays)
 
@@ -265,7 +265,7 @@ def unpacked(data: NDArray[np.uint8]) -> list[Circuit]:
     Raises
     ------
     DataError
-        If the bytes are something else.
+        If the bytes are not those of circuits.
     """
     try:
         with np.load(io.BytesIO(data.tobytes())) as file:

@@ -1,6 +1,6 @@
 """The queries of a circuit in terms of frames, names and labels.
 
-The engine (`layers`) computes the answers; it works on *values* (see `domain`) only.
+The engine (`layers`) answers them; it works on *values* only, see `domain`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 class Distribution(ABC):
     """A joint distribution of the variables in a scope.
 
-    Data are frames whose columns are found by name (others are passed over, missing ones and
-    missing values are summed or integrated out), or arrays of shape (n, d) that hold values as
-    `Domain.encode` makes them.
+    Data are frames whose columns are found by name, or arrays of shape (n, d) that hold values as
+    `Domain.encode` makes them. Further columns of a frame are ignored; missing columns and missing
+    values are summed or integrated out.
 
     Attributes
     ----------
     domain : Domain
-        The columns, of which the scope may be a part.
+        Contains the variables of the scope, and possibly others.
     """
 
     domain: Domain
@@ -42,12 +42,12 @@ class Distribution(ABC):
     @property
     @abstractmethod
     def scope(self) -> tuple[int, ...]:
-        """The columns that it is a distribution of, ascending."""
+        """The columns of the distribution, ascending."""
 
     @property
     @abstractmethod
     def num_parameters(self) -> int:
-        """Free parameters."""
+        """Number of free parameters."""
 
     @property
     @abstractmethod
@@ -55,13 +55,14 @@ class Distribution(ABC):
         """The circuit as the engine evaluates it."""
 
     def log_densities(self, values: FloatArray) -> FloatArray:
-        """Log density of rows (n, d), of which NaN is integrated out, shape (n,)."""
+        """Log density of rows (n, d), NaN integrated out, shape (n,)."""
         return self.layers.log_densities(values)
 
     def state_probabilities(self, values: FloatArray, column: int) -> FloatArray:
         """Probability of each state of a category given the rest of each row, (n, states).
 
-        The column itself is not read; an impossible row counts as one without evidence.
+        The column itself is not read. For an impossible row the probabilities are those without
+        evidence.
         """
         num_states = self.domain.variables[column].num_states
         return self.layers.state_probabilities(values, column, num_states)
@@ -79,7 +80,7 @@ class Distribution(ABC):
         """Write into a directory; numbers survive exactly."""
 
     def out_of_reach(self) -> Distribution:
-        """Return the distribution without access to parties: itself, if none is needed."""
+        """Return the distribution without access to parties; a local circuit returns itself."""
         return self
 
     @property
@@ -111,24 +112,31 @@ class Distribution(ABC):
         Parameters
         ----------
         data : DataFrame or array of values
-            The target itself may be there: it is not read.
+            A column of the target is not read.
         target : str
             A variable with states.
+
+        Raises
+        ------
+        DataError
+            If the target is not in the scope.
+        ConfigError
+            If the target is a number.
         """
         column = self._category(target)
         values = self.domain.encode(data, [name for name in self.names if name != target])
         return self.state_probabilities(values, column)
 
     def predict(self, data: Any, target: str, threshold: float | None = None) -> NDArray[Any]:
-        """Return the most probable class of each row, as labels were given, shape (n,).
+        """Return the most probable class of each row as its label, shape (n,).
 
         Parameters
         ----------
         data, target
             As in `predict_proba`.
         threshold : float, optional
-            Of two classes the second is chosen from this probability on. Default: the more
-            probable one.
+            Probability from which on the second of two classes is predicted. Default: the more
+            probable class is predicted.
 
         Raises
         ------
@@ -141,8 +149,8 @@ class Distribution(ABC):
     def moments(self, name: str, data: Any) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of a number given what each row holds, both of shape (n,).
 
-        A value that is given has the variance 0. Of a category whose states are numbers, and of a
-        number that is known by its interval, the states (middles of the intervals) are averaged.
+        A given value is its own mean, with variance 0. For a category whose states are numbers the
+        moments are those of the states, for a number in intervals those of their middles.
 
         Raises
         ------
@@ -170,14 +178,15 @@ class Distribution(ABC):
     def mpe(self, data: Any) -> pd.DataFrame:
         """Fill missing values by the most probable explanation of each row.
 
-        It is the assignment that max-product finds: exact where at most one child of every sum is
+        It is found by max-product. The result is exact if at most one child of every sum is
         possible for a complete row (as in a mixture over classes, with the class among the
-        variables), else the peak of the best combination of components, not of their mixture.
+        variables). Otherwise it is the mode of the best combination of components, not of their
+        mixture.
 
         Returns
         -------
         DataFrame
-            The circuit's variables; given values stay as they were, an interval becomes its middle.
+            The circuit's variables. Given values are unchanged; an interval becomes its middle.
         """
         values = self.encode(data)
         filled = self.domain.decode(self.layers.mpe(values), self.names)
@@ -196,14 +205,21 @@ class Distribution(ABC):
         n : int
             Number of rows.
         seed : int, optional
-            Default: other rows every time.
+            Default: different rows at every call.
         given : mapping of str to object, or data of n rows, optional
-            Evidence: the same for all rows, or the known values of each row.
+            Evidence: one for all rows, or the known values of each row.
 
         Returns
         -------
         DataFrame
-            The circuit's variables; of an interval a uniform draw from it.
+            The circuit's variables. An interval becomes a uniform draw from it.
+
+        Raises
+        ------
+        ConfigError
+            If ``n`` is negative.
+        DataError
+            If the evidence is impossible, or has another number of rows.
         """
         if n < 0:
             raise ConfigError(f"the number of rows is {n}: it must not be negative")
@@ -240,7 +256,7 @@ class Distribution(ABC):
 
 
 def _kept(filled: pd.Series[Any], given: pd.Series[Any], values: FloatArray) -> NDArray[Any]:
-    """Return a filled column with the given values, where there were any."""
+    """Return a filled column with the given values in their original form."""
     there = given.notna().to_numpy() & ~np.isnan(values)
     result = filled.to_numpy(copy=True)
     if there.all():
@@ -258,9 +274,9 @@ def chosen_classes(
     ----------
     probabilities : ndarray of float, shape (n, classes)
     threshold : float or None
-        Of two classes the second is chosen from this probability on. None: the more probable one.
+        Probability from which on the second of two classes is chosen. None: the more probable one.
     target : str
-        What is predicted, for the error.
+        Name of the class, for the error message.
 
     Raises
     ------

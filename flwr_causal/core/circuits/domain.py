@@ -1,8 +1,8 @@
-"""The variables of a circuit, and the numbers that stand for their values.
+"""The variables of a circuit, and the encoding of their values as numbers.
 
-Inside, data are ``values``: float64 of shape (n, d). A number stands for itself, a category is the
-index of its state, a number that is known only by its interval is the index of the interval, and
-NaN is a missing value, over which every query sums or integrates.
+Circuits work on ``values``, float64 of shape (n, d). A number is kept, a state of a category is
+encoded as its index, a number that is known only by its interval as the index of the interval, and
+a missing value as NaN, which every query sums or integrates out.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Variable(NamedTuple):
     Parameters
     ----------
     name : str
-        As the column is called.
+        Name of the column.
     states : tuple, optional
-        The labels of a category, in the order of their indices. None: a number.
+        The labels of a category, in the order of their indices. Default: a number.
     edges : tuple of float, optional
         Ascending cut points of a number that is known only by its interval. Interval k holds
         ``edges[k - 1] < x <= edges[k]``; the first and the last are open.
     missing_state : bool, default False
-        A missing value is a state (an interval) of its own, the last.
+        Whether a missing value is a state (an interval) of its own, the last one.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Variable(NamedTuple):
 
     @property
     def num_states(self) -> int:
-        """Number of states or intervals, that of missing values included; 0 for a number."""
+        """Number of states or intervals, including that of missing values; 0 for a number."""
         if self.states is not None:
             return len(self.states) + self.missing_state
         if self.edges is not None:
@@ -65,7 +65,7 @@ class Domain:
     Parameters
     ----------
     variables : tuple of Variable
-        Of different names.
+        Their names must differ.
 
     Raises
     ------
@@ -112,8 +112,8 @@ class Domain:
         Parameters
         ----------
         data : DataFrame, or array of shape (n, d)
-            Columns of a frame are found by name, others are passed over, and one that is not there
-            is missing in every row. An array holds values already: it is checked.
+            Columns of a frame are found by name. Further columns are ignored; a variable without a
+            column is missing in every row. An array must hold values already, and is checked.
         columns : iterable of str, optional
             The variables to read; the others are missing. Default: all.
 
@@ -124,7 +124,7 @@ class Domain:
         Raises
         ------
         DataError
-            If a value is none of its variable's states, or no finite number.
+            If a value is not a state of its variable, or not a finite number.
         """
         wanted = set(self.names if columns is None else columns)
         if hasattr(data, "columns"):
@@ -173,15 +173,15 @@ class Domain:
         ----------
         values : ndarray of float64, shape (n, d)
         columns : iterable of str, optional
-            The variables that the frame holds, in the domain's order. Default: all.
+            The variables of the frame, in the domain's order. Default: all.
         rng : Generator, optional
-            An interval becomes a uniform draw from it; without, its middle. The open intervals are
-            taken to be as wide as their neighbour (1 where they have none).
+            Draws a number from each interval. Default: its middle. An open interval is assumed to
+            be as wide as its neighbour, or 1 if it has none.
 
         Returns
         -------
         DataFrame
-            States as they were given; missing values are NaN.
+            States are their labels; missing values are NaN.
         """
         import pandas as pd
 
@@ -219,13 +219,13 @@ class Domain:
         Returns
         -------
         Domain
-            States are the values that occur, sorted, as they were given; of a pandas category its
-            categories, in their order.
+            States are the values that occur, sorted; for a pandas category its categories, in
+            their order.
 
         Raises
         ------
         DataError
-            If ``categorical`` names a column that is not there.
+            If ``categorical`` names a column that does not exist.
         """
         names = distinct_names(frame.columns)
         for name in categorical:
@@ -239,7 +239,7 @@ class Domain:
         )
 
     def to_plain(self) -> list[dict[str, Any]]:
-        """Return lists and plain values for JSON; a DataError for states that JSON cannot hold."""
+        """Return lists and plain values for JSON; a DataError if JSON cannot hold a state."""
         for variable in self.variables:
             for state in variable.states or ():
                 if not isinstance(state, str | int | float | bool):
@@ -251,7 +251,7 @@ class Domain:
 
     @classmethod
     def from_plain(cls, plain: Sequence[Mapping[str, Any]]) -> Domain:
-        """Return what `to_plain` made; a DataError if it is something else."""
+        """Return the domain that `to_plain` wrote; a DataError if the values are invalid."""
         try:
             return cls(tuple(Variable(**one) for one in plain))
         except (TypeError, ValueError) as error:
@@ -295,7 +295,7 @@ def _states_of(column: Any, named: bool) -> tuple[Any, ...] | None:
     ----------
     column : Series
     named : bool
-        It was named as a category: numbers are states too.
+        Whether the column was named as a category; then numbers are states too.
     """
     import pandas as pd
 
@@ -369,7 +369,7 @@ def _encoded_interval(name: str, column: Any, edges: Sequence[float]) -> FloatAr
 
 
 def _decoded_states(values: FloatArray, states: Sequence[Any]) -> NDArray[Any]:
-    """Return the states of indices: numbers stay an array of numbers where none is missing."""
+    """Return the states of indices, as an array of numbers if all are and none is missing."""
     missing = np.isnan(values)
     labels = np.empty(len(states) + 1, dtype=object)
     labels[:-1] = states
@@ -384,7 +384,7 @@ def _decoded_states(values: FloatArray, states: Sequence[Any]) -> NDArray[Any]:
 def _decoded_interval(
     values: FloatArray, edges: Sequence[float], rng: np.random.Generator | None
 ) -> FloatArray:
-    """Return a number inside each interval: drawn uniformly, or without `rng` its middle."""
+    """Return a number from each interval: a uniform draw, or without ``rng`` its middle."""
     inner = np.asarray(edges, dtype=np.float64)
     if len(inner) == 0:
         bounds = np.array([-0.5, 0.5])

@@ -1,14 +1,14 @@
 """Compiled passes of circuits: over the layers of a circuit, and over trees of categories.
 
-Exponentials and logarithms are left to numpy between the steps of a layer, which vectorises them;
-here whole rows of the arrays are gathered, compared and added while they are in the cache. A
-layer's nodes stand in ``values`` from the row ``first`` on; the children of its k-th node are
-``children[starts[k] : starts[k + 1]]``.
+Exponentials and logarithms are computed by numpy between the steps of a layer, as it vectorises
+them. The functions here gather, compare and add whole rows of the arrays while these are in the
+cache. The nodes of a layer are the rows of ``values`` from ``first`` on; the children of its k-th
+node are ``children[starts[k] : starts[k + 1]]``.
 
-A tree of m variables is passed as flat arrays. Variable j has ``sizes[j]`` states, the parent
-``parents[j]`` (-1: none), its table (states of the parent, states) from ``starts[j]`` on in
-``tables``, and its own part of an array over all states from ``places[j]`` on. ``order`` has
-parents before children. Codes are states, -1 where they are missing. Rows are independent.
+A tree of m variables is passed as flat arrays. Variable j has ``sizes[j]`` states and the parent
+``parents[j]`` (-1: none). Its table (states of the parent, states) begins at ``starts[j]`` in
+``tables``, its part of an array over all states at ``places[j]``. ``order`` has parents before
+children. Codes are indices of states, -1 where missing.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def compare(
     lowest: float,
     terms: FloatArray,
 ) -> None:
-    """Put the largest term of each sum in its place, and the terms less it into ``terms``.
+    """Write the largest term of each sum into ``values``, and the terms minus it into ``terms``.
 
-    The terms are the log weights plus the children's log densities. ``lowest`` stands for minus
-    infinity, which less itself would be no number.
+    The terms are the log weights plus the children's log densities. ``lowest`` replaces minus
+    infinity, which cannot be subtracted from itself.
     """
     for k in range(len(starts) - 1):
         peak = values[first + k]
@@ -87,7 +87,7 @@ def shares(
     lowest: float,
     terms: FloatArray,
 ) -> None:
-    """Put the log posterior probability of each child of each sum into ``terms``."""
+    """Write the log posterior probability of each child of each sum into ``terms``."""
     for k in range(len(starts) - 1):
         own = values[first + k]
         for edge in range(starts[k], starts[k + 1]):
@@ -100,9 +100,10 @@ def shares(
 def spread(
     flows: FloatArray, first: int, starts: IntArray, children: IntArray, terms: FloatArray
 ) -> None:
-    """Add the flow of each node to its children, of a sum in their shares, kept in ``terms``.
+    """Add the flow of each node to its children.
 
-    Without terms (products) each child gets the whole flow.
+    For sums ``terms`` holds the children's shares on input and their flows on output. For products
+    it is empty, and each child gets the whole flow.
     """
     for k in range(len(starts) - 1):
         own = flows[first + k]
@@ -127,7 +128,7 @@ def normal_densities(
     constant: FloatArray,
     result: FloatArray,
 ) -> None:
-    """``constant - (factor x + shift)^2`` of each leaf's column, 0 where that is missing."""
+    """Write ``constant - (factor x + shift)^2`` of each leaf's column, 0 where it is missing."""
     for k in range(len(column)):
         own, out = columns[column[k]], result[k]
         a, b, c = factor[k], shift[k], constant[k]
@@ -145,7 +146,7 @@ def looked_up(
     table: FloatArray,
     result: FloatArray,
 ) -> None:
-    """Return the entry of each leaf's part of a table for the codes of its column."""
+    """Write the entries of each leaf's part of a table at the codes of its column."""
     for k in range(len(row)):
         own, out, start = codes[row[k]], result[k], starts[k]
         for i in range(len(own)):
@@ -154,11 +155,11 @@ def looked_up(
 
 Codes = NDArray[np.int32]
 
-#: A smaller probability is added to the logarithm before further factors underflow it.
+#: A smaller probability is moved into the logarithm before further factors let it underflow.
 SMALL = 1e-150
-#: Rows that `incomplete_rows` processes together, and its bound for small probabilities: several
-#: such factors, and a probability of 1e-200, may be multiplied before the next test.
+#: Rows that `incomplete_rows` evaluates together.
 ROWS = 128
+#: The same bound in `incomplete_rows`, where several factors are multiplied between two tests.
 SMALL_BELIEF = 1e-50
 
 
@@ -217,7 +218,7 @@ def tree_upward(
                             message = max(message, term) if maximise else message + term
                     belief[above + r] *= message
                     largest = max(largest, belief[above + r])
-                # Beliefs are kept near 1, and their size in the probability.
+                # Beliefs are divided by the largest one, which becomes a factor of the probability.
                 if largest > 0.0:
                     for r in range(sizes[parent]):
                         belief[above + r] /= largest
@@ -244,9 +245,10 @@ def tree_fill(
     beliefs: FloatArray,
     uniforms: FloatArray,
 ) -> None:
-    """Replace missing codes given the beliefs: drawn by uniforms, or the largest if there are none.
+    """Replace missing codes given the beliefs, by draws or by the most probable states.
 
-    ``uniforms`` has the shape of ``codes``, or none.
+    ``uniforms``, of the shape of ``codes``, are the random numbers of the draws. If it is empty the
+    most probable states are taken.
     """
     num_rows, num_variables = codes.shape
     drawing = uniforms.size > 0
@@ -269,7 +271,7 @@ def tree_fill(
                     term = tables[start + s] * beliefs[i, places[j] + s]
                     left -= term
                     if term > 0.0:
-                        chosen = s  # rounding may leave a rest behind the last possible state
+                        chosen = s  # by rounding ``left`` may not become negative
                         if left < 0.0:
                             break
             codes[i, j] = chosen
@@ -285,7 +287,7 @@ def tree_posteriors(
     tables: FloatArray,
     beliefs: FloatArray,
 ) -> FloatArray:
-    """Probability of every state given the row, shape (n, states of all variables)."""
+    """Return the probability of every state given the row, shape (n, states of all variables)."""
     result = np.zeros(beliefs.shape)
     for i in range(beliefs.shape[0]):
         for position in range(len(order)):
@@ -314,7 +316,7 @@ def complete_rows(
     starts: IntArray,
     log_tables: FloatArray,
 ) -> FloatArray:
-    """Log probabilities of rows without missing values under many trees, shape (trees, n).
+    """Return the log probabilities of rows without missing values under many trees, (trees, n).
 
     ``codes`` has one row for each *column* of the data. Tree t has the entries from ``first[t]`` to
     ``first[t + 1]`` of the arrays over variables.
@@ -346,10 +348,11 @@ def incomplete_rows(
     places: IntArray,
     tables: FloatArray,
 ) -> FloatArray:
-    """Log probabilities of rows under a tree, missing values summed out, shape (n,).
+    """Return the log probabilities of rows under a tree, missing values summed out, shape (n,).
 
-    As `tree_upward`, for several rows at a time and without their beliefs. ``codes`` has one
-    row for each *column* of the data; ``columns`` are those of the variables, -1 of a hidden one.
+    Faster than `tree_upward`, as it evaluates several rows together; it does not return beliefs.
+    ``codes`` has one row for each *column* of the data; ``columns`` holds the column of each
+    variable, -1 for a hidden one.
     """
     num_rows = codes.shape[1]
     result = np.zeros(num_rows)

@@ -1,9 +1,8 @@
 """The circuit engine: every circuit is evaluated, differentiated, sampled and maximised here.
 
-**Order.** The nodes are numbered once: first the leaves, leaves of one kind side by side, then the
-inner nodes in layers, each node behind all its children; the root is the last. A layer consists of
-sums or of products and is evaluated at once, for a chunk of rows that fits the cache: no Python
-statement is executed for a single node and row.
+**Order.** The nodes are numbered once: first the leaves, ordered by kind, then the inner nodes in
+layers, each node after all its children; the root is the last. A layer consists of sums or of
+products and is evaluated at once, for a chunk of rows that fits the cache.
 
 **Upward pass** (`Layers.upward`). The log densities of the leaves give those of all nodes: a
 product adds the log densities of its children, a sum takes the log of their weighted sum. With
@@ -13,8 +12,8 @@ maxima in place of sums the result is the log density of the best explanation (m
 to their posterior probabilities (`Layers.flows`: the derivatives of the row's log density with
 respect to the nodes'), or takes one child of each sum (`Layers.descent`: drawn, or the best one).
 
-**Queries.** Densities and probabilities of states need the upward pass; moments, samples and mpe
-need both passes and then the leaves' answers for their own columns.
+**Queries.** Densities and probabilities of states need the upward pass. Moments, samples and mpe
+need both passes, and then moments or values of the leaves for their columns.
 
 `Leaves` is the interface between the engine and the leaves. `LocalLeaves` implements it for `Leaf`
 nodes of the circuit; `composed.federated_circuit.PartyLeaves` for circuits that stay with parties.
@@ -39,31 +38,31 @@ if TYPE_CHECKING:
     #: Numbers of some leaves of one kind, and the leaves ready to be evaluated together.
     Batches = list[tuple[IntArray | slice, LeafBatch]]
 
-#: Node values of a chunk of rows on the way up: with intermediate results they fit a cache.
+#: Node values of a chunk of rows in the upward pass; with intermediate results they fit the cache.
 CHUNK = 2**18
-#: The same on the way down, where every node costs a step in Python for each chunk (64 MB).
+#: The same for the descent, larger (64 MB) as it executes Python code for every node and chunk.
 DESCENT_CHUNK = 2**23
-#: Stands for minus infinity, from which minus infinity cannot be subtracted.
+#: Replaces minus infinity, which cannot be subtracted from itself.
 LOWEST = float(np.finfo(np.float64).min)
 
 
 class Leaves(ABC):
     """The leaves of a circuit, as the engine uses them.
 
-    In all methods ``values`` has the shape (n, d), all columns of the domain, NaN where a value is
-    missing. Leaves have the numbers from 0 on that `Layers` gives them.
+    In all methods ``values`` has the shape (n, d), with all columns of the domain; NaN is a missing
+    value. The leaves are numbered from 0 on, as in `Layers`.
 
     Attributes
     ----------
-    chunked : bool
-        Whether rows may be evaluated in parts; False where each call is costly.
+    chunked : bool, default True
+        Whether rows may be evaluated in chunks. False if each call is costly.
     """
 
     chunked: ClassVar[bool] = True
 
     @abstractmethod
     def log_densities(self, values: FloatArray, result: FloatArray) -> None:
-        """Put the log density of each leaf and row into ``result``, shape (L, n)."""
+        """Write the log density of each leaf and row into ``result``, shape (L, n)."""
 
     @abstractmethod
     def state_log_densities(
@@ -95,9 +94,10 @@ class Leaves(ABC):
         arriving: Sequence[IntArray],
         rng: np.random.Generator | None,
     ) -> FloatArray:
-        """Return the rows, missing values filled by the leaves that each row reaches.
+        """Return the rows with missing values filled by the leaves that each row reaches.
 
-        ``arriving`` holds the rows that reach each leaf. Values are drawn; without ``rng``, modes.
+        ``arriving`` holds the rows that reach each leaf. Values are draws, or modes without
+        ``rng``.
         """
 
 
@@ -107,17 +107,17 @@ class LocalLeaves(Leaves):
     Parameters
     ----------
     leaves : sequence of Leaf
-        Leaves of one kind side by side.
+        Ordered by kind.
     """
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         self.leaves = tuple(leaves)
         self._batches = _batches(self.leaves, range(len(self.leaves)))
-        # The column of the last query of states; batches of the leaves over it, and of the others.
+        # Cache of the last query of states: its column, batches with and without this column.
         self._split: tuple[int, tuple[Batches, Batches]] | None = None
 
     def log_densities(self, values: FloatArray, result: FloatArray) -> None:
-        """Put the log density of each leaf and row into ``result``, shape (L, n)."""
+        """Write the log density of each leaf and row into ``result``, shape (L, n)."""
         for place, batch in self._batches:
             result[place] = batch.log_density(values)
 
@@ -134,7 +134,7 @@ class LocalLeaves(Leaves):
         result = np.empty((len(self.leaves), len(values)))
         for place, batch in others:
             result[place] = batch.log_density(values)
-        # Only the densities of leaves over the column change from state to state.
+        # Only the densities of leaves over the column differ between states.
         parts = [
             (place, batch.state_log_densities(values, column, num_states))
             for place, batch in seeing
@@ -189,18 +189,18 @@ class LocalLeaves(Leaves):
 
 
 class Layer(NamedTuple):
-    """Sums, or products, of which none is a descendant of another.
+    """Sums, or products, none of which is a descendant of another.
 
     Parameters
     ----------
     first, stop : int
-        Their numbers, ``stop`` excluded.
+        The numbers of the nodes, ``stop`` excluded.
     starts : ndarray of int64, shape (stop - first + 1,)
-        Where each node's children begin.
+        Node k has the children from ``starts[k]`` up to ``starts[k + 1]``, excluded.
     children : ndarray of int64, shape (E,)
         Numbers of the children.
     log_weights : ndarray of float64, shape (E,), or None
-        Of sums; None for products.
+        Log weights of sums; None for products.
     """
 
     first: int
@@ -216,13 +216,13 @@ class Layers:
     Attributes
     ----------
     nodes : tuple of Node
-        By their numbers.
+        Ordered by number.
     num_leaves : int
-        The first nodes.
+        Number of leaves, which are the first nodes.
     source : Leaves
         Evaluates the leaves.
     sums : tuple of Sum
-        By their numbers.
+        Ordered by number.
     layers : tuple of Layer
     number : dict of int to int
         Number of a node by its ``id``.
@@ -250,7 +250,7 @@ class Layers:
         ----------
         root : Node
         source : callable, optional
-            Takes the leaves by their numbers and returns their `Leaves`. Default: `LocalLeaves`.
+            Takes the leaves, ordered by number, and returns their `Leaves`. Default: `LocalLeaves`.
         """
         order = ascending(root)
         leaves = [node for node in order if not node.children]
@@ -273,7 +273,7 @@ class Layers:
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
-        """The leaves that are nodes of the circuit, by their numbers."""
+        """The leaves that are nodes of the circuit, ordered by number."""
         return tuple(node for node in self.nodes[: self.num_leaves] if isinstance(node, Leaf))
 
     # -- the passes -------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class Layers:
         leaf_values : ndarray of float64, shape (L, n)
             Log densities of the leaves.
         maximise : bool, default False
-            Sums are replaced by the largest of their weighted children.
+            Whether a sum is replaced by its largest weighted child.
 
         Returns
         -------
@@ -325,8 +325,8 @@ class Layers:
     ) -> tuple[FloatArray, list[FloatArray]]:
         """Return the flow of each node, and the total flow from each sum to each child.
 
-        The flow of a node is the posterior probability that the row passes through it on the way
-        down from the root: the expectation step of EM.
+        The flow of a node is the posterior probability that the row passes through it in the
+        downward pass. Flows are the expectation step of EM.
 
         Parameters
         ----------
@@ -401,9 +401,8 @@ class Layers:
         return [np.concatenate([nothing, *parts]) for parts in arriving[: self.num_leaves]]
 
     # -- queries ----------------------------------------------------------------------------------
-    # In all of them ``values`` has the shape (n, d), NaN where a value is missing. For a row
-    # that is impossible under the circuit, probabilities of states and moments are those without
-    # evidence.
+    # ``values`` have the shape (n, d), NaN where a value is missing. For a row that is impossible
+    # under the circuit, probabilities of states and moments are those without evidence.
 
     def leaf_values(self, values: FloatArray) -> FloatArray:
         """Return the log densities of all leaves, shape (L, n)."""
@@ -435,7 +434,7 @@ class Layers:
     def state_log_densities(self, values: FloatArray, column: int, num_states: int) -> FloatArray:
         """Return the log density of each row with each state of a category, shape (n, states).
 
-        What the column itself holds is not read.
+        The column itself is not read.
         """
         result = np.empty((len(values), num_states))
         for rows in self.chunks(len(values)):
@@ -450,7 +449,7 @@ class Layers:
         Parameters
         ----------
         values : ndarray of float64, shape (n, d)
-            What the column itself holds is not read.
+            The column itself is not read.
         column, num_states : int
 
         Returns
@@ -469,7 +468,7 @@ class Layers:
     def column_moments(self, values: FloatArray, column: int) -> tuple[FloatArray, FloatArray]:
         """Return mean and variance of a number given the row, both of shape (n,).
 
-        A value that the column itself holds is its own mean, and its variance is 0.
+        A given value of the column is its own mean, with variance 0.
         """
         leaves = self.nodes[: self.num_leaves]
         holders = [k for k, leaf in enumerate(leaves) if column in leaf.scope]
@@ -490,7 +489,7 @@ class Layers:
         return means, variances
 
     def sample(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return rows whose missing values are drawn given the rest of the row, shape (n, d).
+        """Return rows with missing values drawn given the rest of the row, shape (n, d).
 
         Raises
         ------
@@ -517,11 +516,11 @@ class Layers:
         return result
 
     def mpe(self, values: FloatArray) -> FloatArray:
-        """Return rows whose missing values are those of the most probable explanation, (n, d).
+        """Return rows with missing values filled by the most probable explanation, (n, d).
 
         It is found by max-product: every sum is replaced by its largest weighted child and every
-        leaf by its highest density given what is known, and the children that attain the root's
-        value are followed down.
+        leaf by its mode given the known values; then the children with the largest values are
+        followed down from the root.
 
         Raises
         ------
@@ -537,7 +536,7 @@ class Layers:
         return result
 
     def chunks(self, num_rows: int, numbers: int = CHUNK) -> Iterator[slice]:
-        """Return slices of rows of which the values of all nodes are about so many numbers."""
+        """Yield slices of rows, for which the nodes have about ``numbers`` values together."""
         size = max(32, min(4096, numbers // len(self.nodes)))
         if not self.source.chunked:
             size = max(1, num_rows)
@@ -567,7 +566,7 @@ class Layers:
 
 
 def _layer(group: Sequence[Node], first: int, number: dict[int, int]) -> Layer:
-    """Return the layer of nodes, the first of which gets a number."""
+    """Return the layer of nodes, which are numbered from ``first`` on."""
     children = np.array([number[id(child)] for node in group for child in node.children])
     starts = np.cumsum([0, *(len(node.children) for node in group)])
     weights = [node.weights for node in group if isinstance(node, Sum)]
@@ -579,7 +578,7 @@ def _layer(group: Sequence[Node], first: int, number: dict[int, int]) -> Layer:
 
 
 def _batches(leaves: Sequence[Leaf], numbers: Sequence[int]) -> Batches:
-    """Return numbers and batch of each kind among some leaves, which ascend."""
+    """Return the numbers and the batch of each kind, for ascending numbers of leaves."""
     result: Batches = []
     start = 0
     while start < len(numbers):

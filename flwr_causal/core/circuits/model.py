@@ -1,10 +1,10 @@
 """The result of a training: a density, and optionally a posterior of the class and a threshold.
 
 The class of a row follows from the density by Bayes' rule, or from a logistic head on log densities
-of leaves (`HeadPosterior`), which is trained for that purpose. Where one of two classes is rare,
-hardly any row has it as the more probable class; then a threshold of its probability is chosen by
-macro F1 (`best_threshold`): parties count held-out rows by class and log odds, the counts are added
-up, and F1 at every edge between the bins follows.
+of leaves that is trained to predict it (`HeadPosterior`). If one of two classes is rare, it is the
+more probable class of hardly any row. A threshold of its probability is then chosen by macro F1
+(`best_threshold`): parties count rows by class and log odds, and the sum of the counts gives F1 at
+every edge between the bins.
 """
 
 from __future__ import annotations
@@ -45,22 +45,23 @@ HEAD_FORMAT = "flwr-causal head 1"
 class CircuitModel:
     """A joint distribution and, optionally, a class to predict.
 
-    Data are frames, columns found by name; mappings of such columns, of single values for one row;
-    or arrays with all columns in their order. Columns and values that are missing are summed or
-    integrated out, and so are, with a warning, categories that no party had in training. Where no
-    single frame holds all columns, a sequence of frames with a column of ids is joined by it.
+    Data are frames whose columns are found by name; mappings of names to columns, or to the values
+    of one row; or arrays with all columns in the domain's order. Missing columns and values are
+    summed or integrated out, and so are, with a warning, states that no party had in training. If
+    no single frame holds all columns, a sequence of frames is joined by a column of ids.
 
     Parameters
     ----------
     density : Distribution
-        Answers all queries but those of the class: a `Circuit` or a `FederatedCircuit`.
+        A `Circuit` or a `FederatedCircuit`, for all queries but predictions of the class.
     target : str, optional
-        The class, if there is one.
+        The class. Default: none.
     posterior : Posterior, optional
-        Predicts the class in place of the density.
+        Predicts the class. Default: the density does.
     threshold : float, optional
-        Of two classes the second is predicted from this probability on. Default: the more probable.
-    row_id : str
+        Probability from which on the second of two classes is predicted. Default: the more probable
+        class is predicted.
+    row_id : str, default "row_id"
         The column of ids in sequences of frames.
     """
 
@@ -96,7 +97,13 @@ class CircuitModel:
         return self.density.classes(self._asked(target))
 
     def predict_proba(self, data: Any, target: str | None = None) -> FloatArray:
-        """Probability of each class given the rest of each row, shape (n, classes)."""
+        """Probability of each class given the rest of each row, shape (n, classes).
+
+        Raises
+        ------
+        ConfigError
+            If the model has no target and none is given, or the target is a number.
+        """
         asked = self._asked(target)
         own = self.posterior if asked == self.target else None
         posterior = self.density if own is None else own
@@ -105,15 +112,20 @@ class CircuitModel:
     def predict(
         self, data: Any, target: str | None = None, threshold: float | None = None
     ) -> NDArray[Any]:
-        """Return the class of each row, as labels were given, shape (n,).
+        """Return the predicted class of each row as its label, shape (n,).
 
         Parameters
         ----------
-        data : DataFrame or array of values
+        data : DataFrame, mapping, array or sequence of DataFrame
         target : str, optional
-            Default: the model's.
+            Default: the model's target.
         threshold : float, optional
-            In place of the trained one.
+            Default: the model's threshold, for the model's target.
+
+        Raises
+        ------
+        ConfigError
+            As in `predict_proba`; or for a threshold if there are not two classes.
         """
         asked = self._asked(target)
         cut = self.threshold if threshold is None and asked == self.target else threshold
@@ -173,9 +185,9 @@ class CircuitModel:
         return cls(**own, **parts)
 
     def _frame(self, data: Any, unread: str = "") -> Any:
-        """Return data as one frame with the columns' names; unseen categories are missing.
+        """Return data as one frame with named columns, in which unseen states are missing.
 
-        A column that will not be read may hold anything.
+        The column ``unread`` is not checked.
         """
         import pandas as pd
 
@@ -195,7 +207,7 @@ class CircuitModel:
         return self._seen(joined_tables(list(data), self.row_id), unread)
 
     def _seen(self, frame: Any, unread: str) -> Any:
-        """Return a frame in which categories that no party has are missing, with a warning."""
+        """Return a frame in which states that no party has are missing, with a warning."""
         replaced = {}
         for variable in self.domain.variables:
             if variable.states is None or variable.name == unread:
@@ -216,17 +228,16 @@ class CircuitModel:
         asked = target or self.target
         if asked is None:
             raise ConfigError(
-                "the circuit was trained without a target: say which column is to be predicted"
+                "the circuit was trained without a target: name the column to predict"
             )
         return asked
 
 
 class Head(NamedTuple):
-    """Weights of the leaves (m,) and biases of the classes (C,), -inf of a class without rows.
+    """Weights of the leaves (m,) and biases of the classes (C,), -inf for a class without rows.
 
-    A leaf j with weight w_j counts w_j times:
-    ``log P(c | x) = b_c + sum_j w_j f_cj(x) - log of the normaliser``, where ``f_cj`` is its log
-    density under class c.
+    ``log P(c | x) = b_c + sum_j w_j f_cj(x) - log of the normaliser``, where ``f_cj`` is the log
+    density of leaf j under class c, and w_j its weight.
     """
 
     weights: FloatArray
@@ -254,8 +265,8 @@ class Posterior(Protocol):
 class HeadPosterior:
     """Posterior of the class by a logistic head.
 
-    A missing value is integrated out of each leaf; a leaf of whose columns none is known has the
-    log density 0. Data and labels are as of `Circuit`.
+    Missing values are integrated out of each leaf; a leaf without known values has the log density
+    0. Data and labels are those of `Circuit`.
 
     Parameters
     ----------
@@ -263,7 +274,8 @@ class HeadPosterior:
     target : str
         Name of the class.
     leaves : tuple of tuples of Leaf
-        For each class the same m scopes; the features are their log densities.
+        For each class m leaves, of the same scopes for all classes. Their log densities are the
+        features.
     head : Head
     """
 
@@ -286,7 +298,7 @@ class HeadPosterior:
         return np.exp(self.head.log_posterior(self.features(self.domain.encode(data, names))))
 
     def features(self, values: FloatArray) -> FloatArray:
-        """Log densities (n, C, m) of values (n, number of variables), NaN integrated out."""
+        """Log densities of values (n, d) under the leaves, NaN integrated out, (n, C, m)."""
         flat = [leaf for group in self.leaves for leaf in group]
         densities = np.empty((len(flat), len(values)))
         for kind in {type(leaf) for leaf in flat}:
@@ -335,7 +347,7 @@ class HeadPosterior:
         return cls(domain, plain["target"], leaves, head)
 
 
-#: What a model may be made of, by the name in its file.
+#: The classes of a model's density and posterior, by their names in files.
 PARTS: dict[str, Any] = {part.__name__: part for part in (Circuit, FederatedCircuit, HeadPosterior)}
 
 # Log odds between bins: .02 nats are at most half a percent of probability.
@@ -368,7 +380,7 @@ def best_threshold(counts: FloatArray) -> tuple[float, float]:
     Parameters
     ----------
     counts : ndarray of float, shape (2, 1202)
-        Added up over parties.
+        As of `log_odds_counts`, summed over parties.
     """
     below = counts[:, :-1].cumsum(axis=1)  # rows below each edge, predicted as the first class
     above = counts.sum(axis=1, keepdims=True) - below
@@ -376,7 +388,7 @@ def best_threshold(counts: FloatArray) -> tuple[float, float]:
         negative = 2.0 * below[0] / (2.0 * below[0] + below[1] + above[0])
         positive = 2.0 * above[1] / (2.0 * above[1] + above[0] + below[1])
     macro = (np.nan_to_num(negative) + np.nan_to_num(positive)) / 2.0
-    # Edges without rows in between are equally good; the middle one is the most robust.
+    # Of neighbouring edges with the same counts the middle one is taken.
     best = np.flatnonzero(macro >= macro.max() - 1e-12)
     stretch = best[: int(np.argmax(np.append(np.diff(best) > 1, True))) + 1]
     at = int(stretch[len(stretch) // 2])

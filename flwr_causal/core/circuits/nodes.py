@@ -1,9 +1,9 @@
 """Sums, products and leaves: the nodes of a circuit.
 
 A node is a distribution over the columns of its scope. A sum mixes distributions over the same
-columns (the circuit is smooth), a product joins independent ones over different columns
-(decomposable): so marginals and conditionals are exact, at the cost of one evaluation. A node may
-be the child of several others. Parameters of nodes are checked, read-only float64.
+columns (smoothness), a product joins independent ones over disjoint columns (decomposability).
+Marginals and conditionals are therefore exact, at the cost of one evaluation. A node may have
+several parents. Parameters of nodes are checked, read-only float64.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, FloatArray
 
-#: Given probabilities may miss the sum 1 by this much; they are then divided by their sum.
+#: Largest deviation of the sum of given probabilities from 1; they are divided by their sum.
 TOLERANCE = 1e-9
-#: Rounding of a sum that is 1. Below it nothing is divided, so that what is read back is the same.
+#: Deviation by rounding, up to which probabilities are not divided: files are read exactly.
 ROUNDING = 1e-14
 
 
 def numbers(what: str, given: ArrayLike, ndim: int | None = None) -> FloatArray:
-    """Return a read-only copy; a ConfigError unless all entries are finite numbers."""
+    """Return a read-only copy of an array; a ConfigError unless all entries are finite numbers."""
     try:
         array = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -45,7 +45,7 @@ def numbers(what: str, given: ArrayLike, ndim: int | None = None) -> FloatArray:
 
 
 def positive(what: str, given: ArrayLike) -> FloatArray:
-    """Return a read-only copy; a ConfigError unless all entries are above 0."""
+    """Return a read-only copy of an array; a ConfigError unless all entries are above 0."""
     array = numbers(what, given)
     if (array <= 0).any():
         raise ConfigError(f"{what} must be above 0, got {array[array <= 0][0]}")
@@ -53,7 +53,7 @@ def positive(what: str, given: ArrayLike) -> FloatArray:
 
 
 def probabilities(what: str, given: ArrayLike, ndim: int = 1) -> FloatArray:
-    """Return a read-only copy whose last axis sums to 1; a ConfigError if it is no distribution."""
+    """Return a read-only copy whose last axis sums to 1; a ConfigError unless it is so given."""
     array = numbers(what, given, ndim)
     if array.size == 0:
         raise ConfigError(f"{what} are empty")
@@ -85,7 +85,7 @@ class Node:
     scope : tuple of int
         The columns of the distribution, ascending.
     children : tuple of Node
-        The nodes that it combines; empty for a leaf.
+        Empty for a leaf.
     kind : str
         Kind of a leaf: leaves of one kind are evaluated together.
     """
@@ -96,11 +96,11 @@ class Node:
 
 
 class Leaf(Node, ABC):
-    """A distribution over a few columns that is given by its parameters.
+    """A distribution over a few columns, given by its parameters.
 
-    In all methods ``values`` has the shape (n, k), the columns of the scope in order, and NaN is a
-    missing value. A leaf of a new kind defines the abstract methods, and `batch` where many leaves
-    of the kind can be evaluated faster than one after the other.
+    In all methods ``values`` has the shape (n, k), with the columns of the scope in order; NaN is a
+    missing value. A new kind of leaf implements the abstract methods, and `batch` if many leaves
+    can be evaluated faster together than one after the other.
     """
 
     kind: ClassVar[str]
@@ -121,7 +121,7 @@ class Leaf(Node, ABC):
     def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return E[x] and E[x^2] of each column given the values of the row, both (n, k).
 
-        A value that is given is its own mean. The number of a category is the index of its state.
+        A given value is its own mean. For a category x is the index of its state.
         """
 
     @abstractmethod
@@ -299,18 +299,18 @@ class Product(Node):
 
 
 def mixed(children: Sequence[Node], weights: ArrayLike) -> Node:
-    """Return a sum with weights in proportion to those given, or an only child itself."""
+    """Return a sum with weights in proportion to those given; a single child itself."""
     shares = np.asarray(weights, dtype=np.float64)
     return children[0] if len(children) == 1 else Sum(children, shares / shares.sum())
 
 
 def joined(children: Sequence[Node]) -> Node:
-    """Return a product, or an only child itself."""
+    """Return a product; a single child itself."""
     return children[0] if len(children) == 1 else Product(children)
 
 
 def ascending(root: Node) -> list[Node]:
-    """Return the nodes below a root and itself, each once, children before their parents."""
+    """Return the root and all nodes below it, each once, children before their parents."""
     order: list[Node] = []
     seen: set[int] = set()
     stack: list[tuple[Node, bool]] = [(root, False)]
@@ -326,14 +326,14 @@ def ascending(root: Node) -> list[Node]:
 
 
 def with_leaves(root: Node, change: Callable[[Any], Node | None]) -> Node | None:
-    """Return the circuit below a root with other leaves; None if none is left.
+    """Return the circuit below a root with other leaves; None if no leaf is left.
 
     Parameters
     ----------
     root : Node
     change : callable
-        Takes a leaf and returns what replaces it, itself or None: it is left out of all products.
-        All leaves below a sum have to be kept or left out together.
+        Takes a leaf and returns the node that replaces it, or None to leave it out of all products.
+        If a child of a sum is left out, all children must be.
     """
     made: dict[int, Node | None] = {}
     for node in ascending(root):
@@ -348,7 +348,10 @@ def with_leaves(root: Node, change: Callable[[Any], Node | None]) -> Node | None
 
 
 def combined(children: Sequence[Node | None], weights: FloatArray | None) -> Node | None:
-    """Return a sum (a product without weights) of the children that are left, or an only one."""
+    """Return the sum of the children that are not None, without weights their product.
+
+    A single child is returned itself; None if there is none.
+    """
     left = [child for child in children if child is not None]
     if len(left) < 2:
         return left[0] if left else None

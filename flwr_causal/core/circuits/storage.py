@@ -1,8 +1,8 @@
-"""Circuits as arrays and files: structure and parameters, every digit kept.
+"""Circuits as arrays and files: structure and parameters, with all digits.
 
 Nodes are numbered as in `layers`, so that children come before their parents and the root is last.
-For each kind of leaf the scopes and each parameter stand one after the other, with their sizes or
-shapes (a single one where all are the same); for the inner nodes whether they are sums, their
+For each kind of leaf the scopes and each parameter are concatenated, with their sizes or shapes (a
+single one if all are the same). For the inner nodes the arrays hold whether they are sums, their
 numbers of children, the children and the weights.
 """
 
@@ -74,12 +74,12 @@ def to_arrays(layers: Layers) -> Arrays:
 
 
 def _indices(numbers: Sequence[int]) -> NDArray[Any]:
-    """Return whole numbers from 0 on in the smallest type that holds them."""
+    """Return whole numbers, not negative, in the smallest type that holds them."""
     return np.array(numbers, dtype=np.min_scalar_type(max(numbers, default=0)))
 
 
 def _once(rows: Sequence[Any]) -> NDArray[Any]:
-    """Return sizes or shapes, the first alone where all are the same."""
+    """Return sizes or shapes as an array; only the first one if all are the same."""
     every = np.array(rows, dtype=np.int32)
     return every[:1] if (every == every[0]).all() else every
 

@@ -152,7 +152,7 @@ def train_party(
         if task.clustered:
             labels[:, t] = split
         else:
-            roots = [mixed(roots, np.bincount(split) if len(roots) > 1 else [1.0])]
+            roots = [mixed(roots, np.bincount(split))]
         circuits += [Circuit(domain, root) for root in roots]
         sizes.append(len(roots))
     return PartyCircuits(tuple(circuits), labels, tuple(sizes))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.domain import Domain
 
 _ROOM = "flwr_causal.core.circuits.learners"
-#: Module and class of each learner. Imported on demand: some are slow to load.
+#: Module and class of each learner, imported on demand as some are slow to import.
 _HOMES = {
     "class-conditional": (f"{_ROOM}.class_conditional.learner", "ClassConditional"),
     "trees": (f"{_ROOM}.trees.learner", "ChowLiuMixture"),
@@ -29,7 +29,7 @@ _HOMES = {
     "decision-tree": (f"{_ROOM}.decision_tree", "DecisionTree"),
 }
 NAMES = tuple(_HOMES)
-#: Those that train by sums over rows.
+#: The learners that train by sums over rows.
 BY_SUMS = ("class-conditional", "trees", "einsum")
 
 
@@ -42,7 +42,7 @@ class Learner(Protocol):
 
 
 def learner_class(name: str) -> type[Any]:
-    """Return the class of a learner; a ConfigError if there is none of this name."""
+    """Return the class of a learner; a ConfigError if no learner has this name."""
     if name not in _HOMES:
         raise ConfigError(f"There is no learner '{name}'; there are {', '.join(NAMES)}.")
     module, own = _HOMES[name]
@@ -58,14 +58,14 @@ def learner_of(name: str, target: str | None, options: LearnerOptions | None = N
     name : str
         One of `NAMES`.
     target : str or None
-        The class, where it is among the columns that are learned.
+        The class, if it is among the columns that are learned.
     options : LearnerOptions, optional
         Each learner takes its own. Default: the learners' defaults.
 
     Raises
     ------
     ConfigError
-        For another name, or a package that is not installed.
+        If no learner has this name, or its package is not installed.
     """
     chosen = to_plain(options or LearnerOptions(), LearnerOptions)
     learner: Learner = from_plain(learner_class(name), chosen | {"target": target})
@@ -80,7 +80,7 @@ def training_of(
     Raises
     ------
     ConfigError
-        If the learner does not train by sums, or does not have one of the options.
+        If the learner does not train by sums, or has no head although one is asked for.
     """
     if name not in BY_SUMS:
         raise ConfigError(

@@ -1,9 +1,9 @@
-"""A decision tree as a circuit: a sum over the leaves of the tree, whose boxes do not overlap.
+"""A decision tree as a circuit: a sum over the leaves of the tree, whose boxes are disjoint.
 
 Exactly one box contains a complete row, so P(class | row) of the circuit is the prediction of the
-tree. Unlike the tree, the circuit also has a density, and sums over missing values exactly. The
-mixture of the circuits of several parties is the paper's FC[DT]: the vote of a party is weighted by
-the likelihood of the row under its circuit.
+tree. Unlike the tree, the circuit also has a density, and sums out missing values exactly. The
+mixture of the parties' circuits is FC[DT] of the paper: the vote of a party is weighted by the
+likelihood of the row under its circuit.
 
 References
 ----------
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.nodes import Node
 
 
-#: Of a leaf: so many rows, or this share of the table's.
+#: Default of the fewest rows of a leaf: the larger of this number and this share of the rows.
 LEAST_ROWS, LEAST_SHARE = 5, 1 / 200
-#: scikit-learn compares numbers as float32.
+#: Largest absolute value of a number, as scikit-learn compares numbers as float32.
 LARGEST = float(np.finfo(np.float32).max)
-#: Pseudo rows of each bin and tail of the whole table: values there are possible, if rare.
+#: Pseudo rows of each bin and tail in the whole table, so that no value is impossible.
 EMPTY_ROWS = 0.5
 
 
 class Growth(NamedTuple):
-    """A fitted tree, and how rows become its features.
+    """A fitted tree and the definition of its features.
 
     Parameters
     ----------
     tree : DecisionTreeClassifier
     columns : tuple of int
-        Its features, columns of the domain.
+        The column of the domain of each feature.
     orders : tuple of (ndarray of int64 or None)
-        Of each feature the position of each state, shape (states,); None: a number.
+        For each feature the position of each state, shape (states,); None for a number.
     """
 
     tree: Any
@@ -65,20 +65,25 @@ class DecisionTree:
     Parameters
     ----------
     target : str, optional
-        The class, a category; there is no tree without it.
+        The class, a category. It must be given to learn a tree.
     max_depth : int, optional
-        Default: until leaves are pure, or too small to be split.
+        Default: no limit; leaves are split until they are pure or too small.
     min_rows : int, optional
-        Fewest rows of a leaf. Default: one in 200 of the table's, at least 5. On five parties of
-        Income (5,400 rows each) AUROC is .007 higher than with 5, and leaves are a third as many.
+        Fewest rows of a leaf. Default: one in 200 rows of the table, at least 5. On five parties of
+        Income (5,400 rows each) this gives an AUROC .007 higher than 5, with a third of the leaves.
     smoothing : float, default 5
-        Pseudo rows of each leaf's distributions, spread over its box as the rows of the whole
-        table are.
+        Pseudo rows of each leaf's distribution of a column, distributed over its box as the rows of
+        the whole table are.
     class_smoothing : float, default 0.1
-        Pseudo rows of each leaf's class, spread as the classes of the whole table are, each with
-        one row more. With 0 the probabilities are the tree's own, which may be 0.
+        Pseudo rows of each leaf's class, distributed as the classes of the whole table with one row
+        more each. With 0 the probabilities are those of the tree, which may be 0.
     bins : int, default 16
-        Of a number: bins of about equally many rows of the table.
+        Bins of a number, with about equally many rows of the table.
+
+    Raises
+    ------
+    ConfigError
+        If a value is out of range.
     """
 
     target: str | None = None
@@ -108,7 +113,7 @@ class DecisionTree:
         values : ndarray of float64, shape (n, d)
             As ``Domain.encode`` makes them, without missing values.
         seed : int, default 0
-            Decides between equally good splits.
+            Seed of the choice between equally good splits.
 
         Raises
         ------
@@ -200,12 +205,12 @@ class DecisionTree:
 
 
 def state_order(column: FloatArray, labels: IntArray, num_states: int) -> IntArray:
-    """Return the position of each state, shape (states,), so that a tree can cut between them.
+    """Return the position of each state in an order in which a tree cuts them, shape (states,).
 
-    States are ordered by their share of the classes: of two classes, the best cut in any grouping
-    of states is one of this order (Breiman et al. 1984); of more, along the direction in which the
-    shares vary most (Coppersmith, Hong & Hosking 1999). A state without rows is placed as one with
-    the shares of the whole table.
+    States are ordered by their shares of the classes. For two classes the best split into two
+    groups of states is a cut of this order (Breiman et al. 1984). For more classes the order is
+    along the direction in which the shares vary most (Coppersmith, Hong & Hosking 1999). A state
+    without rows has the shares of the whole table.
     """
     classes = np.unique(labels, return_inverse=True)[1]
     counts = np.zeros((num_states, int(classes.max()) + 1))
@@ -236,14 +241,15 @@ def _features(
 
 
 def _boxes(tree: Any, feature: int, leaves: IntArray) -> tuple[FloatArray, IntArray]:
-    """Return where a tree cuts a feature, and between which cuts each leaf lies.
+    """Return the cuts of a feature in a tree, and the segments between cuts of each leaf.
 
     Returns
     -------
     cuts : ndarray of float64, shape (m,)
         Ascending; ``x <= cut`` goes left.
     boxes : ndarray of int64, shape (leaves, 2)
-        Segments from, up to and without; segment s holds ``cuts[s - 1] < x <= cuts[s]``.
+        First segment of each leaf, and last one, excluded. Segment s holds
+        ``cuts[s - 1] < x <= cuts[s]``.
     """
     splits = tree.feature == feature
     cuts, place = np.unique(tree.threshold[splits], return_inverse=True)
@@ -262,7 +268,7 @@ def _boxes(tree: Any, feature: int, leaves: IntArray) -> tuple[FloatArray, IntAr
     return np.asarray(cuts, dtype=np.float64), boxes[leaves]
 
 
-# -- leaves: the distributions of one column in the boxes, nothing outside of its box -------------
+# -- leaves: the distributions of one column in the boxes, 0 outside of the box -------------------
 
 
 def number_leaves(
@@ -274,7 +280,7 @@ def number_leaves(
     num_bins: int,
     smoothing: float,
 ) -> list[Histogram]:
-    """Return a histogram for each box; all have the same edges, and are evaluated together.
+    """Return a histogram for each box; all have the same edges, so that they form one batch.
 
     Parameters
     ----------
@@ -283,18 +289,19 @@ def number_leaves(
     member : ndarray of int64, shape (n,)
         The box of each row.
     cuts : ndarray of float64, shape (m,)
-        Ascending; as scikit-learn compares, ``float32(x) <= cut`` lies before it.
+        Ascending. As in scikit-learn, x is below a cut if ``float32(x) <= cut``.
     boxes : ndarray of int64, shape (boxes, 2)
-        Segments between cuts, from, up to and without.
+        First segment between cuts, and last one, excluded.
     num_bins : int
-        Bins between quantiles, which cuts divide further.
+        Number of bins between quantiles, which the cuts divide further.
     smoothing : float
-        Rows of each box, distributed as the whole table is within it.
+        Pseudo rows of each box, distributed as the rows of the whole table within it.
     """
     wide = _quantile_edges(values, num_bins)
     starts = first_after(cuts)
     edges = np.unique(np.concatenate((wide, starts)))
-    # Pieces are the lower tail, the bins and the upper tail; each belongs to one between quantiles.
+    # Pieces are the lower tail, the bins and the upper tail. ``whole`` is the bin between quantiles
+    # (or tail) that contains a piece, ``shares`` the share of the piece in its width.
     whole = np.searchsorted(wide, edges, side="right")
     whole = np.concatenate(([0], whole))
     widths = np.concatenate(([1.0], np.diff(edges), [1.0]))
@@ -342,12 +349,12 @@ def state_leaves(
 
 
 def first_after(cuts: FloatArray) -> FloatArray:
-    """Return the least float64 whose float32 is above each cut, shape (m,)."""
+    """Return the smallest float64 whose float32 is above each cut, shape (m,)."""
     below = cuts.astype(np.float32)
     below = np.where(below > cuts, np.nextafter(below, np.float32(-np.inf)), below)
     above = np.nextafter(below, np.float32(np.inf))
     middle = 0.5 * (below.astype(np.float64) + above.astype(np.float64))
-    # Halfway the even one of the two is taken.
+    # The number halfway between two float32 is rounded to the even one.
     return np.where(middle.astype(np.float32) > cuts, middle, np.nextafter(middle, np.inf))
 
 

@@ -1,20 +1,20 @@
 """Einsum networks (EiNets): tensorised circuits learned by EM (Peharz et al., ICML 2020).
 
-Parties that hold the same columns train one circuit by sums over rows, that of the pooled rows. The
-exchange `Scale` sums what standardising needs. Each exchange `EStep` is an E-step: the server sends
-the parameters, a party answers with the expected counts of each weight and unit, and the server
-adds and divides them, the M-step. With more than one batch an exchange concerns a part of the rows,
-chosen by a hash of their values and therefore the same part however rows are split among parties.
+Parties that hold the same columns train one circuit, that of the pooled rows, by sums over rows.
+The exchange `Scale` sums the moments for standardising. Each exchange `EStep` is an E-step: the
+server sends the parameters, and a party returns the expected counts of each weight and unit. The
+server adds and normalises these, the M-step. With more than one batch an exchange uses a part of
+the rows, chosen by a hash of their values and therefore the same however rows are divided.
 
 An M-step with a step s < 1 is that of stepwise EM (Cappe & Moulines 2009), which needs fewer
-exchanges than passes over all rows: the counts of a batch enter a running mean,
-``(1 - s) running + s counts / rows``. The running mean is not stored: it equals the counts that the
-circuit itself expects of a new row, since the last M-step made the parameters of it.
+exchanges than EM over all rows: the counts of a batch enter a running mean,
+``(1 - s) running + s counts / rows``. The running mean is not stored, as it equals the expected
+counts of a new row under the circuit: the last M-step computed the parameters from it.
 
-Region graphs are random (Peharz et al., UAI 2019). A *replica* splits the set of all columns in
-two, each part in two again, and so on: after ``depth`` splits it has ``2**depth`` leaf regions.
-Region b of a level with B regions has the children b and b + B of the next level, so the left
-children of a level come first, and the leaf regions determine the graph.
+Region graphs are random (Peharz et al., UAI 2019). A *replica* splits the set of all columns into
+two parts, each part into two again, and so on: after ``depth`` splits it has ``2**depth`` leaf
+regions. Region b of a level with B regions has the children b and b + B in the next level, so the
+left children of a level come first, and the leaf regions determine the graph.
 
 `EinsumNetwork.learn` learns from one table, by batches of shuffled rows.
 
@@ -72,17 +72,18 @@ Tensor = Any
 SMOOTHING = 0.01
 #: Bounds of a unit's variance, of standardised values. The lower one is the paper's for images.
 VARIANCES = (1e-3, float("inf"))
-#: Least share that a unit keeps of its own statistics, for units that get no rows; and the least
+#: Least share of its old statistics that a unit keeps, for units without rows; and the least
 #: probability of a state.
 NOTHING = 1e-9
 #: The last step, as a share of the first.
 LAST_STEP = 0.01
-#: Squares about an origin that lies so many deviations from the mean have lost four digits.
+#: Sums of squares about an origin this many standard deviations from the mean lose four digits.
 FAR = 100.0
-#: Rows of each state that a unit's first probabilities are drawn about, in proportion to all rows.
+#: Concentration of the random probabilities of states with which a unit starts, about their shares
+#: in all rows.
 CONCENTRATION = 4.0
-#: Batches of a pass over few rows, as long as each has so many rows: too few M-steps would leave
-#: the circuit near its random start.
+#: Least number of batches of a pass over few rows, as after too few M-steps the circuit is still
+#: near its random start; and the least number of rows of such a batch.
 LEAST_BATCHES = 10
 LEAST_ROWS = 20
 
@@ -104,14 +105,13 @@ def random_regions(
     columns : sequence of int
         The columns to be split, at least one.
     depth : int
-        Splits from the root to a leaf region. No more are made than there are columns for, and at
-        least one: of a single column the other part is empty.
+        Splits from the root to a leaf region; fewer if there are few columns, but at least one. The
+        other part of a single column is empty.
     replicas : int
     rng : Generator
     image : tuple of int, optional
-        Height and width of an image whose pixels, row after row, are the columns: then a region is
-        a rectangle, and a split a cut near its middle along a random side. Default: a split is a
-        random half.
+        Height and width of an image whose pixels, row after row, are the columns. A region is then
+        a rectangle, cut near its middle across a random side. Default: parts are random halves.
 
     Returns
     -------
@@ -154,11 +154,11 @@ def _leaf_regions(pixels: IntArray, depth: int, rng: np.random.Generator) -> lis
 
 def _halves(part: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
     if part.ndim == 1:
-        # A column more on a random side, or the same side would have all of them.
+        # The odd column goes to a random side; else one side would have all odd columns.
         middle = (len(part) + int(rng.integers(2))) // 2
         return part[:middle], part[middle:]
     height, width = part.shape
-    # The longer side is the likelier, and one pixel is never cut while there is another.
+    # A longer side is more likely to be cut; a side of one pixel is not, unless both are.
     if height == 1 or (width > 1 and rng.random() * (height + width) >= height):
         left, right = _halves_of_rows(part.T, rng)
         return left.T, right.T
@@ -174,24 +174,24 @@ def _halves_of_rows(part: IntArray, rng: np.random.Generator) -> tuple[IntArray,
 
 
 def cooled(step: float, done: float) -> float:
-    """Return the step when a share of all M-steps is done: half a cosine from the first step down.
+    """Return the step after a share ``done`` of all M-steps, which falls as half a cosine.
 
-    Large steps forget the random start quickly, small ones average over many batches.
+    Large steps leave the random start quickly; small ones average over many batches.
     """
     return step * (LAST_STEP + (1.0 - LAST_STEP) * 0.5 * (1.0 + math.cos(math.pi * done)))
 
 
 class Counts(NamedTuple):
-    """Expected counts, of some rows or of one.
+    """Expected counts.
 
     Attributes
     ----------
     statistics : (F, R, K)
-        Sums of the statistics of rows that a unit is taken for.
+        Sums of the rows' statistics, weighted by the probability that the row uses the unit.
     presence : (columns, R, K)
-        Numbers of such rows.
+        Expected numbers of rows that use a unit, with a value.
     layers, root
-        Of each weight; shapes as in `TensorParameters`.
+        Expected numbers of rows that use each weight; shapes as in `TensorParameters`.
     """
 
     statistics: Tensor
@@ -212,7 +212,7 @@ class Counts(NamedTuple):
 def counted(
     layout: TensorLayout, parameters: TensorParameters, rows: Tensor
 ) -> tuple[Counts, float]:
-    """E-step: the counts of rows (d, n), at least one, and the sum of their log densities."""
+    """E-step: return the counts of rows (d, n) and the sum of their log densities."""
     parts = [
         _counted(layout, parameters, rows[:, part])
         for part in chunks(layout, parameters, rows.shape[1])
@@ -243,7 +243,7 @@ def _counted(
 
 
 def expected(layout: TensorLayout, parameters: TensorParameters) -> Counts:
-    """Return the counts of one row drawn from the circuit."""
+    """Return the expected counts of one row drawn from the circuit."""
     torch = layout.torch
     layers = []
     below = parameters.root.T[None]  # (B, R, O)
@@ -275,15 +275,15 @@ def stepped(
     ----------
     layout : TensorLayout
     parameters : TensorParameters
-        Those that rows were counted with.
+        The parameters of the E-step.
     counts : Counts
     rows : float
-        Their number.
+        Number of rows of the E-step.
     step : float
         Share of the counts in the running mean; 1 is EM itself.
     prior : float
-        Pseudo rows of each sum and category, spread evenly over its choices, as a share of all rows
-        of the data: the prior does not grow as batches get smaller.
+        Pseudo rows of each sum and category, spread evenly over its choices, divided by the number
+        of all rows: the prior does not depend on the size of batches.
     variances : tuple of float
         Bounds of the units' variances, of standardised values.
     """
@@ -335,7 +335,7 @@ class Scale(Step):
     ----------
     plan : Plan
     origin : ndarray of float, shape (d,)
-        About which sums are taken.
+        Point about which sums are taken.
     """
 
     plan: Plan
@@ -357,7 +357,7 @@ class Scale(Step):
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
-        """Sum a party's rows; missing values may be there."""
+        """Sum a party's rows, which may have missing values."""
         values = _enough(values, plan)
         apart = np.nan_to_num(values - asked["origin"])
         states = [
@@ -392,7 +392,7 @@ class Scale(Step):
         constant = variance <= (CONSTANT_TOLERANCE * np.abs(shift)) ** 2
         scale = np.where(numbers & ~constant, np.sqrt(variance), 1.0)
         if options.image and numbers.any():
-            # Pixels are comparable; the scale of one that never changes is unknown otherwise.
+            # Pixels have one unit; a pixel that never changes has no scale of its own.
             common = np.sqrt(variance[numbers].mean())
             shift[numbers] = shift[numbers].mean()
             scale[numbers] = common if common > 0 else 1.0
@@ -413,7 +413,9 @@ class Known:
     ----------
     plan : Plan
     regions : ndarray of int64, shape (G, R, V)
+        Columns of each leaf region, see `random_regions`.
     shift, scale : ndarray of float, shape (d,)
+        Numbers are standardised as ``(x - shift) / scale``.
     parameters : dict of arrays
         Fields of `TensorParameters` as `plain_arrays` writes them.
     """
@@ -439,11 +441,11 @@ class EStep(Known, Step):
     plan, regions, shift, scale, parameters
         See `Known`.
     rows : float
-        Of all parties.
+        Number of rows of all parties.
     done : int
-        E-steps so far.
+        Number of E-steps so far.
     log_likelihoods : tuple of float
-        Mean log-likelihood of a row under the parameters of each E-step.
+        Mean log-likelihood of a row under the parameters of each E-step, in nats.
     """
 
     rows: float
@@ -500,7 +502,7 @@ class EStep(Known, Step):
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
-        """Sum over a party's rows; missing values may be there."""
+        """Return the counts of a party's rows, which may have missing values."""
         regions = asked["regions"].astype(np.int64)
         layout = layout_of(plan, regions, asked["shift"], asked["scale"])
         if plan.learner.batches > 1:
@@ -523,7 +525,7 @@ class EStep(Known, Step):
         options, layout = self.plan.learner, self.layout
         parameters, likelihoods = self.parameters, self.log_likelihoods
         rows = float(summed["rows"][0])
-        if rows > 0.0:  # else no row falls into the part
+        if rows > 0.0:  # the part may have no row
             layers = layout.layers(summed["layers"], summed["statistics"].shape[2])
             counts = Counts(
                 layout.tensor(summed["statistics"]),
@@ -549,7 +551,7 @@ class EStep(Known, Step):
 
     @property
     def step_size(self) -> float:
-        """Step of the M-step that follows; with one batch it is EM itself."""
+        """Step of the next M-step; 1, EM itself, with one batch."""
         options = self.plan.learner
         if options.batches == 1:
             return 1.0
@@ -589,7 +591,7 @@ def layout_of(plan: Plan, regions: IntArray, shift: FloatArray, scale: FloatArra
 def first_parameters(
     layout: TensorLayout, options: EinsumNetwork, seed: int, states: FloatArray
 ) -> Arrays:
-    """Draw the first parameters at random about the columns' distributions.
+    """Draw the first parameters at random, about the distributions of the columns.
 
     Parameters
     ----------
@@ -630,7 +632,7 @@ def first_parameters(
 
 
 def _enough(values: FloatArray, plan: Plan) -> FloatArray:
-    """Return the rows of classes of which there are enough."""
+    """Return the rows of the classes with at least ``min_rows`` rows."""
     if plan.min_rows == 1:
         return values
     labels = np.zeros(len(values)) if plan.target is None else values[:, plan.target]
@@ -650,20 +652,21 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
     target : str, optional
         A category that has a root for each of its states. None: one root.
     depth, replicas, sums, epochs, batches, image
-        See `EinsumOptions`. ``batches`` counts by sums only.
-    batch_size : int, optional, default 100
-        From one table, rows between two M-steps; less where there are few, see `LEAST_BATCHES`.
-        None: all, with the step 1, which is EM itself.
-    step : float
-        Share of the first batch in the running mean of EM; it falls to a hundredth of that, see
-        `cooled`.
-    smoothing : float
-        Rows that each sum and category is given beforehand, all choices alike.
+        See `EinsumOptions`. ``batches`` has an effect by sums only.
+    batch_size : int or None, default 100
+        From one table, rows of a batch; fewer for small tables, see `LEAST_BATCHES`. None: all
+        rows, with steps of 1, which is EM itself.
+    step : float, default 0.5
+        Share of the first batch in the running mean of stepwise EM. It falls to a hundredth of
+        that, see `cooled`.
+    smoothing : float, default 0.01
+        Pseudo rows of each sum and category, spread evenly over its choices.
     variances : tuple of float
-        Bounds of the units' variances, as shares of the column's.
+        Bounds of the units' variances, relative to the variance of the column. The default of the
+        lower one is the paper's for images.
     device : str, default "cpu"
-        Or ``"cuda"``, ``"cuda:<index>"``.
-    precision : {"float32", "float64"}
+        ``"cpu"``, ``"cuda"`` or ``"cuda:<index>"``.
+    precision : {"float32", "float64"}, default "float32"
 
     Raises
     ------
@@ -709,7 +712,7 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         values : ndarray of float64, shape (n, d)
             As `Domain.encode` makes them; a missing value is integrated out.
         seed : int, default 0
-            Of the regions, the first parameters and the order of rows.
+            Seed of the regions, the first parameters and the order of rows.
 
         Raises
         ------

@@ -1,8 +1,8 @@
 """The options of the learners that users of FedPC can set, with their defaults.
 
-Each class is inherited by its learner and, through `LearnerOptions`, by the FedPC strategy: a new
-option is one field here and its use in the learner. Parameters that only the core sets (grids,
-strengths) are fields of the learner.
+Each class is a base of its learner and, through `LearnerOptions`, of the FedPC strategy. A new
+option is one field here and its use in the learner. Parameters that are not options of FedPC
+(grids, strengths) are fields of the learner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training by sums over rows: the base of every learner whose circuit is a function of such sums.
+"""Training by sums over rows: the base of the learners whose circuit is a function of such sums.
 
 In each exchange the server sends all parties the same arrays, every party answers with sums over
 its rows, and the server adds the sums of all parties and derives the next request from the total.
@@ -10,8 +10,8 @@ The circuit is that of the pooled rows, however they are split among parties.
 - `Trained` is the state after the last exchange, from which the circuits are built.
 - A `TrainingBySums` is the learner; its fields are its options.
 
-All of this is pure: a strategy transports the arrays, and `TrainingBySums.train` does the same for
-parties in one process.
+These are pure functions. A strategy transports the arrays between server and parties;
+`TrainingBySums.train` does so for parties in one process.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ Arrays = dict[str, FloatArray]
 
 @dataclass(frozen=True)
 class SentArray:
-    """An array that every party is sent.
+    """An array that is sent to every party.
 
     Parameters
     ----------
     name, meaning : str
     shape : tuple of str or int
-        Sizes. A symbol stands for the same number in everything that one step sends and sums.
+        Sizes of the axes. A symbol is the same number in all arrays that a step sends and sums.
     """
 
     name: str
@@ -57,7 +57,7 @@ class SentArray:
 
 @dataclass(frozen=True)
 class SummedArray(SentArray):
-    """An array of sums over a party's rows, which is added up over parties.
+    """An array of sums over a party's rows, which the server adds over parties.
 
     Parameters
     ----------
@@ -77,19 +77,19 @@ class Plan:
     Parameters
     ----------
     names : tuple of str
-        Of the domain's variables.
+        Names of the domain's variables.
     num_states : tuple of int
-        Numbers of states of the variables; 0 for a number.
+        Number of states of each variable; 0 for a number.
     target : int or None
-        Column of the class. None: all rows are of one class.
+        Column of the class. None: all rows have one class.
     columns : tuple of int
         The other columns, ascending.
     learner : TrainingBySums
-        Its options are known to both sides.
-    seed : int
-    min_rows : int
-        A party leaves out a class (of a fold, of a component) of which it has fewer rows than this:
-        a sum over one row is the row itself. With 1 no row is left out, and the sums of all parties
+        The learner with its options.
+    seed : int, default 0
+    min_rows : int, default 1
+        A party leaves out classes (of a fold, of a component) of which it has fewer rows, since a
+        sum over one row is the row itself. With 1 no row is left out, and the sums of all parties
         are those of the pooled rows.
     """
 
@@ -127,7 +127,7 @@ class Plan:
         Raises
         ------
         DataError
-            If it is missing somewhere.
+            If the class of a row is missing.
         """
         if self.target is None:
             return np.zeros(len(values), dtype=np.int64)
@@ -243,7 +243,7 @@ class TrainingBySums(ABC):
         ----------
         plan : Plan
         presence : ndarray of bool, shape (parties, variables), optional
-            Who holds which columns. Default: every party all of them.
+            Which columns each party holds. Default: every party holds all of them.
 
         Raises
         ------
@@ -295,12 +295,12 @@ class TrainingBySums(ABC):
 
 
 def by_name(*steps: type[Step]) -> dict[str, type[Step]]:
-    """Return steps by their names."""
+    """Return a dict of steps by their names."""
     return {step.name: step for step in steps}
 
 
 def add(replies: Iterable[Mapping[str, FloatArray]]) -> Arrays:
-    """Add up replies, entry by entry."""
+    """Return the sums of the replies' arrays."""
     total: Arrays = {}
     for reply in replies:
         for name, array in reply.items():
@@ -309,13 +309,13 @@ def add(replies: Iterable[Mapping[str, FloatArray]]) -> Arrays:
 
 
 def upper_triangles(matrices: FloatArray) -> FloatArray:
-    """Upper triangles of symmetric matrices (..., d, d), shape (..., d (d + 1) / 2)."""
+    """Return the upper triangles of symmetric matrices (..., d, d), (..., d (d + 1) / 2)."""
     rows, columns = np.triu_indices(matrices.shape[-1])
     return matrices[..., rows, columns]
 
 
 def symmetric(triangles: FloatArray, d: int) -> FloatArray:
-    """Opposite of :func:`upper_triangles`."""
+    """Return the matrices (..., d, d) of :func:`upper_triangles`."""
     rows, columns = np.triu_indices(d)
     matrices = np.empty((*triangles.shape[:-1], d, d))
     matrices[..., rows, columns] = triangles
@@ -330,19 +330,19 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 
 def row_folds(values: FloatArray, num_folds: int, seed: int) -> IntArray:
-    """Fold of each row, a hash of its values.
+    """Return the fold of each row, a hash of its values.
 
     Parameters
     ----------
     values : ndarray of float, shape (n, m)
-        In the same order of columns at every party.
+        All parties have the columns in the same order.
     num_folds : int
     seed : int
 
     Returns
     -------
     ndarray of int, shape (n,)
-        Equal rows have equal folds; different rows fall into folds as if drawn at random.
+        Equal rows have equal folds; the folds of different rows are pseudo-random.
     """
     # -0.0 and 0.0 are equal, their bits are not
     bits = np.ascontiguousarray(values + 0.0, dtype=np.float64).view(np.uint64)

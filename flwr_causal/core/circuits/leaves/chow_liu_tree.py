@@ -33,7 +33,7 @@ class Flat(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ChowLiuTree(Leaf):
-    """A tree (or forest) of categories.
+    """A tree (or forest) of categories (Chow & Liu 1968).
 
     Parameters
     ----------
@@ -44,8 +44,14 @@ class ChowLiuTree(Leaf):
     tables : sequence of array_like, length m
         ``tables[j][state of the parent, state]``, one row without a parent; rows sum to 1.
     hidden : int, default 0
-        The last ``hidden`` variables belong to no column and are always summed over: variables
-        that a marginal leaves out, but others depend on.
+        The last ``hidden`` variables have no column and are always summed out: variables that a
+        marginal leaves out, but on which others depend.
+
+    Raises
+    ------
+    ConfigError
+        If the numbers of parents and tables differ, parents form a cycle, or a table has the wrong
+        number of rows.
     """
 
     scope: tuple[int, ...]
@@ -120,7 +126,7 @@ class ChowLiuTree(Leaf):
     def mode(self, values: FloatArray) -> FloatArray:
         """Fill missing values by the most probable ones given the others, shape (n, k).
 
-        Hidden variables are maximised over too.
+        The maximum is also over the hidden variables.
         """
         return self._filled(values, None)
 
@@ -154,7 +160,7 @@ class ChowLiuTree(Leaf):
     def restrict(self, scope: Sequence[int]) -> ChowLiuTree:
         """Return the marginal over some of the columns.
 
-        Variables that are left out stay as hidden ones where a kept variable depends on them.
+        A variable that is left out becomes a hidden one if a kept variable depends on it.
         """
         wanted = [j for j, column in enumerate(self.scope) if column in set(scope)]
         needed = set(wanted)
@@ -165,7 +171,7 @@ class ChowLiuTree(Leaf):
         return self._part(kept, len(wanted), self.parents, self.tables)
 
     def condition(self, values: FloatArray) -> tuple[ChowLiuTree | None, float]:
-        """Return the tree over the rest, and the log probability of the evidence."""
+        """Return the tree over the columns without evidence, and the evidence's log probability."""
         codes = self._codes(values[None, :])
         density, beliefs = self._upward(codes)
         visible = len(self.scope)
@@ -180,7 +186,7 @@ class ChowLiuTree(Leaf):
                 table, parents[j] = table[[codes[0, parent]]], -1
             weighted = table * beliefs[0, place : place + table.shape[1]]
             totals = weighted.sum(axis=1, keepdims=True)
-            # For a parent's state that the evidence excludes any distribution will do.
+            # A row for a parent's state that the evidence excludes has no effect.
             tables[j] = np.where(totals > 0, weighted / np.where(totals > 0, totals, 1.0), table)
         return self._part(rest, num_columns, parents, tables), float(density[0])
 
@@ -216,7 +222,7 @@ class ChowLiuTree(Leaf):
 
     @property
     def num_parameters(self) -> int:
-        """A row of a table with r states has r - 1 of them."""
+        """Number of free parameters; a row of a table with r states has r - 1 of them."""
         return sum(table.size - len(table) for table in self.tables)
 
     def arrays(self) -> Arrays:
@@ -262,7 +268,7 @@ def _parents_first(parents: Sequence[int]) -> IntArray:
 
 
 class ChowLiuBatch(LeafBatch):
-    """Trees as one long table of logarithms: rows without missing values only look them up."""
+    """Trees as one table of logarithms, in which rows without missing values are looked up."""
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         super().__init__(leaves)

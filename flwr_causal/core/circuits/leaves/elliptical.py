@@ -1,11 +1,11 @@
 """Normal and t distributions of several numbers, or of their Yeo-Johnson transforms.
 
-`Law` is the distribution of the transformed numbers. A t distribution is written by its own
-covariance C, which exists for more than 2 degrees of freedom dof; its scale matrix is
+`Law` is the distribution of the transformed numbers. A t distribution is parametrised by its
+covariance C, which exists for more than 2 degrees of freedom (dof); its scale matrix is
 C (dof - 2) / dof. With dof = inf it is the normal distribution.
 
-The density of a number is that of its transform times the slope of the transform. Its mode is
-therefore not the inverse transform of the law's mode (`densest` finds it), and its moments are
+The density of a number is that of its transform times the slope of the transform. Therefore its
+mode is not the inverse transform of the law's mode (`densest` computes it), and its moments are
 integrals (`transformed_moments`).
 """
 
@@ -59,16 +59,16 @@ class Law(NamedTuple):
 
 
 class Conditional(NamedTuple):
-    """The rest given the known numbers of n rows: row i has the covariance ``spreads[i] matrix``.
+    """The law of the missing numbers of n rows; row i has the covariance ``spreads[i] matrix``.
 
     Parameters
     ----------
     means : ndarray of float64, shape (n, m)
     matrix : ndarray of float64, shape (m, m)
     spreads : ndarray of float64, shape (n,)
-        A t distribution is wider the farther the evidence is from its centre; 1 of a normal one.
+        1 for a normal distribution. A t distribution is wider if the evidence is far from its mean.
     dof : float
-        Every known number adds a degree of freedom.
+        That of the law plus the number of known numbers.
     log_density : ndarray of float64, shape (n,)
         Of the known numbers.
     """
@@ -81,7 +81,7 @@ class Conditional(NamedTuple):
 
 
 def conditional(law: Law, known: BoolArray, rows: FloatArray) -> Conditional:
-    """Return the distribution of the rest given some numbers.
+    """Return the distribution of the other numbers given some.
 
     Parameters
     ----------
@@ -119,9 +119,12 @@ def draws(given: Conditional, rng: np.random.Generator) -> FloatArray:
 
 
 def whitened(covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return W with W C W' = 1, and log det C; a LinAlgError if C is not positive definite.
+    """Return W with W C W' = 1, and log det C, for covariances C of shape (..., k, k).
 
-    Further axes in front are kept: of many covariances at once.
+    Raises
+    ------
+    LinAlgError
+        If a covariance is not positive definite.
     """
     factor = np.linalg.cholesky(covariance)
     log_det = 2.0 * np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
@@ -136,7 +139,7 @@ def squared_norms(rows: FloatArray) -> FloatArray:
 def standard_log_density(
     squares: FloatArray, log_det: FloatArray, m: int, dof: float
 ) -> FloatArray:
-    """Log density from the squared distances to the mean in the metric of the covariance."""
+    """Return log densities from squared Mahalanobis distances to the mean, in m dimensions."""
     if math.isinf(dof):
         return np.asarray(-0.5 * (squares + log_det + m * math.log(2 * math.pi)))
     constant = (
@@ -149,7 +152,7 @@ def standard_log_density(
 
 
 def by_pattern(missing: BoolArray) -> Iterator[tuple[NDArray[np.int64] | slice, BoolArray]]:
-    """Return the rows of each pattern of missing values.
+    """Yield the rows of each pattern of missing values.
 
     Parameters
     ----------
@@ -158,9 +161,9 @@ def by_pattern(missing: BoolArray) -> Iterator[tuple[NDArray[np.int64] | slice, 
     Yields
     ------
     rows : ndarray of int64 or slice
-        The rows of one pattern; a slice where all rows have the same.
+        The rows of one pattern; a slice if all rows have the same.
     known : ndarray of bool, shape (k,)
-        Where they have a value.
+        The columns in which they have a value.
     """
     if len(missing) == 0:
         return
@@ -175,10 +178,10 @@ def by_pattern(missing: BoolArray) -> Iterator[tuple[NDArray[np.int64] | slice, 
         yield order[start:end], ~missing[row]
 
 
-#: Numbers that a batch computes at once, so that they fit a cache.
+#: Numbers that a batch computes at once, which fit the cache.
 CACHED = 2**14
-#: Steps of the ascent to a mode at most, and the change (in standard deviations) below which a row
-#: rests.
+#: Largest number of steps of the ascent to a mode, and the step (in standard deviations) at which
+#: it ends.
 MAX_STEPS = 200
 TOLERANCE = 1e-9
 #: Points of a piece of the integral of a moment.
@@ -191,9 +194,8 @@ FAR = 12.0
 class Elliptical(Leaf):
     """A normal or t distribution of k numbers, or of their Yeo-Johnson transforms.
 
-    With ``powers`` the number x_j enters as the transform of x_j / scales[j] by powers[j] (see
-    `leaves.yeo_johnson`), and the density has the transform's slope as a factor. Marginals and
-    conditionals are of the same kind.
+    With ``powers`` the transform of x_j / scales[j] by powers[j] (see `leaves.yeo_johnson`) has the
+    normal or t distribution. Marginals and conditionals are of the same kind.
 
     Parameters
     ----------
@@ -201,18 +203,23 @@ class Elliptical(Leaf):
     mean : array_like, shape (k,)
         Of the transformed numbers.
     covariance : array_like, shape (k, k)
-        Of the transformed numbers, positive definite. It is the covariance of the t distribution
-        itself: the scale matrix is covariance (dof - 2) / dof.
+        Of the transformed numbers, positive definite. The scale matrix of a t distribution is
+        covariance (dof - 2) / dof.
     dof : float, default inf
-        Degrees of freedom, above 2; inf is the normal distribution.
+        Degrees of freedom, above 2; inf for the normal distribution.
     powers : array_like, shape (k,), optional
-        None: no transform; 1 is none either.
+        Default: no transform, like powers of 1.
     scales : array_like, shape (k,), optional
-        Above 0; 1 by default. Without powers there are none.
+        Above 0; default 1. They need powers.
     reach : array_like, shape (k,), or float, optional
-        |x_j / scales[j]| beyond which the transform goes on as a straight line, so that it takes
-        all values and the density has the integral 1. Default 100; where a power is far below 0 or
-        above 2, the largest value that is likely: the draws beyond it are far apart.
+        |x_j / scales[j]| beyond which the transform continues as a straight line, so that it takes
+        all values and the density integrates to 1; needs powers. Default 100. For powers far below
+        0 or above 2 give the largest plausible value, as draws beyond it are far apart.
+
+    Raises
+    ------
+    ConfigError
+        If shapes differ, a parameter is out of range, or the covariance is not positive definite.
     """
 
     scope: tuple[int, ...]
@@ -265,14 +272,14 @@ class Elliptical(Leaf):
         return Law(self.mean, self.covariance, self.dof)
 
     def transformed(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the transformed numbers and the log slope of the transform at each (n, k)."""
+        """Return the transformed numbers and the log slope of the transform at each, (n, k)."""
         if self.powers is None or self.scales is None or self.reach is None:
             return values, np.zeros(values.shape)
         result, slopes = yeo_johnson.transform(values / self.scales, self.powers, self.reach)
         return result, slopes - np.log(self.scales)
 
     def _restored(self, transformed: FloatArray, columns: BoolArray) -> FloatArray:
-        """Return numbers of transformed ones, of some of the columns."""
+        """Return the numbers from their transforms, for some of the columns."""
         if self.powers is None or self.scales is None or self.reach is None:
             return transformed
         original = yeo_johnson.inverse(transformed, self.powers[columns], self.reach[columns])
@@ -307,8 +314,8 @@ class Elliptical(Leaf):
     def mode(self, values: FloatArray) -> FloatArray:
         """Fill missing values by the most probable ones given the others, shape (n, k).
 
-        Without a transform that is their conditional mean. With one it is a local maximum of the
-        density of the numbers themselves, which `densest` ascends to from there.
+        Without a transform that is the conditional mean. With one it is a local maximum of the
+        density of the numbers, to which `densest` ascends from the conditional mean.
         """
         filled, transformed = values.copy(), self.transformed(values)[0]
         for rows, known in by_pattern(np.isnan(values)):
@@ -324,8 +331,8 @@ class Elliptical(Leaf):
     def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return E[x] and E[x^2] of each column given the row, both (n, k).
 
-        Of transformed numbers by quadrature, exact to about 1e-8 of the standard deviation; they
-        exist because the transform is a straight line beyond its reach.
+        With a transform they are integrated numerically, with an error of about 1e-8 standard
+        deviations. They exist because the transform is a straight line beyond its reach.
         """
         first, second = values.copy(), values**2
         transformed = self.transformed(values)[0]
@@ -350,10 +357,10 @@ class Elliptical(Leaf):
         return self._part(np.isin(self.scope, list(scope)), *self.law[:2], self.dof)
 
     def condition(self, values: FloatArray) -> tuple[Elliptical | None, float]:
-        """Return the leaf over the rest, and the log density of the evidence.
+        """Return the leaf over the columns without evidence, and the log density of the evidence.
 
-        Of a t distribution every value that is given adds a degree of freedom, and the covariance
-        grows with the distance of the evidence from its mean.
+        For a t distribution every given value adds a degree of freedom, and the covariance grows
+        with the distance of the evidence from its mean.
         """
         known = ~np.isnan(values)
         if not known.any():
@@ -404,7 +411,7 @@ class Elliptical(Leaf):
     def arrays(self) -> Arrays:
         """Return mean, lower triangle of the covariance, dof, and the parameters of the transform.
 
-        All are finite: a normal distribution has the dof 0 here.
+        All are finite; the dof of a normal distribution are written as 0.
         """
         optional = {"powers": self.powers, "scales": self.scales, "reach": self.reach}
         return {
@@ -416,7 +423,7 @@ class Elliptical(Leaf):
 
     @classmethod
     def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Elliptical:
-        """Return the leaf of given parameters; an empty array stands for none."""
+        """Return the leaf of given parameters; an empty array is a parameter that is not given."""
         covariance = np.empty((len(scope), len(scope)))
         lower, upper = np.tril_indices(len(scope))
         covariance[lower, upper] = covariance[upper, lower] = arrays["covariance"]
@@ -430,7 +437,7 @@ class Elliptical(Leaf):
 
     @classmethod
     def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
-        """Return leaves that share the transforms of their rows."""
+        """Return leaves, ready to be evaluated together."""
         return EllipticalBatch(leaves)
 
 
@@ -445,7 +452,7 @@ def _merged(rows: FloatArray, filled: FloatArray, where: BoolArray) -> FloatArra
 
 
 def _symmetric(covariance: FloatArray) -> FloatArray:
-    """Return a read-only symmetric copy; a ConfigError if it is not symmetric but for rounding."""
+    """Return a read-only copy that is exactly symmetric; a ConfigError unless nearly so given."""
     if covariance.shape[0] != covariance.shape[1]:
         raise ConfigError(f"a covariance is square, got the shape {covariance.shape}")
     if np.array_equal(covariance, covariance.T):
@@ -458,7 +465,7 @@ def _symmetric(covariance: FloatArray) -> FloatArray:
 
 
 class EllipticalBatch(LeafBatch):
-    """Elliptical leaves; those with equal transforms and dof share the transformed rows."""
+    """Elliptical leaves; those of equal scope, transform and dof share the transformed rows."""
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         super().__init__(leaves)
@@ -514,18 +521,18 @@ class _Group:
 
 
 def densest(given: Conditional, powers: FloatArray, reach: FloatArray) -> FloatArray:
-    """Return the transforms of numbers at a local maximum of their density.
+    """Return the transforms of the numbers at a local maximum of the density of the numbers.
 
     Parameters
     ----------
     given : Conditional
-        Of the m transformed numbers, in n rows.
+        Law of the m transformed numbers in n rows.
     powers, reach : ndarray of float64, shape (m,)
 
     Returns
     -------
     ndarray of float64, shape (n, m)
-        Reached from the conditional means by steps that only go up: never less probable than they.
+        Reached from the conditional means by steps that increase the density.
     """
     m = len(powers)
     precision = np.linalg.inv(given.matrix)
@@ -533,7 +540,7 @@ def densest(given: Conditional, powers: FloatArray, reach: FloatArray) -> FloatA
     sds = np.sqrt(np.diag(given.matrix))
 
     def height(point: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return log density without constants, the squared distance, and the slope's gradient."""
+        """Return log density up to a constant, squared distance, and gradient of the log slope."""
         away = point - given.means[rows]
         squares = np.einsum("ij,jk,ik->i", away, precision, away) / spreads[rows]
         original = yeo_johnson.inverse(point, powers, reach)
@@ -554,8 +561,8 @@ def densest(given: Conditional, powers: FloatArray, reach: FloatArray) -> FloatA
         if len(rows) == 0:
             break
         here, squares, gradient = height(point[rows], rows)
-        # The gradient in the metric of the covariance: of a normal distribution with a constant
-        # slope a full step goes straight to the peak.
+        # The gradient in the metric of the covariance. For a normal distribution with a constant
+        # slope a full step ends at the mode.
         factor = np.ones(len(rows))
         if not math.isinf(given.dof):
             factor = (given.dof - 2 + squares) / (given.dof + m)
@@ -576,11 +583,11 @@ def transformed_moments(
 ) -> tuple[FloatArray, FloatArray]:
     """Return E[u] and E[u^2] of numbers with transforms of given means and standard deviations.
 
-    Beyond its reach the transform is a line, where the partial moments have closed forms. Within,
-    the integral runs over the signed logarithm of the number, in which the transform is an
-    exponential, in two pieces that meet at 0, where the transform's second derivative jumps.
-    Gauss-Legendre points are spread by a hyperbolic sine around the peak, so that narrow and
-    heavy-tailed densities are met by enough of them.
+    Beyond its reach the transform is a straight line, and the partial moments have closed forms.
+    Within its reach the integral is over the signed logarithm of the number, of which the transform
+    is an exponential, in two pieces that meet at 0, where the second derivative of the transform
+    jumps. The Gauss-Legendre points are spread around the peak by a hyperbolic sine, so that enough
+    of them lie in narrow and in heavy-tailed densities.
 
     Parameters
     ----------

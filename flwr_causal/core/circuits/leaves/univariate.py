@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Univariate(Leaf):
     """A leaf over one column; values have the shape (n, 1).
 
-    A kind is a dataclass with a field ``column`` and defines draws, peak and moments.
+    A subclass is a dataclass with a field ``column`` that implements draws, peak and moments.
     """
 
     column: int
@@ -59,7 +59,7 @@ class Univariate(Leaf):
         return np.where(np.isnan(values), self._peak(), values)
 
     def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return E[x] and E[x^2] of each row, given its value if it has one."""
+        """Return E[x] and E[x^2] of each row; a given value is its own mean."""
         mean, square = self._mean_and_square()
         missing = np.isnan(values)
         return np.where(missing, mean, values), np.where(missing, square, values**2)
@@ -148,15 +148,15 @@ def state_codes(column: FloatArray, num_states: int) -> NDArray[np.int64]:
 def draws_of(rows: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Draw one state from the probabilities in each row, shape (n,)."""
     cumulative = np.cumsum(rows, axis=1)
-    # Divided by its last element it ends in exactly 1, which no draw reaches, and an impossible
-    # last state begins there: no state of probability 0 is ever drawn.
+    # After the division the last entry is exactly 1, which no draw reaches, so that no state of
+    # probability 0 is drawn, not even the last one.
     cumulative = cumulative / cumulative[:, -1:]
     drawn: FloatArray = (rng.random((len(rows), 1)) >= cumulative).sum(axis=1).astype(np.float64)
     return drawn
 
 
 def _log_table(given: FloatArray) -> FloatArray:
-    """Logarithms, and 0 behind them for a missing value."""
+    """Return the logarithms, followed by 0 for a missing value."""
     with np.errstate(divide="ignore"):
         return np.append(np.log(given), 0.0)
 
@@ -170,7 +170,7 @@ class CategoricalBatch(LeafBatch):
         self._table = np.concatenate([_log_table(leaf.probabilities) for leaf in own])
         sizes = np.array([len(leaf.probabilities) for leaf in own])
         self._starts = np.cumsum(sizes + 1) - (sizes + 1)
-        # Every column that occurs is turned into codes once.
+        # Each column is encoded once for all its leaves.
         self._column, first, self._row = np.unique(
             np.array([leaf.column for leaf in own]), return_index=True, return_inverse=True
         )
@@ -276,7 +276,7 @@ class GaussianBatch(LeafBatch):
 
 @dataclass(frozen=True, eq=False)
 class Histogram(Univariate):
-    """Bins of constant density between two exponential tails, so that no number is impossible.
+    """Bins of constant density between two exponential tails; every number is possible.
 
     Parameters
     ----------
@@ -336,7 +336,7 @@ class Histogram(Univariate):
         return drawn
 
     def _peak(self) -> float:
-        """Return the middle of the highest bin, or the inner end of a tail that is higher."""
+        """Return the middle of the bin of highest density, or the inner end of a tail."""
         piece = int(np.argmax(self._log_heights))
         if piece == 0:  # the first edge itself belongs to the first bin
             return float(np.nextafter(self.edges[0], -np.inf))

@@ -1,12 +1,16 @@
-"""The transform of Yeo and Johnson (2000), which makes skew numbers more normal.
+"""The transform of Yeo and Johnson (2000), which makes skewed numbers more normal.
 
 With s = sign(u) log(1 + |u|) the transform of u is ``expm1(power s) / power`` for s >= 0 and
-``-expm1(-(2 - power) s) / (2 - power)`` for s < 0. For powers below 0 and above 2 its values stop
-short of a bound, so that a normal distribution of the transformed number would lose the mass beyond
-it. Therefore the transform goes on as its tangent where |u| exceeds a ``reach``: it then takes all
-values, and every density of the transformed number is one of the number itself.
+``-expm1(-(2 - power) s) / (2 - power)`` for s < 0. For powers below 0 and above 2 its values are
+bounded, so that a normal distribution of the transformed number would have mass beyond the bound.
+Therefore the transform continues as its tangent where |u| exceeds a ``reach``. It then takes all
+values, and every density of the transformed number defines a density of the number.
 
 Arrays broadcast: numbers of shape (n, k) with powers and reaches of shape (k,).
+
+References
+----------
+Yeo & Johnson: A new family of power transformations, Biometrika 2000.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
 
-#: Default of |u| up to which the transform holds: beyond nearly all data in units of their scale.
+#: Default of the reach: in units of the scale of a column, larger than nearly all values.
 DEFAULT_REACH = 100.0
 
 
@@ -31,13 +35,13 @@ def signed_log(numbers: ArrayLike) -> FloatArray:
 
 
 def signed_exp(logs: ArrayLike) -> FloatArray:
-    """Return the number of a signed logarithm."""
+    """Return the numbers of signed logarithms."""
     given = np.asarray(logs, dtype=np.float64)
     return np.copysign(np.expm1(np.abs(given)), given)
 
 
 def of_signed_log(logs: FloatArray, powers: ArrayLike) -> FloatArray:
-    """Return the transform of the numbers whose signed logarithms are given, within the reach."""
+    """Return the transforms of numbers from their signed logarithms, within the reach."""
     side = np.where(logs < 0, 2.0 - np.asarray(powers), powers)
     scaled = _expm1_over(side, np.abs(logs))
     return np.copysign(scaled, logs)
@@ -60,7 +64,7 @@ def transform(
 def inverse(
     transformed: FloatArray, powers: ArrayLike, reach: ArrayLike = DEFAULT_REACH
 ) -> FloatArray:
-    """Return the numbers of transformed ones."""
+    """Return the numbers from their transforms."""
     limit = np.log1p(np.asarray(reach, dtype=np.float64))
     lower, upper = of_signed_log(-limit, powers), of_signed_log(limit, powers)
     inside = np.clip(transformed, lower, upper)
@@ -86,7 +90,7 @@ def _log1p_over(power: FloatArray, values: FloatArray) -> FloatArray:
     """Return log(1 + p t) / p, which is t for p = 0: the inverse of `_expm1_over`."""
     flat = np.abs(power) < 1e-12
     safe = np.where(flat, 1.0, power)
-    # At the very end of the reach rounding may leave 1 + p t at 0.
+    # At the end of the reach 1 + p t may be rounded to 0.
     inner = np.maximum(safe * values, -1.0 + np.finfo(np.float64).tiny)
     with np.errstate(divide="ignore"):
         return np.where(flat, values, np.log1p(inner) / safe)

@@ -1,15 +1,15 @@
-"""Einsum networks on rows: log densities upwards; flows, samples and mpe downwards.
+"""Evaluation of Einsum networks: log densities upwards; flows, samples and mpe downwards.
 
 A region has K sums. Sum o of region b mixes the K x K products of the sums of its two children,
 ``S_o = sum_ij weights[b, o, i, j] left_i right_j`` (Peharz et al., "Einsum networks", ICML 2020).
 A layer of regions is a batched matrix product in log space. Rows are the last axis of all tensors,
-so that an operation on each row runs through contiguous memory. The products of all pairs are
-formed for a few regions at a time: they then stay in the processor's cache, which halves the time.
+so that an operation on all rows runs through contiguous memory. The products of all pairs are
+computed for a few regions at a time, so that they stay in the processor's cache, which halves the
+time.
 
-The upward pass gives the log density of each root (one for each class). On the way down a row is
-divided among the sums of each region (`flows`), or takes one pair of sums in each region and so one
-unit of every column (`sample`, `mpe`). All functions of rows take the layout and the parameters of
-a network.
+The upward pass gives the log density of each root (one for each class). In the downward pass a row
+is divided among the sums of each region (`flows`), or one pair of sums is chosen in each region and
+so one unit of every column (`sample`, `mpe`).
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 Tensor = Any
 
-#: Products that are formed at a time: half a megabyte of float32 on the CPU, more on a GPU.
+#: Products that are computed at a time: half a megabyte of float32 on the CPU, more on a GPU.
 CPU_PRODUCTS = 2**17
 GPU_PRODUCTS = 2**27
-#: Numbers that the values of a circuit for some rows may take: 128 MB of float32.
+#: Values of a circuit for the rows of a chunk, at most: 128 MB of float32.
 MOST_VALUES = 2**25
 
 
 class Trace(NamedTuple):
-    """A layer on the way up: its densities are ``exp(left_peak + right_peak) * sums``.
+    """The upward pass of a layer; its densities are ``exp(left_peak + right_peak) * sums``.
 
     Attributes
     ----------
     left, right : (B, K, n)
-        Values of the children, divided by their peaks over the K.
+        Densities of the children's sums, divided by the largest of the K.
     sums : (B, O, n)
     values : (B, O, n)
         Log densities of the sums.
@@ -80,7 +80,7 @@ def _up(weights: Tensor, below: Tensor) -> Trace:
     sums = below.new_empty((regions, num_sums, rows))
     for part, products in _products(left, right):
         torch.bmm(flat[part], products, out=sums[part])
-    # Sums that underflow to 0 must stay finite for the layers above.
+    # Sums that underflow to 0 would not be finite in the layers above.
     sums.clamp_(min=torch.finfo(sums.dtype).tiny)
     left_peaks, right_peaks = peaks.split(regions)
     return Trace(left, right, sums, torch.log(sums) + left_peaks + right_peaks)
@@ -89,24 +89,24 @@ def _up(weights: Tensor, below: Tensor) -> Trace:
 def downward(
     layers: Sequence[Tensor], traces: Sequence[Trace], flows: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """Count how often each weight is expected to be taken.
+    """Return the expected number of rows that use each weight.
 
-    A flow is the probability that the path of a row from the root reaches a sum, given all that the
-    row holds: the derivative of the row's log density with respect to the sum's.
+    A flow is the probability that a row reaches a sum on its path from the root, given the row's
+    values: the derivative of the row's log density with respect to the sum's.
 
     Parameters
     ----------
     layers, traces
         As in `upward`, of the same rows.
     flows : tensor, shape (B, O, n)
-        Into the sums of the uppermost layer.
+        Flows into the sums of the uppermost layer.
 
     Returns
     -------
     counts : list of tensor, shapes (B, O, K, K)
-        Expected number of rows that take a weight, layer for layer.
+        Expected number of rows that use each weight, by layer.
     flows : tensor, shape (2 B, K, n)
-        Into the leaf regions' sums.
+        Flows into the sums of the leaf regions.
     """
     counts: list[Tensor] = []
     for weights, trace in zip(reversed(layers), reversed(traces), strict=True):
@@ -164,17 +164,17 @@ def upward_peaks(layers: Sequence[Tensor], leaves: Tensor) -> list[Tensor]:
 
 
 class TensorParameters(NamedTuple):
-    """The parameters of an Einsum network; tensors, of which none is ever changed.
+    """The parameters of an Einsum network; tensors that are never changed in place.
 
     Attributes
     ----------
     means, variances : (numbers, R, K)
-        Of standardised values.
+        Of the standardised numbers.
     probabilities : (S, R, K)
-        Of the states of all categories; they sum to 1 within a category.
+        Probabilities of the states of all categories; they sum to 1 within a category.
     layers : of shapes (B, R, O, K, K)
-        B = G / 2, G / 4, ..., 1: weights of each sum, they sum to 1 over the last two axes. O is K,
-        but the number of classes in the last.
+        Weights of the sums, with B = G / 2, G / 4, ..., 1; they sum to 1 over the last two axes. O
+        is K, in the last layer the number of classes.
     root : (C, R)
         Joint probabilities of class and replica.
     """
@@ -193,12 +193,13 @@ class TensorParameters(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The values of some rows after the way up.
+    """The upward pass of some rows.
 
     Attributes
     ----------
     statistics, presence : (G * R, most, n)
-        Of the rows, by leaf region; presence None where nothing is missing.
+        Statistics and presence of the rows, by leaf region; presence is None if no value is
+        missing.
     leaves : (G * R, K, n)
         Log densities of the leaf regions' sums.
     traces : list of Trace
@@ -215,7 +216,7 @@ class Evaluation:
 
 
 def units(layout: TensorLayout, parameters: TensorParameters) -> tuple[Tensor, Tensor]:
-    """Natural parameters: factors of the statistics (F, R, K), constants (columns, R, K)."""
+    """Return the factors (F, R, K) of the statistics and the constants (columns, R, K)."""
     torch = layout.torch
     means, variances, probabilities = parameters[:3]
     logs = torch.log(probabilities)
@@ -235,9 +236,10 @@ def units(layout: TensorLayout, parameters: TensorParameters) -> tuple[Tensor, T
 def leaf_values(
     layout: TensorLayout, parameters: TensorParameters, rows: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Log densities (G * R, K, n) of the leaf regions' sums, and statistics and presence of rows.
+    """Return the log densities (G * R, K, n) of the leaf regions' sums, statistics and presence.
 
-    The latter two are those of `Evaluation`; rows are as `TensorLayout.rows` makes them.
+    Statistics and presence are those of `Evaluation`; ``rows`` are as `TensorLayout.rows` returns
+    them.
     """
     torch = layout.torch
     factors, constants = units(layout, parameters)
@@ -255,7 +257,7 @@ def leaf_values(
 
 
 def evaluated(layout: TensorLayout, parameters: TensorParameters, rows: Tensor) -> Evaluation:
-    """Evaluate a network for rows as `TensorLayout.rows` makes them, shape (d, n)."""
+    """Return the upward pass of rows (d, n) as `TensorLayout.rows` returns them."""
     leaves, statistics, presence = leaf_values(layout, parameters, rows)
     traces = upward(parameters.flat_layers, leaves)
     joint = root_terms(layout, parameters, rows, traces[-1].values).logsumexp(dim=1)
@@ -265,9 +267,9 @@ def evaluated(layout: TensorLayout, parameters: TensorParameters, rows: Tensor) 
 def peak_values(
     layout: TensorLayout, parameters: TensorParameters, rows: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
-    """Values of max-product: the leaf regions' (G * R, K, n), then each layer's (B * R, O, n).
+    """Return the values of max-product: of the leaf regions (G * R, K, n), then of each layer.
 
-    A unit of a missing value counts with the density at its mode.
+    The unit of a missing value has the density at its mode. A layer's values are (B * R, O, n).
     """
     torch = layout.torch
     leaves, _, presence = leaf_values(layout, parameters, rows)
@@ -278,7 +280,7 @@ def peak_values(
         for place, states in zip(layout.category_places, layout.states_of, strict=True):
             peaks[place] = parameters.probabilities[states].amax(dim=0).log()
         by_region = layout.by_region(peaks, layout.region_presence)
-        # Padding of a region has no peak and counts 0.
+        # The peaks of the padding are 0.
         leaves = leaves + torch.bmm(by_region.transpose(1, 2), 1.0 - presence)
     return leaves, upward_peaks(parameters.flat_layers, leaves)
 
@@ -286,9 +288,9 @@ def peak_values(
 def root_terms(
     layout: TensorLayout, parameters: TensorParameters, rows: Tensor, values: Tensor
 ) -> Tensor:
-    """Log density of class, replica and row, (C, R, n), of the uppermost layer's (R, C, n).
+    """Return the log density of class, replica and row (C, R, n), from the uppermost layer.
 
-    Minus infinity where the row's target holds another class.
+    ``values`` are that layer's (R, C, n). Minus infinity if the row's target is another class.
     """
     terms = replica_values(parameters, values)
     if layout.target is not None:
@@ -297,12 +299,12 @@ def root_terms(
 
 
 def replica_values(parameters: TensorParameters, values: Tensor) -> Tensor:
-    """Log density of class, replica and row, whatever its target holds; as `root_terms`."""
+    """Return the same as `root_terms` for rows whose target is missing."""
     return values.transpose(0, 1) + parameters.root.log()[:, :, None]
 
 
 def other_classes(layout: TensorLayout, rows: Tensor) -> Tensor:
-    """Whether a row's target holds another class, shape (C, n)."""
+    """Return whether a row's target is another class, shape (C, n)."""
     torch = layout.torch
     own = rows[layout.target]
     classes = torch.arange(layout.num_classes, device=rows.device, dtype=rows.dtype)[:, None]
@@ -312,10 +314,10 @@ def other_classes(layout: TensorLayout, rows: Tensor) -> Tensor:
 def flows(
     parameters: TensorParameters, evaluation: Evaluation
 ) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Return expected uses of the root's weights (C, R), of each layer's, and flows to leaves.
+    """Return the expected uses of the root's weights (C, R) and of each layer's, and the flows.
 
-    The flows have the shape (G * R, K, n), see `downward`. A row that is
-    impossible under the network has none.
+    The flows into the leaf regions' sums have the shape (G * R, K, n), see `downward`. A row that
+    is impossible under the network has the flow 0.
     """
     top = evaluation.traces[-1].values
     whole = evaluation.joint.logsumexp(dim=0)
@@ -339,13 +341,13 @@ def chunks(layout: TensorLayout, parameters: TensorParameters, n: int) -> Iterat
 
 
 class Path(NamedTuple):
-    """The choices of rows on the way down.
+    """The choices for each row in the downward pass.
 
     Attributes
     ----------
     classes, replicas : (n,)
     units : (G, n)
-        The sum that each leaf region of the replica is entered by.
+        The chosen sum of each leaf region of the replica.
     """
 
     classes: Tensor
@@ -356,7 +358,7 @@ class Path(NamedTuple):
 def sample(
     layout: TensorLayout, parameters: TensorParameters, values: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Fill missing values by draws given the rest of each row, shape (n, d)."""
+    """Return rows (n, d) with missing values drawn given the rest of each row."""
     torch = layout.torch
 
     def choose(terms: Tensor) -> Tensor:
@@ -374,7 +376,7 @@ def sample(
 
 
 def mpe(layout: TensorLayout, parameters: TensorParameters, values: FloatArray) -> FloatArray:
-    """Fill missing values by the most probable explanation that max-product finds, (n, d)."""
+    """Return rows (n, d) with missing values filled by max-product."""
 
     def choose(terms: Tensor) -> Tensor:
         return terms.argmax(dim=0)
@@ -393,7 +395,10 @@ def _path(
     below: Sequence[Tensor],
     choose: Callable[[Tensor], Tensor],
 ) -> Path:
-    """Choose at the root and in every region; ``below`` are log values from the leaves up."""
+    """Return the choices at the root and in every region.
+
+    ``below`` are the log values of the leaf regions and then of each layer.
+    """
     torch = layout.torch
     terms = root_terms(layout, parameters, rows, below[-1])
     number = terms.shape[2]
@@ -401,7 +406,7 @@ def _path(
     chosen = choose(flat)
     classes, replicas = chosen // layout.replicas, chosen % layout.replicas
     each = torch.arange(number, device=rows.device)
-    units = classes[None]  # (B, n): which sum of each region is taken
+    units = classes[None]  # (B, n): the chosen sum of each region
     for weights, values in zip(reversed(parameters.layers), reversed(below[:-1]), strict=True):
         regions, _, _, k, _ = weights.shape
         shaped = values.view(2 * regions, layout.replicas, k, number)
@@ -417,7 +422,7 @@ def _path(
 
 
 def _entered(layout: TensorLayout, path: Path, places: Tensor) -> Tensor:
-    """Which of its K units each of some columns takes, (len(places), n)."""
+    """Return the chosen unit of each of some columns, shape (len(places), n)."""
     regions = layout.region_of[places][:, path.replicas] // layout.replicas
     return path.units.gather(0, regions)
 
@@ -425,7 +430,7 @@ def _entered(layout: TensorLayout, path: Path, places: Tensor) -> Tensor:
 def _numbers(
     layout: TensorLayout, parameters: TensorParameters, path: Path
 ) -> tuple[Tensor, Tensor]:
-    """Means and variances of the units of all numbers, (numbers, n)."""
+    """Return the means and variances of the chosen units of all numbers, (numbers, n)."""
     entered = _entered(layout, path, layout.number_places)
     each = layout.torch.arange(len(layout.numbers), device=entered.device)[:, None]
     place = (each, path.replicas, entered)
@@ -440,7 +445,7 @@ def _filled(
     numbers: Tensor,
     choose: Callable[[Tensor], Tensor],
 ) -> FloatArray:
-    """Return values with the standardised numbers, and states as chosen, where NaN was."""
+    """Return values with the given standardised numbers, and chosen states, in place of NaN."""
     own = layout.numbers
     found = np.full(values.shape, np.nan)
     found[:, own] = numbers.T.cpu().numpy() * layout.scale[own] + layout.shift[own]

@@ -1,11 +1,12 @@
-"""The places of statistics, units and regions in the tensors of an Einsum network.
+"""The order of statistics, units and regions in the tensors of an Einsum network.
 
-A *unit* is a distribution of one column: a normal one of a number, probabilities of the states of a
-category. Each column has K units in each replica. All are exponential families, so the log density
-of a leaf region's sum k is linear in *statistics* of the row: x and x^2 of a number, indicators of
-all states but the first of a category, and for each column whether it is *present*, the factor of
-the constants. Hence all leaves are one batched matrix product, and the sums of EM are another
-one. The statistics of a missing value are 0, which integrates it out.
+A *unit* is a distribution of one column: a normal distribution of a number, or probabilities of the
+states of a category. Each column has K units in each replica. Units are exponential families, so
+the log density of sum k of a leaf region is linear in the *statistics* of the row: x and x^2 of a
+number, the indicators of all states but the first of a category, and for each column its
+*presence*, 1 if it has a value, as the factor of the constants. All leaves are therefore one
+batched matrix product, and the sums of EM are another. The statistics and the presence of a missing
+value are 0, which integrates it out.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ class TensorLayout:
     Attributes
     ----------
     num_states : ndarray of int64, shape (d,)
-        Of each column of the domain, 0 of a number.
+        Number of states of each column of the domain; 0 for a number.
     regions : ndarray of int64, shape (G, R, V)
         Columns of the leaf regions, see `learners.einsum.random_regions`; -1 pads.
     shift, scale : ndarray of float64, shape (d,)
-        A number enters as ``(x - shift) / scale``.
+        Numbers are standardised as ``(x - shift) / scale``.
     target : int, optional
-        The column whose states have a root each.
+        The column that has a root for each of its states. Default: there is one root.
     device : str
         ``"cpu"``, ``"cuda"`` or ``"cuda:<index>"``.
     precision : {"float32", "float64"}
@@ -62,7 +63,7 @@ class TensorLayout:
 
     @property
     def torch(self) -> Any:
-        """The library."""
+        """The module torch."""
         return import_torch("Einsum networks")
 
     def tensor(self, values: Any) -> Tensor:
@@ -87,7 +88,7 @@ class TensorLayout:
 
     @property
     def num_classes(self) -> int:
-        """Roots: states of the target; 1 without."""
+        """Number of roots: states of the target, or 1."""
         return 1 if self.target is None else int(self.num_states[self.target])
 
     def layer_shapes(self, k: int) -> list[tuple[int, int, int, int, int]]:
@@ -125,61 +126,61 @@ class TensorLayout:
 
     @cached_property
     def state_columns(self) -> IntArray:
-        """``(S,)`` the column of each state, category for category."""
+        """The column of each state, ordered by category, shape (S,)."""
         return np.asarray(np.repeat(self.categories, self.num_states[self.categories]))
 
     @cached_property
     def states(self) -> IntArray:
-        """``(S,)`` the number of each state in its column."""
+        """The index of each state in its category, shape (S,)."""
         own = [np.arange(self.num_states[column]) for column in self.categories]
         return np.concatenate([np.zeros(0, dtype=np.int64), *own])
 
     @cached_property
     def first_states(self) -> tuple[Tensor, Tensor]:
-        """``(categories,)`` where each one's states begin; ``(S,)`` which category a state has."""
+        """First state of each category (categories,), and the category of each state (S,)."""
         place = np.searchsorted(self.categories, self.state_columns)
         return self.indices(np.flatnonzero(self.states == 0)), self.indices(place)
 
     @cached_property
     def states_of(self) -> list[slice]:
-        """Where each category's states stand."""
+        """The states of each category, as slices of all."""
         ends = np.cumsum(self.num_states[self.categories]).tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
     @cached_property
     def later_states(self) -> Tensor:
-        """``(S - categories,)`` the states that have an indicator: all but a category's first."""
+        """The states that have an indicator, all but each category's first, (S - categories,)."""
         return self.indices(np.flatnonzero(self.states > 0))
 
     @cached_property
     def number_places(self) -> Tensor:
-        """``(numbers,)`` where the numbers stand among `columns`."""
+        """The places of the numbers in `columns`, shape (numbers,)."""
         return self.indices(np.searchsorted(self.columns, self.numbers))
 
     @cached_property
     def statistic_places(self) -> Tensor:
-        """``(F,)`` where the column of each statistic stands among `columns`."""
+        """The place of each statistic's column in `columns`, shape (F,)."""
         return self.indices(np.searchsorted(self.columns, self.statistic_columns))
 
     @cached_property
     def log_scale(self) -> Tensor:
-        """``(numbers, 1, 1)`` by how much standardising raises the log density."""
+        """The log of the numbers' scales, by which log densities fall, shape (numbers, 1, 1)."""
         return self.tensor(np.log(self.scale[self.numbers]))[:, None, None]
 
     @cached_property
     def category_places(self) -> Tensor:
-        """``(categories,)`` where the categories stand among `columns`."""
+        """The places of the categories in `columns`, shape (categories,)."""
         return self.indices(np.searchsorted(self.columns, self.categories))
 
     @cached_property
     def statistic_columns(self) -> IntArray:
-        """``(F,)`` the column of each statistic: all x, all x^2, then states but the first."""
+        """The column of each statistic: all x, all x^2, then indicators of states, shape (F,)."""
         return np.concatenate([self.numbers, self.numbers, self.state_columns[self.states > 0]])
 
     def over(self, columns: Sequence[int]) -> TensorLayout:
-        """Return the layout whose column j is ``columns[j]``; no other may be in a region."""
+        """Return the layout whose column j is ``columns[j]``; regions contain no other columns."""
         chosen = list(columns)
-        place = np.full(len(self.num_states) + 1, -1)  # the last is where -1 finds itself
+        place = np.full(len(self.num_states) + 1, -1)  # the last entry maps -1 to -1
         place[chosen] = np.arange(len(chosen))
         return TensorLayout(
             self.num_states[chosen],
@@ -195,14 +196,14 @@ class TensorLayout:
 
     @cached_property
     def region_presence(self) -> Tensor:
-        """``(G * R, V)`` the columns of a region as they count in `columns`; its length pads."""
+        """Places in `columns` of each region's columns, (G * R, V); padded by len(columns)."""
         place = np.searchsorted(self.columns, self.regions)
         place[self.regions < 0] = len(self.columns)
         return self.indices(place.reshape(-1, self.regions.shape[2]))
 
     @cached_property
     def region_statistics(self) -> Tensor:
-        """``(G * R, most)`` the statistics of a region; F pads."""
+        """The statistics of each region, (G * R, most); padded by F."""
         own = [np.flatnonzero(self.statistic_columns == column) for column in self.columns]
         rows = [
             np.concatenate([np.zeros(0, dtype=np.int64)] + [own[c] for c in region if c < len(own)])
@@ -216,12 +217,12 @@ class TensorLayout:
 
     @cached_property
     def region_replica(self) -> Tensor:
-        """``(G * R, 1)`` the replica of each leaf region."""
+        """The replica of each leaf region, shape (G * R, 1)."""
         return self.indices(np.arange(len(self.regions) * self.replicas) % self.replicas)[:, None]
 
     @cached_property
     def region_of(self) -> Tensor:
-        """``(columns, R)`` the leaf region that a column lies in, in each replica."""
+        """The leaf region of each column in each replica, shape (columns, R)."""
         found = np.empty((len(self.columns), self.replicas), dtype=np.int64)
         g, r, v = np.nonzero(self.regions >= 0)
         found[np.searchsorted(self.columns, self.regions[g, r, v]), r] = g * self.replicas + r
@@ -234,7 +235,7 @@ class TensorLayout:
         return self.tensor(((values - self.shift) / self.scale).T)
 
     def presence(self, rows: Tensor) -> Tensor | None:
-        """Whether a column is present, 1 or 0, shape (columns, n); None: all are, everywhere."""
+        """1 where a column has a value, else 0, shape (columns, n); None if no value is missing."""
         missing = self.torch.isnan(self._own(rows, self.columns))
         return (~missing).to(rows.dtype) if bool(missing.any()) else None
 
@@ -250,17 +251,17 @@ class TensorLayout:
         return rows[self.indices(columns)]
 
     def gathered(self, statistics: Tensor, regions: Tensor) -> Tensor:
-        """Rows of ``(F, n)`` by region, shape (G * R, most, n), zeros where there is none."""
+        """Return statistics (F, n) by region, shape (G * R, most, n); 0 in the padding."""
         padding = statistics.new_zeros((1, statistics.shape[1]))
         return self.torch.cat([statistics, padding])[regions]
 
     def by_region(self, units: Tensor, regions: Tensor) -> Tensor:
-        """Parameters ``(F, R, K)`` by region, shape (G * R, most, K), zeros where there is none."""
+        """Return parameters (F, R, K) by region, shape (G * R, most, K); 0 in the padding."""
         padding = units.new_zeros((1, *units.shape[1:]))
         return self.torch.cat([units, padding])[regions, self.region_replica]
 
     def by_statistic(self, sums: Tensor, regions: Tensor, length: int) -> Tensor:
-        """Undo `by_region`: sums ``(G * R, most, K)`` as ``(length, R, K)``."""
+        """Return sums (G * R, most, K) by statistic, (length, R, K); the inverse of `by_region`."""
         units = sums.new_zeros((length + 1, self.replicas, sums.shape[2]))
         units[regions, self.region_replica.expand_as(regions)] = sums
         return units[:-1]

@@ -1,8 +1,8 @@
-"""An Einsum network as a leaf: it stands alone, or in sums and products beside other nodes.
+"""An Einsum network as a leaf of a circuit.
 
-Marginals and conditionals are leaves again. Evidence changes the probability of each pair of a
-region's children, which goes into the weights; then the columns with evidence are taken out, as in
-a marginal.
+Marginals and conditionals are leaves again. Evidence changes the weights: each is multiplied by the
+probability of the evidence under the pair of children, and normalised. Then the columns with
+evidence are left out, as in a marginal.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ Tensor = Any
 class TensorLeaf(Leaf):
     """An Einsum network over the columns of a scope.
 
-    Its structure is a number of random region graphs, its units are normal
-    distributions of numbers and probabilities of states. Where it has a target, each state of the
-    target has a root of its own.
+    Its structure is a number of random region graphs. Its units are normal distributions of numbers
+    and probabilities of states. If it has a target, each state of the target has a root.
 
     Parameters
     ----------
     scope : sequence of int
         Ascending.
     layout : TensorLayout
-        Of as many columns, in the order of the scope; each of them is split into regions, or the
-        target.
+        Over the same number of columns, in the order of the scope; each of them is in a region or
+        is the target.
     parameters : TensorParameters
 
     Raises
@@ -68,7 +67,7 @@ class TensorLeaf(Leaf):
 
     @classmethod
     def of(cls, layout: TensorLayout, parameters: TensorParameters) -> TensorLeaf:
-        """Return the leaf over the columns of a domain that a layout splits, and the target."""
+        """Return the leaf over the columns of a layout's regions and its target."""
         scope = _columns(layout)
         return cls(scope, *over(layout, parameters, scope))
 
@@ -80,14 +79,14 @@ class TensorLeaf(Leaf):
         )
 
     def class_densities(self, values: FloatArray) -> FloatArray:
-        """Log density of each row together with each class, shape (n, C); one without a target."""
+        """Log density of each row with each class, shape (n, C); C is 1 without a target."""
         joint = np.empty((len(values), self.layout.num_classes))
         for rows in self._chunks(len(values)):
             joint[rows] = self._evaluated(values[rows]).joint.T.cpu().numpy()
         return joint
 
     def log_density(self, values: FloatArray) -> FloatArray:
-        """Log density of each row, shape (n,), of which NaN is integrated out."""
+        """Log density of each row, missing values integrated out, shape (n,)."""
         return np.asarray(np.logaddexp.reduce(self.class_densities(values), axis=1))
 
     def state_log_densities(self, values: FloatArray, column: int) -> FloatArray:
@@ -96,7 +95,7 @@ class TensorLeaf(Leaf):
         Parameters
         ----------
         values : ndarray of float64, shape (n, k)
-            What the category itself holds is not read.
+            The category itself is not read.
         column : int
             Position of the category in the scope.
         """
@@ -172,7 +171,7 @@ class TensorLeaf(Leaf):
         rest = np.flatnonzero(np.isnan(values)).tolist()
         density = float(self.log_density(values[None])[0])
         if not rest or np.isneginf(density):
-            # Given impossible evidence the rest is distributed as without evidence.
+            # Given impossible evidence, the rest has its distribution without evidence.
             return (self.restrict([self.scope[j] for j in rest]) if rest else None), density
         return self._restricted(conditioned(self.layout, self.parameters, values), rest), density
 
@@ -198,7 +197,7 @@ class TensorLeaf(Leaf):
         return int(units - fixed + sum(sums) + root.numel() - 1)
 
     def arrays(self) -> Arrays:
-        """Return structure and parameters, all float64."""
+        """Return structure and parameters as arrays of float64."""
         return to_arrays(self.layout, self.parameters)
 
     @classmethod
@@ -208,7 +207,7 @@ class TensorLeaf(Leaf):
 
     @classmethod
     def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
-        """Return networks that find the states of a category without one evaluation a state."""
+        """Return the networks as a `TensorBatch`."""
         return TensorBatch(leaves)
 
     def _restricted(self, parameters: TensorParameters, places: list[int]) -> Leaf:
@@ -238,7 +237,7 @@ class TensorLeaf(Leaf):
 
 
 class TensorBatch(LeafBatch):
-    """Einsum networks, evaluated one after the other."""
+    """Einsum networks, which evaluate all states of a category at once."""
 
     def state_log_densities(
         self, values: FloatArray, column: int, num_states: int
@@ -253,7 +252,7 @@ class TensorBatch(LeafBatch):
 
 
 def _columns(layout: TensorLayout) -> list[int]:
-    """Return the columns that a layout splits, and its target, ascending."""
+    """Return the columns of a layout's regions and its target, ascending."""
     own = layout.columns.tolist()
     return sorted(own if layout.target is None else [*own, layout.target])
 
@@ -261,7 +260,7 @@ def _columns(layout: TensorLayout) -> list[int]:
 def restricted(
     layout: TensorLayout, parameters: TensorParameters, columns: Sequence[int]
 ) -> tuple[TensorLayout, TensorParameters]:
-    """Return the marginal of some columns, of which one at least is split into regions."""
+    """Return the marginal over some columns, of which at least one is in a region."""
     kept = np.isin(layout.regions, columns)
     target = layout.target if layout.target in columns else None
     smaller = replace(layout, regions=np.where(kept, layout.regions, -1), target=target)
@@ -300,7 +299,7 @@ def conditioned(
 ) -> TensorParameters:
     """Return the parameters given a possible row (d,), NaN where it holds no evidence.
 
-    The layout stays the same: `restricted` then takes out the columns with evidence.
+    The layout stays the same; `restricted` then leaves out the columns with evidence.
     """
     rows = layout.rows(row[None])
     evaluation = evaluated(layout, parameters, rows)
@@ -324,7 +323,7 @@ def class_probabilities(parameters: TensorParameters) -> FloatArray:
 
 
 def _without_classes(parameters: TensorParameters) -> TensorParameters:
-    """Return one root in place of one for each class."""
+    """Return the parameters with one root, the sum over the classes."""
     replicas = parameters.root.sum(dim=0, keepdim=True)
     top = parameters.layers[-1]  # (1, R, C, K, K)
     shares = parameters.root.T / replicas.T.clamp(min=1e-30)  # (R, C)

@@ -1,18 +1,19 @@
-"""What class-conditional circuits choose from sums over rows: powers, shrinkage, blocks, tails.
+"""The hyperparameters of class-conditional circuits, chosen from sums over rows.
 
-Powers: a column is given the power of the Yeo-Johnson transform under which it is most likely to be
-Gaussian within each class. For a grid of powers that takes the sums of the transformed column and
-of its squares, and one sum of the logarithms of the slopes, which are linear in the power.
+Powers: each column has the power of the Yeo-Johnson transform with the largest Gaussian likelihood
+within the classes. For a grid of powers the likelihood is a function of the sums of the transformed
+column and of its squares, and of one sum of the logarithms of the slopes, which are linear in the
+power.
 
-Shrinkage: a covariance of d columns has more entries than a class may have rows. ``diagonal`` moves
-it towards its own diagonal, ``pooled`` towards the covariance within classes that all classes share
-(Friedman 1989). The Gaussian log-likelihood of held-out rows is a function of their sums, so both
-are chosen without another exchange.
+Shrinkage: a covariance of d columns may have more entries than a class has rows. ``diagonal``
+shrinks it towards its own diagonal, ``pooled`` towards the covariance within classes that all
+classes share (Friedman 1989). The Gaussian log-likelihood of held-out rows is a function of their
+sums, so both are chosen without another exchange.
 
-Blocks: a circuit with one leaf over all columns has the better density, but the worse posterior of
-the class: a few hundred rows do not determine hundreds of weak correlations. Leaves over blocks of
-strongly correlated columns have fewer, from the same sums. Held-out rows choose the blocks and the
-degrees of freedom (tails) of the leaves.
+Blocks and tails: a circuit with one leaf over all columns has the better density, but the worse
+posterior of the class, as a few hundred rows do not determine hundreds of weak correlations. Leaves
+over blocks of strongly correlated columns have fewer correlations, and the same sums determine
+them. The blocks and the degrees of freedom (tails) of the leaves are chosen on held-out rows.
 
 References
 ----------
@@ -44,31 +45,31 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
 
 
-# A power that squeezes a column so that its deviation is below this share of its values would
-# cost the density most of its digits; such powers are not chosen.
+# Least ratio of a transformed column's standard deviation to its values: with a smaller one the
+# density would lose most of its digits. Such powers are not chosen.
 LEAST_RELATIVE_SLOPE = 1e-9
-# Transformed values are clipped here, so that the sums of their squares, which are sent, are
-# finite. A power with such a value is not chosen.
+# Bound at which transformed values are clipped, so that the sums of squares that are sent are
+# finite. A power under which a value reaches it is not chosen.
 LARGEST = 1e140
 # Rows transformed at once with all powers.
 POWER_ROWS = 4096
 
 
 class Coordinates(NamedTuple):
-    """How numbers are transformed before second moments are taken of them, each of shape (d,).
+    """The transform of numbers before second moments are taken; all arrays have the shape (d,).
 
     Parameters
     ----------
     scale : ndarray of float
         Standard deviation of a column; ``u = x / scale``.
     middle : ndarray of float
-        Mean of u, about which the power acts.
+        Mean of u.
     reach : ndarray of float
-        ``|u|`` beyond which the transform goes on as a straight line.
+        ``|u|`` beyond which the transform continues as a straight line.
     powers : ndarray of float
-        Of Yeo and Johnson; 1 leaves a column as it is.
+        Powers of the Yeo-Johnson transform; 1 leaves a column as it is.
     center, unit : ndarray of float
-        Mean and deviation of the relative transform.
+        Mean and standard deviation of the `relative_transform` of u.
     """
 
     scale: FloatArray
@@ -79,7 +80,7 @@ class Coordinates(NamedTuple):
     unit: FloatArray
 
     def apply(self, numbers: FloatArray) -> FloatArray:
-        """Transform numbers (n, d): mean 0 and deviation 1 over all parties' rows."""
+        """Return transformed numbers (n, d), of mean 0 and variance 1 over all parties' rows."""
         t = relative_transform(numbers / self.scale, self.middle, self.powers, self.reach)
         return np.asarray((t - self.center) / self.unit)
 
@@ -87,10 +88,10 @@ class Coordinates(NamedTuple):
 def relative_transform(
     u: ArrayLike, middle: ArrayLike, power: ArrayLike, reach: ArrayLike
 ) -> FloatArray:
-    """``(transform(u) - transform(middle)) / slope(middle)`` without cancellation.
+    """Return ``(transform(u) - transform(middle)) / slope(middle)`` without cancellation.
 
-    Near the middle this is about ``u - middle`` for every power. Sums of it and of its square keep
-    their digits where sums of the transformed values would lose all.
+    Near the middle this is about ``u - middle`` for every power, so that sums of it and of its
+    square keep digits that sums of the transformed values would lose.
 
     Parameters
     ----------
@@ -130,8 +131,8 @@ def power_sums(
     Returns
     -------
     ndarray of float, shape (2, p, d)
-        Where a power overflows the square is at least that of ``LARGEST``, and
-        :func:`choose_powers` passes over the power.
+        For a power that overflows the sum of squares is at least ``LARGEST**2``, and
+        :func:`choose_powers` does not choose it.
     """
     sums = np.zeros((2, len(powers), u.shape[1]))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -145,7 +146,10 @@ def power_sums(
 
 
 def log_sums(u: FloatArray, reach: FloatArray) -> FloatArray:
-    """Sum ``sign(u) log(1 + |u|)`` over rows: log slopes, per unit of the power less 1, (d,)."""
+    """Return the sums of the log slopes over rows, divided by (power - 1), shape (d,).
+
+    The log slope at u is ``(power - 1) sign(u) log(1 + |u|)``.
+    """
     return np.asarray(signed_log(np.clip(u, -reach, reach)).sum(axis=0))
 
 
@@ -156,7 +160,7 @@ def choose_powers(
     middle: FloatArray,
     powers: FloatArray,
 ) -> IntArray:
-    """Choose the most likely power of every column.
+    """Return the power with the largest likelihood for every column.
 
     Parameters
     ----------
@@ -167,13 +171,13 @@ def choose_powers(
     sums : ndarray of float, shape (C, 2, p, d)
         :func:`power_sums` of each class.
     middle : ndarray of float, shape (d,)
-        As of the sums.
+        As in `power_sums`.
     powers : ndarray of float, shape (p,)
 
     Returns
     -------
     ndarray of int, shape (d,)
-        Index of the power. Variances of the classes are shrunk by one row of the total variance.
+        Index of the power. The variance of each class has one pseudo row of the total variance.
     """
     n = counts.sum()
     first, second = sums[:, 0], sums[:, 1]
@@ -190,26 +194,27 @@ def choose_powers(
         precise = (power - 1.0) * start >= np.log(LEAST_RELATIVE_SLOPE * size)
         bounded = second.sum(axis=0) < LARGEST**2
     usable = np.isfinite(likelihood) & bounded & precise & (total > 0)
-    # Where nothing is usable the identity does least harm.
+    # If no power is usable: the one nearest to the identity.
     identity = int(np.abs(powers - 1.0).argmin())
     best = np.where(usable, likelihood, -np.inf).argmax(axis=0)
     return np.where(usable.any(axis=0), best, identity)
 
 
-# Added to variances, in units of the columns' variance: a column may be constant in one class.
+# Added to variances, in units of the columns' variance, as a column may be constant in a class.
 FLOOR = 1e-6
 
 
 class Shrinkage(NamedTuple):
-    """How far covariances are shrunk, both from 0 to 1.
+    """Shares by which covariances are shrunk, both from 0 to 1.
 
     Parameters
     ----------
     diagonal : float
-        Share by which correlations shrink.
+        Share by which correlations are reduced.
     pooled : float
-        Share of the pooled covariance in the covariance of a class of mean size. It counts as a
-        fixed number of rows, so its share is larger in a class of few rows.
+        Share of the pooled covariance in the covariance of a class of mean size. The pooled
+        covariance counts as a fixed number of pseudo rows, so its share is larger in smaller
+        classes.
     """
 
     diagonal: float
@@ -229,7 +234,7 @@ class ClassSums:
     second : ndarray of float, shape (..., C, d, d)
         Of their outer products.
     offsets : ndarray of float, shape (C, d)
-        Close to the means of the classes, so that no digits are lost.
+        Points close to the means of the classes, so that the sums keep their digits.
     """
 
     counts: FloatArray
@@ -244,7 +249,7 @@ class ClassSums:
         )
 
     def without_each(self) -> ClassSums:
-        """Return sums over all folds but one, for each."""
+        """Return the sums over all folds but one, for each fold."""
         everything = self.total()
         return ClassSums(
             everything.counts - self.counts,
@@ -262,7 +267,7 @@ class ClassMoments(NamedTuple):
 
 
 def pooled_covariance(sums: ClassSums) -> FloatArray:
-    """Covariance within classes, the mean over all rows, shape (..., d, d)."""
+    """Return the covariance within classes, averaged over all rows, shape (..., d, d)."""
     _, scatter = _centered(sums)
     rows = np.maximum(sums.counts.sum(axis=-1), 1.0)
     pooled = scatter.sum(axis=-3) / rows[..., None, None]
@@ -270,11 +275,12 @@ def pooled_covariance(sums: ClassSums) -> FloatArray:
 
 
 def shrunk_moments(sums: ClassSums, shrinkage: Shrinkage) -> ClassMoments:
-    """Moments of the classes. One without rows has the mean of all rows, and the pooled covariance.
+    """Return the shrunk moments of the classes (Friedman 1989).
 
-    The covariance of a class of n_c rows with scatter W_c is ``(W_c + k P) / (n_c + k)``, P the
-    pooled covariance and ``k = pooled / (1 - pooled)`` times the classes' mean number of rows, but
-    at least 1 (a class of one row has no scatter), and then ``(1 - diagonal)`` of its correlations.
+    The covariance of a class of n_c rows with scatter W_c is ``(W_c + k P) / (n_c + k)``. P is the
+    pooled covariance; k is ``pooled / (1 - pooled)`` times the classes' mean number of rows, and at
+    least 1, as a class of one row has no scatter. Its correlations are then multiplied by
+    ``1 - diagonal``. A class without rows has the mean of all rows and the pooled covariance.
     """
     means, covariances = _towards_pooled(sums, shrinkage.pooled)
     off = (1.0 - shrinkage.diagonal) * covariances
@@ -286,7 +292,7 @@ def shrunk_moments(sums: ClassSums, shrinkage: Shrinkage) -> ClassMoments:
 def held_out_likelihoods(
     folds: ClassSums, diagonals: Sequence[float], pooled: Sequence[float]
 ) -> FloatArray:
-    """Gaussian log-likelihood of each fold's rows under the moments of the others, summed.
+    """Return the Gaussian log-likelihood of each fold under the other folds' moments, summed.
 
     Parameters
     ----------
@@ -298,8 +304,7 @@ def held_out_likelihoods(
     Returns
     -------
     ndarray of float, shape (diagonals, pooled)
-        In nats, of all rows together, given their classes. Folds outside of which there are no
-        rows judge nothing and are passed over.
+        In nats, of all rows given their classes. A fold is left out if the others have no rows.
     """
     training = folds.without_each()
     judged = training.counts.sum(axis=-1) > 0
@@ -329,7 +334,7 @@ def held_out_likelihoods(
 def choose_shrinkage(
     folds: ClassSums, diagonals: Sequence[float], pooled: Sequence[float]
 ) -> Shrinkage:
-    """Shrinkage of the largest held-out log-likelihood; of equal ones the first, which is least."""
+    """Return the shrinkage of the largest held-out log-likelihood; of equal ones the first."""
     if folds.counts.shape[-1] == 1:
         pooled = (0.0,)  # one class is its own pooled covariance
     likelihoods = held_out_likelihoods(folds, diagonals, pooled)
@@ -338,7 +343,7 @@ def choose_shrinkage(
 
 
 def _centered(sums: ClassSums) -> tuple[FloatArray, FloatArray]:
-    """Means (..., C, d) less the offsets, 0 without rows, and scatters about them."""
+    """Return means minus offsets (..., C, d), 0 without rows, and scatters about the means."""
     n = np.maximum(sums.counts, 1.0)
     mean = sums.first / n[..., None]
     scatter = sums.second - n[..., None, None] * mean[..., :, None] * mean[..., None, :]
@@ -346,6 +351,7 @@ def _centered(sums: ClassSums) -> tuple[FloatArray, FloatArray]:
 
 
 def _towards_pooled(sums: ClassSums, share: float) -> tuple[FloatArray, FloatArray]:
+    """Return the means and the covariances that are shrunk towards the pooled one."""
     mean, scatter = _centered(sums)
     means = sums.offsets + mean
     rows = np.maximum(sums.counts.sum(axis=-1), 1.0)
@@ -361,7 +367,7 @@ def _towards_pooled(sums: ClassSums, share: float) -> tuple[FloatArray, FloatArr
     return means, covariances + FLOOR * np.eye(scatter.shape[-1])
 
 
-# Rows judged at once.
+# Rows evaluated at once.
 JUDGED_ROWS = 8192
 
 
@@ -372,8 +378,8 @@ def correlation_blocks(covariance: FloatArray, cuts: Sequence[float]) -> IntArra
     ----------
     covariance : ndarray of float, shape (d, d)
     cuts : sequence of float
-        Clusters join while their mean distance is at most the cut: at 1 or more all columns are one
-        block, below 0 each is its own.
+        Clusters are merged while their mean distance is at most the cut. From 1 on all columns are
+        one block; below 0 each column is a block.
 
     Returns
     -------
@@ -390,12 +396,12 @@ def correlation_blocks(covariance: FloatArray, cuts: Sequence[float]) -> IntArra
 
 
 def members(labels: IntArray) -> list[IntArray]:
-    """Columns of each block."""
+    """Return the columns of each block."""
     return [np.flatnonzero(labels == block) for block in range(int(labels.max()) + 1)]
 
 
 class Choice(NamedTuple):
-    """The blocks and tails that are best on held-out rows.
+    """The blocks and degrees of freedom that are best on held-out rows.
 
     Parameters
     ----------
@@ -415,16 +421,15 @@ class Choice(NamedTuple):
 def chosen_of(
     likelihoods: FloatArray, log_losses: FloatArray, blocks: IntArray, dof: Sequence[float]
 ) -> Choice:
-    """Return the blocks and tails that are best on held-out rows.
+    """Return the blocks and degrees of freedom that are best on held-out rows.
 
     Parameters
     ----------
     likelihoods : ndarray of float, shape (p,)
     log_losses : ndarray of float, shape (cuts, p)
-        All 0 where there is one class: then the middle cut is taken.
+        All 0 if there is one class; the middle cut is then taken.
     blocks : ndarray of int, shape (cuts, d)
-    dof : sequence of float
-        p.
+    dof : sequence of float, length p
     """
     best = block_dof = int(likelihoods.argmax())
     cut = len(blocks) // 2
@@ -439,10 +444,10 @@ class Judgement(NamedTuple):
     Parameters
     ----------
     likelihoods : ndarray of float, shape (p,)
-        Log-likelihood of the rows given their classes, one leaf over all columns, by degrees of
-        freedom; without the Jacobian, which is the same for all.
-    log_losses : ndarray of float, shape (blocks, p)
-        Of the class given the row: minus the log posterior of the leaves over blocks.
+        Log-likelihood of the rows given their classes, with one leaf over all columns, for each
+        number of degrees of freedom; without the Jacobian of the transform, which is the same.
+    log_losses : ndarray of float, shape (partitions, p)
+        Minus the log posterior of the class, with a leaf for each block of a partition.
     """
 
     likelihoods: FloatArray
@@ -457,7 +462,7 @@ def judge(
     blocks: IntArray,
     dof: FloatArray,
 ) -> Judgement:
-    """Evaluate moments on rows that they were not computed from.
+    """Evaluate moments on rows from which they were not computed.
 
     Parameters
     ----------
@@ -468,7 +473,8 @@ def judge(
     log_priors : ndarray of float, shape (n, C)
         Log weights of the classes plus the log probabilities of the row's categories; -inf for a
         class without rows.
-    blocks : ndarray of int, shape (blocks, d)
+    blocks : ndarray of int, shape (partitions, d)
+        Block of each column in each partition.
     dof : ndarray of float, shape (p,)
     """
     leaves = [(block, members(labels)) for block, labels in enumerate(blocks)]
@@ -487,7 +493,7 @@ def judge(
         def densities(
             columns: IntArray, rows: FloatArray = rows, known: dict[bytes, FloatArray] = known
         ) -> FloatArray:
-            """Log densities (C, n, p) of one leaf; many partitions share it."""
+            """Return the log densities (C, n, p) of a leaf; partitions share leaves."""
             key = columns.tobytes()
             if key not in known:
                 known[key] = np.stack(
@@ -507,7 +513,7 @@ def judge(
 def leaf_log_density(
     rows: FloatArray, columns: IntArray, moments: ClassMoments, which: int, dof: FloatArray
 ) -> FloatArray:
-    """Log density of some columns of rows (n, d) in one class, for each dof, (n, p)."""
+    """Return the log density of some columns of rows (n, d) in one class, for each dof, (n, p)."""
     whitening, log_det = whitened(moments.covariances[which][np.ix_(columns, columns)])
     squares = squared_norms((rows[:, columns] - moments.means[which, columns]) @ whitening.T)
     return np.stack(
@@ -521,11 +527,11 @@ def _in_order(labels: NDArray[Any]) -> IntArray:
 
 
 def tails_of(dof: ArrayLike) -> FloatArray:
-    """Inverse degrees of freedom, which are finite: 0 is a Gaussian."""
+    """Return the inverse degrees of freedom, which are finite; 0 for a Gaussian."""
     return np.asarray(1.0 / np.asarray(dof, dtype=np.float64))
 
 
 def dof_of(tails: FloatArray) -> FloatArray:
-    """Opposite of :func:`tails_of`."""
+    """Return the degrees of freedom of :func:`tails_of`."""
     with np.errstate(divide="ignore"):
         return np.asarray(1.0 / tails)

@@ -1,10 +1,10 @@
-"""Expectation maximisation: better weights of the sums and better leaves for a given structure.
+"""Expectation maximisation of the weights and leaves of a circuit, for a given structure.
 
-The expectation step is one evaluation upwards and one of flows downwards: the posterior
-probability that a node took part in a row. The maximisation step then has a closed form for each
-sum and each leaf alone: the most probable one given its sums over rows and its prior. Leaves have
-the priors of `leaves`; each sum has as many pseudo rows, spread evenly over its children. No step
-lowers the sum of log-likelihood and log prior.
+The expectation step is an upward pass and a downward pass of flows, the posterior probability that
+a row passes through a node. The maximisation step has a closed form for each sum and each leaf: the
+maximum a posteriori estimate from its sums over rows. Leaves have the priors of `leaves`; each sum
+has the same number of pseudo rows, spread evenly over its children. No step decreases the sum of
+log-likelihood and log prior.
 
 References
 ----------
@@ -42,21 +42,22 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.nodes import Leaf
 
 
-#: Values of nodes that are kept at once, in numbers: each chunk of rows visits every sum.
+#: Node values of a chunk of rows; every chunk visits every sum.
 CHUNK = 2**20
 
 
 class Improved(NamedTuple):
-    """What EM returns.
+    """The result of EM.
 
     Parameters
     ----------
     circuit : Circuit
         Of the same structure.
     objective : ndarray of float64, shape (steps + 1,)
-        Log-likelihood plus log prior over the number of rows, before the first step and after each.
+        Log-likelihood plus log prior, divided by the number of rows, before the first step and
+        after each.
     log_likelihood : ndarray of float64, shape (steps + 1,)
-        Its first part alone.
+        Log-likelihood alone, divided by the number of rows.
     """
 
     circuit: Circuit
@@ -82,14 +83,14 @@ def expectation_maximisation(
     data : DataFrame, or array of values of shape (n, d)
         A missing value is integrated out.
     steps : int, default 10
-        At most so many.
+        Largest number of steps.
     row_weights : array_like, shape (n,), optional
-        How many rows each stands for. Default 1.
+        How often each row counts. Default 1.
     smoothing : float, default 2
-        Pseudo rows of each leaf and each sum, as of `LearnSPN`; above 0, lest a normal leaf shrinks
-        to a point.
+        Pseudo rows of each leaf and each sum, as in `LearnSPN`; above 0, so that the variance of a
+        normal leaf stays above 0.
     tolerance : float, default 1e-4
-        Nats a row: a step that gains less is the last.
+        In nats per row; EM ends after a step that gains less.
 
     Returns
     -------
@@ -192,18 +193,18 @@ class LeafUpdate(ABC):
     Attributes
     ----------
     numbers : ndarray of int, shape (L,)
-        Of the leaves in the circuit.
+        Numbers of the leaves in the circuit.
     """
 
     numbers: IntArray
 
     @abstractmethod
     def features(self, values: FloatArray) -> FloatArray:
-        """Return what is summed over rows with the leaves' flows, (n, S); 0 if missing."""
+        """Return the features (n, S) that are summed over rows, weighted by flows; 0 if missing."""
 
     @abstractmethod
     def updated(self, sums: FloatArray) -> list[Leaf]:
-        """Return the most probable leaves given sums (L, S)."""
+        """Return the maximum a posteriori estimates of the leaves from sums (L, S)."""
 
     @abstractmethod
     def log_prior(self, leaves: Sequence[Leaf]) -> float:
@@ -211,13 +212,13 @@ class LeafUpdate(ABC):
 
 
 class TableUpdate(LeafUpdate):
-    """Categories, or histograms of the same bins.
+    """Categories of one column, or histograms with the same bins.
 
     Parameters
     ----------
     numbers : sequence of int
     leaf : Categorical or Histogram
-        One of them.
+        One of the leaves.
     values : ndarray of float64, shape (n, d)
     row_weights : ndarray of float64, shape (n,)
     smoothing : float
@@ -250,7 +251,7 @@ class TableUpdate(LeafUpdate):
         return np.where(missing, len(self._widths), codes)
 
     def features(self, values: FloatArray) -> FloatArray:
-        """Return the indicators of the entries."""
+        """Return the indicators of the states or bins."""
         return self._rows[self._codes(values)]
 
     def updated(self, sums: FloatArray) -> list[Leaf]:
@@ -322,7 +323,7 @@ class NormalUpdate(LeafUpdate):
 def leaf_updates(
     leaves: Sequence[Leaf], values: FloatArray, row_weights: FloatArray, smoothing: float
 ) -> list[LeafUpdate]:
-    """Return the updates of all leaves over one column; others stay as they are."""
+    """Return the updates of all leaves over one column; other leaves are not changed."""
     groups: dict[tuple[str, int, bytes], list[int]] = {}
     for number, leaf in enumerate(leaves):
         if isinstance(leaf, Categorical | Histogram | Gaussian):

@@ -1,17 +1,18 @@
-"""LearnSPN: the structure of a circuit over a mixed table from its rows, from the top down.
+"""LearnSPN: the structure of a circuit is learned from the rows of a mixed table, top down.
 
-Columns that fall into independent groups make a product; else similar rows make a sum; a few rows,
-or a single column, make leaves. This is LearnSPN (Gens & Domingos 2013) for mixed tables (MSPN,
-Molina et al. 2018), with one test for all pairs of columns, leaves that are smoothed by the whole
-table, and, where numbers are strongly correlated and held-out rows agree, a block of them in one
-leaf.
+At each node (Gens & Domingos 2013, Algorithm 1): if the columns fall into independent groups, the
+node is a product of the groups; else it is a sum over clusters of similar rows; for few rows or a
+single column it is a product of leaves. As in MSPN (Molina et al. 2018) the columns may be numbers
+and categories. Here one test serves all pairs of columns, and leaves are smoothed by the
+distribution of the whole table.
 
-Blocks: circuits of leaves over one column describe numbers badly that are correlated within every
-cluster of rows. A block is one elliptical leaf over all of them, or one for each state of a
-category (see `class_conditional`, which chooses transforms, shrinkage and tails by held-out
-likelihood). The other columns are independent of the block, given the state; they are learned by
-the recursion. Of the candidates learned from four fifths of the rows, the one under which the rest
-is the most likely is learned again from all rows.
+Blocks: leaves over one column are a bad model of numbers that are correlated within every cluster
+of rows. A *block* of strongly correlated numbers has one elliptical leaf, or one for each state of
+a category (see `class_conditional`, which chooses transforms, shrinkage and degrees of freedom by
+held-out likelihood). The other columns are independent of the block, given the state, and are
+learned by the recursion. The candidates, with different blocks and without, are learned from four
+fifths of the rows. The one with the largest likelihood on the other rows is learned again from all
+rows.
 
 References
 ----------
@@ -61,27 +62,27 @@ if TYPE_CHECKING:
     Grids = dict[str, Any]
     Candidate = Callable[["Growth", Grids], Node]
 
-#: Folds of so many are hashes: no two different rows share one.
+#: Number of folds for which the fold of a row serves as its hash.
 HASHES = 2**62
-#: A cluster below this share of the rows is no sign of structure ...
+#: If a cluster has a smaller share of the rows, the node is a product of leaves.
 LEAST_SHARE = 0.01
-#: ... and no circuit needs more sums below each other.
+#: Largest number of sums on a path from the root.
 MOST_SUMS = 60
-#: Grids of the class-conditional learner for a block, which is not cut further. Candidates are
-#: compared on a coarser grid.
+#: Grids of the class-conditional learner for a block, which is one leaf; and coarser grids, with
+#: which candidates are compared.
 FINE = {"cuts": (1.0,)}
 COARSE = {"cuts": (1.0,), "powers": tuple(np.arange(-8, 5) / 2), "dof": (np.inf, 10.0)}
-#: A block holds the numbers of which some function is so correlated with one of another number.
+#: A block contains the numbers whose maximal correlation with another number is larger.
 LEAST_CORRELATION = 0.4
-#: Rows for each column of a block that every state of its category must have; it takes no more
-#: states than `MOST_STATES`.
+#: Fewest rows of every state of a block's category, for each column of the block; and its largest
+#: number of states.
 ROWS_PER_COLUMN = 2
 MOST_STATES = 10
-#: Categories that are tried.
+#: Number of categories that are tried for a block.
 MOST_CATEGORIES = 3
-#: Held-out rows are one fold of these.
+#: Folds, of which one is held out.
 FOLDS = 5
-#: Fewer rows judge nothing.
+#: Fewest rows of a table for blocks.
 LEAST_ROWS = 50
 
 
@@ -92,27 +93,33 @@ class LearnSPN:
     Parameters
     ----------
     min_rows : float, default 60
-        Fewer rows than these make leaves. The paper of FedPC takes 50 to 300.
+        Nodes with fewer rows become leaves. The FedPC paper uses 50 to 300.
     clusters : int, default 2
-        Children of a sum.
+        Number of children of a sum.
     significance : float, default 1e-4
-        Probability that independent columns are taken for dependent; see `splits`.
+        Level of the test of independence: probability that independent columns are taken for
+        dependent; see `splits`.
     correlation : float, optional
-        Columns are dependent whose largest correlation is above it, instead of by the test: the
-        paper's threshold on RDC, 0.3 to 0.5.
+        Threshold on the maximal correlation above which columns are dependent, in place of the
+        test: the threshold on RDC, in the paper 0.3 to 0.5.
     bins : int, default 6
-        Of a number, for the test and for the clusters.
+        Bins of a number, for the test and the clusters.
     smoothing : float, default 2
         Pseudo rows of each leaf; see `leaves`.
     leaves : {"auto", "gaussian", "histogram"}, default "auto"
-        Of numbers; ``"auto"``: the larger leave-one-out log-likelihood.
+        Leaves of numbers; ``"auto"`` chooses by the leave-one-out log-likelihood.
     blocks : bool, default True
-        Try multivariate leaves; see the module.
+        Whether to try multivariate leaves, see above.
     target : str, optional
-        A category: the root is a sum over its states, which separates classes better. Rows in
-        which it is missing are passed over.
+        A category. The root is then a sum over its states, which separates classes better, and
+        rows in which it is missing are left out.
     em_steps : int, default 0
-        Steps of EM on the finished circuit; see `em`.
+        Steps of EM on the learned circuit; see `em`.
+
+    Raises
+    ------
+    ConfigError
+        If a value is out of range.
     """
 
     min_rows: float = 60.0
@@ -157,9 +164,9 @@ class LearnSPN:
         values : ndarray of float64, shape (n, d)
             As `Domain.encode` makes them; a missing value is NaN.
         seed : int, default 0
-            Of the clusters. The order of the rows does not matter.
+            Seed of the clusters. The result does not depend on the order of the rows.
         row_weights : array_like, shape (n,), optional
-            How many rows each stands for: the circuit is that of the repeated rows. Default 1.
+            How often each row counts, as if it were repeated. Default 1.
 
         Raises
         ------
@@ -207,19 +214,19 @@ def learn_spn(
     Parameters
     ----------
     frame : DataFrame, or array of shape (n, d)
-        Texts, booleans and pandas categories are categories, other columns are numbers; a missing
-        value is integrated out. The columns of an array are numbers named x0, x1, ...
+        Texts, booleans and pandas categories are categories; other columns are numbers. Missing
+        values are integrated out. The columns of an array are numbers named x0, x1, ...
     categorical : sequence of str, optional
         Further columns that are categories.
     domain : Domain, optional
-        The variables. Default: as found in the frame. With a domain, an array holds values as
-        ``domain.encode`` makes them.
+        The variables. Default: those of the frame. With a domain, an array must hold values as
+        ``domain.encode`` returns them.
     seed : int, default 0
         The same seed gives the same circuit.
     row_weights : array_like, shape (n,), optional
-        How many rows each stands for. Default 1.
+        How often each row counts. Default 1.
     **options
-        Of `LearnSPN`, e.g. ``target="income"`` or ``em_steps=10``.
+        Options of `LearnSPN`, e.g. ``target="income"`` or ``em_steps=10``.
 
     Returns
     -------
@@ -228,7 +235,7 @@ def learn_spn(
     Raises
     ------
     DataError
-        If there are no rows, a column is missing altogether, or a value cannot be read.
+        If there are no rows, a column has no value, or a value cannot be read.
     ConfigError
         If an option is unknown or out of range.
     """
@@ -248,7 +255,7 @@ def learn_spn(
 def distinct_rows(
     values: FloatArray, row_weights: FloatArray, seed: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return each row that counts once, in an order that depends on values alone, and weights."""
+    """Return the distinct rows of positive weight, ordered by their values, and their weights."""
     counted = row_weights > 0
     values, row_weights = values[counted], row_weights[counted]
     hashes = row_folds(np.where(np.isnan(values), np.nan, values), HASHES, seed)
@@ -281,7 +288,7 @@ class Growth:
     values : ndarray of float64, shape (n, d)
     row_weights : ndarray of float64, shape (n,)
     seed : int
-        Of the clusters.
+        Seed of the clusters.
     """
 
     def __init__(
@@ -301,7 +308,7 @@ class Growth:
         self._fit = LeafFit(domain, values, row_weights, options.smoothing, options.leaves)
 
     def part(self, rows: BoolArray) -> Growth:
-        """Return the growth from some of the rows alone."""
+        """Return the growth of a part of the rows."""
         return Growth(
             self.options, self.domain, self.values[rows], self.row_weights[rows], self.seed
         )
@@ -320,9 +327,9 @@ class Growth:
         Parameters
         ----------
         column : int
-            Known in all rows.
-        factors : function of the rows of a state, and the state
-            Returns the nodes over other columns.
+            Not missing in any row.
+        factors : callable
+            Takes the rows of a state and the state; returns nodes over other columns.
         """
         states = self.values[:, column].astype(np.int64)
         num_states = int(self.domain.num_states[column])
@@ -393,17 +400,17 @@ class Growth:
 
 
 def best_root(growth: Growth, target: int | None) -> Node:
-    """Return the root that is learned with the best block, or without any.
+    """Return the root with the best block, or without a block if that is better.
 
-    There are no blocks of numbers with missing values, nor of rows whose weights are no whole
-    numbers.
+    Numbers with missing values are in no block. If weights of rows are not whole numbers there is
+    no block.
 
     Parameters
     ----------
     growth : Growth
     target : int or None
-        As of ``Growth.root``; a block is then conditional on it. Else a block is tried without, and
-        with the categories that depend on it most.
+        As in ``Growth.root``; a block is conditional on it. Without a target a block is tried alone
+        and conditional on each of the categories that depend on it most.
     """
 
     def without(rows: Growth, _: Grids) -> Node:
@@ -432,7 +439,7 @@ def best_root(growth: Growth, target: int | None) -> Node:
 
 
 def dependent_numbers(growth: Growth) -> IntArray:
-    """Return the numbers that depend strongly on another one, ascending."""
+    """Return the numbers that depend strongly on another number, ascending."""
     values, weights = growth.values, growth.row_weights
     numbers = np.flatnonzero((growth.domain.num_states == 0) & ~np.isnan(values).any(axis=0))
     if len(numbers) < 2:
@@ -443,7 +450,7 @@ def dependent_numbers(growth: Growth) -> IntArray:
 
 
 def _categories(growth: Growth, block: IntArray) -> list[int]:
-    """Return the categories with enough rows that depend on a block most."""
+    """Return the categories that depend most on a block, of those with enough rows."""
     values, weights, states = growth.values, growth.row_weights, growth.domain.num_states
     fit = [
         j

@@ -1,15 +1,15 @@
 """Leaves over one column as functions of sums over rows, and their fit to rows of a table.
 
-A leaf is the most probable one given its sums and a prior that is the column's distribution in the
-whole table, since few rows determine a distribution badly:
+A leaf is the maximum a posteriori estimate from its sums. As few rows do not determine a
+distribution, its prior is the column's distribution in the whole table:
 
-- a table, of the states of a category or of the bins of a histogram, is counted with ``smoothing``
-  pseudo rows distributed as all rows are;
-- a normal distribution's mean is shrunk to that of all rows by `MEAN_PSEUDO_ROWS` rows, and its
-  variance has ``smoothing / 2`` pseudo rows of `SPREAD_SHARE` times the deviation of all rows: a
-  cluster is narrower than the table.
+- the probabilities of the states of a category, or of the bins of a histogram, have ``smoothing``
+  pseudo rows, distributed as all rows are;
+- the mean of a normal distribution has `MEAN_PSEUDO_ROWS` pseudo rows at the mean of all rows, and
+  its variance ``smoothing / 2`` pseudo rows at `SPREAD_SHARE` times the standard deviation of all
+  rows, as a cluster is narrower than the table.
 
-Numbers take the kind of leaf with the larger leave-one-out log-likelihood, which has a closed form
+A number gets the kind of leaf with the larger leave-one-out log-likelihood, which has a closed form
 (`LeafFit`).
 """
 
@@ -38,30 +38,31 @@ if TYPE_CHECKING:
 Numbers = FloatArray | float
 NumericLeaf = Literal["auto", "gaussian", "histogram"]
 
-#: Both matter little: on breast cancer the test log-likelihood of learn_spn stays within .1 from
-#: .03 to .5 and from .1 to .5.
+#: Prior of normal distributions, see above. On breast cancer the test log-likelihood of learn_spn
+#: changes by less than .1 nats from .03 to .5 and from .1 to .5.
 MEAN_PSEUDO_ROWS = 0.1
 SPREAD_SHARE = 0.3
-#: Pseudo row of all states, and of bins by width, in the distribution of all rows.
+#: Pseudo rows of a state, or of the widest bin (of others in proportion to their width), in the
+#: distribution of all rows.
 FLAT_ROWS = 0.5
-#: Deviation of a number that is constant, over its size (over 1, of zeros).
+#: Standard deviation that a constant number is given, relative to its absolute value (1 for zeros).
 CONSTANT_SPREAD = 1e-3
-#: Nats that a histogram must gain: it has many more parameters to store and send.
+#: Nats by which a histogram must be better, as it has many more parameters to store and send.
 MARGIN = 5.0
 #: Bins of a histogram.
 BINS = 32
-#: The narrowest bin as a share of the range: many equal numbers (no capital gain) would have an
-#: unbounded density.
+#: Width of the narrowest bin, relative to the range. Else many equal numbers (such as no capital
+#: gain) would have an unbounded density.
 NARROWEST = 1e-3
-#: A number of which so many rows share one value (hours per week) is not normal anywhere: where all
-#: rows of a leaf share it, a normal distribution has too high a density there, and none elsewhere.
+#: Share of rows with one value (such as hours per week) above which a number has no normal leaf: if
+#: all rows of a leaf had this value, the density there would be too large.
 SPIKE = 0.1
 #: Mean distance of values beyond a histogram from its end, in standard deviations.
 TAIL = 0.25
 
 
 def location_and_spread(column: FloatArray, row_weights: FloatArray) -> tuple[float, float]:
-    """Return mean and standard deviation of known numbers; above 0 for constant ones too."""
+    """Return mean and standard deviation of known numbers; the latter is above 0 if constant."""
     mean = float(np.average(column, weights=row_weights))
     spread = float(np.sqrt(np.average((column - mean) ** 2, weights=row_weights)))
     size = abs(mean) or 1.0
@@ -70,20 +71,20 @@ def location_and_spread(column: FloatArray, row_weights: FloatArray) -> tuple[fl
 
 
 def prior_masses(counts: FloatArray, widths: FloatArray) -> FloatArray:
-    """Return the distribution of all rows over the entries of a table."""
+    """Return the probabilities of states or bins in all rows, from their counts and widths."""
     filled = counts + FLAT_ROWS * widths / widths.max()
     return np.asarray(filled / filled.sum())
 
 
 def table_widths(leaf: Leaf) -> FloatArray:
-    """Return the width of each entry of a table: 1 of a state, of a tail its scale."""
+    """Return the width of each bin of a histogram, its scale for a tail; 1 for each state."""
     if isinstance(leaf, Histogram):
         return np.concatenate(([leaf.tail], np.diff(leaf.edges), [leaf.tail]))
     return np.ones(leaf.num_states[0])
 
 
 def smoothed_tables(counts: FloatArray, prior: FloatArray, smoothing: float) -> FloatArray:
-    """Return the most probable table of counts (..., S)."""
+    """Return the smoothed probabilities of states or bins from their counts (..., S)."""
     return np.asarray(
         (counts + smoothing * prior) / (counts.sum(axis=-1, keepdims=True) + smoothing)
     )
@@ -92,7 +93,7 @@ def smoothed_tables(counts: FloatArray, prior: FloatArray, smoothing: float) -> 
 def smoothed_normals(
     rows: Numbers, first: Numbers, second: Numbers, smoothing: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the most probable mean and variance, in units of the column.
+    """Return the smoothed mean and variance of normal distributions, in units of the column.
 
     Parameters
     ----------
@@ -109,25 +110,25 @@ def smoothed_normals(
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The distribution of each column in all rows: the prior of its leaves.
+    """The distribution of each column in all rows, the prior of its leaves.
 
     Parameters
     ----------
     num_states : ndarray of int, shape (d,)
         0 for a number.
     means, spreads : ndarray of float64, shape (d,)
-        Mean and standard deviation of a number; 0 and 1 of a category.
+        Mean and standard deviation of a number; 0 and 1 for a category.
     edges : list of ndarray
-        Bounds of a number's bins; of a category none.
+        Bounds of a number's bins; empty for a category.
     tails : ndarray of float64, shape (d,)
         Scale of a histogram's tails.
     widths, masses : list of ndarray
-        Width and probability of each state (1 wide), or of the lower tail, the bins and the upper
-        tail.
+        Width and probability of each state (with width 1), or of the lower tail, the bins and the
+        upper tail.
     spiked : ndarray of bool, shape (d,)
-        Numbers that are never normal.
+        Numbers that have no normal leaves, see `SPIKE`.
     starts : ndarray of int, shape (d + 1,)
-        Place of each column's masses among all.
+        First of each column's masses among the masses of all columns.
     """
 
     num_states: IntArray
@@ -183,7 +184,7 @@ class Columns:
     def codes(self, values: FloatArray) -> NDArray[np.int32]:
         """Return the place of each value among the masses of all columns, (n, d).
 
-        The place of a missing value is behind all others.
+        The place of a missing value is after all others.
         """
         codes = np.empty(values.shape, dtype=np.int32)
         for j, bounds in enumerate(self.edges):
@@ -198,7 +199,7 @@ class Columns:
 
 
 def spikes_of(column: FloatArray, row_weights: FloatArray) -> FloatArray:
-    """Return the values that a large share of the rows have, ascending; all rows: none."""
+    """Return the values with a share of rows above `SPIKE`, ascending; none if it is all rows."""
     values, places = np.unique(column, return_inverse=True)
     shares = np.bincount(places, row_weights) / row_weights.sum()
     return np.asarray(values[(shares > SPIKE) & (shares < 1)])
@@ -209,7 +210,7 @@ def histogram_edges(
 ) -> FloatArray:
     """Return bounds of bins, shape (B + 1,).
 
-    They hold about equally many rows, each spike has a narrow one, and none is narrower.
+    The bins hold about equally many rows. Each spike has a bin of the least width.
     """
     low, high = column.min(), column.max()
     if high - low < spread * NARROWEST:  # constant
@@ -234,7 +235,7 @@ class LeafFit:
     smoothing : float
         Pseudo rows, above 0; see the module.
     kind : {"auto", "gaussian", "histogram"}
-        Of the leaves of numbers.
+        Leaves of numbers.
     """
 
     def __init__(
@@ -283,7 +284,8 @@ class LeafFit:
     def _normals(self, rows: IntArray, numbers: IntArray) -> list[tuple[Gaussian, float]]:
         """Return the normal distribution of each number, and its leave-one-out log-likelihood.
 
-        A score is the sum of the log densities of each row's number given all others.
+        The latter is the sum over rows of the log density of a row's number under the distribution
+        that is fitted to the other rows.
         """
         z = self._standard[np.ix_(rows, numbers)]
         known = ~np.isnan(z)
@@ -296,7 +298,7 @@ class LeafFit:
         means = self.columns.means[numbers] + spreads * mean
         deviations = spreads * np.sqrt(variance)
         normals = map(Gaussian, numbers.tolist(), means.tolist(), deviations.tolist())
-        # One row is left out, whatever the weight of a row.
+        # A single row is left out, also of a row with a weight above 1.
         others = np.maximum(total - 1.0, 0.0)
         mean, variance = smoothed_normals(others, first - z, second - z**2, self.smoothing)
         densities = -0.5 * ((z - mean) ** 2 / variance + np.log(variance)) - NORMALISER
@@ -304,7 +306,7 @@ class LeafFit:
         return list(zip(normals, scores.tolist(), strict=True))
 
     def _without_one_table(self, j: int, counts: FloatArray) -> float:
-        """Return the score of the histogram of a column; see `_normals`."""
+        """Return the leave-one-out log-likelihood of the histogram of a column; see `_normals`."""
         own = self.columns
         table = np.maximum(counts - 1.0, 0.0) + self.smoothing * own.masses[j]
         shares = table / (max(counts.sum() - 1.0, 0.0) + self.smoothing)

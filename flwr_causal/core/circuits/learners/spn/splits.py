@@ -1,19 +1,18 @@
 """How LearnSPN splits a mixed table: columns by a test of independence, rows by k-means.
 
 Both work on indicators of the states of every column; a number is first cut into bins of about
-equally many rows. Numbers and categories are thus on one scale, and rows may have weights.
+equally many rows, so that numbers and categories are on one scale. Rows may have weights.
 
 Columns: one matrix product counts all pairs of states of all pairs of columns, over the rows in
 which both are known. The likelihood ratio of a pair of columns,
-``G = 2 sum_ab n_ab log(n_ab n / (n_a n_b))``, is compared with the quantile of a chi-squared
-distribution. The test finds dependence of every form that the bins can show, monotone or not.
-LearnSPN is often run with a threshold on the randomised dependence coefficient (RDC) instead. RDC
-estimates, from random features, the largest correlation that any functions of the two columns have;
-from the counts it is one singular value of each table. A threshold on it means another level of the
-test for few rows than for many.
+``G = 2 sum_ab n_ab log(n_ab n / (n_a n_b))``, is compared with a quantile of the chi-squared
+distribution. The test detects any form of dependence between the bins, monotone or not. LearnSPN is
+often used with a threshold on the randomised dependence coefficient (RDC) instead. RDC estimates,
+from random features, the largest correlation between functions of the two columns; for tables of
+counts this is a singular value. The same threshold is a stricter test for many rows than for few.
 
-Rows: k-means on the indicators. A missing value is equally far from every state of its column.
-Mixtures by EM on the same indicators made circuits of the same likelihood, in more time.
+Rows: k-means on the indicators. A missing value has the same distance to every state of its column.
+Mixtures fitted by EM to the same indicators gave circuits of the same likelihood in more time.
 
 References
 ----------
@@ -30,6 +29,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 from scipy.special import chdtri, xlogy
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Indicators(NamedTuple):
     Parameters
     ----------
     matrix : ndarray of float32, shape (n, B)
-        One column for every state or bin of every variable; a missing value has none.
+        One column for every state or bin of every variable; all 0 for a missing value.
     starts : ndarray of int, shape (d + 1,)
         The columns of variable j are ``starts[j]`` to ``starts[j + 1]``.
     """
@@ -77,10 +77,9 @@ def indicators(
     num_states : ndarray of int, shape (d,)
         Of each variable; 0 for a number.
     row_weights : ndarray of float64, shape (n,)
-        How many rows each stands for.
+        How often each row counts.
     bins : int
-        Of a number.
-
+        Bins of a number.
     """
     n = len(values)
     codes = np.empty(values.shape, dtype=np.int64)
@@ -110,7 +109,7 @@ def equal_cuts(numbers: FloatArray, row_weights: FloatArray, bins: int) -> Float
     Parameters
     ----------
     numbers : ndarray of float64, shape (n,)
-        Finite; rows of equal numbers are never parted.
+        Finite. Equal numbers are in one bin.
     row_weights : ndarray of float64, shape (n,)
     bins : int
 
@@ -152,7 +151,7 @@ def likelihood_ratios(joint: FloatArray, starts: IntArray) -> tuple[FloatArray, 
     statistics : ndarray of float64, shape (d, d)
         G of each pair over the rows in which both are known.
     degrees : ndarray of int, shape (d, d)
-        Its degrees of freedom; 0 where one of the two is constant in these rows.
+        Degrees of freedom of each pair; 0 if one of the two is constant in these rows.
     """
     edges = starts[:-1]
     # Counts of each state among the rows in which the other variable is known, (B, d) ...
@@ -168,10 +167,10 @@ def likelihood_ratios(joint: FloatArray, starts: IntArray) -> tuple[FloatArray, 
 
 
 def largest_correlations(joint: FloatArray, starts: IntArray) -> FloatArray:
-    """Return the largest correlation that functions of the two columns of each pair can have.
+    """Return the maximal correlation of each pair of columns, over their states and bins.
 
-    It is what RDC estimates (Hirschfeld, Gebelein and Renyi's maximal correlation), over the bins
-    exactly: a singular value of the standardised table of counts.
+    It is the largest correlation between functions of the two columns (Hirschfeld, Gebelein and
+    Renyi), which RDC estimates: the largest singular value of the standardised table of counts.
 
     Parameters
     ----------
@@ -207,9 +206,9 @@ def dependent_pairs(
     coded : Indicators
     row_weights : ndarray of float64, shape (n,)
     significance : float
-        Probability that a pair of independent columns is called dependent.
+        Level of the test: probability that a pair of independent columns is called dependent.
     correlation : float, optional
-        Take the pairs whose largest correlation is above it instead of testing.
+        Threshold on the maximal correlation, in place of the test.
 
     Returns
     -------
@@ -227,23 +226,14 @@ def dependent_pairs(
 
 
 def groups_of(dependent: BoolArray) -> list[IntArray]:
-    """Return the columns of each connected part, in the order of their first columns."""
-    groups = []
-    left = np.ones(len(dependent), dtype=np.bool_)
-    while left.any():
-        reached = np.zeros_like(left)
-        wider = reached.copy()
-        wider[left.argmax()] = True
-        while (wider != reached).any():
-            reached, wider = wider, wider | dependent[wider].any(axis=0)
-        groups.append(np.flatnonzero(reached))
-        left &= ~reached
-    return groups
+    """Return the columns of each connected component, in the order of their first columns."""
+    count, labels = connected_components(dependent, directed=False)
+    return [np.flatnonzero(labels == group) for group in range(count)]
 
 
-#: Steps of k-means: clusters hardly change after it.
+#: Steps of k-means; clusters hardly change in further ones.
 STEPS = 12
-#: Rows that the means are found from; all rows are assigned.
+#: Rows to which the means are fitted, a sample if there are more; all rows are assigned.
 MOST_ROWS = 20_000
 
 
@@ -259,8 +249,8 @@ def _controller() -> ThreadpoolController:
 def one_thread() -> Iterator[None]:
     """Run the block with one thread.
 
-    Nodes have few rows, on which threads that wait for each other on a busy machine take many times
-    as long.
+    Nodes have few rows. On a busy machine several threads take many times as long for them, as they
+    wait for each other.
     """
     with _controller().limit(limits=1):
         yield
@@ -277,7 +267,7 @@ def cluster_rows(
     row_weights : ndarray of float64, shape (n,)
     clusters : int
     rng : Generator
-        Draws the rows that clusters start from.
+        Draws the rows from which clusters start.
 
     Returns
     -------

@@ -1,24 +1,31 @@
 """Mixtures of Chow-Liu trees over categories, trained by sums over rows: learner and exchanges.
 
-A Chow-Liu tree is the most probable distribution in which each variable depends on at most one
-other (Chow and Liu 1968), and a function of counts of pairs of states; a mixture of them
-(Meila and Jordan 2000) is trained by EM on counts weighted by responsibilities. Counts are exact
-(`pair_sums`), so a federation whose parties hold the same columns trains the mixture of its pooled
-rows to the last bit, whoever holds which rows:
+A Chow-Liu tree is the most likely distribution in which each variable depends on at most one other
+(Chow and Liu 1968). It is a function of counts of pairs of states. A mixture of such trees (Meila
+and Jordan 2000) is trained by EM, from counts weighted by responsibilities. The counts are exact
+(`pair_sums`), so parties that hold the same columns train the mixture of their pooled rows to the
+last bit, however the rows are divided among them:
 
-- `Pairs`: counts of pairs of states, once. From them the server draws where components start;
-- `Products`: a few steps of EM of components in which variables are independent, which are small;
-- `TreeCounts`: one step (or some more) with counts of pairs for every component. Trees are shrunk
-  towards the pooled table of pairs, each variable by as many rows as the counts suggest.
+- `Pairs`: counts of pairs of states, from which the server draws the components of the start;
+- `Products`: a few steps of EM in which the variables of a component are independent, so that only
+  counts of states are sent;
+- `TreeCounts`: one step (or more) with counts of pairs for every component. The trees are shrunk
+  towards the pooled table of pairs, each variable with its own strength.
 
-With a target each class has mixtures of its own. Further exchanges serve to predict the class:
+With a target each class has its own mixtures. Further exchanges train the prediction of the class:
 
 - `FoldPairs`, `Head`, `Threshold`: a logistic head on log probabilities of states and pairs under
   each class (`PairFeatures`), from counts of pairs for each fold of a party's rows;
-- `Odds`: without a head, the threshold of the mixture itself, by class and log odds of the rows.
-  These are training rows, whose odds lie farther apart than the odds of other rows, but the
-  threshold depends on their order alone. Macro F1 on held-out rows rises from .612 to .675 on
-  Credit, from .800 to .808 on Income (seed 0).
+- `Odds`: without a head, the threshold of the mixture itself, from counts of rows by class and log
+  odds. The log odds of these training rows are more extreme than those of other rows, but the
+  threshold depends only on their order. Macro F1 on held-out rows rises from .612 to .675 on
+  Credit, and from .800 to .808 on Income (seed 0).
+
+References
+----------
+Chow & Liu: Approximating discrete probability distributions with dependence trees, IEEE
+Transactions on Information Theory 1968.
+Meila & Jordan: Learning with mixtures of trees, JMLR 2000.
 """
 
 from __future__ import annotations
@@ -108,7 +115,10 @@ class PairFeatures:
     pairs: IntArray
 
     def of(self, codes: Codes) -> FloatArray:
-        """Features ``(n, C, m)`` of states ``(d, n)``, states before pairs; 0 where one is -1."""
+        """Return the features of states (d, n), single ones before pairs, shape (n, C, m).
+
+        A feature is 0 if one of its states is missing (-1).
+        """
         d, n = codes.shape
         first = Layout(self.plan.sizes, complete=False).first
         known = codes >= 0
@@ -124,7 +134,7 @@ class PairFeatures:
         return result
 
     def leaves(self) -> tuple[tuple[Leaf, ...], ...]:
-        """Distributions of states, then of pairs, for each class."""
+        """Return the leaves of each class: over single variables, then over pairs."""
         first = Layout(self.plan.sizes, complete=False).first
         own = [
             slice(start, start + size) for start, size in zip(first, self.plan.sizes, strict=True)
@@ -143,9 +153,9 @@ class PairFeatures:
         return tuple(result)
 
     def leaf_weights(self, weights: FloatArray) -> FloatArray:
-        """Turn weights of the features into those of :meth:`leaves`, ``(m,)``.
+        """Return the weights of :meth:`leaves` for given weights of the features, shape (m,).
 
-        A pair's feature is the log probability of the pair less those of its states.
+        A pair's feature is the log probability of the pair minus those of its two states.
         """
         d = len(self.plan.columns)
         result = weights.copy()
@@ -155,7 +165,7 @@ class PairFeatures:
 
 @dataclass(frozen=True, eq=False)
 class FoldedRows:
-    """A party's rows: states ``(d, n)``, class and fold ``(n,)`` of each."""
+    """A party's rows: states (d, n), classes (n,) and folds (n,)."""
 
     codes: Codes
     classes: IntArray
@@ -163,17 +173,17 @@ class FoldedRows:
 
     @classmethod
     def of(cls, values: FloatArray, plan: Plan, num_folds: int) -> FoldedRows:
-        """Fold rows at random, in the same way at every call.
+        """Return the rows with random folds, the same at every call.
 
-        Not by a hash of their values: few columns of few states have many equal rows, which would
-        be unseen outside their fold.
+        Folds are not a hash of the values: in tables of few columns with few states, the many equal
+        rows would all fall into one fold.
         """
         codes, classes = encode(values[:, plan.columns], plan.sizes), plan.classes_of(values)
         folds = np.arange(len(values)) % num_folds
         return cls(codes, classes, np.random.default_rng(plan.seed).permutation(folds))
 
     def groups(self, num_folds: int, num_classes: int) -> list[Codes]:
-        """Rows of each fold and class, folds before classes."""
+        """Return the states of each fold and class, ordered by fold, then class."""
         return [
             self.codes[:, (self.folds == fold) & (self.classes == c)]
             for fold in range(num_folds)
@@ -181,7 +191,7 @@ class FoldedRows:
         ]
 
     def features(self, by_fold: Sequence[PairFeatures]) -> FloatArray:
-        """Features ``(n, C, m)`` of each row by those that were made without its fold."""
+        """Return the features of each row, from the `PairFeatures` without its fold, (n, C, m)."""
         of = by_fold[0]
         width = len(of.plan.columns) + len(of.pairs)
         result = np.empty((len(self.classes), len(of.logs), width))
@@ -192,7 +202,7 @@ class FoldedRows:
 
 
 def _rows(table: FloatArray) -> FloatArray:
-    """Let rows sum to 1."""
+    """Return a table whose rows are divided by their sums."""
     return np.asarray(table / table.sum(axis=-1, keepdims=True))
 
 
@@ -204,12 +214,12 @@ def log_cells(layout: Layout, counts: FloatArray, strength: float) -> FloatArray
     layout : Layout
     counts : ndarray of float, shape (C, total, total)
     strength : float
-        Rows of the pooled table that are added to each class.
+        Pseudo rows of the pooled table in each class.
 
     Returns
     -------
     ndarray of float, shape (C, total, total)
-        0 for different states of one variable, which no row has.
+        0 for different states of one variable.
     """
     pooled = counts.sum(axis=0)
     prior = strength * softened(layout, prior_cells(layout, pooled, pooled))
@@ -218,14 +228,14 @@ def log_cells(layout: Layout, counts: FloatArray, strength: float) -> FloatArray
 
 
 def chosen_pairs(layout: Layout, counts: FloatArray, most: int) -> IntArray:
-    """Return the pairs of variables that depend most on each other within classes, ``(m, 2)``.
+    """Return the pairs of variables with the largest conditional mutual information, shape (m, 2).
 
     Parameters
     ----------
     layout : Layout
     counts : ndarray of float, shape (C, total, total)
     most : int
-        If there are more, those of the largest conditional mutual information.
+        Largest number of pairs, m; all pairs if there are no more.
     """
     d = len(layout.num_states)
     left, right = np.triu_indices(d, 1)
@@ -240,14 +250,15 @@ def chosen_pairs(layout: Layout, counts: FloatArray, most: int) -> IntArray:
     return np.column_stack((left, right))
 
 
-#: Rows for each component of an automatic number of them, and for each free parameter of a tree.
+#: By default a mixture has one component for so many rows of its class, and at least so many rows
+#: for each free parameter of a tree; see `automatic_components`.
 ROWS_PER_COMPONENT = 250.0
 ROWS_PER_PARAMETER = 0.75
 MOST_COMPONENTS = 80
 #: Folds of a party's rows, for the head.
 NUM_FOLDS = 4
 # fmt: off
-#: Rows of the pooled table that may be added to the counts of a variable.
+#: Numbers of pseudo rows of the pooled table, of which `shrunk_trees` chooses one a variable.
 STRENGTHS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 300, 500, 1000, 2000)
 # fmt: on
 
@@ -303,41 +314,42 @@ class Pairs(Step):
 
 
 def automatic_components(rows: float, parameters: int) -> int:
-    """Return how many trees a mixture has where that is not given.
+    """Return the default number of trees of a mixture, from 1 to 80.
 
-    One for every 250 rows, and for every .75 rows of a free parameter of the pooled tree, up to 80.
-    On binary sets of 9,000 to 17,000 rows and 16 to 100 variables, twice as many change the
-    held-out log-likelihood by less than .1 nats, half as many cost up to .15.
+    There is one tree for every 250 rows, or for every .75 rows per free parameter of the pooled
+    tree if these are more rows. On binary tables of 9,000 to 17,000 rows and 16 to 100 variables,
+    twice as many trees change the held-out log-likelihood by less than .1 nats, and half as many
+    lose up to .15 nats.
 
     Parameters
     ----------
     rows : float
-        Of the class.
+        Rows of the class.
     parameters : int
-        Of the pooled tree.
+        Free parameters of the pooled tree.
     """
     per_component = max(ROWS_PER_COMPONENT, ROWS_PER_PARAMETER * parameters)
     return int(np.clip(rows // per_component, 1, MOST_COMPONENTS))
 
 
 def _automatic_size(layout: Layout, cells: FloatArray, rows: float) -> int:
-    """Trees of a mixture of a class with so many rows, and this pooled table."""
+    """Return the default number of trees for a class of so many rows with this pooled table."""
     tree = chow_liu_tree(layout, np.zeros_like(cells), cells)
     return automatic_components(rows, int((tree.sizes - tree.sizes // tree.states).sum()))
 
 
 MIXTURES_SENT = (
-    SentArray("shapes", "mixtures, and trees of each, by class", ("classes", 2)),
+    SentArray("shapes", "numbers of mixtures and of trees of each, by class", ("classes", 2)),
     SentArray("log_weights", "of the trees of all classes", ("components",)),
     SentArray("parents", "of each column in each tree", ("components", "columns")),
-    SentArray("seen", "weighted counts of the trees' tables", ("cells",)),
-    SentArray("added", "what the prior adds to them", ("cells",)),
+    SentArray("seen", "weighted counts in the cells of the trees' tables", ("cells",)),
+    SentArray("added", "pseudo counts of the prior in these cells", ("cells",)),
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Products(Step):
-    """A step of EM of products of states: counts of states for each component.
+    """A step of EM with independent columns: counts of states for each component.
 
     Parameters
     ----------
@@ -346,11 +358,11 @@ class Products(Step):
     rows : ndarray of float, shape (C,)
         Rows of each class.
     cells : tuple of arrays (total, total)
-        Of each class, the table towards which its trees are shrunk.
+        For each class, the table towards which its trees are shrunk.
     mixtures : tuple of Mixtures
         Of each class.
     done : int
-        Steps of EM so far, those with trees among them.
+        Number of finished steps of EM, of both kinds.
     """
 
     plan: Plan
@@ -410,7 +422,7 @@ class Products(Step):
         return following.next_step()
 
     def next_step(self) -> State:
-        """Return this step again, the step with trees, or what follows."""
+        """Return this step, the step with trees, or what follows the last step."""
         options: ChowLiuMixture = self.plan.learner
         if self.done < options.product_steps:
             return self
@@ -425,7 +437,7 @@ class Products(Step):
 
 
 class TreeCounts(Products):
-    """A step of EM of trees: counts of pairs of states for each component."""
+    """A step of EM with trees: counts of pairs of states for each component."""
 
     pairs = True
 
@@ -445,15 +457,15 @@ class TreeCounts(Products):
 
 
 def rows_by_class(values: FloatArray, plan: Plan) -> list[Codes]:
-    """Return the states of the rows of each class, ``(d, rows)`` each; -1 is missing."""
+    """Return the states of each class's rows, shape (d, rows of the class); -1 is missing."""
     codes, classes = encode(values[:, plan.columns], plan.sizes), plan.classes_of(values)
     return [np.ascontiguousarray(codes[:, classes == c]) for c in range(plan.num_classes)]
 
 
 def pair_sums_of(groups: list[Codes], plan: Plan) -> FloatArray:
-    """Count pairs of states for each group of rows, ``(groups, num_pairs)``.
+    """Return counts of pairs of states for each group of rows, shape (groups, num_pairs).
 
-    Whether a value is missing at another party is not known yet: all states have a column.
+    All states have a column, as other parties may have missing values.
     """
     layout = Layout(plan.sizes, complete=False)
     counts = [row_sums(layout, codes, 1, partial(_ones, codes), pairs=True) for codes in groups]
@@ -465,10 +477,10 @@ def _ones(codes: Codes, rows: slice) -> FloatArray:
 
 
 def withheld(counts: FloatArray, min_rows: int) -> FloatArray:
-    """Set the counts of fewer than so many rows to 0; the first column is the number of rows.
+    """Set the counts of components with fewer than ``min_rows`` rows to 0.
 
-    The number of a component is a sum of responsibilities and may be below 1: with ``min_rows`` of
-    1 no counts are withheld.
+    The first column of ``counts`` holds the numbers of rows, which are sums of responsibilities and
+    may be below 1. With ``min_rows`` of 1 all counts are kept.
     """
     if min_rows == 1:
         return counts
@@ -490,7 +502,7 @@ class TreesTrained(TrainedWithHead):
     mixtures : tuple of Mixtures
         Of each class.
     features : PairFeatures, optional
-        Of the head, made of all rows; None without one.
+        Features of the head, from all rows; None without a head.
     """
 
     plan: Plan
@@ -501,7 +513,7 @@ class TreesTrained(TrainedWithHead):
     def model(self, domain: Domain) -> CircuitModel:
         """Return the mixture, and the head if there is one.
 
-        Classes of which no party has a row are not in it: their likelihood is 0.
+        Classes of which no party has a row have the likelihood 0.
         """
         density, plan = self._density(domain), self.plan
         target = None if plan.target is None else domain.names[plan.target]
@@ -649,7 +661,7 @@ class FoldFeatures(Features):
 
     @classmethod
     def of_rows(cls, values: FloatArray, plan: Plan, asked: Arrays) -> tuple[FloatArray, IntArray]:
-        """Return the features of a party's rows, by those that were made without their fold."""
+        """Return the features of a party's rows, made without the fold of each row."""
         rows = FoldedRows.of(values, plan, NUM_FOLDS)
         pairs = asked["pairs"].astype(np.int64).reshape(-1, 2)
         logs = symmetric(asked["logs"], sum(plan.sizes))
@@ -678,27 +690,29 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
     Parameters
     ----------
     target : str, optional
-        A class whose states have trees of their own. None: it is a column as the others.
+        The class, a category; each of its states has its own mixtures. None: there is no class.
     components, head, decision
         See `TreesOptions` and `HeadOptions`.
     ensembles : int, default 3
-        Mixtures whose mean is taken: .2 to .4 nats better than one on the larger binary sets. They
-        share exchanges, whose size grows in proportion.
+        Number of mixtures, whose mean is the density. Three are .2 to .4 nats better than one on
+        the larger binary tables. They share the exchanges, whose size grows in proportion.
     product_steps : int, default 5
-        Exchanges before the trees. Three cost up to .04 nats, eight gain less than .01.
+        Exchanges of EM with independent columns. Three lose up to .04 nats, eight gain less than
+        .01 nats.
     tree_steps : int, default 1
-        Exchanges of counts of pairs for each component. A second one overfits where rows are few:
-        it cost .09 nats on jester and gained .01 on plants.
+        Exchanges of EM with trees. A second one overfits tables of few rows: it lost .09 nats on
+        jester and gained .01 nats on plants.
     strengths : tuple of float
-        Rows of the pooled table, one of which is chosen for each variable; see `shrunk_trees`.
+        Pseudo rows of the pooled table, of which one is chosen for each variable; see
+        `shrunk_trees`.
     head_strength : float, default 0.03
-        Rows of the pooled table that are added to the counts of each class for the head, as a share
-        of all rows. On Income and Credit AUROC rises by .001 to .002 up to there from a few rows.
+        Pseudo rows of the pooled table in the features of the head, as a share of all rows. On
+        Income and Credit AUROC is .001 to .002 higher than with a few pseudo rows.
     head_penalty : float, default 3
-        Of the head's weights; see `HeadTraining`.
+        Penalty of the head's weights; see `HeadTraining`.
     most_pairs : int, default 300
-        Pairs of variables that have a feature of the head: a Newton step takes the cube of their
-        number.
+        Largest number of pairs of variables among the features of the head. The time of a Newton
+        step grows with its cube.
     """
 
     target: str | None = None

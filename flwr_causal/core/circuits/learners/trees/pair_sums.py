@@ -1,16 +1,16 @@
 """Weighted counts of pairs of states, exact for any order of the rows.
 
-A row's weight is rounded to a multiple of `UNIT`, and never more than `BLOCK` of weight are summed
-in one product of float32 matrices: every partial sum then is a multiple of `UNIT` that float32
-holds exactly, whatever the order in which it is formed. Blocks are added in float64, exactly too.
-So the counts are the same to the last bit however the rows are divided between parties, and what
-is learned from them is. A weight that rounds to 0 costs nothing: most do in a mixture of many
-components.
+Weights of rows are rounded to multiples of `UNIT`, and one product of float32 matrices sums at most
+`BLOCK` of weight. Every partial sum is then a multiple of `UNIT` that float32 represents exactly,
+whatever the order of summation. Blocks are added in float64, which is exact too. The counts, and
+what is learned from them, are therefore the same to the last bit however the rows are divided among
+parties. Rows whose weight rounds to 0 are skipped; in a mixture of many components these are most.
 
-The counts of a component are the products of a design with a constant column: its number of rows,
-the counts of the states, and those of the pairs, in one symmetric matrix of which the upper
-triangle is sent. Where no value is missing anywhere, a variable's first state follows from the
-others and has no column: of binary variables that leaves a quarter of the numbers.
+The counts of a component are ``X' diag(weights) X`` of a design X with a constant column and the
+indicators of all states: its number of rows, the counts of the states and those of the pairs, in
+one symmetric matrix of which the upper triangle is sent. If no party has a missing value, the first
+state of a variable follows from the others and has no column; for binary variables this leaves a
+quarter of the numbers.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.int32]
 
-# A float32 holds multiples of 2**-12 up to 2**12 exactly. Responsibilities rounded to 1/4096 give
-# the same held-out log-likelihood as unrounded ones, to three decimals, on all four sets measured.
+# A float32 represents multiples of 2**-12 up to 2**12 exactly. With responsibilities rounded to
+# 1/4096 the held-out log-likelihood is the same to three decimals on the four tables measured.
 UNIT = 1.0 / 4096.0
 BLOCK = 4096
-# So many rows at a time have their design and their weights in memory.
+# Rows whose design and weights are in memory at a time.
 CHUNK = 32_768
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The places of the variables' states in tables over all states.
+    """The order of the variables' states in tables over all states.
 
-    Attributes
+    Parameters
     ----------
-    num_states : tuple of int
-        States of each variable, at least 1.
-    complete : bool
+    num_states : tuple of int, length d
+        Number of states of each variable, at least 1.
+    complete : bool, default True
         Whether no party has a missing value, so that first states need no column.
     """
 
@@ -56,22 +56,22 @@ class Layout:
 
     @cached_property
     def states(self) -> IntArray:
-        """States of each variable as an array, ``(d,)``."""
+        """Number of states of each variable, shape (d,)."""
         return np.array(self.num_states, dtype=np.int64)
 
     @cached_property
     def first(self) -> IntArray:
-        """``(d,)`` first of each variable's states among all states."""
+        """First state of each variable among all states, shape (d,)."""
         return np.concatenate([[0], np.cumsum(self.states)[:-1]]).astype(np.int64)
 
     @property
     def total(self) -> int:
-        """States of all variables together."""
+        """Number of states of all variables."""
         return int(self.states.sum())
 
     @cached_property
     def columns(self) -> IntArray:
-        """The states that have a column of the design, after the constant one."""
+        """The states of the design's columns after the constant one."""
         kept = np.ones(self.total, dtype=bool)
         if self.complete:
             kept[self.first] = False
@@ -89,16 +89,16 @@ class Layout:
 
     @cached_property
     def owner(self) -> IntArray:
-        """The variable of each state, ``(total,)``."""
+        """The variable of each state, shape (total,)."""
         return np.repeat(np.arange(len(self.states)), self.states)
 
     def design(self, codes: Codes) -> NDArray[np.float32]:
-        """Return the constant column and the indicators of the states, ``(n, width)``.
+        """Return the constant column and the indicators of the states, shape (n, width).
 
         Parameters
         ----------
         codes : ndarray of int32, shape (d, n)
-            Index of the state; -1 is missing, and no indicator of the variable is 1.
+            Index of the state. -1 is missing: all indicators of the variable are 0.
         """
         num_rows = codes.shape[1]
         indicators = np.zeros((num_rows, self.total + 1), dtype=np.float32)
@@ -137,7 +137,7 @@ class Layout:
         Returns
         -------
         ndarray, shape (total, total)
-            The diagonal blocks hold a variable's own counts on their diagonal.
+            The block of a variable with itself is diagonal and holds the counts of its states.
         """
         products = np.zeros((self.width, self.width))
         products[np.triu_indices(self.width)] = packed
@@ -146,7 +146,7 @@ class Layout:
 
 
 def encode(values: FloatArray, num_states: Sequence[int]) -> Codes:
-    """Return the codes of categorical values by variable, ``(d, n)``; -1 is missing.
+    """Return the indices of the states of categorical values (n, d), shape (d, n); -1 is missing.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def weighted_products(design: NDArray[np.float32], weights: FloatArray) -> Float
 
 
 def weighted_sums(design: NDArray[np.float32], weights: FloatArray) -> FloatArray:
-    """Return ``weights' design``, ``(K, width)``: numbers of rows and counts of states."""
+    """Return ``weights' design``, the numbers of rows and counts of states, shape (K, width)."""
     total = np.zeros((weights.shape[1], design.shape[1]))
     for start in range(0, len(design), BLOCK):
         block = slice(start, start + BLOCK)
@@ -217,7 +217,7 @@ def row_sums(
     *,
     pairs: bool,
 ) -> FloatArray:
-    """Sum states, or pairs of them, over weighted rows.
+    """Return weighted counts of states, or of pairs of states.
 
     Parameters
     ----------
@@ -226,9 +226,10 @@ def row_sums(
         -1 is missing.
     size : int
         Number of weights of a row, K.
-    weights_of : function of a slice of the rows
-        Returns their weights, (rows, K), between 0 and 1 and rounded.
+    weights_of : callable
+        Takes a slice of the rows and returns their weights (rows, K), between 0 and 1 and rounded.
     pairs : bool
+        Whether to count pairs of states.
 
     Returns
     -------

@@ -77,6 +77,7 @@ def _finished_run(outcome: Outcome[Any], settings: dict[str, Any]) -> Run:
         local_graphs=outcome.heterogeneity.graphs if outcome.heterogeneity else {},
         heterogeneity=outcome.heterogeneity.edges if outcome.heterogeneity else None,
         parties={party.name: party.num_rows for party in outcome.parties},
+        num_rows=outcome.num_rows,
         failures=[
             {"round": f.server_round, "party": f.party, "reason": f.reason}
             for f in outcome.failures

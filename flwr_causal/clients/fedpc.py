@@ -13,6 +13,7 @@ from flwr_causal.clients.base import Asked, CausalClient, answers
 from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.composition import Task
+from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scores_of
 from flwr_causal.core.circuits.composed.joint_trees import Part, PartyRows
 from flwr_causal.core.circuits.composed.party_clusters import train_party
 from flwr_causal.core.circuits.domain import Domain
@@ -21,7 +22,7 @@ from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plai
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.data.check.party_table import complete_rows, describe
-from flwr_causal.data.check.row_ids import hashed_ids, id_column, without_ids
+from flwr_causal.data.check.row_ids import hashed_ids, id_column, keyed_normals, without_ids
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedpc import (
@@ -29,6 +30,7 @@ from flwr_causal.protocol.fedpc import (
     CLASSES,
     CONTRACT,
     DENSITIES,
+    DEPENDENCE,
     FILLED,
     JOINT_PRODUCTS,
     JOINT_START,
@@ -101,12 +103,30 @@ class FedPCClient(CausalClient):
 
     @answers(ALIGN)
     def align(self, asked: Asked) -> Arrays:
-        """Return keyed hashes of the ids."""
-        ids = id_column(self.table(), self._row_id)
-        if ids is None:
-            raise ConfigError("rows cannot be aligned: the table has no column of ids")
-        kept = complete_rows(self._variables(), self.setup.policy)
-        return {"hashes": hashed_ids(ids[kept], self._secret())}
+        """Return keyed hashes of the ids; nothing without a secret."""
+        secret = self._secret()
+        return {} if secret is None else {"hashes": hashed_ids(self._ids(), secret)}
+
+    @answers(DEPENDENCE)
+    def dependence(self, asked: Asked) -> Arrays:
+        """Project the scores of the party's columns of the common rows."""
+        secret, common = self._secret(), asked["common"]
+        assert secret is not None  # the rows have been aligned
+        domain, target = self._own_domain(asked), self._target
+        values = self._own_values(domain)[common]
+        classes, num_classes = np.zeros(len(values), dtype=np.int64), 1
+        if target is not None:
+            column = domain.index(target)
+            classes = values[:, column].astype(np.int64)
+            num_classes = int(domain.num_states[column])
+        found = projected(
+            scores_of(domain, values, classes, target),
+            classes,
+            num_classes,
+            keyed_normals(self._ids().iloc[common], secret, DRAWS),
+            self._minimum_count,
+        )
+        return found._asdict()
 
     @answers(*LOCAL.values())
     def local(self, asked: Asked) -> Arrays:
@@ -242,17 +262,20 @@ class FedPCClient(CausalClient):
         name = "values in intervals" if "domain" in asked else "values"
         return self.once(name, lambda: domain.encode(self._kept_rows()))
 
-    def _secret(self) -> bytes:
+    def _ids(self) -> pd.Series:
+        """Return the ids of the rows that are kept."""
+        ids = id_column(self.table(), self._row_id)
+        if ids is None:
+            raise ConfigError("rows cannot be aligned: the table has no column of ids")
+        return ids[complete_rows(self._variables(), self.setup.policy)]
+
+    def _secret(self) -> bytes | None:
         node = self.context.node_config
         if "row-secret" in node:
             return str(node["row-secret"]).encode()
-        if "partition-id" in node:
-            # A simulation has one owner: there is nobody to keep a secret from.
-            return self.setup.exchange.encode()
-        raise ConfigError(
-            "aligning rows needs a secret that all parties share and the server does not know: "
-            "start the SuperNode with --node-config \"row-secret='...'\""
-        )
+        # A simulation has one owner: there is nobody to keep a secret from. The random numbers of
+        # rows follow from the secret, and those of a simulation from its seed.
+        return str(self.setup.options["seed"]).encode() if "partition-id" in node else None
 
     def _joint_rows(self, asked: Asked) -> PartyRows:
         """Return the party's columns of the common rows, computed once a process."""

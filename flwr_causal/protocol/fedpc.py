@@ -55,9 +55,33 @@ ALIGN = Exchange(
             ("n", 16),
             "bytes",
             rows="each row of the party",
+            optional=True,
         ),
     ),
-    when="training='one-pass' with weights='aligned' or 'em'",
+    when="parties with ids and a secret hold different columns; not with weights='counts'",
+    same_parties=True,
+)
+
+DEPENDENCE = Exchange(
+    "dependence",
+    "how columns depend that no party holds together",
+    sends=(_COMMON, _DOMAIN),
+    returns=(
+        Disclosure("counts", "common rows of each class", ("classes",), "count"),
+        Disclosure(
+            "linear",
+            "sums over the common rows of each class: normal scores of the party's columns times "
+            "random numbers that the ids and the secret determine",
+            ("classes", "draws", "scores"),
+        ),
+        Disclosure(
+            "bent",
+            "the same of the second and third Hermite polynomials of the scores",
+            (2, "draws", "scores"),
+        ),
+    ),
+    when="the parties have common rows, and either no target or all hold it; not with "
+    "training='one-pass' and weights='counts', 'aligned' or 'em'",
     same_parties=True,
 )
 
@@ -128,7 +152,10 @@ LOCAL = {
     for central in (False, True)
 }
 
-_JOINT_WHEN = "training='one-pass', weights='em', learner='trees', each column at one party"
+_JOINT_WHEN = (
+    "training='one-pass', weights='em', learner='trees' or 'class-conditional', each column at one "
+    "party"
+)
 _JOINT_DENSITIES = Disclosure(
     "densities",
     "log density of the party's columns of each common row under each component. The server can "
@@ -165,7 +192,7 @@ JOINT_PRODUCTS = Exchange(
 )
 _TREES = Exchange(
     "joint trees",
-    "each party fits its part of each component, a tree of its columns",
+    "each party fits its part of each component, of numbers a leaf and of categories a tree",
     sends=(_COMMON, _SHARED, _DOMAIN),
     when=_JOINT_WHEN,
     same_parties=True,
@@ -238,6 +265,7 @@ CONTRACT = Contract(
         CUTS,
         *SUMS.values(),
         ALIGN,
+        DEPENDENCE,
         *LOCAL.values(),
         JOINT_START,
         JOINT_PRODUCTS,

@@ -76,6 +76,9 @@ class Run:
         class method ``load(path)``.
     parties : dict of str to int
         Name and number of rows of each party.
+    num_rows : int or None
+        Rows of all parties together, where that is not the sum of these: parties that hold
+        different columns of the same rows have as many as there are different ids.
     local_graphs : dict of str to CausalGraph
         The graph that each party's own rows support most, by party, where the option
         ``local_graphs`` asks for them.
@@ -105,6 +108,7 @@ class Run:
     config: dict[str, Any] = field(default_factory=dict)
     model: Any = None
     parties: dict[str, int] = field(default_factory=dict)
+    num_rows: int | None = None
     local_graphs: dict[str, CausalGraph] = field(default_factory=dict)
     heterogeneity: pd.DataFrame | None = None
     answers: pd.DataFrame | None = None
@@ -116,7 +120,7 @@ class Run:
         """Return everything but graphs, tables, model, scores and history as plain values."""
         plain = (
             "rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics config "
-            "parties failures warnings error"
+            "parties num_rows failures warnings error"
         )
         status = "failed" if self.error else "completed"
         return {"status": status, **{name: getattr(self, name) for name in plain.split()}}

@@ -51,7 +51,7 @@ def describe_run(run: Run) -> list[str]:
     lines += _comparison(run.metrics)
     lines += [
         f"Rounds {run.rounds}, {run.seconds:.1f} s, {len(run.parties)} parties, "
-        f"{sum(run.parties.values())} rows",
+        f"{sum(run.parties.values()) if run.num_rows is None else run.num_rows} rows",
         f"Bytes to each party {run.bytes_sent // max(len(run.parties), 1):,}, "
         f"from each party {run.bytes_received // max(len(run.parties), 1):,} "
         f"(schema exchange, all together: {run.schema_bytes:,})",

@@ -51,6 +51,8 @@ class Outcome(Generic[StateT]):
         ``parties``, ``bytes_sent``, ``bytes_received`` and the method's own diagnostics.
     stop_reason : str
         Why the run ended, in words.
+    num_rows : int or None
+        Rows of all parties together, where that is not the sum of their numbers of rows.
     schema_bytes : int
         Bytes of the schema exchange, both ways, with its answer that travels with a party's first
         message.
@@ -67,6 +69,7 @@ class Outcome(Generic[StateT]):
     state: StateT | None = None
     agreement: Agreement | None = None
     parties: tuple[Party, ...] = ()
+    num_rows: int | None = None
     failures: tuple[Failure, ...] = ()
     warnings: list[str] = field(default_factory=list)
     error: str = ""
@@ -339,6 +342,7 @@ def _set_results(method: Method[StateT], outcome: Outcome[StateT]) -> None:
     if state is not None:
         with single_threaded():
             outcome.graph = method.graph(state)
+            outcome.num_rows = method.num_rows(state)
             outcome.model = method.model(state)
             outcome.scores = method.scores(state)
             outcome.heterogeneity = method.heterogeneity(state)

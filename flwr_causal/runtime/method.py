@@ -200,6 +200,13 @@ class Method(Generic[StateT]):
         """Return the parties' own graphs and how they differ from the common one, if known."""
         return None
 
+    def num_rows(self, state: StateT) -> int | None:
+        """Return how many rows the parties have together; None if it is the sum of theirs.
+
+        Parties may hold different columns of the same rows.
+        """
+        return None
+
     def warnings(self, state: StateT) -> list[str]:
         """Return what the user should know about the finished run."""
         return []

@@ -93,7 +93,7 @@ def common_rows(ids: Sequence[Sequence[Hashable]]) -> list[IntArray]:
     Raises
     ------
     DataError
-        If an id occurs twice at a party, or no row is common.
+        If an id occurs twice at a party.
     """
     places = []
     for party, own in enumerate(ids):
@@ -104,11 +104,6 @@ def common_rows(ids: Sequence[Sequence[Hashable]]) -> list[IntArray]:
             )
         places.append(place)
     shared = [one for one in ids[0] if all(one in place for place in places)]
-    if not shared:
-        raise DataError(
-            "the parties have no row in common: check that their ids are of one kind, and their "
-            'row-secret the same (node config), or take weights="counts", which needs no ids'
-        )
     return [np.array([place[one] for one in shared], dtype=np.int64) for place in places]
 
 

@@ -7,17 +7,24 @@ import hmac
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtri
 
 from flwr_causal.data.check.columns import distinct_values, kind_of, named_states
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pandas as pd
     from numpy.typing import NDArray
 
+    from flwr_causal.core.arrays import FloatArray
+
 
 HASH_BYTES = 16
+#: Rows whose random numbers are made at once.
+DRAWN_ROWS = 1024
 
 
 def id_column(frame: pd.DataFrame, row_id: str = "") -> pd.Series | None:
@@ -64,11 +71,45 @@ def hashed_ids(column: pd.Series, secret: bytes) -> NDArray[np.uint8]:
     Without the secret nobody can compute the id of a hash, or test whether a known id is among
     them. An id is hashed as text, a whole number alike whatever its type.
     """
-    kind = kind_of(column)
-    values, codes = distinct_values(column, kind)
-    labels, _ = named_states(values, str(column.name))
+    labels, codes = _labels(column)
     digests = [
         hmac.new(secret, label.encode(), hashlib.sha256).digest()[:HASH_BYTES] for label in labels
     ]
     table = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, HASH_BYTES)
     return table[codes]
+
+
+def keyed_normals(column: pd.Series, secret: bytes, size: int) -> Iterator[FloatArray]:
+    """Return standard normal numbers that each id and the secret determine, some rows at a time.
+
+    The same id has the same numbers at every party, whatever the versions of its packages. Without
+    the secret nobody can compute them.
+
+    Parameters
+    ----------
+    column : Series
+        Of ids, n rows.
+    secret : bytes
+    size : int
+        Numbers of each row.
+
+    Yields
+    ------
+    ndarray of float64, shape (at most DRAWN_ROWS, size)
+    """
+    quantiles = ndtri((np.arange(2**16) + 0.5) / 2**16)
+    labels, codes = _labels(column)
+    key = hashlib.sha256(b"normal numbers" + secret).digest()
+    for start in range(0, len(codes), DRAWN_ROWS):
+        own = [labels[code] for code in codes[start : start + DRAWN_ROWS]]
+        digests = [hashlib.shake_256(key + label.encode()).digest(2 * size) for label in own]
+        places = np.frombuffer(b"".join(digests), dtype="<u2").reshape(-1, size)
+        yield quantiles[places]
+
+
+def _labels(column: pd.Series) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the different ids as text, and which of them each row has."""
+    kind = kind_of(column)
+    values, codes = distinct_values(column, kind)
+    labels, _ = named_states(values, str(column.name))
+    return list(labels), codes

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from flwr_causal.core.circuits.composed.dependence import tied
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
+from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalTrained
 from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID, target_in
-from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.fedpc import CONTRACT
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.strategies.base import Baselines, CausalStrategy
@@ -29,8 +31,10 @@ from flwr_causal.strategies.fedpc.holdings import (
 )
 from flwr_causal.strategies.fedpc.stages import (
     AlignStage,
+    DependenceStage,
     JointStage,
     LocalStage,
+    Matched,
     RecallStage,
     SumsStage,
     joint_components,
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import IntArray
+    from flwr_causal.core.circuits.composed.dependence import Dependence
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.data.check.agreement import Agreement
@@ -54,7 +59,13 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.method import Request
     from flwr_causal.strategies.base import RunAlone
 
-Stage = CutStage | SumsStage | AlignStage | LocalStage | JointStage | RecallStage
+Stage = CutStage | SumsStage | AlignStage | DependenceStage | LocalStage | JointStage | RecallStage
+
+
+#: Learners of which parties with different columns can train components together.
+TRAINED_TOGETHER = ("trees", "class-conditional")
+#: Weights of combinations of clusters that follow from common rows.
+ALIGNED_WEIGHTS = ("aligned", "em")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +96,10 @@ class FedPCRun:
     warnings : tuple of str
     exchanges : int
         How many there were.
+    matched : Matched or None
+        Which rows are common, once ids have been compared.
+    dependence : Dependence or None
+        Between columns that no party holds together, once it has been measured.
     """
 
     agreement: Agreement
@@ -99,6 +114,8 @@ class FedPCRun:
     reason: str = ""
     warnings: tuple[str, ...] = ()
     exchanges: int = 0
+    matched: Matched | None = None
+    dependence: Dependence | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -123,7 +140,10 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         The column that tells which rows of different parties are about the same thing; it is no
         variable. Empty: the column ``row_id``, if there is one.
     training : {"auto", "sums", "one-pass"}, default "auto"
-        "auto" is "sums" where the parties hold the same columns, or numbers and all the target.
+        "auto" is "sums" where the parties hold the same columns, or numbers and all or none of them
+        the target. With ids, random projections of the common rows add the dependence between
+        columns of different parties, and a table without a target in which much of it is no
+        covariance (y = x^2) goes on in one pass with weights "em".
     learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
@@ -134,7 +154,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         numbers of rows (the paper's), by the classes of the rows where all parties know these, by
         the clusters that aligned rows have at all parties, or by EM on their densities in the
         clusters. "auto" is "classes" where all hold the target, else "aligned" where there are
-        ids, else "counts".
+        ids and a target, "em" where there are ids and none, else "counts".
     clusters : int, default 8
         One pass: clusters of the rows of a party for columns that it alone holds (the paper's K).
     products : int, optional
@@ -300,6 +320,10 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             )
         return state, info
 
+    def num_rows(self, state: FedPCRun) -> int | None:
+        """Return the number of different ids, where ids were compared."""
+        return None if state.matched is None else state.matched.num_rows
+
     def graph(self, state: FedPCRun) -> None:
         """Return nothing: a circuit is no causal graph."""
 
@@ -339,10 +363,8 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
     numbers = learner != "trees"
     domain = domain_of(agreement, target, holdings.missing, numbers=numbers)
     sums = _by_sums(method, holdings, learner, target)
-    weights, warnings = _weights(method, holdings, sums, target)
-    state = FedPCRun(
-        agreement, holdings, domain, target or None, sums, learner, weights, warnings=warnings
-    )
+    weights = _weights(method, holdings, sums, target)
+    state = FedPCRun(agreement, holdings, domain, target or None, sums, learner, weights)
     if method.trained:
         return replace(state, stage=RecallStage.of(method.trained, domain))
     if not numbers and agreement.continuous:
@@ -364,11 +386,16 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
     if isinstance(stage, SumsStage):
         following, info = stage.close(replies)
         if isinstance(following, Trained):
+            if state.dependence is not None:
+                assert isinstance(following, ClassConditionalTrained)
+                following = tied(following, state.dependence)
             return _complete(state, following.model(state.domain)), info
         return replace(state, stage=SumsStage(stage.learner, following)), info
     if isinstance(stage, AlignStage):
-        info = {"ids": sum(map(len, replies.list("hashes")))}
-        return replace(state, stage=_aligned(method, state, stage.common(replies))), info
+        return _aligned(method, state, stage.matched(replies))
+    if isinstance(stage, DependenceStage):
+        state = replace(state, dependence=stage.dependence(replies, state.target))
+        return _measured(method, state)
     assert stage is not None
     info = stage.info(replies)
     if isinstance(stage, JointStage) and not stage.last:
@@ -382,28 +409,129 @@ def _complete(state: FedPCRun, model: CircuitModel) -> FedPCRun:
 
 def _begun(method: FedPC, state: FedPCRun) -> FedPCRun:
     """Return the run at the first exchange after the variables are known."""
+    asked = method.weights == "counts"
+    if state.weights not in ALIGNED_WEIGHTS and (asked or not state.holdings.apart.any()):
+        return _training(method, state)
+    if not state.holdings.ids:
+        return _training(method, _without_ids(state))
+    return replace(state, stage=AlignStage(state.holdings))
+
+
+def _training(method: FedPC, state: FedPCRun) -> FedPCRun:
+    """Return the run at the first exchange of the training."""
     if not state.sums:
-        aligned = state.weights in ("aligned", "em")
-        stage = AlignStage(state.holdings) if aligned else _local(method, state, None)
-        return replace(state, stage=stage)
+        common = None
+        if state.weights in ALIGNED_WEIGHTS:
+            assert state.matched is not None
+            common = state.matched.common
+            together = state.weights == "em" and state.learner in TRAINED_TOGETHER
+            if together and state.holdings.setting == "vertical":
+                return replace(state, stage=_joint(method, state, common))
+        return replace(state, stage=_local(method, state, common))
     training = training_of(state.learner, state.target, method)
     plan = training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
     first = training.start(plan, state.holdings.presence)
     return replace(state, stage=SumsStage(state.learner, first))
 
 
-def _aligned(method: FedPC, state: FedPCRun, common: dict[str, IntArray]) -> Stage:
-    """Return the exchange after it is known which rows are common."""
-    together = state.weights == "em" and state.learner == "trees"
-    if not (together and state.holdings.setting == "vertical"):
-        return _local(method, state, common)
+def _aligned(
+    method: FedPC, state: FedPCRun, matched: Matched | str
+) -> tuple[FedPCRun, dict[str, Any]]:
+    """Return the run after ids have been compared, and how many there are.
+
+    Raises
+    ------
+    DataError
+        If there are no common rows, and the weights need them.
+    """
+    problem = matched if isinstance(matched, str) else matched.problem
+    info: dict[str, Any] = {}
+    if not isinstance(matched, str):
+        common = len(next(iter(matched.common.values())))
+        info = {"ids": matched.num_rows, "common": common}
+        state = replace(state, matched=matched)
+    if problem:
+        if state.weights in ALIGNED_WEIGHTS:
+            raise DataError(f'{problem}, or take weights="counts", which needs no ids')
+        return _training(method, replace(state, warnings=(_lost(state, problem),))), info
+    if state.weights in ALIGNED_WEIGHTS:
+        return _training(method, state), info
+    assert isinstance(matched, Matched)
+    stage = DependenceStage(state.domain, state.holdings, matched.common)
+    return replace(state, stage=stage), info
+
+
+def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]:
+    """Return the run after dependence has been measured: which training can express it."""
+    found, holdings = state.dependence, state.holdings
+    assert found is not None
+    info = {"nats": found.nats, "bent_nats": found.bent_nats}
+    if not found.enough:
+        problem = "the parties have too few rows in common to tell how their columns depend"
+        return _training(method, replace(state, warnings=(_lost(state, problem),))), info
+    if found.mostly_bent and state.sums and not state.target and method.training == "auto":
+        return _training(method, replace(state, sums=False, weights="em")), info
+    given = f"given {state.target!r} " if state.target else ""
+    warnings = []
+    if found.notable and not state.sums:
+        one, other, correlation = found.strongest
+        warnings.append(
+            f"{given}columns of different parties tell {found.nats:.2f} nats a row of each other, "
+            f"most of all {holdings.where(one)} and {holdings.where(other)} with a correlation of "
+            f"{correlation:.2f}, and weights='{state.weights}' loses that: weights='em' keeps a "
+            "part of it"
+        )
+    if found.bent:
+        one, other, correlation = found.bends
+        loses = "training='sums'" if state.sums else f"weights='{state.weights}'"
+        warnings.append(
+            f"{given}{holdings.where(one)} and {holdings.where(other)} depend on each other, but "
+            f"not along a line (a correlation of {abs(correlation):.2f} between polynomials of "
+            f"their ranks), and {loses} loses that: training='one-pass' with weights='em' keeps a "
+            "part of it"
+        )
+    return _training(method, replace(state, warnings=(*state.warnings, *warnings))), info
+
+
+def _lost(state: FedPCRun, problem: str) -> str:
+    """Return the warning that nothing is known of the dependence between some columns."""
+    given = []
+    if state.target is not None and state.holdings.all_hold(state.target):
+        given.append(repr(state.target))
+    shared = state.holdings.presence.sum(axis=0) > 1
+    if any(shared[j] for j, name in enumerate(state.holdings.names) if name != state.target):
+        given.append("the columns that parties share")
+    condition = f" given {' and '.join(given)}" if given else ""
+    return (
+        f"no party holds columns of different parties together: {state.holdings.columns_apart()}. "
+        f"What they tell of each other{condition} is lost, they are taken to be independent: "
+        f"{problem}"
+    )
+
+
+def _without_ids(state: FedPCRun) -> FedPCRun:
+    """Return the run with the warning that rows cannot be aligned."""
+    problem = (
+        "give every party's table a column of ids of its rows, 'row_id' or the one that the "
+        "option row_id names"
+    )
+    return replace(state, warnings=(_lost(state, problem),))
+
+
+def _joint(method: FedPC, state: FedPCRun, common: dict[str, IntArray]) -> JointStage:
+    """Return the first exchange of trees that the parties train together."""
     rows = len(next(iter(common.values())))
     return JointStage(
         state.domain,
         state.holdings,
         common,
         components=joint_components(
-            state.domain, rows, state.target, method.components, method.clusters
+            state.domain,
+            state.holdings.presence,
+            rows,
+            state.target,
+            method.components,
+            method.clusters,
         ),
         central=method.queries == "central",
         seed=method.seed,
@@ -465,30 +593,24 @@ def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bo
     return possible
 
 
-def _weights(
-    method: FedPC, holdings: Holdings, sums: bool, target: str
-) -> tuple[str, tuple[str, ...]]:
-    """Return how combinations of clusters are weighted, and what the user should know of it."""
+def _weights(method: FedPC, holdings: Holdings, sums: bool, target: str) -> str:
+    """Return how combinations of clusters are weighted."""
     if sums or holdings.presence.all():
-        return "counts", ()
+        return "counts"
     labelled = bool(target) and holdings.all_hold(target)
     if method.weights != "auto":
         if method.weights == "classes" and not labelled:
             raise ConfigError(
                 "weights='classes' needs a target that all parties hold: take 'aligned' or 'counts'"
             )
-        if method.weights in ("aligned", "em") and not holdings.ids:
+        if method.weights in ALIGNED_WEIGHTS and not holdings.ids:
             raise ConfigError(
                 f"weights='{method.weights}' needs rows that are aligned by ids: name the column "
                 "of ids with row_id, or take weights='counts'"
             )
-        return method.weights, ()
+        return method.weights
     if labelled:
-        return "classes", ()
-    if holdings.ids:
-        return "aligned", ()
-    return "counts", (
-        "without a column of ids (row_id) rows of different parties cannot be aligned: the "
-        "combinations of clusters are weighted by numbers of rows, and what columns of one party "
-        "say of those of another is lost",
-    )
+        return "classes"
+    if not holdings.ids:
+        return "counts"
+    return "aligned" if target else "em"

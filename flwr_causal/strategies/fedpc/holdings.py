@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import Kind, TableReport
 
+#: Columns of a party that a warning names.
+MOST_NAMED = 3
+
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
@@ -83,6 +86,27 @@ class Holdings:
     def all_hold(self, name: str) -> bool:
         """Whether every party holds a column."""
         return bool(self.presence[:, self.names.index(name)].all())
+
+    @property
+    def apart(self) -> BoolArray:
+        """Which pairs of columns no party holds together, shape (columns, columns)."""
+        held = self.presence.astype(np.int64)
+        return np.asarray(held.T @ held == 0)
+
+    def where(self, column: int) -> str:
+        """Return a column and the first party that holds it, in words."""
+        return f"{self.names[column]!r} ({self.holders(self.names[column])[0]})"
+
+    def columns_apart(self) -> str:
+        """Return each party's columns that another party would have to hold too, in words."""
+        lone = self.apart.any(axis=0)
+        listed = []
+        for party, held in zip(self.parties, self.presence & lone, strict=True):
+            names = [repr(self.names[j]) for j in np.flatnonzero(held)]
+            if names:
+                more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+                listed.append(f"{', '.join(names[:MOST_NAMED])}{more} ({party})")
+        return "; ".join(listed)
 
     def similar_names(self) -> list[tuple[str, str]]:
         """Return pairs of columns that may be one: like names, no party has both."""

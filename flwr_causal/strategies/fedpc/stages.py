@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import unpacked
+from flwr_causal.core.circuits.composed import joint_leaves
 from flwr_causal.core.circuits.composed.composition import factors_of, one_pass, tasks_of
+from flwr_causal.core.circuits.composed.dependence import Projections, measured
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.composed.joint_trees import (
     PRODUCT_STEPS,
@@ -31,6 +33,7 @@ from flwr_causal.core.circuits.presence import common_rows
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.fedpc import (
     ALIGN,
+    DEPENDENCE,
     JOINT_PRODUCTS,
     JOINT_START,
     JOINT_TREES,
@@ -43,13 +46,32 @@ from flwr_causal.runtime.method import Request
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import Arrays, IntArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, IntArray
     from flwr_causal.core.circuits.composed.composition import Composition
+    from flwr_causal.core.circuits.composed.dependence import Dependence
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import State, Step
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.strategies.fedpc.holdings import Holdings
+
+
+class Matched(NamedTuple):
+    """Which rows of the parties are about the same thing.
+
+    Parameters
+    ----------
+    common : dict of str to ndarray of int64
+        By party, where it has the rows that all have, in one order; of length 0 if there are none.
+    num_rows : int
+        Different ids over all parties.
+    problem : str
+        Why there are no common rows, and the remedy; empty if there are.
+    """
+
+    common: dict[str, IntArray]
+    num_rows: int
+    problem: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,24 +89,76 @@ class AlignStage:
         """Ask for the hashes."""
         return Request(ALIGN)
 
-    def common(self, replies: Replies) -> dict[str, IntArray]:
-        """Return by party where it has the rows that all have, in one order.
+    def matched(self, replies: Replies) -> Matched | str:
+        """Return the common rows; in words, why rows cannot be matched at all.
 
         Raises
         ------
         FederationError
             If a party did not answer.
         DataError
-            If no row is common.
+            If ids repeat.
         """
         check_all(self.holdings, replies)
-        ids = [[row.tobytes() for row in hashes] for hashes in replies.list("hashes")]
+        hashes = replies.of("hashes")
+        silent = [name for name in self.holdings.parties if name not in hashes]
+        if silent:
+            return (
+                f"there is no secret at {', '.join(silent)} under which ids are sent: start every "
+                "SuperNode with --node-config \"row-secret='...'\", the same text at all parties"
+            )
+        ids = [[row.tobytes() for row in own] for own in hashes.values()]
+        places = common_rows(ids)
+        listed = ", ".join(self.holdings.parties)
+        problem = (
+            f"{listed} have no row in common: check that their ids are of one kind and their "
+            "row-secret is the same (node config)"
+        )
+        return Matched(
+            dict(zip(self.holdings.parties, places, strict=True)),
+            len(set().union(*ids)),
+            "" if len(places[0]) else problem,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class DependenceStage:
+    """How columns depend that no party holds together, by projections of the common rows.
+
+    Parameters
+    ----------
+    domain : Domain
+    holdings : Holdings
+    common : dict of str to ndarray of int64
+        Where each party has the common rows.
+    """
+
+    domain: Domain
+    holdings: Holdings
+    common: dict[str, IntArray]
+
+    def request(self) -> Request:
+        """Say which rows are common."""
+        return Request(DEPENDENCE, own={k: {"common": rows} for k, rows in self.common.items()})
+
+    def dependence(self, replies: Replies, target: str | None) -> Dependence:
+        """Return the dependence within classes.
+
+        Raises
+        ------
+        FederationError
+            If a party did not answer, or answered for other columns or rows.
+        """
+        check_all(self.holdings, replies)
+        given = [
+            Projections(one["counts"], one["linear"], one["bent"])
+            for one in replies.by_party.values()
+        ]
         try:
-            places = common_rows(ids)
+            return measured(self.domain, self.holdings.presence, target, given)
         except DataError as error:
             listed = ", ".join(self.holdings.parties)
-            raise DataError(f"parties {listed}: {error}") from error
-        return dict(zip(self.holdings.parties, places, strict=True))
+            raise FederationError(f"Of the parties {listed}: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +356,6 @@ class JointStage:
     Parameters
     ----------
     domain : Domain
-        Of variables with states.
     holdings : Holdings
         Every column is held by one party.
     common : dict of str to ndarray of int64, shape (n,)
@@ -362,7 +435,12 @@ class JointStage:
 
 
 def joint_components(
-    domain: Domain, rows: int, target: str | None, components: int | None, clusters: int
+    domain: Domain,
+    presence: BoolArray,
+    rows: int,
+    target: str | None,
+    components: int | None,
+    clusters: int,
 ) -> int:
     """Return how many components there are: as many as asked for, or as the rows give.
 
@@ -378,8 +456,11 @@ def joint_components(
     states = domain.num_states
     classes = int(states[domain.index(target)]) if target else 1
     if components is None:
-        free = int((states - 1).sum() * states.mean())
-        return min(rows, max(classes, clusters, automatic_components(rows, free)))
+        if (states == 0).any():
+            found = joint_leaves.automatic_components(rows, presence[:, states == 0])
+        else:
+            found = automatic_components(rows, int((states - 1).sum() * states.mean()))
+        return min(rows, max(classes, clusters, found))
     if components < classes:
         raise ConfigError(
             f"The option 'components' is {components}, but {target!r} has {classes} classes, and "

@@ -2,12 +2,20 @@
 
 import hashlib
 import hmac
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.data.check.row_ids import HASH_BYTES, hashed_ids, id_column, without_ids
+from flwr_causal.data.check.row_ids import (
+    DRAWN_ROWS,
+    HASH_BYTES,
+    hashed_ids,
+    id_column,
+    keyed_normals,
+    without_ids,
+)
 from flwr_causal.errors import DataError
 
 SECRET = b"blue heron"
@@ -90,3 +98,29 @@ def test_ids_that_cannot_be(frame, row_id, words):
     for ask in (id_column, without_ids):
         with pytest.raises(DataError, match=words):
             ask(pd.DataFrame(frame), row_id)
+
+
+def test_an_id_and_the_secret_determine_normal_numbers():
+    ids = pd.Series(np.arange(DRAWN_ROWS + 500), name="row_id")
+    parts = list(keyed_normals(ids, SECRET, 64))
+    assert [part.shape for part in parts] == [(DRAWN_ROWS, 64), (500, 64)]
+    drawn = np.concatenate(parts)
+    # The same in another order, as text, and as a float.
+    for other in (ids[::-1].astype(str), ids[::-1].astype(float)):
+        again = np.concatenate(list(keyed_normals(other, SECRET, 64)))
+        np.testing.assert_array_equal(again[::-1], drawn)
+    assert abs(drawn.mean()) < 0.02
+    assert abs(drawn.std() - 1) < 0.02
+    assert abs(np.corrcoef(drawn[0], drawn[1])[0, 1]) < 0.5
+    other = np.concatenate(list(keyed_normals(ids, b"another", 64)))
+    assert abs(np.corrcoef(drawn.ravel(), other.ravel())[0, 1]) < 0.02
+
+
+def test_the_numbers_of_an_id_stay_the_same():
+    """Parties with other versions must draw alike."""
+    (drawn,) = keyed_normals(pd.Series([7], name="row_id"), SECRET, 3)
+    key = hashlib.sha256(b"normal numbers" + SECRET).digest()
+    places = np.frombuffer(hashlib.shake_256(key + b"7").digest(6), dtype="<u2")
+    shares = (places + 0.5) / 2**16
+    expected = [NormalDist().inv_cdf(float(share)) for share in shares]
+    np.testing.assert_allclose(drawn, [expected], atol=1e-12)

@@ -1,11 +1,12 @@
 """Mixtures of Chow-Liu trees over parties that hold different columns of the same rows.
 
-A component is a product of one Chow-Liu tree for each party, over the party's columns. EM fits the
-mixture to the rows that all parties have, in one order. In each step every party sends, for each
-row, the log density of its columns under each component; the server adds these of all parties and
-returns the responsibilities of the components for each row (`responsibilities`), and every party
-fits its part of the components to them. The trees stay with the parties. There are E mixtures of K
-components each, which start from different rows and share the exchanges; the result is their mean.
+A component is a product of one Chow-Liu tree for each party, over the party's columns (of a party
+with numbers, of one elliptical leaf: `joint_leaves`). EM fits the mixture to the rows that all
+parties have, in one order. In each step every party sends, for each row, the log density of its
+columns under each component; the server adds these of all parties and returns the responsibilities
+of the components for each row (`responsibilities`), and every party fits its part of the components
+to them. The trees stay with the parties. There are E mixtures of K components each, which start
+from different rows and share the exchanges; the result is their mean.
 
 The party that holds the class gives every component one class: the class that has the largest
 weight in it. Then only the rows of this class have a positive responsibility, and the parties train
@@ -17,13 +18,15 @@ class as a column of the trees.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.composed.composition import Composition, Output
+from flwr_causal.core.circuits.composed.joint_leaves import NumberTable
+from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.trees import trees as tree_mixtures
 from flwr_causal.core.circuits.learners.trees.learner import STRENGTHS, tree_leaves
 from flwr_causal.core.circuits.learners.trees.pair_sums import (
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
     from flwr_causal.core.circuits.learners.trees.trees import Trees
     from flwr_causal.core.circuits.nodes import Node
@@ -112,6 +114,14 @@ class Table:
     def trees(self, shared: FloatArray) -> Trees:
         """Return the party's part of the components, with Chow-Liu trees; see `shrunk_trees`."""
         return shrunk_trees(self.layout, self._sums(shared, pairs=True), self.cells, STRENGTHS)
+
+    def log_densities(self, trees: Trees) -> FloatArray:
+        """Return the log density of each row in each component, shape (n, E K)."""
+        return np.asarray(trees.log_densities(self.codes))
+
+    def nodes(self, trees: Trees, columns: Sequence[int]) -> list[Node]:
+        """Return the node of each component, over these columns of the party's domain."""
+        return list(tree_leaves(trees, columns))
 
     def _sums(self, weights: FloatArray, *, pairs: bool) -> FloatArray:
         size = weights.shape[1]
@@ -205,13 +215,13 @@ class PartyRows:
     Parameters
     ----------
     domain : Domain
-        The party's own. All variables have states.
+        The party's own.
     target : int or None
         Column of the class; None if the party does not hold it.
     columns : tuple of int
         The other columns.
-    table : Table or None
-        Of the other columns; None if there are none.
+    table : Table, NumberTable or None
+        Of the other columns; a NumberTable if a number is among them; None if there are none.
     classes : ndarray of int64, shape (n,)
         Class of each row; -1 if it is missing or the party does not hold it.
     """
@@ -219,7 +229,7 @@ class PartyRows:
     domain: Domain
     target: int | None
     columns: tuple[int, ...]
-    table: Table | None
+    table: Table | NumberTable | None
     classes: IntArray
 
     @classmethod
@@ -228,7 +238,13 @@ class PartyRows:
         place = domain.index(target) if target in domain.names else None
         columns = tuple(j for j in range(len(domain.names)) if j != place)
         own = list(columns)
-        table = Table.of(values[:, own], domain.num_states[own].tolist()) if own else None
+        states = domain.num_states[own]
+        table: Table | NumberTable | None = None
+        if own and (states == 0).any():
+            others = Domain(tuple(domain.variables[j] for j in own))
+            table = NumberTable.of(others, values[:, own])
+        elif own:
+            table = Table.of(values[:, own], states.tolist())
         classes = np.full(len(values), -1, dtype=np.int64)
         if place is not None:
             classes = np.where(np.isnan(values[:, place]), -1, values[:, place]).astype(np.int64)
@@ -242,25 +258,25 @@ class Part:
     Parameters
     ----------
     rows : PartyRows
-    trees : Trees or None
-        E K trees over the columns but the class; None if there are no such columns.
+    own : Trees, Leaves or None
+        E K of them over the columns but the class; None if there are no such columns.
     shares : ndarray of float64, shape (E K, classes), or None
         Probability of each class in each component; None if the party does not hold the class.
     """
 
     rows: PartyRows
-    trees: Trees | None
+    own: Any
     shares: FloatArray | None
 
     @classmethod
     def started(cls, rows: PartyRows, anchors: IntArray) -> Part:
         """Return the part with which EM starts, from anchor rows (E, K)."""
-        trees = None if rows.table is None else rows.table.start(anchors)
+        own = None if rows.table is None else rows.table.start(anchors)
         if rows.target is None:
-            return cls(rows, trees, None)
+            return cls(rows, own, None)
         every = np.unique(rows.classes[rows.classes >= 0])
-        own = np.concatenate([_all_classes(rows.classes[one], every) for one in anchors])
-        return cls(rows, trees, _class_shares(rows, own))
+        classes = np.concatenate([_all_classes(rows.classes[one], every) for one in anchors])
+        return cls(rows, own, _class_shares(rows, classes))
 
     @classmethod
     def made(
@@ -292,15 +308,15 @@ class Part:
         """Return the log density of the party's columns of each row, shape (n, E K)."""
         classes = self.rows.classes
         result = 0.0 if self.shares is None else _log_class(self.shares, classes)
-        if self.trees is not None and self.rows.table is not None:
-            result = result + self.trees.log_densities(self.rows.table.codes)
+        if self.rows.table is not None:
+            result = result + self.rows.table.log_densities(self.own)
         return np.asarray(result)
 
     def circuits(self) -> list[Circuit]:
         """Return a circuit for each component, over the party's domain."""
         factors: list[list[Node]] = []
-        if self.trees is not None:
-            factors.append(list(tree_leaves(self.trees, self.rows.columns)))
+        if self.rows.table is not None:
+            factors.append(self.rows.table.nodes(self.own, self.rows.columns))
         if self.shares is not None and self.rows.target is not None:
             factors.append([Categorical(self.rows.target, own) for own in self.shares])
         return [Circuit(self.rows.domain, joined(own)) for own in zip(*factors, strict=True)]

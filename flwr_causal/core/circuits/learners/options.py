@@ -45,7 +45,8 @@ class TreesOptions:
     Parameters
     ----------
     components : int, optional
-        Learner "trees": trees of a mixture, for each class. Default: by the number of rows.
+        Learner "trees": trees of a mixture, for each class; with weights "em", where each column is
+        at one party, components of the mixture. Default: by the number of rows.
     """
 
     components: int | None = None

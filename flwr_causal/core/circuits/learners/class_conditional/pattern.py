@@ -598,7 +598,7 @@ def joint_moments(
         )
     if len(present) == 1:
         return present[0].mean.copy(), present[0].covariance.copy()
-    groups, adjacent = _groups(known)
+    groups, adjacent = known_groups(known)
     mean, covariance = _start(present, num_columns)
     for _ in range(MAX_STEPS):
         check_deadline()
@@ -691,7 +691,7 @@ def _start(parts: Sequence[PartMoments], num_columns: int) -> tuple[FloatArray, 
     return mean, np.diag(second / counts - mean**2)
 
 
-def _groups(known: BoolArray) -> tuple[list[IntArray], BoolArray]:
+def known_groups(known: BoolArray) -> tuple[list[IntArray], BoolArray]:
     """Return groups of columns with equal rows of ``known``, and which groups are adjacent."""
     _, first, labels = np.unique(known, axis=0, return_index=True, return_inverse=True)
     labels = labels.reshape(-1)

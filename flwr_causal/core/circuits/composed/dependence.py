@@ -1,0 +1,431 @@
+"""Dependence between columns that no party holds together, from random projections of shared rows.
+
+Parties with ids of their rows can measure how their columns depend without showing rows. A row's id
+and a secret of the parties determine `DRAWS` standard normal numbers, the same at every party. A
+party multiplies each of its columns by these numbers and adds up over the rows that all parties
+have. The inner product of the projections of two columns, divided by `DRAWS`, estimates the inner
+product of the columns, whoever holds them (Johnson & Lindenstrauss 1984): the error of a
+correlation is at most 1 / sqrt(DRAWS), .02. To those who do not know the secret, the projections of
+all columns together are draws from a normal distribution whose covariance is that of the columns:
+they tell second moments and nothing else.
+
+Columns enter as scores within classes: normal scores of the ranks of a number or an interval, and
+the indicators of a category's states. Two things follow from the projections.
+
+- `Dependence.ties`: the correlations that class-conditional circuits lack whose exchanges align no
+  rows (`class_conditional.pattern`); `tied` puts them in.
+- `Dependence.bends`: dependence that no covariance expresses (y = x^2), from correlations of the
+  second and third Hermite polynomials of normal scores, of which normal variables with correlation
+  r have r^2 and r^3, and 0 between different degrees.
+
+References
+----------
+Gavish & Donoho: Optimal shrinkage of singular values, IEEE Transactions on Information Theory 2017.
+Johnson & Lindenstrauss: Extensions of Lipschitz mappings into a Hilbert space, 1984.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from flwr_causal.core.circuits.learners.class_conditional.pattern import completed, known_groups
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalTrained
+
+#: Random numbers of a row, and projections of a column.
+DRAWS = 2048
+#: Correlations of a class are shrunk to those of all classes by this many rows for each score.
+POOLED_ROWS = 2.0
+#: Least eigenvalue of correlations: two parties may hold copies of one column.
+LEAST_EIGENVALUE = 1e-4
+#: Correlation of polynomials above which a pair of columns is bent. Linear systems of four to
+#: twelve columns and 300 to 2,000 rows have at most .24; y = x^2 has .8, sines and products .5,
+#: columns of four clusters of rows .4, breast cancer .4.
+BENT = 0.35
+#: Above this a single pair is worth a word, whatever else depends on what.
+STRONGLY_BENT = 0.5
+#: Bent pairs matter where they tell more than this share of what the ties tell.
+BENT_SHARE = 0.1
+#: So many standard errors of a correlation are chance: thousands of pairs are looked at.
+CHANCE = 6.0
+#: A polynomial of which less than this share is no function of the ones before it bends nowhere.
+LEAST_SHARE = 1e-3
+#: Dependence below this many nats a row is not worth a word.
+NOTABLE_NATS = 0.05
+
+
+# -- a party's scores and their projections --------------------------------------------------------
+
+
+def score_columns(domain: Domain, target: str | None) -> IntArray:
+    """Return the column of each score: a number or an interval has one, k states have k - 1."""
+    columns: list[int] = []
+    for j, variable in enumerate(domain.variables):
+        if variable.name != target:
+            columns += [j] * (1 if variable.states is None else max(variable.num_states - 1, 1))
+    return np.array(columns, dtype=np.int64)
+
+
+def scores_of(
+    domain: Domain, values: FloatArray, classes: IntArray, target: str | None
+) -> FloatArray:
+    """Return the scores of rows, with mean 0 and variance 1 within each class.
+
+    Parameters
+    ----------
+    domain : Domain
+        Of the party's columns.
+    values : ndarray of float64, shape (n, number of variables)
+    classes : ndarray of int64, shape (n,)
+    target : str or None
+        The class, which has no scores.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, scores)
+        Of `score_columns`; 0 where a value is missing or a column is constant in the class.
+    """
+    parts = []
+    for j, variable in enumerate(domain.variables):
+        if variable.name == target:
+            continue
+        if variable.states is None:
+            parts.append(values[:, [j]])
+        else:
+            states = np.arange(1, max(variable.num_states, 2))
+            indicators = (values[:, [j]] == states).astype(np.float64)
+            parts.append(np.where(np.isnan(values[:, [j]]), np.nan, indicators))
+    scores = np.concatenate(parts, axis=1) if parts else np.zeros((len(values), 0))
+    for c in np.unique(classes):
+        own = classes == c
+        for k in range(scores.shape[1]):
+            scores[own, k] = _normal_scores(scores[own, k])
+    return scores
+
+
+def polynomials(scores: FloatArray) -> FloatArray:
+    """Return the second and third Hermite polynomials of scores (n, k), shape (2, n, k).
+
+    They are made uncorrelated with each other and with the scores, and have mean 0 and variance 1;
+    of a column of two different values, which cannot bend, they are 0.
+    """
+    size = np.maximum((scores**2).sum(axis=0), 1.0)
+    known = [scores / np.sqrt(size)]
+    for raw in (scores**2 - 1.0, scores**3 - 3.0 * scores):
+        rest = raw - raw.mean(axis=0)
+        length = np.sqrt((rest**2).sum(axis=0))
+        for one in known:
+            rest = rest - one * (one * rest).sum(axis=0)
+        left = np.sqrt((rest**2).sum(axis=0))
+        there = left > LEAST_SHARE * length
+        known.append(np.where(there, rest / np.where(there, left, 1.0), 0.0))
+    return np.asarray(np.stack(known[1:]) * np.sqrt(len(scores)))
+
+
+class Projections(NamedTuple):
+    """Random projections of a party's scores: sums over rows.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (classes,)
+        Rows of each class.
+    linear : ndarray of float64, shape (classes, DRAWS, scores)
+    bent : ndarray of float64, shape (2, DRAWS, scores)
+        Of `polynomials`, over all classes.
+    """
+
+    counts: IntArray
+    linear: FloatArray
+    bent: FloatArray
+
+
+def projected(
+    scores: FloatArray,
+    classes: IntArray,
+    num_classes: int,
+    draws: Iterable[FloatArray],
+    min_rows: int = 1,
+) -> Projections:
+    """Project scores.
+
+    Parameters
+    ----------
+    scores : ndarray of float64, shape (n, k)
+        Of `scores_of`.
+    classes : ndarray of int64, shape (n,)
+    num_classes : int
+    draws : iterable of ndarray of float64, shape (rows, DRAWS)
+        The rows' random numbers, some rows at a time.
+    min_rows : int, default 1
+        A class of fewer rows is left out.
+    """
+    counts = np.bincount(classes, minlength=num_classes)
+    counts = np.where(counts >= min_rows, counts, 0)
+    kept = (counts > 0)[classes].astype(np.float64)[:, None]
+    bent = polynomials(scores) * kept
+    result = Projections(
+        counts.astype(np.int64),
+        np.zeros((num_classes, DRAWS, scores.shape[1])),
+        np.zeros((2, DRAWS, scores.shape[1])),
+    )
+    start = 0
+    for own in draws:
+        rows = slice(start, start + len(own))
+        for c in np.flatnonzero(counts):
+            of_class = classes[rows] == c
+            result.linear[c] += own[of_class].T @ scores[rows][of_class]
+        result.bent[:] += own.T @ bent[:, rows]
+        start += len(own)
+    return result
+
+
+def _normal_scores(column: FloatArray) -> FloatArray:
+    """Return normal scores of the ranks of known values, standardised; 0 where one is missing."""
+    result, known = np.zeros(len(column)), ~np.isnan(column)
+    if known.any():
+        ranks = rankdata(column[known])
+        scores = ndtri((ranks - 0.5) / len(ranks))
+        deviation = scores.std()
+        if deviation > 0:
+            result[known] = (scores - scores.mean()) / deviation
+    return result
+
+
+# -- what follows at the server --------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """Two columns and how strongly they depend: a correlation of scores, or of polynomials."""
+
+    first: int
+    second: int
+    correlation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """Dependence between columns that no party holds together, within classes.
+
+    Parameters
+    ----------
+    columns : ndarray of int64, shape (scores,)
+        Column of the joint domain of each score.
+    ties : ndarray of float64, shape (classes, scores, scores)
+        Correlations of the scores after all dependence is taken out that follows from columns held
+        together: the identity where that is all there is.
+    shares : ndarray of float64, shape (classes,)
+        Of the rows.
+    strongest : Pair
+        The pair of columns apart with the largest correlation within classes.
+    bends : Pair
+        The pair of columns apart whose polynomials differ most from those of normal variables.
+    enough : bool
+        Whether there are rows enough to tell; else the ties are the identity.
+    bent_nats : float
+        What pairs of bent columns tell of each other, in nats a row, added up.
+    """
+
+    columns: IntArray
+    ties: FloatArray
+    shares: FloatArray
+    strongest: Pair
+    bends: Pair
+    enough: bool
+    bent_nats: float
+
+    @property
+    def nats(self) -> float:
+        """What the ties tell, in nats a row: the mutual information of normal variables."""
+        _, log_dets = np.linalg.slogdet(self.ties)
+        return float(-0.5 * self.shares @ log_dets)
+
+    @property
+    def notable(self) -> bool:
+        """Whether the ties are worth a word."""
+        return self.nats >= NOTABLE_NATS
+
+    @property
+    def mostly_bent(self) -> bool:
+        """Whether a good part of the dependence is one that no covariance expresses."""
+        return self.bent_nats > max(NOTABLE_NATS, BENT_SHARE * self.nats)
+
+    @property
+    def bent(self) -> bool:
+        """Whether there is dependence worth a word that no covariance expresses."""
+        strong = self.bent_nats > 0 and abs(self.bends.correlation) > STRONGLY_BENT
+        return strong or self.mostly_bent
+
+
+def measured(
+    domain: Domain, presence: BoolArray, target: str | None, given: Sequence[Projections]
+) -> Dependence:
+    """Return the dependence that projections of the same rows show.
+
+    Parameters
+    ----------
+    domain : Domain
+        The joint one.
+    presence : ndarray of bool, shape (parties, columns)
+    target : str or None
+    given : sequence of Projections
+        Of each party: the scores of its columns, in the joint order.
+
+    Raises
+    ------
+    DataError
+        If a party has projected other scores than its columns have, or counts other rows.
+    """
+    columns = score_columns(domain, target)
+    counts = given[0].counts
+    for party, (held, one) in enumerate(zip(presence, given, strict=True)):
+        size = int(held[columns].sum())
+        expected = (len(counts), DRAWS, size), (2, DRAWS, size)
+        if (one.linear.shape, one.bent.shape) != expected or not np.array_equal(one.counts, counts):
+            raise DataError(
+                f"party {party} has projected {one.linear.shape} and {one.bent.shape} scores of "
+                f"{one.counts.tolist()} rows by class, expected {expected[0]} and {expected[1]} of "
+                f"{counts.tolist()}: parties differ in the classes of their common rows, or in the "
+                "version of flwr-causal"
+            )
+    linear = _of_first_holders(columns, presence, [one.linear for one in given])
+    bent = _of_first_holders(columns, presence, [one.bent for one in given])
+    held = presence[:, columns].astype(np.int64)
+    apart = held.T @ held == 0
+    total = max(int(counts.sum()), 1)
+    correlations = np.stack([_correlations(one) for one in linear])
+    pooled = np.einsum("c,cij->ij", counts / total, correlations)
+    size = len(columns)
+    np.fill_diagonal(pooled, 1.0)
+    extra = POOLED_ROWS * size
+    others = np.sqrt(apart.sum(axis=1))
+    spread = (others.max() + others[others > 0].min()) ** 2
+    enough = bool(spread < total)
+    ties = np.tile(np.eye(size), (len(counts), 1, 1))
+    for c in range(len(counts) if enough else 0):
+        shrunk = (counts[c] * correlations[c] + extra * pooled) / (counts[c] + extra)
+        chance = spread * (1.0 / (counts[c] + extra) + 1.0 / DRAWS)
+        ties[c] = _tie(shrunk, apart, chance)
+    every = np.concatenate([linear.sum(axis=0, keepdims=True), bent])
+    unexplained = np.where(apart, _unexplained(every, pooled), 0.0)
+    bound = max(BENT, CHANCE * float(np.sqrt(1.0 / total + 1.0 / DRAWS)))
+    found = unexplained[np.abs(unexplained) > bound]
+    return Dependence(
+        columns,
+        ties,
+        counts / total,
+        _largest(columns, np.where(apart, pooled, 0.0)),
+        _largest(columns, unexplained),
+        enough,
+        # Each pair is there twice.
+        float(0.25 * np.log(1.0 / np.maximum(1.0 - found**2, LEAST_EIGENVALUE)).sum()),
+    )
+
+
+def tied(trained: ClassConditionalTrained, dependence: Dependence) -> ClassConditionalTrained:
+    """Return class-conditional circuits with the dependence in their covariances.
+
+    The covariance of a class becomes S^(1/2) T S^(1/2), S being the covariance without dependence
+    between columns apart and T the ties: that of columns held together stays as it is where all
+    columns are apart or together in blocks, as they are if no column is held twice.
+    """
+    moments = trained.moments
+    at = np.flatnonzero(np.isin(dependence.columns, trained.plan.numbers))
+    covariances = []
+    for own, tie in zip(moments.covariances, dependence.ties, strict=True):
+        deviations = np.sqrt(np.diagonal(own))
+        root = _power(own / np.outer(deviations, deviations), 0.5) * deviations[:, None]
+        covariances.append(root @ tie[np.ix_(at, at)] @ root.T)
+    return replace(trained, moments=moments._replace(covariances=np.stack(covariances)))
+
+
+def _of_first_holders(
+    columns: IntArray, presence: BoolArray, arrays: Sequence[FloatArray]
+) -> FloatArray:
+    """Return the scores of all columns, each from the first party that holds it."""
+    result = np.zeros((*arrays[0].shape[:-1], len(columns)))
+    for held, array in reversed(list(zip(presence, arrays, strict=True))):
+        result[..., held[columns]] = array
+    return result
+
+
+def _correlations(projections: FloatArray) -> FloatArray:
+    """Return the correlations of scores from their projections (DRAWS, k); 0 where one is 0."""
+    lengths = np.sqrt((projections**2).sum(axis=0))
+    unit = projections / np.where(lengths > 0, lengths, 1.0)
+    result = unit.T @ unit
+    np.fill_diagonal(result, 1.0)
+    return np.asarray(result)
+
+
+def _tie(correlations: FloatArray, apart: BoolArray, chance: float) -> FloatArray:
+    """Return the correlations after those that follow from columns held together.
+
+    Eigenvalues are shrunk by the largest that chance alone gives (Gavish & Donoho 2017): of
+    independent columns nothing is left, and strong dependence stays.
+
+    Parameters
+    ----------
+    correlations : ndarray of float64, shape (k, k)
+    apart : ndarray of bool, shape (k, k)
+    chance : float
+        Square of the largest eigenvalue of independent columns.
+    """
+    groups, adjacent = known_groups(~apart)
+    root = _power(completed(correlations, groups, adjacent), -0.5)
+    values, vectors = np.linalg.eigh(root @ correlations @ root)
+    excess = (values - 1.0) ** 2
+    left = np.maximum(excess - chance * np.maximum(1.0 - excess, 0.0), 0.0)
+    values = np.maximum(1.0 + np.copysign(np.sqrt(left), values - 1.0), LEAST_EIGENVALUE)
+    ties = np.asarray((vectors * values) @ vectors.T)
+    root = _power(completed(ties, groups, adjacent), -0.5)
+    return np.asarray(root @ ties @ root)
+
+
+def _power(matrix: FloatArray, exponent: float) -> FloatArray:
+    """Return a power of a symmetric positive definite matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.maximum(values, LEAST_EIGENVALUE) ** exponent) @ vectors.T)
+
+
+def _unexplained(projections: FloatArray, correlations: FloatArray) -> FloatArray:
+    """Return by how much polynomials correlate more than those of normal variables, (k, k).
+
+    Parameters
+    ----------
+    projections : ndarray of float64, shape (3, DRAWS, k)
+        Of the scores and of their polynomials.
+    correlations : ndarray of float64, shape (k, k)
+        Of the scores.
+
+    Returns
+    -------
+    ndarray of float64
+        Of all pairs of degrees but (1, 1) the difference of the largest size.
+    """
+    size = len(correlations)
+    there = (projections != 0).any(axis=1)
+    every = _correlations(np.concatenate(list(projections), axis=1))
+    blocks = every.reshape(3, size, 3, size).transpose(0, 2, 1, 3).copy()
+    for degree in range(3):
+        both = np.outer(there[degree], there[degree])
+        blocks[degree, degree] -= np.where(both, correlations ** (degree + 1), 0.0)
+    differences = blocks.reshape(9, size, size)[1:]
+    best = np.abs(differences).argmax(axis=0)
+    return np.asarray(np.take_along_axis(differences, best[None], axis=0)[0])
+
+
+def _largest(columns: IntArray, correlations: FloatArray) -> Pair:
+    i, j = np.unravel_index(int(np.abs(correlations).argmax()), correlations.shape)
+    first, second = sorted((int(columns[i]), int(columns[j])))
+    return Pair(first, second, float(correlations[i, j]))

@@ -1,0 +1,228 @@
+"""FedPC over different columns of the same rows: right, or it says that it cannot be."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from federations import spy
+
+from flwr_causal import simulate
+from flwr_causal.clients import Source, client_app
+from flwr_causal.clients.fedpc import FedPCClient
+from flwr_causal.errors import DataError
+from flwr_causal.protocol import records
+from flwr_causal.reports.run import Run
+from flwr_causal.reports.summary import describe_run
+from flwr_causal.runtime.local_grid import LocalGrid
+from flwr_causal.strategies import run
+from flwr_causal.strategies.fedpc.fedpc import FedPC
+
+NOISE = 0.3
+
+
+def rows(n=800, seed=0, curve=lambda x: x):
+    """x and u, y = curve(x) + noise, v; ids."""
+    rng = np.random.default_rng(seed)
+    x, u, v, noise = rng.standard_normal((4, n))
+    return pd.DataFrame(
+        {"row_id": np.arange(n), "x": x, "u": u, "y": curve(x) + NOISE * noise, "v": v}
+    )
+
+
+def with_class(table, shift=1.0):
+    """A class that moves x, and y with it."""
+    rng = np.random.default_rng(9)
+    target = rng.integers(2, size=len(table))
+    moved = table.assign(target=np.where(target, "sick", "well"))
+    return moved.assign(x=moved["x"] + shift * target, y=moved["y"] + shift * target)
+
+
+def parties(table, shared=("row_id", "target")):
+    """x, u at one party; y, v, in another order of the rows, at the other."""
+    both = [name for name in shared if name in table]
+    second = table[[*both, "y", "v"]].sample(frac=1, random_state=0)
+    return [table[[*both, "x", "u"]], second]
+
+
+def expected_y(model, x, **given):
+    return np.array([float(np.ravel(model.moments("y", {"x": at, **given})[0])[0]) for at in x])
+
+
+def test_numbers_of_two_parties_without_a_target():
+    """By sums that ignore ids E[y | x] was 0 for every x, without a warning."""
+    result = simulate("fedpc", parties(rows()))
+    at = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
+    np.testing.assert_allclose(expected_y(result.model, at), at, atol=0.1)
+    _, variance = result.model.moments("y", {"x": 1.0})
+    np.testing.assert_allclose(variance, NOISE**2, rtol=0.25)
+    assert result.warnings == []
+    # Entropy of three normal columns and of the noise; an independent y would cost 1.2 nats.
+    truth = -0.5 * (4 * np.log(2 * np.pi * np.e) + 2 * np.log(NOISE))
+    assert abs(result.model.log_likelihood(rows(2000, seed=1)).mean() - truth) < 0.08
+
+
+def test_the_target_at_both_parties():
+    """By sums that ignore ids E[y | x, class] moved by a quarter of what it should."""
+    result = simulate("fedpc", parties(with_class(rows())))
+    at = np.array([-2.0, 0.0, 2.0])
+    for label in ("sick", "well"):
+        np.testing.assert_allclose(
+            expected_y(result.model, at, target=label), at, atol=0.15, err_msg=label
+        )
+    assert result.warnings == []
+    assert "by sums" in result.stop_reason
+
+
+def test_three_parties():
+    table = rows().assign(w=lambda t: t["y"] + np.random.default_rng(5).normal(size=len(t)))
+    tables = [table[["row_id", "x", "u"]], table[["row_id", "y", "v"]], table[["row_id", "w"]]]
+    model = simulate("fedpc", tables).model
+    given_both = np.ravel(model.moments("y", {"x": 1.0, "w": 2.0})[0])[0]
+    # Precision-weighted: 1 with precision 1 / .09, 2 with precision 1.
+    precision = 1 / NOISE**2
+    assert abs(given_both - (precision + 2.0) / (precision + 1.0)) < 0.1
+
+
+@pytest.mark.parametrize("curve", [lambda x: x**2, lambda x: np.sin(2 * x)], ids=["x^2", "sin 2x"])
+def test_a_curve_is_learned_by_components(curve):
+    result = simulate("fedpc", parties(rows(1000, curve=curve)))
+    assert "weights by em" in result.stop_reason
+    at = np.array([-1.2, -0.4, 0.4, 1.2])
+    found = expected_y(result.model, at)
+    assert np.sqrt(np.mean((found - curve(at)) ** 2)) < 0.3
+    assert result.warnings == []
+
+
+def test_a_curve_within_classes_is_warned_of():
+    table = with_class(rows(1500, curve=lambda x: x**2), shift=0.0)
+    result = simulate("fedpc", parties(table))
+    (warning,) = result.warnings
+    assert all(word in warning for word in ("'x' (party 0)", "'y' (party 1)", "weights='em'"))
+    assert "given 'target'" in warning
+
+
+def test_without_ids_the_warning_names_columns_parties_and_remedy():
+    for table in (rows(), with_class(rows())):
+        result = simulate("fedpc", parties(table, shared=("target",)))
+        (warning,) = result.warnings
+        assert "'x', 'u' (party 0); 'y', 'v' (party 1)" in warning
+        assert "row_id" in warning
+        assert ("given 'target'" in warning) == ("target" in table)
+
+
+def test_no_warning_where_every_pair_of_columns_is_at_some_party():
+    table = rows().drop(columns="row_id")
+    tables = [table[["x", "u", "y"]], table[["y", "v", "x"]], table[["u", "v"]]]
+    assert simulate("fedpc", tables).warnings == []
+    assert simulate("fedpc", [table[:400], table[400:]], learner="spn").warnings == []
+
+
+def test_nothing_is_found_between_independent_parties():
+    table = rows().assign(y=np.random.default_rng(3).standard_normal(800))
+    result = simulate("fedpc", parties(table))
+    assert result.warnings == []
+    np.testing.assert_allclose(expected_y(result.model, [-2.0, 2.0]), table["y"].mean(), atol=1e-6)
+
+
+def test_rows_are_different_ids(tmp_path):
+    table = rows(900)
+    first, second = table[:600][["row_id", "x", "u"]], table[300:][["row_id", "y", "v"]]
+    result = simulate("fedpc", [first, second])
+    assert result.parties == {"party 0": 600, "party 1": 600}
+    assert result.num_rows == 900
+    assert any("900 rows" in line for line in describe_run(result))
+    assert result.history[0]["common"] == 300
+    assert Run.load(result.save(tmp_path)).num_rows == 900
+    same_columns = simulate("fedpc", [table[:600], table[600:]])
+    assert same_columns.num_rows is None
+    assert any("900 rows" in line for line in describe_run(same_columns))
+
+
+def test_parties_without_common_rows():
+    """Sums need none; what is lost is said. Weights from common rows cannot do without."""
+    table = with_class(rows())
+    tables = [table[:400][["row_id", "target", "x"]], table[400:][["row_id", "target", "y"]]]
+    result = simulate("fedpc", tables)
+    (warning,) = result.warnings
+    assert "no row in common" in warning
+    assert result.num_rows == 800
+    with pytest.raises(DataError, match=r'no row in common.*weights="counts"'):
+        simulate("fedpc", tables, training="one-pass", weights="em")
+
+
+def test_few_common_rows_are_said():
+    table = rows(404)
+    result = simulate("fedpc", [table[:204][["row_id", "x"]], table[200:][["row_id", "y", "v"]]])
+    (warning,) = result.warnings
+    assert "too few rows in common" in warning
+
+
+def test_nodes_without_a_secret_are_named():
+    tables = parties(with_class(rows()))
+
+    def source(context):
+        number = int(context.node_config["number"])
+        return Source(f"clinic {number}", lambda: tables[number])
+
+    def outcome(*secrets, **options):
+        configs = [
+            {"number": k} | ({"row-secret": secret} if secret else {})
+            for k, secret in enumerate(secrets)
+        ]
+        grid = LocalGrid(client_app(FedPCClient, source), 2, node_configs=configs)
+        return run(FedPC(min_available_nodes=2, **options), grid)
+
+    (warning,) = outcome("s", "").warnings
+    assert "no secret at clinic 1 " in warning
+    assert "row-secret" in warning
+    assert outcome("s", "s").warnings == []
+    with pytest.raises(DataError, match=r"no secret at clinic 0, clinic 1 .*row-secret"):
+        outcome("", "", training="one-pass", weights="em")
+
+
+def test_mixed_tables_of_which_all_hold_the_target():
+    """Weights by classes keep nothing of the dependence within classes."""
+    table = with_class(rows()).assign(g=lambda t: np.where(t["x"] > 0, "high", "low"))
+    tables = parties(table)
+    tables[0] = tables[0].assign(g=table["g"])
+    result = simulate("fedpc", tables)
+    assert "weights by classes" in result.stop_reason
+    (warning,) = result.warnings
+    assert "nats a row" in warning
+    assert "'y' (party 1)" in warning
+    assert "weights='em'" in warning
+    independent = tables[1].assign(y=np.random.default_rng(4).standard_normal(800))
+    assert simulate("fedpc", [tables[0], independent]).warnings == []
+
+
+def test_the_same_seed_gives_the_same_circuit():
+    tables, asked = parties(rows(300)), rows(50, seed=2)
+    one, other = (simulate("fedpc", tables).model.log_likelihood(asked) for _ in range(2))
+    np.testing.assert_array_equal(one, other)
+    swapped = simulate("fedpc", tables[::-1]).model.log_likelihood(asked)
+    np.testing.assert_allclose(swapped, one, atol=0.05)
+
+
+def test_sums_over_rows_are_all_that_dependence_needs():
+    tables = parties(rows(400))
+    grid = spy(tables, {"fedpc": FedPCClient})
+    run(FedPC(min_available_nodes=2), grid)
+    by_name = {}
+    for message, reply in zip(grid.sent[2:], grid.replies[2:], strict=True):
+        name = records.config_of(message.content).get("exchange")
+        by_name.setdefault(name, records.arrays_of(reply.content))
+    assert {name for name, arrays in by_name.items() if "hashes" in arrays} == {"align"}
+    shapes = {name: array.shape for name, array in by_name["dependence"].items()}
+    assert shapes == {"counts": (1,), "linear": (1, 2048, 2), "bent": (2, 2048, 2)}
+
+
+def test_components_that_parties_train_together_stay_with_them():
+    tables, asked = parties(rows(300)), rows(30, seed=3)
+    asked.loc[asked.index % 3 == 0, "x"] = np.nan
+    options = {"training": "one-pass", "weights": "em"}
+    federated, central = (
+        simulate("fedpc", tables, queries=queries, **options).model
+        for queries in ("federated", "central")
+    )
+    np.testing.assert_allclose(
+        federated.log_likelihood(asked), central.log_likelihood(asked), atol=1e-9
+    )

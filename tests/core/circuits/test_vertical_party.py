@@ -66,8 +66,8 @@ def test_a_class_without_component_is_equally_frequent_in_all():
     np.testing.assert_allclose(part.shares.sum(axis=1), 1.0)
     # That component is what all rows are, not what its three rows are.
     few = Part.made(rows, shared, trees=False, minimum_count=1)
-    assert few.trees.table(2, 0)[0, 2] > 0.5 > 0.1 > part.trees.table(2, 0).min()
-    assert part.trees.table(2, 0).shape[1] == 3
+    assert few.own.table(2, 0)[0, 2] > 0.5 > 0.1 > part.own.table(2, 0).min()
+    assert part.own.table(2, 0).shape[1] == 3
     assert (
         abs(
             np.exp(

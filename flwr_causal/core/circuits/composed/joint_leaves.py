@@ -185,13 +185,13 @@ class NumberTable:
         return [moved(density.conditional({name: k}).root, places) for k in range(components)]
 
     @property
-    def _sizes(self) -> IntArray:
-        return np.array(self.plan.sizes, dtype=np.int64)
+    def _sizes(self) -> list[int]:
+        return list(self.plan.sizes)
 
     def _tables(self, shared: FloatArray) -> FloatArray:
         """Count rows by component and state."""
         states = self.rows.categories + starts_of(self._sizes)
-        tables = np.zeros((shared.shape[1], int(self._sizes.sum())))
+        tables = np.zeros((shared.shape[1], sum(self._sizes)))
         for own in states.T:
             np.add.at(tables.T, own, shared)
         return tables

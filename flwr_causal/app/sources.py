@@ -22,6 +22,7 @@ from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.protocol.schema import party_name
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -218,7 +219,7 @@ def source_of(context: Context) -> Source:
         index, num = int(node["partition-id"]), int(node["num-partitions"])
         config, strategy = data_config(context.run_config), strategy_of(context.run_config)
         what = (config, num, strategy.data, Roles.of(strategy))
-        return Source(f"party {index}", lambda: simulation(*what).tables[index])
+        return Source(party_name(context), lambda: simulation(*what).tables[index])
     if "data-path" not in node:
         raise DataError(
             "This node's config has no path of its data. Start its SuperNode with "
@@ -226,5 +227,4 @@ def source_of(context: Context) -> Source:
         )
     path = str(node["data-path"])
     # Not the file's name, which may disclose more than the party wants.
-    name = str(node.get("name", f"node {context.node_id}"))
-    return Source(name, lambda: read_table_cached(path))
+    return Source(party_name(context), lambda: read_table_cached(path))

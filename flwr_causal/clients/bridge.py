@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from logging import ERROR
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.supercore import log
 
 from flwr_causal.clients.base import SETUP, CausalClient, Source
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.protocol import door, records
+from flwr_causal.protocol.schema import party_name
 from flwr_causal.protocol.setup import PREFIX, Setup
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
     def schema(message: Message, context: Context) -> Message:
         """Report the schema; a problem with the data is part of the report, not a failure."""
         config = records.config_of(message.content)
-        name = _fallback_name(context)
+        name = party_name(context)
         try:
             party = source(context)
             name = party.name
@@ -65,6 +68,9 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
             content = {"error": f"The report was not sent: {error}"}
         except CausalError as error:
             content = {"error": str(error)}
+        except Exception as error:  # of a client; its traceback stays in the party's log
+            log(ERROR, "The ClientApp of %s raised an exception", name, exc_info=error)
+            content = {"error": f"{type(error).__name__}: {error}"}
         partition = context.node_config.get("partition-id", -1)
         record = ConfigRecord({"party": name, **content, "partition-id": partition})
         return Message(RecordDict({records.CONFIG: record}), reply_to=message)
@@ -156,7 +162,3 @@ def _client_type(clients: Clients, config: Mapping[str, Any]) -> type[CausalClie
 
 def _behind(prefix: str, config: Mapping[str, Any]) -> dict[str, Any]:
     return {k.removeprefix(prefix): v for k, v in config.items() if k.startswith(prefix)}
-
-
-def _fallback_name(context: Context) -> str:
-    return str(context.node_config.get("name", f"node {context.node_id}"))

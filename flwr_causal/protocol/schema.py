@@ -7,7 +7,10 @@ and of the reply around it. The door refuses every other key, and docs/privacy.m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from flwr.app import Context
 
 #: The parts of a report that only some methods ask for; a contract names those of its method.
 Part: TypeAlias = Literal["sums", "states", "series", "ids"]
@@ -111,3 +114,14 @@ FACTS = (
 )
 #: What every report has.
 REQUIRED = tuple(fact.key for fact in FACTS[3:] if fact.part is None)
+
+
+def party_name(context: Context) -> str:
+    """Return a node's name in messages and errors: "party 0" and so on in a simulation.
+
+    On a real node it is the ``name`` of the node config; without one only Flower's id remains.
+    """
+    node = context.node_config
+    if "partition-id" in node:
+        return f"party {node['partition-id']}"
+    return str(node.get("name", f"node {context.node_id}"))

@@ -19,6 +19,7 @@ from flwr_causal.compat import (
     set_task_identity,
 )
 from flwr_causal.errors import CausalError
+from flwr_causal.protocol.schema import party_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -146,7 +147,7 @@ class LocalGrid(Grid):
         except Exception as error:
             self.raised.append(error)
             if not isinstance(error, CausalError):
-                node = context.node_config.get("partition-id", context.node_id)
-                log(ERROR, "The ClientApp of node %s raised an exception", node, exc_info=error)
+                name = party_name(context)
+                log(ERROR, "The ClientApp of %s raised an exception", name, exc_info=error)
             reason = f"{type(error).__name__}: {error}"
             return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)

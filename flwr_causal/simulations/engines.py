@@ -24,6 +24,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
+from flwr_causal.protocol.schema import party_name
 from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.strategies import CausalStrategy
 
@@ -298,7 +299,7 @@ class _Tables:
 
     def __call__(self, context: Context) -> Source:
         index = int(context.node_config["partition-id"])
-        return Source(f"party {index}", self._reads[index])
+        return Source(party_name(context), self._reads[index])
 
 
 @lru_cache(maxsize=64)

@@ -159,6 +159,17 @@ def test_a_node_that_raises_is_named():
         exchange_schema(method(), LocalGrid(app, 3))
 
 
+def test_a_party_whose_client_raises_is_named(caplog):
+    def source(context):
+        k = context.node_config["partition-id"]
+        return Source(f"party {k}", lambda: 1 / 0 if k == 1 else TABLES[k])
+
+    grid = LocalGrid(client_app(NotearsADMMClient, source), 3)
+    with pytest.raises(DataError, match="party 1: ZeroDivisionError: division by zero"):
+        exchange_schema(method(), grid)
+    assert "lambda: 1 / 0 if k == 1" in caplog.text
+
+
 def test_all_problems_are_said_at_once():
     tables = [table.copy() for table in TABLES]
     tables[0].iloc[3, 1] = np.nan

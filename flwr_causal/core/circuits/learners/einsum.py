@@ -37,6 +37,7 @@ import numpy as np
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.options import EinsumOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
+    ScaleStep,
     SentArray,
     Step,
     SummedArray,
@@ -77,8 +78,6 @@ VARIANCES = (1e-3, float("inf"))
 NOTHING = 1e-9
 #: The last step, as a share of the first.
 LAST_STEP = 0.01
-#: Sums of squares about an origin this many standard deviations from the mean lose four digits.
-FAR = 100.0
 #: Concentration of the random probabilities of states with which a unit starts, about their shares
 #: in all rows.
 CONCENTRATION = 4.0
@@ -327,22 +326,9 @@ def stepped(
 # -- the exchanges --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Scale(Step):
-    """Moments of each column, for standardising, and rows of each state.
+class Scale(ScaleStep):
+    """Moments of each column, for standardising, and rows of each state."""
 
-    Parameters
-    ----------
-    plan : Plan
-    origin : ndarray of float, shape (d,)
-        Point about which sums are taken.
-    """
-
-    plan: Plan
-    origin: FloatArray
-
-    name = "scale"
-    sent = (SentArray("origin", "point about which sums are taken", ("columns",)),)
     summed = (
         SummedArray("rows", "rows", (1,), "count"),
         SummedArray("counts", "values of each column", ("columns",), "count"),
@@ -350,10 +336,6 @@ class Scale(Step):
         SummedArray("second", "sums of squares of each column", ("columns",), "non-negative"),
         SummedArray("states", "rows of each state", ("states",), "count"),
     )
-
-    def arrays(self) -> Arrays:
-        """Return the origin."""
-        return {"origin": self.origin}
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
@@ -385,8 +367,7 @@ class Scale(Step):
         n = np.maximum(counts, 1.0)
         apart = summed["first"] / n
         variance = np.maximum(summed["second"] / n - apart**2, 0.0)
-        far = numbers & (np.abs(apart) > FAR * np.sqrt(variance))
-        if far.any() and not self.origin.any():
+        if self.must_repeat(apart[numbers], variance[numbers]):
             return replace(self, origin=np.where(numbers, apart, 0.0))
         shift = np.where(numbers, self.origin + apart, 0.0)
         constant = variance <= (CONSTANT_TOLERANCE * np.abs(shift)) ** 2

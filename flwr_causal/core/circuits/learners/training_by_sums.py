@@ -189,6 +189,39 @@ class Trained(ABC):
 
 State = Step | Trained
 
+#: Sums of squares about an origin this many standard deviations from the mean lose four digits.
+FAR = 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleStep(Step):
+    """The first exchange of tables of numbers: counts, sums and sums of squares of columns.
+
+    Parameters
+    ----------
+    plan : Plan
+    origin : ndarray of float, shape (d,)
+        Point about which sums are taken: 0, or the mean if the exchange is repeated.
+    """
+
+    plan: Plan
+    origin: FloatArray
+
+    name = "scale"
+    sent = (SentArray("origin", "point about which sums are taken", ("columns",)),)
+
+    def arrays(self) -> Arrays:
+        """Return the origin."""
+        return {"origin": self.origin}
+
+    def must_repeat(self, shift: FloatArray, variance: FloatArray) -> bool:
+        """Return whether to repeat the exchange, given mean minus origin and variance of columns.
+
+        It is repeated once, if the mean of a column is so far from 0 that its squares lose digits.
+        """
+        far = np.abs(shift) > FAR * np.sqrt(np.maximum(variance, 0.0))
+        return bool(far.any()) and not self.origin.any()
+
 
 class TrainingBySums(ABC):
     """A learner whose circuit is a function of sums over rows. A subclass is a dataclass.

@@ -59,6 +59,7 @@ from flwr_causal.core.circuits.learners.head import (
 )
 from flwr_causal.core.circuits.learners.options import HeadOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
+    ScaleStep,
     SentArray,
     State,
     Step,
@@ -329,8 +330,6 @@ def pieces(blocks: IntArray) -> list[IntArray]:
     return alone + [block for block in members(blocks) if len(block) > 1]
 
 
-#: Sums of squares about an origin this many standard deviations from the mean lose four digits.
-FAR = 100.0
 #: Standard deviations from the mean beyond which the transform is linear; see `Coordinates`.
 REACH = 4.0
 
@@ -381,22 +380,9 @@ class ClassConditionalOptions(HeadOptions):
 # -- scales and powers ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Scale(Step):
-    """Counts, sums and squares of each class.
+class Scale(ScaleStep):
+    """Counts, sums and squares of each class."""
 
-    Parameters
-    ----------
-    plan : Plan
-    origin : ndarray of float, shape (d,)
-        Point about which sums are taken.
-    """
-
-    plan: Plan
-    origin: FloatArray
-
-    name = "scale"
-    sent = (SentArray("origin", "point about which sums are taken", ("columns",)),)
     summed = (
         SummedArray("counts", "rows of each class", ("classes",), "count"),
         SummedArray("first", "sums of each class", ("classes", "columns")),
@@ -404,10 +390,6 @@ class Scale(Step):
             "second", "sums of squares of each class", ("classes", "columns"), "non-negative"
         ),
     )
-
-    def arrays(self) -> Arrays:
-        """Return the origin."""
-        return {"origin": self.origin}
 
     @classmethod
     def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
@@ -430,8 +412,7 @@ class Scale(Step):
         shift = first.sum(axis=0) / n
         variance = second.sum(axis=0) / n - shift**2
         mean = self.origin + shift
-        far = np.abs(shift) > FAR * np.sqrt(np.maximum(variance, 0.0))
-        if far.any() and not self.origin.any():
+        if self.must_repeat(shift, variance):
             return replace(self, origin=mean)
         constant = variance <= (CONSTANT_TOLERANCE * np.abs(mean)) ** 2
         if constant.any():

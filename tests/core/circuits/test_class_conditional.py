@@ -180,7 +180,7 @@ def test_too_few_rows(rows):
 def test_constant_columns(level):
     values = values_of()
     values[:, 1] = level
-    with pytest.raises(DataError, match="constant.* beside their mean: q;"):
+    with pytest.raises(DataError, match=r"constant.* beside their mean: q;"):
         train(np.array_split(values, 3), domain_of())
 
 

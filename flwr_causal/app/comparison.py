@@ -75,7 +75,8 @@ def baselines(
     """
 
     def run_alone(table: pd.DataFrame, **changes: Any) -> Any:
-        options = {**strategy.options, "min_available_nodes": 1, **changes}
+        alone = {"min_available_nodes": 1, "output_dir": None, "resume": False}
+        options = {**strategy.options, **alone, **changes}
         app = client_app(client, lambda context: Source("alone", lambda: table))
         try:
             with own_identity(), quiet(logging.ERROR):

@@ -49,8 +49,6 @@ class JobConfig:
         Method id.
     truth : str, default ""
         Absolute path of the true graph (edge CSV, adjacency matrix, or saved graph).
-    output_dir : str, default ""
-        Absolute path of the directory for the results; empty: the log only.
     compare : bool, default True
         In a simulation, compare with the pooled rows and with each party alone.
     query : str, default ""
@@ -64,7 +62,6 @@ class JobConfig:
 
     method: str = "notears-admm"
     truth: str = ""
-    output_dir: str = ""
     compare: bool = True
     query: str = ""
     options: str = ""
@@ -190,8 +187,8 @@ def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, C
     job, data = _section(JobConfig, given), _section(DataConfig, given)
     for key, value in given.items():
         _check_key(key, value, job.method)
-    _check_paths(job)
     strategy = _strategy(job.method, given)
+    _check_paths({"truth": job.truth, "query": job.query, "output_dir": strategy.output_dir})
     if job.query and strategy.data is not DataKind.TABLE:
         raise ConfigError(
             f"query='{job.query}' is for methods that fit a circuit, not for '{job.method}': leave "
@@ -319,16 +316,15 @@ def _value(text: str) -> Any:
         return text
 
 
-def _check_paths(job: JobConfig) -> None:
-    for name in ("truth", "output_dir", "query"):
-        value = getattr(job, name)
+def _check_paths(paths: Mapping[str, str | None]) -> None:
+    for name, value in paths.items():
         if value and not Path(value).is_absolute():
             raise ConfigError(
                 f"{kebab(name)}='{value}' is a relative path; Flower runs apps in a directory of "
                 "its own. Give the absolute path."
             )
     for name, found in (("truth", Path.is_file), ("query", Path.exists)):
-        value = getattr(job, name)
+        value = paths[name]
         try:
             there = not value or found(Path(value))
         except OSError:  # a name that no file can have

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.reports.run import Run
+from flwr_causal.runtime.checkpoint import check_options, status_of
+from flwr_causal.runtime.loop import plain_options
 from flwr_causal.strategies import Outcome
 from flwr_causal.strategies import run as run_strategy
 
@@ -43,7 +45,11 @@ def execute(
     CausalError
         If the run failed; its attribute ``outcome`` is the run up to the error.
     """
-    settings = {**(config or {}), "method": method.method, **_plain_options(method)}
+    settings = {**(config or {}), **plain_options(method)}
+    directory = method.output_dir
+    if directory and method.resume and status_of(directory) == "completed":
+        check_options(directory, plain_options(method))
+        return Run.load(directory)
     try:
         outcome = run_strategy(method, grid, settle=settle, on_round=on_round)
     except CausalError as error:
@@ -59,36 +65,14 @@ def execute(
 
 
 def _finished_run(outcome: Outcome[Any], settings: dict[str, Any]) -> Run:
+    parties = outcome.parties
     return Run(
+        **outcome.summary(),
         graph=outcome.graph,
         history=outcome.history,
-        rounds=outcome.rounds,
-        bytes_sent=outcome.bytes_sent,
-        bytes_received=outcome.bytes_received,
-        schema_bytes=outcome.schema_bytes,
-        seconds=outcome.seconds,
-        stop_reason=outcome.stop_reason,
         scores=outcome.scores,
-        config={
-            **settings,
-            "simulated": all(party.partition_id >= 0 for party in outcome.parties),
-        },
+        config={**settings, "simulated": all(party.partition_id >= 0 for party in parties)},
         model=outcome.model,
         local_graphs=outcome.heterogeneity.graphs if outcome.heterogeneity else {},
         heterogeneity=outcome.heterogeneity.edges if outcome.heterogeneity else None,
-        parties={party.name: party.num_rows for party in outcome.parties},
-        num_rows=outcome.num_rows,
-        failures=[
-            {"round": f.server_round, "party": f.party, "reason": f.reason}
-            for f in outcome.failures
-        ],
-        warnings=outcome.warnings,
-        error=outcome.error,
     )
-
-
-def _plain_options(method: CausalStrategy[Any]) -> dict[str, Any]:
-    return {
-        name: value if isinstance(value, int | float | str | None) else value.to_dict()
-        for name, value in method.options.items()
-    }

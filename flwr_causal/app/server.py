@@ -42,20 +42,20 @@ def server_app() -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         """Run the job; an error is raised on, so that Flower marks the run as failed."""
-        job = None
+        strategy = None
         try:
             job, data, strategy = read_config(context.run_config)
             with keys_in_errors(job.method):
                 run = _run(grid, job, data, strategy)
         except CausalError as error:
-            if isinstance(error.outcome, Run) and job is not None and job.output_dir:
-                error.outcome.save(job.output_dir)
+            if isinstance(error.outcome, Run) and strategy is not None and strategy.output_dir:
+                error.outcome.save(strategy.output_dir)
             log(ERROR, json.dumps({"flwr-causal": {"status": "failed", "error": str(error)}}))
             raise
         for line in describe_run(run):
             log(INFO, line)
-        if job.output_dir:
-            log(INFO, "Results are in %s", run.save(job.output_dir))
+        if strategy.output_dir:
+            log(INFO, "Results are in %s", run.save(strategy.output_dir))
         if len(run.parties) == 2:
             log(
                 INFO,
@@ -81,7 +81,7 @@ def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
         _judge(run, job, data, strategy)
         _answer(run, job, strategy)
     except CausalError as error:
-        run.error = in_keys(str(error), job.method)
+        run.error, run.status = in_keys(str(error), job.method), "failed"
         error.outcome = run
         raise
     return run

@@ -15,6 +15,7 @@ from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.protocol import door, records
+from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import party_name
 from flwr_causal.protocol.setup import PREFIX, Setup
 
@@ -123,6 +124,8 @@ def _reply(
 ) -> Message:
     """Call ``fit``, name what it returns, and let only declared things out."""
     client, config = _open(clients, source, message, context)
+    if config.get("exchange") == REPLAY.name:
+        return _replay(client, clients, message)
     exchange = client.contract.find(config.get("exchange"))
     received = records.arrays_of(message.content)
     with single_threaded():
@@ -146,6 +149,23 @@ def _reply(
     else:
         client.commit()
     return reply
+
+
+def _replay(client: CausalClient, clients: Clients, message: Message) -> Message:
+    """Answer earlier requests to oneself, for what is remembered of them; return nothing."""
+    archive, config = (
+        records.arrays_of(message.content)["archive"],
+        records.config_of(message.content),
+    )
+    for content in unpacked(archive, str(config["requests"])):
+        earlier = _client_type(clients, config)(client.source, client.context, client.setup)
+        received, values = records.arrays_of(content), records.config_of(content)
+        with single_threaded():
+            earlier.fit(list(received.values()), {**values, "arrays": list(received)})
+        earlier.commit()
+    client.commit()
+    number = int(str(config[records.NUMBER]))
+    return Message(door.outgoing(REPLAY, {}, {}, weight=1, number=number), reply_to=message)
 
 
 def _client_type(clients: Clients, config: Mapping[str, Any]) -> type[CausalClient]:

@@ -31,6 +31,7 @@ ROUND = Exchange(
     ),
     weight="one",
     when="in every round of the linear model",
+    remembered=True,
 )
 
 REFIT = Exchange(
@@ -63,6 +64,7 @@ PERCEPTRONS = Exchange(
     ),
     weight="one",
     when="in every round, model='mlp'",
+    remembered=True,
 )
 
 SLOPES = Exchange(

@@ -181,6 +181,10 @@ class Exchange:
     same_parties : bool, default False
         Whether all exchanges of a training must be answered by the same parties, because their
         results are used together. If one of these is lost, the training starts again without it.
+    remembered : bool, default False
+        Whether a party keeps something of it for later exchanges (``CausalClient.remember``). When
+        an interrupted run is resumed, the parties are sent such requests again, see
+        :mod:`flwr_causal.protocol.replay`.
     contradiction : callable, optional
         ``(arrays, known) -> str``: how a reply contradicts itself, the party's report or what the
         party was sent (see :class:`Known`), in words; "" if it does not. A reply with a
@@ -202,6 +206,7 @@ class Exchange:
     weight: Literal["rows", "one"] = "rows"
     when: str = ""
     same_parties: bool = False
+    remembered: bool = False
     contradiction: Callable[[Arrays, Known], str] | None = field(default=None, compare=False)
     query: bool = False
 

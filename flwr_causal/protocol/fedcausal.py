@@ -28,6 +28,7 @@ GROUP = Exchange(
         ),
     ),
     when="in each iteration, model='group'",
+    remembered=True,
 )
 
 LINEAR = Exchange(
@@ -65,6 +66,7 @@ NORMS = Exchange(
         ),
     ),
     when="in each iteration, model='mlp', averaging='norms'",
+    remembered=True,
 )
 
 LAYERS = Exchange(
@@ -82,6 +84,7 @@ LAYERS = Exchange(
         NORMS.returns[1],
     ),
     when="in each iteration, model='mlp', averaging='layers'",
+    remembered=True,
 )
 
 EVIDENCE = Exchange(

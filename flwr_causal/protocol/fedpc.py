@@ -98,6 +98,7 @@ _LOCAL = Exchange(
         Disclosure("sizes", "number of circuits of each group", ("tasks",), "index"),
     ),
     same_parties=True,
+    remembered=True,
 )
 #: What a party also returns, by the weights of combinations of clusters.
 _EVIDENCE = {
@@ -129,6 +130,7 @@ def _with_circuits(exchange: Exchange, meaning: str = "") -> Exchange:
         name=f"{exchange.name}, circuits sent",
         meaning=f"{exchange.meaning}; the circuits are sent to the server",
         returns=(*exchange.returns, _CIRCUITS),
+        remembered=False,
         when=f"{exchange.when}, queries='central'",
     )
 
@@ -196,6 +198,7 @@ _TREES = Exchange(
     sends=(_COMMON, _SHARED, _DOMAIN),
     when=_JOINT_WHEN,
     same_parties=True,
+    remembered=True,
 )
 #: By whether the circuits are sent to the server.
 JOINT_TREES = {False: _TREES, True: _with_circuits(_TREES)}

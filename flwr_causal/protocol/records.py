@@ -88,6 +88,13 @@ def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, fortran_order, dtype
 
 
+def npz(arrays: Mapping[str, Any]) -> bytes:
+    """Return named arrays as the bytes of an NPZ file."""
+    stream = BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
 def arrays_of(content: RecordDict) -> Arrays:
     """Return the arrays of a message's content, an empty dict where it has none."""
     record = content.get(ARRAYS)

@@ -18,8 +18,9 @@ import pandas as pd
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.read.bif import write_bif
-from flwr_causal.errors import DataError
+from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.graph_files import write_all
+from flwr_causal.runtime.checkpoint import EXCHANGES, HISTORY_FILE, RUN_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,6 +94,9 @@ class Run:
         What the user should know.
     error : str
         Why the run failed; empty if it did not.
+    status : str
+        "completed", "failed" after an error, "stopped" where the process was interrupted, "running"
+        where it has been killed or still goes on.
     """
 
     graph: CausalGraph | None
@@ -115,15 +119,19 @@ class Run:
     failures: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     error: str = ""
+    status: str = "completed"
+
+    def __post_init__(self) -> None:
+        if self.error and self.status == "completed":
+            self.status = "failed"
 
     def summary(self) -> dict[str, Any]:
         """Return everything but graphs, tables, model, scores and history as plain values."""
         plain = (
-            "rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics config "
-            "parties num_rows failures warnings error"
+            "status rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics "
+            "config parties num_rows failures warnings error"
         )
-        status = "failed" if self.error else "completed"
-        return {"status": status, **{name: getattr(self, name) for name in plain.split()}}
+        return {name: getattr(self, name) for name in plain.split()}
 
     def save(self, directory: str | Path) -> Path:
         """Write the run into a directory, made where it does not exist, in place of an earlier run.
@@ -133,19 +141,47 @@ class Run:
         versions, the model's class), ``scores.csv``, ``model.json``, ``local_graphs.json`` (by
         party), ``heterogeneity.csv`` and ``answers.csv``, as far as the run has them; beside the
         model ``model.bif`` where it is a Bayesian network, the directory ``model`` where it is a
-        circuit.
+        circuit. All files are written before the first one takes its place.
 
         Returns
         -------
         Path
             The directory.
+
+        Raises
+        ------
+        ConfigError
+            If the directory cannot be written.
         """
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
-        for name in OPTIONAL_FILES:
-            # No file of an earlier run may pass for a part of this one.
-            (target / name).unlink(missing_ok=True)
-        shutil.rmtree(target / "model", ignore_errors=True)
+        part = target / ".saving"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        try:
+            self._write(part)
+            for name in OPTIONAL_FILES:
+                # No file of an earlier run may pass for a part of this one.
+                if not (part / name).exists():
+                    (target / name).unlink(missing_ok=True)
+            shutil.rmtree(target / "model", ignore_errors=True)
+            # The last file says that the others are there.
+            for file in sorted(part.iterdir(), key=lambda file: file.name == RUN_FILE):
+                file.replace(target / file.name)
+        except OSError as error:
+            raise ConfigError(
+                f"The results cannot be written to '{target}' ({error.strerror or error}): free "
+                "the disk, or give another directory. An earlier run in it is as it was."
+            ) from error
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        if self.status == "completed":
+            # Needed to resume a run, not to load one.
+            shutil.rmtree(target / EXCHANGES, ignore_errors=True)
+        return target
+
+    def _write(self, target: Path) -> None:
+        """Write all files into an empty directory."""
         versions = {name: _version(name) for name in VERSIONED}
         content = {**self.summary(), "versions": versions}
         kind = type(self.model)
@@ -154,9 +190,9 @@ class Run:
             self.model.save(target / "model.json")
         if isinstance(self.model, BayesianNetwork):
             write_bif(self.model, target / "model.bif")
-        _write(target / "run.json", json.dumps(content, indent=2))
-        lines = [json.dumps(record) for record in self.history]
-        _write(target / "history.jsonl", "".join(line + "\n" for line in lines))
+        (target / RUN_FILE).write_text(json.dumps(content, indent=2), encoding="utf-8")
+        lines = [json.dumps(record) + "\n" for record in self.history]
+        (target / HISTORY_FILE).write_text("".join(lines), encoding="utf-8")
         if self.graph is not None:
             write_all(self.graph, target)
             if self.scores is not None:
@@ -165,11 +201,10 @@ class Run:
         _write_local(self.local_graphs, self.heterogeneity, target)
         if self.answers is not None:
             self.answers.to_csv(target / "answers.csv", index=False)
-        return target
 
     @classmethod
     def load(cls, directory: str | Path) -> Run:
-        """Read a run that :meth:`save` wrote.
+        """Read a run that :meth:`save` wrote, or one that ended, was stopped or still goes on.
 
         Raises
         ------
@@ -177,16 +212,15 @@ class Run:
             If the directory holds no run, or the package of its model cannot be imported.
         """
         source = Path(directory)
-        if not (source / "run.json").is_file():
+        if not (source / RUN_FILE).is_file():
             raise DataError(f"{source} holds no run: there is no file run.json in it.")
-        content = json.loads((source / "run.json").read_text(encoding="utf-8"))
+        content = json.loads((source / RUN_FILE).read_text(encoding="utf-8"))
         kind = content.pop("model", None)
         model = _model_class(kind).load(source / "model.json") if kind else None
-        for name in ("status", "versions"):
-            content.pop(name)
+        content.pop("versions", None)
         history = [
             json.loads(line)
-            for line in (source / "history.jsonl").read_text(encoding="utf-8").splitlines()
+            for line in (source / HISTORY_FILE).read_text(encoding="utf-8").splitlines()
         ]
         graph_file, scores_file = source / "graph.json", source / "scores.csv"
         graph = CausalGraph.load(graph_file) if graph_file.is_file() else None
@@ -254,10 +288,6 @@ def _model_class(name: str) -> Any:
     if not (isinstance(found, type) and hasattr(found, "save") and hasattr(found, "load")):
         raise DataError(f"the run's model is a '{name}', which is no class with 'save' and 'load'")
     return found
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _version(package: str) -> str:

@@ -159,6 +159,15 @@ class Federation:
         chosen = set(sorted(able, key=draws.__getitem__)[:size])
         return [party for party in able if party in chosen]
 
+    def recall(self, failures: Sequence[Failure], replied: Sequence[str]) -> None:
+        """Note who failed and who replied in an exchange of the run that is resumed."""
+        nodes = {party.name: party.node_id for party in self.parties}
+        self.failures += failures
+        self._failed_in_a_row |= {nodes[name]: 0 for name in replied}
+        for failure in failures:
+            node_id = nodes[failure.party]
+            self._failed_in_a_row[node_id] = self._failed_in_a_row.get(node_id, 0) + 1
+
     def needed(self, fraction: float, quorum: float) -> int:
         """Return how many parties must reply in an exchange, of all that agreed at the start."""
         return max(1, math.ceil(quorum * max(1, round(fraction * self.size))))

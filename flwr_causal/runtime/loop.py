@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp.strategy import Result
@@ -14,7 +14,9 @@ from flwr.supercore import log
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Fold, Replies
+from flwr_causal.runtime.checkpoint import Checkpoint, CheckpointError, Step
 from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.runtime.schema import agreed, exchange_schema
 
@@ -55,7 +57,9 @@ class Outcome(Generic[StateT]):
         Rows of all parties together, where that is not the sum of their numbers of rows.
     schema_bytes : int
         Bytes of the schema exchange, both ways, with its answer that travels with a party's first
-        message.
+        message, and of the earlier requests that parties are sent when a run is resumed.
+    status : {"running", "completed", "failed", "stopped"}
+        "failed" after an error, "stopped" where the process was interrupted.
     """
 
     history: list[Record] = field(default_factory=list)
@@ -73,6 +77,7 @@ class Outcome(Generic[StateT]):
     failures: tuple[Failure, ...] = ()
     warnings: list[str] = field(default_factory=list)
     error: str = ""
+    status: Literal["running", "completed", "failed", "stopped"] = "running"
 
     @property
     def rounds(self) -> int:
@@ -88,6 +93,21 @@ class Outcome(Generic[StateT]):
     def bytes_received(self) -> int:
         """Bytes from the parties to the server, all together, schema exchange excluded."""
         return sum(record["bytes_received"] for record in self.history)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the run is known by beside its results, as plain values."""
+        traffic = ("rounds", "bytes_sent", "bytes_received", "schema_bytes", "seconds")
+        return {
+            **{
+                name: getattr(self, name)
+                for name in ("status", *traffic, "stop_reason", "num_rows", "warnings", "error")
+            },
+            "parties": {party.name: party.num_rows for party in self.parties},
+            "failures": [
+                {"round": one.server_round, "party": one.party, "reason": one.reason}
+                for one in self.failures
+            ],
+        }
 
 
 def run(
@@ -134,146 +154,300 @@ def run(
     """
     outcome: Outcome[StateT] = Outcome()
     started = time.perf_counter()
+    session = _Session(method, strategy or method, grid, outcome, config or {})
     try:
         if strategy is not None:
             _check_wrapper(method, strategy)
-        federation, agreement, outcome.schema_bytes = exchange_schema(method, grid, settle=settle)
-        outcome.agreement, outcome.parties = agreement, federation.parties
-        outcome.warnings = list(agreement.warnings)
-        method.federation, method.grid = federation, grid
-        with single_threaded():
-            method.state = method.init(agreement) if state is None else state
-        while (reason := method.finished(method.state)) is None:
-            record, lost = _one_exchange(
-                method, strategy or method, federation, outcome, config or {}
-            )
-            if lost:
-                record["started_again"] = 1
-                federation = _start_again(method, federation, outcome, lost)
-            outcome.history.append(record)
+        session.begin(settle, state)
+        while (reason := method.finished(session.state)) is None:
+            record = session.exchange()
             if on_round is not None:
                 on_round(record)
-        outcome.stop_reason = reason
-    except CausalError as error:
-        outcome.error = str(error)
-        outcome.stop_reason = f"failed: {error}"
-        error.outcome = outcome
+        outcome.stop_reason, outcome.status = reason, "completed"
+    except BaseException as error:
+        text = str(error) if isinstance(error, CausalError) else f"{type(error).__name__}: {error}"
+        outcome.status = "failed" if isinstance(error, Exception) else "stopped"
+        outcome.error, outcome.stop_reason = text, f"{outcome.status}: {text}"
+        if isinstance(error, CausalError) and not isinstance(error, CheckpointError):
+            error.outcome = outcome
         raise
     finally:
         outcome.seconds = time.perf_counter() - started
-        _set_results(method, outcome)
+        session.end()
     log(INFO, "Stopped after %d exchanges: %s", outcome.rounds, outcome.stop_reason)
     return outcome
 
 
-def _one_exchange(
-    method: Method[StateT],
-    strategy: Any,
-    federation: Federation,
-    outcome: Outcome[StateT],
-    config: dict[str, records.Value],
-) -> tuple[Record, tuple[str, ...]]:
-    """Ask the parties once and take the next step.
+@dataclass
+class _Session(Generic[StateT]):
+    """A run from the schema exchange to its end.
 
-    Returns the record of the exchange, and the parties without which the training must start again:
-    then the step was not taken.
-
-    A function of its own, so that the replies of one exchange, the largest objects of a run, are
-    freed before those of the next one arrive.
+    Parameters
+    ----------
+    method : Method
+    strategy : Method or Strategy
+        The method, or the privacy wrapper around it.
+    grid : Grid
+    outcome : Outcome
+        Grows with the run.
+    config : dict
+        Further plain values for the clients.
+    checkpoint : Checkpoint, optional
+        Where the run is kept on disk.
+    remembered : list of (int, Request, tuple of str)
+        Number, request and parties of the exchanges of which parties remember something.
     """
-    assert method.state is not None
-    assert method.grid is not None
-    started = time.perf_counter()
-    server_round = outcome.rounds + 1
-    request = method.request(method.state)
-    exchange = request.exchange
-    common, _ = records.split(request.values)
-    if strategy is not method:
-        _check_composes(method, strategy, exchange, list(common))
-    messages = strategy.configure_train(
-        server_round,
-        records.pack_arrays(common, method.precision, exchange.exact),
-        ConfigRecord({**config}),
-        method.grid,
-    )
-    collected = federation.exchange(
-        method.grid,
-        exchange,
-        messages,
-        server_round=server_round,
-        timeout=method.round_timeout,
-        needed=_needed(method, federation, request),
-    )
-    lost = collected.lost if exchange.same_parties else ()
-    info: dict[str, Any] = {}
-    if not lost:
+
+    method: Method[StateT]
+    strategy: Any
+    grid: Grid
+    outcome: Outcome[StateT]
+    config: dict[str, records.Value]
+    checkpoint: Checkpoint | None = None
+    remembered: list[tuple[int, Request, tuple[str, ...]]] = field(default_factory=list)
+
+    @property
+    def state(self) -> StateT:
+        """The method's state."""
+        assert self.method.state is not None
+        return self.method.state
+
+    @property
+    def federation(self) -> Federation:
+        """The parties."""
+        assert self.method.federation is not None
+        return self.method.federation
+
+    def begin(self, settle: float, state: StateT | None) -> None:
+        """Run the schema exchange, and take the steps of the run that is resumed."""
+        method, outcome, checkpoint = self.method, self.outcome, None
+        if method.output_dir:
+            if state is not None or self.strategy is not method:
+                raise ConfigError(
+                    "A run with 'output_dir' starts from its method's own state and without a "
+                    "privacy wrapper: the noise of a wrapper must not be drawn twice. Leave "
+                    "'output_dir' out, and save the outcome."
+                )
+            options = plain_options(method)
+            checkpoint = Checkpoint(method.output_dir, options, resume=method.resume)
+            if checkpoint.setup is None:
+                self.checkpoint = checkpoint
+                self._keep()
+        federation, agreement, outcome.schema_bytes = exchange_schema(
+            method, self.grid, settle=settle
+        )
+        if checkpoint is not None:
+            federation.setup = checkpoint.agree(federation.setup)
+            self.checkpoint = checkpoint
+        outcome.agreement, outcome.parties = agreement, federation.parties
+        outcome.warnings = list(agreement.warnings)
+        method.federation, method.grid = federation, self.grid
         with single_threaded():
-            replies = _combined(strategy, exchange, server_round, collected.replies)
-            method.state, info = method.close(method.state, replies)
-    outcome.schema_bytes += collected.setup_bytes
-    record = {
-        "round": server_round,
-        "exchange": exchange.name,
-        **info,
-        "parties": len(collected.replies),
-        "seconds": time.perf_counter() - started,
-        "bytes_sent": collected.bytes_sent - collected.setup_bytes,
-        "bytes_received": collected.bytes_received,
-    }
-    return record, lost
+            method.state = method.init(agreement) if state is None else state
+        if self.checkpoint is not None and self.checkpoint.steps:
+            self._resume(self.checkpoint.steps)
 
+    def exchange(self) -> Record:
+        """Ask the parties once and take the next step; return the record of the exchange.
 
-def _start_again(
-    method: Method[StateT],
-    federation: Federation,
-    outcome: Outcome[StateT],
-    lost: Sequence[str],
-) -> Federation:
-    """Start the training again without the parties that were lost, as if they had never been there.
-
-    Results with a party and results without it do not go together, where an exchange declares
-    ``same_parties``.
-
-    Raises
-    ------
-    DataError
-        If the others' data cannot be used without them.
-    FederationError
-        If they alone hold a column, or the training has started again too often.
-    """
-    assert outcome.agreement is not None
-    who, number = ", ".join(lost), outcome.rounds + 1
-    if sum("started_again" in record for record in outcome.history) >= MAX_RESTARTS:
-        raise FederationError(
-            f"Exchange {number}: {who} did not answer, and the training has started again "
-            f"{MAX_RESTARTS} times already. Start the run again once all parties stay connected."
+        The replies of one exchange, the largest objects of a run, are freed before those of the
+        next one arrive.
+        """
+        method, federation = self.method, self.federation
+        started = time.perf_counter()
+        number = self.outcome.rounds + 1
+        known_failures = len(federation.failures)
+        request = method.request(self.state)
+        exchange = request.exchange
+        common, _ = records.split(request.values)
+        if self.strategy is not method:
+            _check_composes(method, self.strategy, exchange, list(common))
+        messages = self.strategy.configure_train(
+            number,
+            records.pack_arrays(common, method.precision, exchange.exact),
+            ConfigRecord({**self.config}),
+            self.grid,
         )
-    parties = [party for party in federation.parties if party.name not in lost]
-    others, agreement = agreed(method, parties, federation.reports)
-    columns = [name for name in outcome.agreement.names if name not in agreement.names]
-    if columns:
-        raise FederationError(
-            f"Exchange {number}: {who} did not answer, and no other party holds "
-            f"{', '.join(columns)}. Start the run again once all parties are connected."
+        collected = federation.exchange(
+            self.grid,
+            exchange,
+            messages,
+            server_round=number,
+            timeout=method.round_timeout,
+            needed=self._needed(request),
         )
-    warning = (
-        f"The training started again without {who} after exchange {number}: sums with it and "
-        "without it do not go together."
-    )
-    log(WARNING, warning)
-    outcome.warnings = [*agreement.warnings, *outcome.warnings[len(outcome.agreement.warnings) :]]
-    outcome.warnings.append(warning)
-    outcome.agreement, outcome.parties = agreement, others.parties
-    method.federation = replace(others, size=federation.size, failures=federation.failures)
-    with single_threaded():
-        method.state = method.init(agreement)
-    return method.federation
+        lost = collected.lost if exchange.same_parties else ()
+        info: dict[str, Any] = {}
+        replies = Replies()
+        if lost:
+            info["started_again"] = 1
+            self._start_again(lost)
+        else:
+            with single_threaded():
+                replies = _combined(self.strategy, exchange, number, collected.replies)
+                method.state, info = method.close(self.state, replies)
+            self._remember(number, request, replies.parties)
+        self.outcome.schema_bytes += collected.setup_bytes
+        record = {
+            "round": number,
+            "exchange": exchange.name,
+            **info,
+            "parties": len(collected.replies),
+            "seconds": time.perf_counter() - started,
+            "bytes_sent": collected.bytes_sent - collected.setup_bytes,
+            "bytes_received": collected.bytes_received,
+        }
+        self.outcome.history.append(record)
+        failures = tuple(self.federation.failures[known_failures:])
+        self._keep(Step(record, lost, failures, replies))
+        return record
 
+    def _keep(self, step: Step | None = None) -> None:
+        """Bring the directory up to date; a disk that is full does not end the run."""
+        if self.checkpoint is None:
+            return
+        outcome = self.outcome
+        outcome.failures = tuple(self.federation.failures) if self.method.federation else ()
+        try:
+            if step is not None:
+                self.checkpoint.exchange(step)
+            self.checkpoint.note(outcome.summary(), outcome.history)
+        except OSError as error:
+            warning = (
+                f"The run cannot be kept in '{self.checkpoint.directory}' ({error.strerror}): it "
+                f"goes on, but can be resumed only up to exchange {outcome.rounds - 1}. Free the "
+                "disk."
+            )
+            log(WARNING, warning)
+            outcome.warnings.append(warning)
+            self.checkpoint = None
 
-def _needed(method: Method[StateT], federation: Federation, request: Request) -> int:
-    """Return how many parties must reply: the quorum, or all of the parties asked if fewer."""
-    quorum = federation.needed(method.fraction_train, method.quorum)
-    return quorum if request.parties is None else max(1, min(quorum, len(request.parties)))
+    def _needed(self, request: Request) -> int:
+        """Return how many parties must reply: the quorum, or all of the parties asked if fewer."""
+        quorum = self.federation.needed(self.method.fraction_train, self.method.quorum)
+        return quorum if request.parties is None else max(1, min(quorum, len(request.parties)))
+
+    def _remember(self, number: int, request: Request, parties: tuple[str, ...]) -> None:
+        if self.checkpoint is not None and request.exchange.remembered:
+            self.remembered.append((number, request, parties))
+
+    def _start_again(self, lost: Sequence[str]) -> None:
+        """Start the training again without the parties that were lost, as if they had never come.
+
+        Results with a party and results without it do not go together, where an exchange declares
+        ``same_parties``.
+
+        Raises
+        ------
+        DataError
+            If the others' data cannot be used without them.
+        FederationError
+            If they alone hold a column, or the training has started again too often.
+        """
+        method, outcome, federation = self.method, self.outcome, self.federation
+        assert outcome.agreement is not None
+        who, number = ", ".join(lost), outcome.rounds + 1
+        if sum("started_again" in record for record in outcome.history) >= MAX_RESTARTS:
+            raise FederationError(
+                f"Exchange {number}: {who} did not answer, and the training has started again "
+                f"{MAX_RESTARTS} times already. Start the run again once all parties stay "
+                "connected."
+            )
+        parties = [party for party in federation.parties if party.name not in lost]
+        others, agreement = agreed(method, parties, federation.reports)
+        columns = [name for name in outcome.agreement.names if name not in agreement.names]
+        if columns:
+            raise FederationError(
+                f"Exchange {number}: {who} did not answer, and no other party holds "
+                f"{', '.join(columns)}. Start the run again once all parties are connected."
+            )
+        warning = (
+            f"The training started again without {who} after exchange {number}: sums with it and "
+            "without it do not go together."
+        )
+        log(WARNING, warning)
+        own = outcome.warnings[len(outcome.agreement.warnings) :]
+        outcome.warnings = [*agreement.warnings, *own, warning]
+        outcome.agreement, outcome.parties = agreement, others.parties
+        method.federation = replace(others, size=federation.size, failures=federation.failures)
+        self.remembered.clear()
+        with single_threaded():
+            method.state = method.init(agreement)
+
+    def _resume(self, steps: Sequence[Step]) -> None:
+        """Take the steps of the interrupted run again, and give the parties their memory back."""
+        method, outcome = self.method, self.outcome
+        for step in steps:
+            self.federation.recall(step.failures, step.replies.parties)
+            if step.lost:
+                self._start_again(step.lost)
+            else:
+                request = method.request(self.state)
+                with single_threaded():
+                    method.state, _ = method.close(self.state, step.replies)
+                self._remember(int(step.record["round"]), request, step.replies.parties)
+            outcome.history.append(step.record)
+        log(INFO, "Resumed after %d exchanges", outcome.rounds)
+        if not self.remembered:
+            return
+        messages = [
+            self.federation.message(
+                party.node_id,
+                records.request(
+                    REPLAY.name, method.method, outcome.rounds, self._replay_of(party.name)
+                ),
+                REPLAY,
+                outcome.rounds,
+                method.round_timeout,
+            )
+            for party in self.federation.parties
+        ]
+        collected = self.federation.exchange(
+            self.grid,
+            REPLAY,
+            messages,
+            server_round=outcome.rounds,
+            timeout=method.round_timeout,
+            needed=len(messages),
+        )
+        outcome.schema_bytes += collected.bytes_sent + collected.bytes_received
+
+    def _replay_of(self, party: str) -> dict[str, Any]:
+        """Return the earlier requests that a party has answered and remembers."""
+        return packed(
+            [
+                records.request(
+                    request.exchange.name,
+                    self.method.method,
+                    number,
+                    request.values_for(party),
+                    precision=self.method.precision,
+                    exact=request.exchange.exact,
+                    config=self.config,
+                )
+                for number, request, parties in self.remembered
+                if party in parties
+            ]
+        )
+
+    def end(self) -> None:
+        """Set graph, model and the rest from the last complete state, also after an error."""
+        method, outcome = self.method, self.outcome
+        if method.federation is not None:
+            outcome.failures = tuple(method.federation.failures)
+        state = outcome.state = method.state
+        try:
+            if state is not None:
+                with single_threaded():
+                    outcome.graph = method.graph(state)
+                    outcome.num_rows = method.num_rows(state)
+                    outcome.model = method.model(state)
+                    outcome.scores = method.scores(state)
+                    outcome.heterogeneity = method.heterogeneity(state)
+                    outcome.warnings += method.warnings(state)
+        finally:
+            self._keep()
+            method.state, method.federation, method.grid = None, None, None
 
 
 def _check_composes(
@@ -333,23 +507,6 @@ def _combined(
     return Replies(tuple(r.party.name for r in replies), records.unpack_arrays(means))
 
 
-def _set_results(method: Method[StateT], outcome: Outcome[StateT]) -> None:
-    """Set graph, model and the rest from the last complete state, also after an error."""
-    if method.federation is not None:
-        outcome.failures = tuple(method.federation.failures)
-    state, method.state = method.state, None
-    outcome.state = state
-    if state is not None:
-        with single_threaded():
-            outcome.graph = method.graph(state)
-            outcome.num_rows = method.num_rows(state)
-            outcome.model = method.model(state)
-            outcome.scores = method.scores(state)
-            outcome.heterogeneity = method.heterogeneity(state)
-            outcome.warnings += method.warnings(state)
-    method.federation, method.grid = None, None
-
-
 def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:
     """Refuse a wrapper around another method, or around exchanges that it cannot protect."""
     inner: object = strategy
@@ -365,6 +522,15 @@ def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:
     for exchange in method.later_exchanges:
         sent = [one.name for one in exchange.sends if one.shape is not None and not one.optional]
         _check_composes(method, strategy, exchange, sent)
+
+
+def plain_options(method: Method[Any]) -> dict[str, Any]:
+    """Return the method's id and its options as plain values."""
+    options = {
+        name: value if isinstance(value, int | float | str | None) else value.to_dict()
+        for name, value in method.options.items()
+    }
+    return {"method": method.method, **options}
 
 
 SETTLE_SECONDS = 1.0

@@ -104,6 +104,10 @@ class Method(Generic[StateT]):
     quorum: float
     round_timeout: float
     precision: str
+    #: Directory in which the run is kept while it goes on; None: nothing is written.
+    output_dir: str | None
+    #: Whether to go on with the run that ``output_dir`` holds.
+    resume: bool
     federation: Federation | None
     grid: Grid | None
     state: StateT | None
@@ -112,6 +116,11 @@ class Method(Generic[StateT]):
         super().__init_subclass__(**options)
         if "contract" in vars(cls):
             cls.method = cls.contract.method
+
+    @property
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """The options by name."""
 
     @property
     @abstractmethod

@@ -25,6 +25,7 @@ from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.protocol.schema import party_name
+from flwr_causal.reports.run import Run
 from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.strategies import CausalStrategy
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
     from numpy.typing import ArrayLike
 
-    from flwr_causal.reports.run import Run
 
 # One CPU for each simulated party, and no dashboard.
 RAY_BACKEND = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
@@ -52,6 +52,8 @@ def simulate(
     truth: CausalGraph | ArrayLike | None = None,
     client: type[CausalClient] | None = None,
     wrap_grid: Callable[[Grid], Any] | None = None,
+    output_dir: str | Path | None = None,
+    resume: bool = False,
     progress: bool = False,
     **options: Any,
 ) -> Run:
@@ -82,6 +84,11 @@ def simulate(
         Function that takes the Grid and returns a replacement, for example to log, count or disturb
         messages. Each exchange, including the schema exchange, is one call of
         ``send_and_receive(messages, *, timeout=None)``; a second attempt is another call.
+    output_dir : str or Path, optional
+        Directory for the results, written while the run goes on; see ``Run.load``.
+    resume : bool, default False
+        Whether to go on with the run that ``output_dir`` holds, to the result of a run without an
+        interruption. A completed run is returned; an empty directory starts a new run.
     progress : bool, default False
         Whether to show a progress bar.
     **options
@@ -104,6 +111,10 @@ def simulate(
     _check_arguments(engine, client, wrap_grid)
     parties = _listed(parties)
     strategy = _strategy(method, seed, len(parties), options)
+    if output_dir is not None:
+        strategy.output_dir = str(Path(output_dir).absolute())
+    strategy.resume = strategy.resume or resume
+    strategy.validate()
     if truth is not None:
         truth = _named_truth(truth, parties[0], strategy)
     client_type = client or methods.find(strategy.method).client
@@ -115,23 +126,20 @@ def simulate(
         with _progress_bar(progress, strategy.max_rounds) as on_round:
             return execute(strategy, grid, settle=settle, on_round=on_round)
 
-    with quiet(logging.WARNING):
-        if engine == "local":
-            grid = LocalGrid(client_app(client_type, _Tables(parties)), len(parties))
-            try:
-                run = run_on(grid, 0.0)
-            except FederationError as error:
-                # The error's cause is the exception of the party's client, with its traceback.
-                raise error from (grid.raised[-1] if grid.raised else error.__cause__)
-        else:
-            with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
-                app = client_app(client_type, _Tables(parties, directory))
-                run = _run_on_ray(run_on, app, len(parties))
+    try:
+        with quiet(logging.WARNING):
+            run = _run_on_engine(engine, run_on, client_type, parties)
+    except CausalError as error:
+        if strategy.output_dir and isinstance(error.outcome, Run):
+            error.outcome.save(strategy.output_dir)
+        raise
     if truth is not None and run.graph is not None:
         run.metrics = compare(_without_dropped(truth, run.graph.names), run.graph)
         # Metrics on the pooled rows, which only a simulation has.
         rows = (read_table(party) for party in parties)
         run.metrics |= strategy.pooled_metrics(rows, run.graph)
+    if strategy.output_dir:
+        run.save(strategy.output_dir)
     return run
 
 
@@ -247,6 +255,24 @@ def _without_dropped(truth: CausalGraph, names: tuple[str, ...]) -> CausalGraph:
     both = np.ix_(order, order)
     lagged = None if truth.lagged is None else truth.lagged[:, both[0], both[1]]
     return CausalGraph.from_array(truth.weights[both], names, kind=truth.kind, lagged=lagged)
+
+
+def _run_on_engine(
+    engine: str,
+    run_on: Callable[[Grid, float], Run],
+    client: type[CausalClient],
+    parties: Sequence[Any],
+) -> Run:
+    if engine == "ray":
+        with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
+            app = client_app(client, _Tables(parties, directory))
+            return _run_on_ray(run_on, app, len(parties))
+    grid = LocalGrid(client_app(client, _Tables(parties)), len(parties))
+    try:
+        return run_on(grid, 0.0)
+    except FederationError as error:
+        # The error's cause is the exception of the party's client, with its traceback.
+        raise error from (grid.raised[-1] if grid.raised else error.__cause__)
 
 
 def _run_on_ray(run_on: Callable[[Grid, float], Run], app: ClientApp, num_parties: int) -> Run:

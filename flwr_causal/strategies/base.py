@@ -82,6 +82,14 @@ class CausalStrategy(FedAvg, Method[StateT]):
         Seconds to wait for the replies of a round.
     precision : {"float64", "float32"}, default "float64"
         How arrays travel. float32 halves the traffic and costs about 1e-7 of accuracy a round.
+    output_dir : str or None, default None
+        Directory for the results (under ``flwr run`` its absolute path). It is made at the start
+        and kept up to date while the run goes on: status, history, failures, and what is needed to
+        resume the run. None writes nothing.
+    resume : bool, default False
+        Go on with the run that ``output_dir`` holds, after the last exchange that it has. With no
+        run there, a new one starts; a completed run is returned. Method, options, parties and
+        tables must be the same. Without it an earlier run in the directory is replaced.
     missing_values, constant_columns, text_columns, unshared_columns, duplicate_columns : \
 {"fail", "drop"}, default "fail"
         What to do about rows with missing or infinite values, columns that are constant over all
@@ -101,6 +109,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
     quorum: float = 0.5
     round_timeout: float = 3600.0
     precision: Literal["float64", "float32"] = "float64"
+    output_dir: str | None = None
+    resume: bool = False
     missing_values: FailDrop = "fail"
     constant_columns: FailDrop = "fail"
     text_columns: FailDrop = "fail"
@@ -134,6 +144,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
         require(1 <= self.max_rounds <= MOST, "max_rounds", self.max_rounds, f"from 1 to {MOST}")
         require(0 < self.fraction_train <= 1, "fraction_train", self.fraction_train, "in (0, 1]")
         require(0 < self.quorum <= 1, "quorum", self.quorum, "in (0, 1]")
+        require(
+            not self.resume or bool(self.output_dir), "resume", self.resume, "given with output_dir"
+        )
         require(self.round_timeout > 0, "round_timeout", self.round_timeout, "above 0")
         require(
             self.min_available_nodes >= 1, "min_available_nodes", self.min_available_nodes, ">= 1"

@@ -195,7 +195,7 @@ def test_a_changed_step_does_what_the_page_says(promise):
         ('info["sparsity"] * factors', 'info["sparsity"]', adaptive),
         ("1.0 / (1.0 + np.abs", "1.0 * (1.0 + np.abs", reweighted),
         ("if state.stopped is None", "if state.stopped is not None", reweighted),
-        ("np.clip(rows, -most, most)", "rows", clipped),
+        ("table.clip(middle - most, middle + most, axis=1)", "table", clipped),
     ],
 )
 def test_a_wrong_change_is_noticed(right, wrong, promise):
@@ -213,8 +213,8 @@ def test_a_subclass_may_have_an_id_of_its_own():
         '    contract = replace(Moments.contract, method="adaptive-moments")\n\n    def close(self',
         1,
     ).replace(
-        "    def design(self",
-        "    contract = AdaptiveMoments.contract\n\n    def design(self",
+        "    def table(self",
+        "    contract = AdaptiveMoments.contract\n\n    def table(self",
     )
     guide = execute(named)
     strategy = guide.AdaptiveMoments(sparsity=0.1)

@@ -1,0 +1,258 @@
+"""A run on disk while it goes on: what has happened, and all that a resumed run needs.
+
+The directory holds ``run.json`` (status, history's sums, failures, warnings), ``history.jsonl``
+and, until the results are saved, ``exchanges/``: the agreement and the combined replies of each
+exchange. A resumed run takes the same steps from the same replies, so that it arrives at the state
+in which the run was interrupted; no method writes or reads states of its own. Each file is written
+beside its place and then renamed: a write that is cut short leaves the former file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from flwr_causal.errors import ConfigError
+from flwr_causal.protocol import records
+from flwr_causal.protocol.replies import Replies
+from flwr_causal.protocol.setup import PREFIX, Setup
+from flwr_causal.runtime.federation import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flwr_causal.core.arrays import Arrays
+
+RUN_FILE = "run.json"
+HISTORY_FILE = "history.jsonl"
+EXCHANGES = "exchanges"
+SETUP_FILE = "agreement.json"
+# Options that may differ when a run is resumed: they do not change its result.
+FREE_OPTIONS = frozenset(
+    {"output_dir", "resume", "round_timeout", "server_timeout", "min_available_nodes", "quorum"}
+)
+_TOKEN = f"{PREFIX}exchange"
+# Of the arrays of a file: what stands before the name of a combined array, or of a party's.
+_COMBINED, _OWN = "combined", "party"
+
+
+class CheckpointError(ConfigError):
+    """A directory that a run cannot use; what it holds is as it was."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One exchange of the interrupted run.
+
+    Parameters
+    ----------
+    record : dict
+        Its record in the history.
+    lost : tuple of str
+        The parties without which the training started again; then there are no replies.
+    failures : tuple of Failure
+        Of this exchange.
+    replies : Replies
+        Combined.
+    """
+
+    record: dict[str, Any]
+    lost: tuple[str, ...]
+    failures: tuple[Failure, ...]
+    replies: Replies
+
+
+def status_of(directory: str | Path) -> str:
+    """Return the status of the run in a directory: "running", "completed", "failed", "stopped".
+
+    Returns
+    -------
+    str
+        "" where there is no run.
+    """
+    file = Path(directory) / RUN_FILE
+    if not file.is_file():
+        return ""
+    return str(_read_json(file).get("status", ""))
+
+
+def write(path: Path, data: str | bytes) -> None:
+    """Write a file in one step: a reader sees the former content or all of the new one."""
+    part = path.with_name(f".{path.name}.part")
+    with part.open("wb") as stream:
+        stream.write(data.encode() if isinstance(data, str) else data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(path)
+
+
+class Checkpoint:
+    """The directory of a run, written after each exchange.
+
+    Parameters
+    ----------
+    directory : str or Path
+        Made where it does not exist.
+    config : mapping
+        Method and options, as plain values.
+    resume : bool
+        Whether a run that the directory holds is to be resumed. If not, its files are removed.
+
+    Attributes
+    ----------
+    setup : Setup or None
+        The agreement of the run that is resumed; None where there is nothing to resume.
+    steps : list of Step
+        Its exchanges, in their order.
+
+    Raises
+    ------
+    CheckpointError
+        If the directory cannot be used, or the run in it had other options.
+    """
+
+    def __init__(self, directory: str | Path, config: Mapping[str, Any], *, resume: bool) -> None:
+        self.directory = Path(directory)
+        self._exchanges = self.directory / EXCHANGES
+        self._config = dict(config)
+        self.setup: Setup | None = None
+        self.steps: list[Step] = []
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if resume:
+                check_options(self.directory, config)
+                self._read()
+            else:
+                shutil.rmtree(self._exchanges, ignore_errors=True)
+            self._exchanges.mkdir(exist_ok=True)
+            write(self._exchanges / ".written", "")
+        except OSError as error:
+            raise CheckpointError(
+                f"The output directory (option 'output_dir') '{self.directory}' cannot be written "
+                f"({error.strerror or error}): give another one, or free its disk."
+            ) from error
+
+    def _read(self) -> None:
+        file = self._exchanges / SETUP_FILE
+        if not file.is_file():
+            return
+        self.setup = Setup.from_config(_read_json(file))
+        while (path := self._file(len(self.steps) + 1)).is_file():
+            self.steps.append(_read_step(path))
+
+    def _file(self, number: int) -> Path:
+        return self._exchanges / f"{number:06d}.npz"
+
+    def agree(self, setup: Setup) -> Setup:
+        """Keep the agreement; return that of the run that is resumed, which must be the same.
+
+        Raises
+        ------
+        CheckpointError
+            If parties or tables are others than in the interrupted run.
+        """
+        if self.setup is None:
+            write(self._exchanges / SETUP_FILE, json.dumps(setup.to_config()))
+            return setup
+        old, new = self.setup.to_config(), setup.to_config()
+        # As texts, in which NaN is equal to NaN.
+        changed = [k for k in new if k != _TOKEN and json.dumps(old.get(k)) != json.dumps(new[k])]
+        if changed:
+            raise CheckpointError(
+                f"The run in '{self.directory}' cannot be resumed: the parties, their tables or "
+                f"their versions are not those of the interrupted run "
+                f"({', '.join(key.removeprefix(PREFIX) for key in changed)} differ). Connect the "
+                "same parties with the same tables, or start anew without resume."
+            )
+        return self.setup
+
+    def exchange(self, step: Step) -> None:
+        """Keep what is needed to take the step of an exchange again."""
+        write(self._file(int(step.record["round"])), _packed(step))
+
+    def note(self, summary: Mapping[str, Any], history: Sequence[Any]) -> None:
+        """Write the history and the summary of the run as it stands."""
+        lines = "".join(json.dumps(record) + "\n" for record in history)
+        write(self.directory / HISTORY_FILE, lines)
+        content = {**summary, "config": self._config, "metrics": {}}
+        write(self.directory / RUN_FILE, json.dumps(content, indent=2))
+
+
+def check_options(directory: str | Path, config: Mapping[str, Any]) -> None:
+    """Check that the run in a directory had the method and the options of the one that resumes it.
+
+    Raises
+    ------
+    CheckpointError
+        Naming the first that differs.
+    """
+    if not status_of(directory):
+        return
+    old = _read_json(Path(directory) / RUN_FILE).get("config", {})
+    new = json.loads(json.dumps(dict(config)))
+    for name in new.keys() - FREE_OPTIONS:
+        if name in old and old[name] != new[name]:
+            raise CheckpointError(
+                f"The run in '{directory}' had {name}={old[name]!r}, not {new[name]!r}: resume it "
+                "with the same options, or start anew without resume."
+            )
+
+
+def _packed(step: Step) -> bytes:
+    replies = step.replies
+    head = {
+        "record": step.record,
+        "lost": step.lost,
+        "failures": [vars(failure) for failure in step.failures],
+        "parties": replies.parties,
+        "by_party": list(replies.by_party),
+    }
+    arrays = {f"{_COMBINED} {name}": array for name, array in replies.combined.items()}
+    for index, own in enumerate(replies.by_party.values()):
+        arrays |= {f"{_OWN} {index} {name}": array for name, array in own.items()}
+    text = np.frombuffer(json.dumps(head).encode(), dtype=np.uint8)
+    return records.npz({"head": text, **arrays})
+
+
+def _read_step(path: Path) -> Step:
+    combined: Arrays = {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            head = json.loads(file["head"].tobytes())
+            own: list[Arrays] = [{} for _ in head["by_party"]]
+            for key in file.files:
+                kind, _, name = key.partition(" ")
+                if kind == _COMBINED:
+                    combined[name] = file[key]
+                elif kind == _OWN:
+                    index, _, name = name.partition(" ")
+                    own[int(index)][name] = file[key]
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise CheckpointError(
+            f"The file '{path}' of the interrupted run cannot be read ({error}): start anew "
+            "without resume."
+        ) from error
+    return Step(
+        head["record"],
+        tuple(head["lost"]),
+        tuple(Failure(**failure) for failure in head["failures"]),
+        Replies(tuple(head["parties"]), combined, dict(zip(head["by_party"], own, strict=True))),
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"The file '{path}' of the interrupted run cannot be read ({error}): start anew "
+            "without resume, in another directory."
+        ) from error
+    return dict(content)

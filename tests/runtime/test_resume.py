@@ -1,0 +1,383 @@
+"""A run that is interrupted, wherever it was, goes on to the result of an undisturbed one."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from category_federations import make_tables
+from federations import make_federation
+from lagged_systems import simulate_series
+from neural_rows import nonlinear_rows
+
+from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.protocol import records
+from flwr_causal.reports.run import Run
+from flwr_causal.runtime import checkpoint
+from flwr_causal.simulations import simulate
+
+LINEAR = make_federation(d=4, n=200, parties=3).tables
+SERIES = [
+    simulate_series(seed, 80, np.triu(np.full((3, 3), 0.6), 1), 0.4 * np.eye(3)) for seed in (0, 1)
+]
+STATES = make_tables(d=5, n=300, parties=3, seed=4)[0]
+CURVED = [nonlinear_rows(60, seed) for seed in range(2)]
+
+
+def classes(seed=0):
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, 2, 240)
+    frame = pd.DataFrame(rng.normal(size=(240, 4)) + label[:, None], columns=list("abcd"))
+    frame["target"] = np.where(label, "yes", "no")
+    return frame
+
+
+FRAME = classes()
+ROWS = [FRAME.iloc[part] for part in np.array_split(np.arange(240), 3)]
+IDS = FRAME.assign(row_id=np.arange(240))
+COLUMNS = [IDS[["row_id", "a", "b", "target"]], IDS[["row_id", "c", "d"]].sample(frac=1.0)]
+
+CASES = {
+    "admm": ("notears-admm", LINEAR, {"max_rounds": 8}),
+    "admm float32": ("notears-admm", LINEAR, {"max_rounds": 8, "precision": "float32"}),
+    "admm sampled": ("notears-admm", LINEAR, {"max_rounds": 8, "fraction_train": 0.6}),
+    "2dbn": ("2dbn", SERIES, {"max_rounds": 8}),
+    "moments": ("moments", LINEAR, {}),
+    "fedcausal": ("fedcausal", CURVED, {"max_rounds": 6}),
+    "fedcausal linear": ("fedcausal", LINEAR, {"model": "linear", "max_rounds": 6}),
+    "ges scores": ("fedges", STATES, {"mode": "scores"}),
+    "ges exact": ("fedges", STATES, {"mode": "exact"}),
+    "ges fusion": ("fedges", STATES, {"mode": "fusion"}),
+    "ges loop": ("fedges", STATES, {"mode": "fusion", "start": "fuse", "keep": "last"}),
+    "ges cuts": ("fedges", LINEAR, {"discretize": 3}),
+    "pc rows": ("fedpc", ROWS, {}),
+    "pc trees": ("fedpc", ROWS, {"learner": "trees", "bins": 4}),
+    "pc columns": ("fedpc", COLUMNS, {"training": "one-pass"}),
+    "pc joint": (
+        "fedpc",
+        COLUMNS,
+        {"weights": "em", "learner": "trees", "bins": 4, "components": 4},
+    ),
+    "pc own rows": ("fedpc", ROWS, {"training": "one-pass", "weights": "counts"}),
+}
+NETWORKS = {
+    "admm mlp": ("notears-admm", CURVED, {"model": "mlp", "max_rounds": 6, "inner_steps": 5}),
+    "fedcausal mlp": ("fedcausal", CURVED, {"model": "mlp", "max_rounds": 4, "inner_steps": 5}),
+}
+
+
+class KilledError(BaseException):
+    """Ends the process as nothing in the house would expect it."""
+
+
+class Killing:
+    """A grid that is killed in an exchange, the schema's being number 0."""
+
+    def __init__(self, grid, exchange) -> None:
+        self._grid, self._left = grid, exchange
+
+    def __getattr__(self, name):
+        return getattr(self._grid, name)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        messages = list(messages)
+        if messages and messages[0].metadata.group_id == str(self._left):
+            raise KilledError
+        return self._grid.send_and_receive(messages, timeout=timeout)
+
+
+def found(run):
+    """What must not change, every bit of it."""
+    plain = [
+        {key: value for key, value in record.items() if key != "seconds"} for record in run.history
+    ]
+    arrays = []
+    if run.graph is not None:
+        arrays += [run.graph.weights, run.graph.adjacency, run.scores]
+    if run.graph is None:
+        arrays.append(run.model.log_likelihood(FRAME.assign(row_id=np.arange(240))))
+    return plain, arrays
+
+
+def same(one, two):
+    (history, arrays), (other_history, other_arrays) = found(one), found(two)
+    assert history == other_history
+    for array, other in zip(arrays, other_arrays, strict=True):
+        np.testing.assert_array_equal(array, other)
+
+
+def check_resumed(case, directory, places):
+    method, parties, options = case
+    whole = simulate(method, parties, **options)
+    for place in places(whole.rounds):
+        target = directory / str(place)
+        with pytest.raises(KilledError):
+            simulate(
+                method,
+                parties,
+                output_dir=target,
+                wrap_grid=lambda grid, place=place: Killing(grid, place),
+                **options,
+            )
+        assert Run.load(target).rounds == place - 1
+        resumed = simulate(method, parties, output_dir=target, resume=True, **options)
+        same(resumed, whole)
+        assert checkpoint.status_of(target) == "completed"
+        assert not (target / "exchanges").exists()
+        # A completed run is returned as it was, without an exchange.
+        again = simulate(
+            method,
+            parties,
+            output_dir=target,
+            resume=True,
+            wrap_grid=lambda grid: Killing(grid, "schema"),
+            **options,
+        )
+        assert again.history == resumed.history
+
+
+def some(rounds):
+    return sorted({1, (rounds + 1) // 2, rounds})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_killed_run_goes_on_to_the_same_result(name, tmp_path):
+    check_resumed(CASES[name], tmp_path, some)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_too(name, tmp_path):
+    pytest.importorskip("torch", reason="perceptrons need torch")
+    check_resumed(NETWORKS[name], tmp_path, some)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*CASES, *NETWORKS])
+def test_wherever_it_is_killed(name, tmp_path):
+    check_resumed((CASES | NETWORKS)[name], tmp_path, lambda rounds: range(1, rounds + 1))
+
+
+ADMM = {"max_rounds": 8}
+
+
+def interrupted(directory, exchange=5, **options):
+    with pytest.raises(KilledError):
+        simulate(
+            "notears-admm",
+            LINEAR,
+            output_dir=directory,
+            wrap_grid=lambda grid: Killing(grid, exchange),
+            **{**ADMM, **options},
+        )
+
+
+def resumed(directory, parties=LINEAR, **options):
+    return simulate(
+        "notears-admm", parties, output_dir=directory, resume=True, **{**ADMM, **options}
+    )
+
+
+def test_what_is_on_disk_when_a_run_is_killed(tmp_path):
+    interrupted(tmp_path)
+    content = json.loads((tmp_path / "run.json").read_text())
+    assert content["status"] == "stopped"
+    assert content["rounds"] == 4
+    assert len((tmp_path / "history.jsonl").read_text().splitlines()) == 4
+    run = Run.load(tmp_path)
+    assert run.status == "stopped"
+    assert run.graph is None
+    assert run.config["max_rounds"] == 8
+
+
+def test_the_file_says_running_while_it_runs(tmp_path):
+    seen = []
+
+    class Watching(Killing):
+        def send_and_receive(self, messages, *, timeout=None):
+            if (tmp_path / "run.json").exists():
+                content = json.loads((tmp_path / "run.json").read_text())
+                seen.append((content["status"], content["rounds"]))
+            return super().send_and_receive(messages, timeout=timeout)
+
+    simulate(
+        "notears-admm",
+        LINEAR,
+        output_dir=tmp_path,
+        wrap_grid=lambda grid: Watching(grid, -1),
+        **ADMM,
+    )
+    assert seen == [("running", 0), *(("running", k) for k in range(len(seen) - 1))]
+    assert Run.load(tmp_path).status == "completed"
+
+
+def test_nothing_to_resume_starts_and_an_empty_directory_is_fine(tmp_path):
+    assert resumed(tmp_path / "new").rounds == resumed(tmp_path).rounds
+
+
+def test_without_resume_an_earlier_run_is_replaced(tmp_path):
+    interrupted(tmp_path)
+    run = simulate("notears-admm", LINEAR, output_dir=tmp_path, **ADMM)
+    assert run.history[0]["round"] == 1
+    assert Run.load(tmp_path).rounds == run.rounds
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"max_rounds": 9}, "max_rounds=8, not 9"), ({"threshold": 0.2}, "threshold=0.3, not 0.2")],
+)
+def test_other_options_are_refused(tmp_path, options, words):
+    interrupted(tmp_path)
+    with pytest.raises(ConfigError, match=words):
+        resumed(tmp_path, **options)
+    same(resumed(tmp_path), simulate("notears-admm", LINEAR, **ADMM))
+
+
+def test_other_tables_are_refused(tmp_path):
+    interrupted(tmp_path)
+    with pytest.raises(ConfigError, match=r"not those of the interrupted run .*mean"):
+        resumed(tmp_path, [LINEAR[0] + 1.0, *LINEAR[1:]])
+    with pytest.raises(ConfigError, match=r"not those of the interrupted run .*num-clients"):
+        resumed(tmp_path, LINEAR[:2])
+
+
+def test_options_that_do_not_change_the_result_may_differ(tmp_path):
+    interrupted(tmp_path)
+    assert resumed(tmp_path, round_timeout=77.0, quorum=1.0).rounds > 5
+
+
+def test_a_failed_run_goes_on(tmp_path):
+    """Too few parties replied; once they are back, the run is resumed."""
+
+    class Deaf(Killing):
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            if messages[0].metadata.group_id == str(self._left):
+                return []
+            return self._grid.send_and_receive(messages, timeout=timeout)
+
+    with pytest.raises(FederationError, match="only 0 parties"):
+        simulate(
+            "notears-admm",
+            LINEAR,
+            output_dir=tmp_path,
+            wrap_grid=lambda grid: Deaf(grid, 4),
+            round_timeout=1.0,
+            **ADMM,
+        )
+    failed = Run.load(tmp_path)
+    assert failed.status == "failed"
+    assert "only 0 parties" in failed.error
+    assert failed.graph is not None
+    run = resumed(tmp_path)
+    whole = simulate("notears-admm", LINEAR, **ADMM)
+    np.testing.assert_array_equal(run.graph.weights, whole.graph.weights)
+    assert run.status == "completed"
+
+
+def test_a_training_that_started_again_is_resumed(tmp_path):
+    """The restart is part of what happened."""
+
+    def faulty(kill):
+        class Losing(Killing):
+            def send_and_receive(self, messages, *, timeout=None):
+                replies = super().send_and_receive(messages, timeout=timeout)
+                number = replies[0].metadata.group_id
+                return [r for r in replies if number != "2" or r.metadata.src_node_id != 3]
+
+        return lambda grid: Losing(grid, kill)
+
+    options = {"mode": "exact", "round_timeout": 1.0}
+    whole = simulate("fedges", STATES, wrap_grid=faulty(-1), **options)
+    assert "started_again" in whole.history[1]
+    for place in (3, 4):
+        target = tmp_path / str(place)
+        with pytest.raises(KilledError):
+            simulate("fedges", STATES, output_dir=target, wrap_grid=faulty(place), **options)
+        again = simulate(
+            "fedges", STATES, output_dir=target, resume=True, wrap_grid=faulty(-1), **options
+        )
+        same(again, whole)
+        assert again.failures == whole.failures
+
+
+def test_a_directory_that_cannot_be_used_is_found_before_the_first_exchange(tmp_path):
+    (tmp_path / "file").write_text("")
+    asked = []
+
+    class Counting(Killing):
+        def send_and_receive(self, messages, *, timeout=None):
+            asked.append(1)
+            return super().send_and_receive(messages, timeout=timeout)
+
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ConfigError, match="cannot be written"):
+            simulate("moments", LINEAR, output_dir=place, wrap_grid=lambda grid: Counting(grid, -1))
+    assert asked == []
+    with pytest.raises(ConfigError, match="output_dir"):
+        simulate("moments", LINEAR, resume=True)
+
+
+def test_a_disk_that_fills_up_does_not_end_the_run(tmp_path, monkeypatch):
+    written = []
+
+    def write(path, data):
+        written.append(path)
+        if len(written) > 12:
+            raise OSError(28, "No space left on device")
+        return real(path, data)
+
+    real = checkpoint.write
+    monkeypatch.setattr(checkpoint, "write", write)
+    run = simulate("notears-admm", LINEAR, output_dir=tmp_path, **ADMM)
+    assert any("No space left" in warning for warning in run.warnings)
+    np.testing.assert_array_equal(
+        run.graph.weights, simulate("notears-admm", LINEAR, **ADMM).graph.weights
+    )
+
+
+def test_a_write_that_is_cut_short_leaves_the_former_file(tmp_path, monkeypatch):
+    run = simulate("moments", LINEAR, output_dir=tmp_path)
+    before = (tmp_path / "run.json").read_bytes(), (tmp_path / "graph.json").read_bytes()
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("flwr_causal.reports.run.write_all", full)
+    with pytest.raises(ConfigError, match="No space left"):
+        run.save(tmp_path)
+    assert before == ((tmp_path / "run.json").read_bytes(), (tmp_path / "graph.json").read_bytes())
+    assert Run.load(tmp_path).graph.equals(run.graph)
+
+
+def test_a_kept_exchange_that_is_damaged_is_named(tmp_path):
+    interrupted(tmp_path)
+    (tmp_path / "exchanges" / "000002.npz").write_bytes(b"PK")
+    with pytest.raises(ConfigError, match=r"000002.npz.*cannot be read"):
+        resumed(tmp_path)
+
+
+def test_nothing_leaves_a_party_in_a_replay(tmp_path):
+    interrupted(tmp_path)
+    replies = []
+
+    class Watching(Killing):
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            names = {records.config_of(m.content).get("exchange") for m in messages}
+            out = super().send_and_receive(messages, timeout=timeout)
+            if names == {"replay"}:
+                replies.extend(out)
+            return out
+
+    simulate(
+        "notears-admm",
+        LINEAR,
+        output_dir=tmp_path,
+        resume=True,
+        wrap_grid=lambda grid: Watching(grid, -1),
+        **ADMM,
+    )
+    assert [dict(reply.content["metrics"]) for reply in replies] == [
+        {"num-examples": 1.0, "round": 4}
+    ] * 3
+    assert all(set(reply.content) == {"metrics"} for reply in replies)

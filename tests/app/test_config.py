@@ -109,7 +109,7 @@ def test_a_shared_option_may_stand_behind_the_id():
         ),
         (
             {"fedcausal.local-graphs": True, "method": "fedcausal", "fraction-train": 0.5},
-            "The option 'fraction-train' is 0.5; it must be 1 with fedcausal.local-graphs, for",
+            "The option 'fraction-train' is 0.5; it must be 1 with fedcausal.local-graphs",
         ),
         # Paths.
         ({"output-dir": "results"}, "output-dir='results' is a relative path"),

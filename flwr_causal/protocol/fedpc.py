@@ -58,7 +58,8 @@ ALIGN = Exchange(
             optional=True,
         ),
     ),
-    when="parties with ids and a secret hold different columns; not with weights='counts'",
+    when="parties with ids and a secret hold different columns; not with weights='counts' or "
+    "'classes'",
     same_parties=True,
 )
 
@@ -80,8 +81,7 @@ DEPENDENCE = Exchange(
             (2, "draws", "scores"),
         ),
     ),
-    when="the parties have common rows, and either no target or all hold it; not with "
-    "training='one-pass' and weights='counts', 'aligned' or 'em'",
+    when="weights='auto', the parties have common rows, and all hold the target or there is none",
     same_parties=True,
 )
 

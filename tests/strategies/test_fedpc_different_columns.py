@@ -190,6 +190,10 @@ def test_mixed_tables_of_which_all_hold_the_target():
     assert "nats a row" in warning
     assert "'y' (party 1)" in warning
     assert "weights='em'" in warning
+    chosen = simulate("fedpc", tables, weights="classes")
+    assert [record["exchange"] for record in chosen.history][-1] == "local, weights by classes"
+    assert "align" not in [record["exchange"] for record in chosen.history]
+    assert chosen.warnings == []
     independent = tables[1].assign(y=np.random.default_rng(4).standard_normal(800))
     assert simulate("fedpc", [tables[0], independent]).warnings == []
 

@@ -409,7 +409,7 @@ def _complete(state: FedPCRun, model: CircuitModel) -> FedPCRun:
 
 def _begun(method: FedPC, state: FedPCRun) -> FedPCRun:
     """Return the run at the first exchange after the variables are known."""
-    asked = method.weights == "counts"
+    asked = method.weights != "auto" and not state.sums
     if state.weights not in ALIGNED_WEIGHTS and (asked or not state.holdings.apart.any()):
         return _training(method, state)
     if not state.holdings.ids:

@@ -128,8 +128,8 @@ def circuit_scores(model: Any, test: pd.DataFrame, known: pd.DataFrame | None = 
     -------
     dict
         ``log_likelihood``: mean nats a row, the class included. Of rows whose class is known, where
-        the model has a target, ``accuracy``, ``macro_f1`` (the mean over classes, as in the paper)
-        and, for two classes, ``auroc``.
+        the model has a target, ``accuracy``, ``majority`` (the share of the most frequent class),
+        ``macro_f1`` (the mean over classes, as in the paper) and, for two classes, ``auroc``.
     """
     from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
@@ -146,6 +146,7 @@ def circuit_scores(model: Any, test: pd.DataFrame, known: pd.DataFrame | None = 
     truth = labels.get_indexer(pd.Index(test[target][labelled]))
     predicted = labels.get_indexer(pd.Index(found["predicted"][labelled]))
     scores["accuracy"] = float(accuracy_score(truth, predicted))
+    scores["majority"] = float(np.unique(truth, return_counts=True)[1].max() / len(truth))
     scores["macro_f1"] = float(f1_score(truth, predicted, average="macro"))
     if len(labels) == 2 and set(truth.tolist()) == {0, 1}:
         scores["auroc"] = float(roc_auc_score(truth, found[_share_of(labels[1])][labelled]))

@@ -76,14 +76,16 @@ def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
         settle=SETTLE_SECONDS,
         on_round=lambda record: log(INFO, _round_line(record, strategy)),
     )
-    run.warnings = [in_keys(warning, job.method) for warning in run.warnings]
     try:
         _judge(run, job, data, strategy)
         _answer(run, job, strategy)
+        run.warnings += strategy.doubts_of(run.metrics)
     except CausalError as error:
         run.error, run.status = in_keys(str(error), job.method), "failed"
         error.outcome = run
         raise
+    finally:
+        run.warnings = [in_keys(warning, job.method) for warning in run.warnings]
     return run
 
 

@@ -222,7 +222,10 @@ class CausalClient(NumPyClient):
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns, row count and problems of this party's table."""
-        return describe(self.table(), policy=policy, sums="sums" in self.contract.reports)
+        parts = self.contract.reports
+        return describe(
+            self.table(), policy=policy, sums="sums" in parts, relations="relations" in parts
+        )
 
     def rows(self) -> NDArray[np.float64]:
         """Return the party's rows, shape (n_k, d), in the agreed columns and their order."""

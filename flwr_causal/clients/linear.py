@@ -102,8 +102,14 @@ class SeriesClient(LinearClient):
             return super().describe(policy)
         by = cast("Centering", self.options["center"])
         table = self.source.read()
-        sums = "sums" in self.contract.reports
-        return describe_series(table, self.layout, policy, sums=sums, by=by)
+        return describe_series(
+            table,
+            self.layout,
+            policy,
+            sums="sums" in self.contract.reports,
+            relations="relations" in self.contract.reports,
+            by=by,
+        )
 
     def design(self) -> FloatArray:
         """Return the party's rows with their lags, centred and scaled, shape (n_k, m)."""

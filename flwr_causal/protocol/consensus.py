@@ -90,5 +90,7 @@ def dimensions(setup: Setup) -> dict[str, int]:
     return {"m": m, "folds": 2 if setup.options["held-out"] else 1}
 
 
-NOTEARS_ADMM = Contract("notears-admm", (ROUND, REFIT, PERCEPTRONS, SLOPES), dimensions)
-TWO_DBN = Contract("2dbn", (ROUND, REFIT), dimensions, ("sums", "series"))
+NOTEARS_ADMM = Contract(
+    "notears-admm", (ROUND, REFIT, PERCEPTRONS, SLOPES), dimensions, ("sums", "relations")
+)
+TWO_DBN = Contract("2dbn", (ROUND, REFIT), dimensions, ("sums", "relations", "series"))

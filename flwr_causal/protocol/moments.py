@@ -47,4 +47,4 @@ def dimensions(setup: Setup) -> dict[str, int]:
     return {"m": m, "s": m + 2, "folds": int(options["folds"]) + smaller}
 
 
-CONTRACT = Contract("moments", (SUMS,), dimensions, ("sums", "series"))
+CONTRACT = Contract("moments", (SUMS,), dimensions, ("sums", "relations", "series"))

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from flwr.app import Context
 
 #: The parts of a report that only some methods ask for; a contract names those of its method.
-Part: TypeAlias = Literal["sums", "states", "series", "ids"]
+Part: TypeAlias = Literal["sums", "relations", "states", "series", "ids"]
 #: When each part leaves, in words.
 PARTS: dict[Part, str] = {
     "sums": "where columns are centred, scaled or cut into intervals",
+    "relations": "where effects are found from second moments",
     "states": "where columns are categories",
     "series": "where rows are steps of time series",
     "ids": "where rows may be matched by ids",
@@ -90,6 +91,21 @@ FACTS = (
         "sums",
     ),
     Fact("squares", "sum of the squared deviations from that mean", "square", "column", "sums"),
+    Fact(
+        "combination-of",
+        "which columns it is a linear combination of in every kept row, where there are more rows "
+        "than columns; not by which factors",
+        "text",
+        "column",
+        "relations",
+    ),
+    Fact(
+        "dominated",
+        "whether one row holds more than half of that sum, but not which row",
+        "flag",
+        "column",
+        "relations",
+    ),
     Fact("distinct", "number of different values in the kept rows", "count", "column", "states"),
     Fact("whole", "whether all values are whole numbers", "flag", "column", "states"),
     Fact("num-states", "how many of the states below are its own", "count", "column", "states"),

@@ -62,22 +62,37 @@ def describe_run(run: Run) -> list[str]:
 
 
 def describe_graph(graph: CausalGraph) -> list[str]:
-    """Return one line for each edge, strongest first; an undirected edge has one line."""
+    """Return one line for each edge, strongest first; an undirected edge has one line.
+
+    Edges with a lag come after those without one.
+    """
+    lagged = "" if graph.lagged is None else f" within a step and {graph.num_lagged_edges} lagged"
+    lines = [f"{graph.num_edges} edges{lagged} over {len(graph.names)} variables"]
     width = max((len(edge[0]) for edge in graph.edges()), default=0)
     listed = [
         (f"  {cause:>{width}} {arrow} {effect}", weight)
         for cause, effect, weight, arrow in _arrows(graph)
     ]
-    lines = [f"{graph.num_edges} edges over {len(graph.names)} variables"]
     if graph.kind == "cpdag":
         lines[0] += " (-- where either direction explains the data equally well)"
-        lines += [text for text, _ in listed[:MOST_EDGES]]
-    else:
-        listed.sort(key=lambda pair: -abs(pair[1]))
-        lines += [f"{text}  {weight:+.3f}" for text, weight in listed[:MOST_EDGES]]
-    if len(listed) > MOST_EDGES:
-        lines.append(f"  ... and {len(listed) - MOST_EDGES} more; see edges.csv in output-dir")
-    return lines
+        return lines + _first([text for text, _ in listed])
+    past = [
+        (f"{cause}[t-{lag}]", effect, size) for cause, effect, lag, size in graph.lagged_edges()
+    ]
+    width = max((len(cause) for cause, *_ in past), default=0)
+    before = [(f"  {cause:>{width}} -> {effect}", weight) for cause, effect, weight in past]
+    return lines + _first(_strongest(listed)) + _first(_strongest(before))
+
+
+def _strongest(edges: list[tuple[str, float]]) -> list[str]:
+    ranked = sorted(edges, key=lambda pair: -abs(pair[1]))
+    return [f"{text}  {weight:+.3f}" for text, weight in ranked]
+
+
+def _first(edges: list[str]) -> list[str]:
+    rest = len(edges) - MOST_EDGES
+    more = [f"  ... and {rest} more; see edges.csv in output-dir"] if rest > 0 else []
+    return edges[:MOST_EDGES] + more
 
 
 def _arrows(graph: CausalGraph) -> list[tuple[str, str, float, str]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.data.check.agreement import Agreement, agree
+from flwr_causal.data.check.plausibility import Expected, doubts
 from flwr_causal.data.check.policy import FailDrop, Policy
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError, FederationError
@@ -16,6 +17,7 @@ from flwr_causal.protocol import records
 from flwr_causal.runtime.loop import start
 from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.strategies.options import MOST, check_options, require
+from flwr_causal.strategies.plausibility import tier_warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -181,7 +183,22 @@ class CausalStrategy(FedAvg, Method[StateT]):
         DataError
             Naming each party, column and remedy.
         """
-        return agree(reports, self.policy)
+        agreement = agree(reports, self.policy)
+        found = doubts(reports, agreement, self.expected)
+        return replace(agreement, warnings=(*agreement.warnings, *found))
+
+    @property
+    def expected(self) -> Expected:
+        """What the method takes for granted of the parties' tables; else it warns."""
+        return Expected()
+
+    def warnings(self, state: StateT) -> list[str]:
+        """Return what the user should know about the finished run; subclasses add to it."""
+        return tier_warning(self.graph(state))
+
+    def doubts_of(self, metrics: Mapping[str, Any]) -> list[str]:
+        """Return what the user should know of the metrics, of test rows and of a query."""
+        return []
 
     # What a simulation tells beside the result, where all rows are in one place.
 

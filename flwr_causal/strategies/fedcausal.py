@@ -17,6 +17,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import edge_weights, edges_above
 from flwr_causal.core.nonlinear.basis import strengths
 from flwr_causal.core.nonlinear.perceptrons import Network
+from flwr_causal.data.check.plausibility import Expected
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedcausal import CONTRACT, EVIDENCE, GROUP, LAYERS, LINEAR, LOCAL, NORMS
 from flwr_causal.runtime.method import Request
@@ -571,7 +572,19 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
 
     def graph(self, state: FedCausalRun) -> CausalGraph:
         """Return the graph of the present state, a DAG."""
-        return _causal_graph(state, state.stage.found)
+        return self._plausible(state)[0]
+
+    def _plausible(self, state: FedCausalRun) -> tuple[CausalGraph, list[str]]:
+        in_units = isinstance(state.stage, LinearStage | NeuralStage)
+        units = self.units(state.agreement) if in_units else 1.0
+        return self.plausible(_causal_graph(state, state.stage.found), units, state.masks)
+
+    @property
+    def expected(self) -> Expected:
+        """Mechanisms and levels may differ; of its own models only the paper's look at units."""
+        own = self.kind != "group"
+        raw = own and not self.standardize
+        return Expected(raw_units=raw, columns=1, own_fits=True)
 
     def heterogeneity(self, state: FedCausalRun) -> Heterogeneity | None:
         """Return the local graphs and their differences from the common one, None without them."""
@@ -587,10 +600,12 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         return state.stage.found.scores
 
     def warnings(self, state: FedCausalRun) -> list[str]:
-        """Warn where the order of the variances may have decided the directions."""
+        """Warn of edges of no strength, and where units may have decided directions."""
+        graph, left_out = self._plausible(state)
+        found = [*super().warnings(state), *left_out]
         if self.kind != "linear" or self.refine == "evidence":
-            return []
-        return self.order_warning(state.agreement, self.graph(state).adjacency)
+            return found
+        return found + self.doubtful_directions(state.agreement, graph, state.masks, None)
 
 
 def _causal_graph(state: FedCausalRun, found: Found) -> CausalGraph:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-from flwr_causal.core.graphs.metrics import varsortability
 from flwr_causal.core.linear.baselines import all_data, alone, quick_solver
+from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.model import LinearModel, fit
 from flwr_causal.core.linear.moments import Moments, data_scale
-from flwr_causal.core.series.design import companion_radius
+from flwr_causal.core.series.design import companion_radius, stacked_edges
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.data.check.party_table import prepare
+from flwr_causal.data.check.plausibility import SAME_UNITS, Expected
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import SERIES
 from flwr_causal.data.series.series import Layout
@@ -26,6 +27,12 @@ from flwr_causal.errors import DataError
 from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.options import MOST, require
+from flwr_causal.strategies.plausibility import (
+    direction_warning,
+    negligible,
+    negligible_warning,
+    without,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,8 +48,6 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.base import RunAlone
 
 
-# Above this varsortability the variances alone nearly determine the order (0.5 by chance).
-HIGH_VARSORTABILITY = 0.9
 # Values of ``center`` that subtract the means of units of their own, with the name of such a unit.
 OWN_LEVELS = {"party": "party", "series": "series"}
 
@@ -164,18 +169,50 @@ class LinearStrategy(CausalStrategy[StateT]):
             pooled = all_data(parties, quick_solver)
             return Baselines(pooled, alone(parties, quick_solver), "DAGMA")
 
-    def order_warning(self, agreement: Agreement, adjacency: NDArray[np.bool_]) -> list[str]:
-        """Warn if the variances of the raw columns nearly sort the variables of the graph."""
-        if self.standardize or not adjacency.any():
-            return []
-        value = varsortability(adjacency, agreement.variance)
-        if not value > HIGH_VARSORTABILITY:
-            return []
-        return [
-            f"Varsortability is {value:.2f}: causes have smaller variances than their effects "
-            "almost everywhere in this graph, so the units of the data may have decided the "
-            "directions. Compare with standardize=True before you trust them."
-        ]
+    @property
+    def expected(self) -> Expected:
+        """One unit of each column, comparable columns, one level, more rows than columns."""
+        return Expected(
+            unit_ratio=SAME_UNITS,
+            level_remedy="set center='party'" if self.center == "global" else "",
+            raw_units=not self.standardize,
+            columns=1,
+        )
+
+    def units(self, agreement: Agreement) -> FloatArray:
+        """Return what makes a weight of i on j a number without a unit, shape (d, d)."""
+        spread = np.sqrt(agreement.variance) / self.scale(agreement)
+        return spread[:, None] / spread
+
+    def plausible(
+        self, graph: CausalGraph, units: FloatArray | float, masks: EdgeMasks
+    ) -> tuple[CausalGraph, list[str]]:
+        """Return a graph without its edges of next to no strength, and a warning of these.
+
+        Parameters
+        ----------
+        graph : CausalGraph
+        units : ndarray of shape (d, d), or float
+            Usually :meth:`units`; 1 where strengths have no unit.
+        masks : EdgeMasks
+            Over the columns of the design; required edges stay.
+        """
+        weak = negligible(graph, units, masks.required)
+        return without(graph, weak), negligible_warning(graph, weak)
+
+    def doubtful_directions(
+        self,
+        agreement: Agreement,
+        graph: CausalGraph,
+        masks: EdgeMasks,
+        model: LinearModel | LaggedModel | None,
+    ) -> list[str]:
+        """Warn of directions of linear effects that rest on the columns' units."""
+        noise = None
+        if model is not None:
+            noise = model.noise_variances / self.scale(agreement) ** 2
+            noise = np.where(model.noise_variances > COLLINEAR * agreement.variance, noise, 0.0)
+        return direction_warning(graph, masks, noise, standardized=self.standardize)
 
 
 def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) -> FloatArray:
@@ -302,6 +339,12 @@ class SeriesOptions:
         return threshold, threshold if lagged is None else lagged
 
 
+def expected_of_series(expected: Expected, order: int) -> Expected:
+    """Return what is taken for granted of series with lags, given that of rows without time."""
+    remedy = expected.level_remedy and "set center='series'"
+    return replace(expected, columns=1 + order, level_remedy=remedy) if order else expected
+
+
 def by_block(now: float, lagged: float, num_variables: int, order: int) -> FloatArray:
     """Return ``now`` for the columns at t and ``lagged`` for those of the lags, shape (m, 1)."""
     return np.repeat([now, lagged], [num_variables, num_variables * order])[:, None]
@@ -323,9 +366,9 @@ def stationarity_warning(graph: CausalGraph | None) -> list[str]:
 
 
 def system_of_series(
-    agreement: Agreement, scale: FloatArray, moments: Moments, adjacency: NDArray[np.bool_]
+    agreement: Agreement, scale: FloatArray, moments: Moments, graph: CausalGraph
 ) -> LaggedModel:
-    """Return the least-squares system of a graph over the design's columns, in the data's units.
+    """Return the least-squares system of a graph with lags, in the data's units.
 
     Parameters
     ----------
@@ -335,13 +378,13 @@ def system_of_series(
         Divisors of the variables.
     moments : Moments
         Moments of the m columns, centred and scaled; only entries within families are read.
-    adjacency : ndarray of bool, shape (m, m)
+    graph : CausalGraph
     """
     d = len(agreement.names)
     units, level = (np.tile(values, moments.d // d) for values in (scale, agreement.mean))
     second = moments.second * np.outer(units, units)
     mean = level + moments.mean * units
-    return fit_lagged(Moments(moments.n, mean, second, moments.names), adjacency, d)
+    return fit_lagged(Moments(moments.n, mean, second, moments.names), stacked_edges(graph), d)
 
 
 @dataclass(kw_only=True, eq=False)

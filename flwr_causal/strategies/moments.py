@@ -23,6 +23,7 @@ from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
 from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
 from flwr_causal.core.series.solution import LaggedProblem
+from flwr_causal.data.check.report import tells_combinations
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.runtime.method import Request
@@ -30,10 +31,12 @@ from flwr_causal.strategies.linear import (
     LinearStrategy,
     SeriesOptions,
     by_block,
+    expected_of_series,
     stationarity_warning,
     system_of_series,
 )
 from flwr_causal.strategies.options import also_called, refuse_ignored, require
+from flwr_causal.strategies.plausibility import combination_warning
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
@@ -257,6 +261,11 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         )
         return NUM_FOLDS if holds_out else 1
 
+    @property
+    def expected(self) -> Expected:
+        """One unit and level of each column, more steps than columns with their lags."""
+        return expected_of_series(super().expected, self.order)
+
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the columns or, with lags, the lagged design."""
         if self.order == 0:
@@ -301,8 +310,9 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         return None if state.outcome is None else state.outcome.scores
 
     def warnings(self, state: MomentsRun) -> list[str]:
-        """Warn if variances may have decided the directions, or the fit is not stationary."""
-        return [] if state.outcome is None else list(state.outcome.warnings)
+        """Warn where units may have decided, or the fit is not stationary."""
+        own = () if state.outcome is None else state.outcome.warnings
+        return [*super().warnings(state), *own]
 
 
 def solve_rows(
@@ -354,12 +364,19 @@ def solve_rows(
     scores = np.abs(graph.raw_weights)
     if method.polish:
         graph = polish_graph(pooled, graph, score=method.score, knowledge=masks)
+    graph, warnings = method.plausible(graph, method.units(agreement), masks)
+    model = method.fitted_system(agreement, pooled, graph.adjacency)
+    warnings += method.doubtful_directions(agreement, graph, masks, model)
+    by_party = any(tells_combinations(rows, pooled.d) for rows in agreement.rows.values())
+    if not by_party and tells_combinations(pooled.n, pooled.d):
+        # No party could tell from its own rows.
+        warnings += combination_warning(pooled)
     return Outcome(
         moments=pooled,
         graph=graph,
-        model=method.fitted_system(agreement, pooled, graph.adjacency),
+        model=model,
         scores=scores,
-        warnings=tuple(method.order_warning(agreement, graph.adjacency)),
+        warnings=tuple(warnings),
         info={"sparsity": sparsity},
     )
 
@@ -393,7 +410,11 @@ def solve_additive(
         refit=method.refit,
     )
     assert graph.raw_weights is not None
-    return Outcome(pooled, graph, None, np.abs(graph.raw_weights), (), {})
+    # Strengths are in the units of what is explained.
+    units = 1 / (np.sqrt(agreement.variance) / method.scale(agreement))
+    scores = np.abs(graph.raw_weights)
+    graph, warnings = method.plausible(graph, units, masks)
+    return Outcome(pooled, graph, None, scores, tuple(warnings), {})
 
 
 def solve_series(
@@ -446,15 +467,16 @@ def solve_series(
         raw=found.raw,
         masks=own_masks,
     )
+    graph, warnings = method.plausible(graph, method.units(agreement), own_masks)
+    model = system_of_series(agreement, method.scale(agreement), found.moments, graph)
+    warnings += method.doubtful_directions(agreement, graph, own_masks, model)
     info = {"sparsity": found.sparsity, "ridge": found.ridge}
     return Outcome(
         moments=found.moments,
         graph=graph,
-        model=system_of_series(
-            agreement, method.scale(agreement), found.moments, over_columns.adjacency
-        ),
+        model=model,
         scores=found.scores,
-        warnings=tuple(stationarity_warning(graph)),
+        warnings=(*warnings, *stationarity_warning(graph)),
         info={
             "order": found.order,
             "instantaneous": int(found.instantaneous),

@@ -327,7 +327,11 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
 
     def graph(self, state: ConsensusRun) -> CausalGraph:
         """Return the thresholded graph, a DAG."""
-        return state.graph
+        return self._plausible(state)[0]
+
+    def _plausible(self, state: ConsensusRun) -> tuple[CausalGraph, list[str]]:
+        masks, units = self.stacked_masks(state.agreement), self.units(state.agreement)
+        return self.plausible(state.graph, units, masks)
 
     def scores(self, state: ConsensusRun) -> FloatArray:
         """Return the strengths of the edges before the threshold."""
@@ -337,11 +341,21 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
         """Return the fitted linear system in the units of the data, None before the refit."""
         if state.total is None:
             return None
-        return self.fitted_system(state.agreement, state.total, state.graph.adjacency)
+        return self.fitted_system(state.agreement, state.total, self.graph(state).adjacency)
 
     def warnings(self, state: ConsensusRun) -> list[str]:
-        """Warn if the order of the variances may have decided the directions."""
-        return self.order_warning(state.agreement, state.graph.adjacency)
+        """Warn of edges of no strength, and where units may have decided directions."""
+        graph, left_out = self._plausible(state)
+        found = [*super().warnings(state), *left_out]
+        if self.nonlinear:
+            return found
+        masks = self.stacked_masks(state.agreement)
+        return found + self.doubtful_directions(state.agreement, graph, masks, self.model(state))
+
+    @property
+    def nonlinear(self) -> bool:
+        """Whether effects are not linear, so that their form tells directions too."""
+        return False
 
     @property
     def _refits(self) -> bool:
@@ -596,6 +610,7 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
             scale=self.noise_scale(agreement),
         )
 
-    def warnings(self, state: ConsensusRun) -> list[str]:
-        """Warn if the order of the variances may have decided the directions of linear edges."""
-        return super().warnings(state) if self.kind == "linear" else []
+    @property
+    def nonlinear(self) -> bool:
+        """Whether effects are perceptrons."""
+        return self.kind == "mlp"

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-import numpy as np
-
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.series.design import knowledge_masks, lagged_names, to_square
+from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.protocol.consensus import TWO_DBN
 from flwr_causal.strategies.linear import (
     SeriesOptions,
     by_block,
+    expected_of_series,
     stationarity_warning,
     system_of_series,
 )
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.strategies.notears_admm import Candidate, ConsensusRun
@@ -83,6 +83,11 @@ perturbed_from, perturbed_to
         """How the parties find and centre their series."""
         return {**self.layout_options, "center": self.center}
 
+    @property
+    def expected(self) -> Expected:
+        """One unit and level of each column, more steps than columns with their lags."""
+        return expected_of_series(super().expected, self.order)
+
     # The lagged design.
 
     @property
@@ -123,13 +128,11 @@ perturbed_from, perturbed_to
         """Return the fitted lagged system in the units of the data, None before the refit."""
         if state.total is None:
             return None
-        graph = state.graph
+        graph = self.graph(state)
         assert graph.lagged is not None
-        stacked = np.vstack([graph.weights, *graph.lagged])
-        moments = state.total.subset(range(len(stacked)))
-        scale = self.scale(state.agreement)
-        return system_of_series(state.agreement, scale, moments, to_square(stacked) != 0)
+        moments = state.total.subset(range(len(graph.names) * (1 + len(graph.lagged))))
+        return system_of_series(state.agreement, self.scale(state.agreement), moments, graph)
 
     def warnings(self, state: ConsensusRun) -> list[str]:
-        """Warn if the fitted system is not stationary."""
-        return stationarity_warning(state.graph)
+        """Warn where the fitted system is not stationary too."""
+        return [*super().warnings(state), *stationarity_warning(self.graph(state))]

@@ -35,7 +35,7 @@ OPTIONS = [
     ("2dbn", {"order": 1, "max_rounds": 8}),
     ("2dbn", {"order": 2, "max_rounds": 8, "select_order": True}),
 ]
-# The answer to the schema question: names, types, counts, flags, and three sums a column.
+# The answer to the schema question: names, types, counts, flags, relations and three sums a column.
 SCHEMA = {
     "party": None,
     "partition-id": None,
@@ -43,7 +43,7 @@ SCHEMA = {
     "dropped-rows": None,
     "has-sums": None,
     **dict.fromkeys(["names", "kinds", "missing", "infinite", "distinct-one", "copy-of"], D),
-    **dict.fromkeys(["means", "remainders", "squares"], D),
+    **dict.fromkeys(["means", "remainders", "squares", "combination-of", "dominated"], D),
 }
 
 

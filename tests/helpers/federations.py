@@ -16,8 +16,6 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.simulations import LocalGrid
 
-VARSORTABLE = "Varsortability"
-
 
 class Federation(NamedTuple):
     """Tables of the parties and the weights that made them."""

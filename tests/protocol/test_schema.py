@@ -18,7 +18,10 @@ from flwr_causal.strategies import Moments
 
 FRAME = pd.DataFrame({"a": [1.0, 2.5, 2.5], "b": ["u", "v", "u"]})
 WHOLE = replace(
-    describe(FRAME, sums=True, states=True), level_rows=2, has_ids=True, notes=("one series",)
+    describe(FRAME, sums=True, states=True, relations=True),
+    level_rows=2,
+    has_ids=True,
+    notes=("one series",),
 )
 
 
@@ -40,7 +43,13 @@ def test_a_key_that_is_not_declared_does_not_leave():
 
 @pytest.mark.parametrize(
     ("part", "key"),
-    [("sums", "means"), ("states", "distinct"), ("series", "level-rows"), ("ids", "has-ids")],
+    [
+        ("sums", "means"),
+        ("relations", "combination-of"),
+        ("states", "distinct"),
+        ("series", "level-rows"),
+        ("ids", "has-ids"),
+    ],
 )
 def test_a_part_leaves_only_where_the_contract_names_it(part, key):
     others = [one for one in PARTS if one != part]

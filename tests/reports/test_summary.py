@@ -12,7 +12,7 @@ def test_the_main_facts_are_said(admm_run):
     run = replace(
         admm_run,
         failures=[{"round": 3, "party": "oslo", "reason": "disk full"}],
-        warnings=["Varsortability is high"],
+        warnings=["Few rows"],
         metrics={
             **admm_run.metrics,
             "pooled": {"shd": 1, "tpr": 0.9, "fdr": 0.1},
@@ -26,7 +26,7 @@ def test_the_main_facts_are_said(admm_run):
     assert f"{run.bytes_sent // 3:,}" in text
     assert f"{run.bytes_received // 3:,}" in text
     assert "Left out in round 3: oslo (disk full)" in text
-    assert "Note: Varsortability is high" in text
+    assert "Note: Few rows" in text
     rows = [line.split() for line in describe_run(run) if "party alone" in line]
     assert rows[0][-3:] == ["7.5", "0.40", "0.30"]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from federations import VARSORTABLE, make_federation, spy
+from federations import make_federation, spy
 
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.dagma import dagma
@@ -203,17 +203,6 @@ def test_scores_rank_the_edges():
     result = simulate("moments", TABLES)
     assert np.array_equal(result.scores, np.abs(result.graph.raw_weights))
     assert result.scores[FED.weights != 0].min() > result.scores[FED.weights == 0].max()
-
-
-# What the user should know.
-
-
-def test_raw_units_that_sort_the_variables_are_warned_of():
-    raw = run(Moments(), spy(TABLES))
-    assert [w for w in raw.warnings if VARSORTABLE in w and "standardize" in w]
-    assert not run(Moments(standardize=True), spy(TABLES)).warnings
-    even = [table / FED.pooled.std(axis=0) for table in TABLES]
-    assert not run(Moments(), spy(even)).warnings
 
 
 # Background knowledge.

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import paper_admm
 import pytest
-from federations import VARSORTABLE, make_federation, once, spy
+from federations import make_federation, once, spy
 
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
@@ -233,12 +233,6 @@ def test_diagnostics_go_to_zero():
     assert history[-1]["h"] < 1e-3
     assert history[-1]["consensus"] < 0.1 * max(record["consensus"] for record in history)
     assert history[-1]["num_edges"] == TRUE.sum()
-
-
-def test_raw_units_that_sort_the_variables_are_warned_of():
-    raw = run(admm(), spy(TABLES))
-    assert [w for w in raw.warnings if VARSORTABLE in w]
-    assert not run(admm(standardize=True), spy(TABLES)).warnings
 
 
 # Background knowledge.

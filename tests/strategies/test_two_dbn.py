@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import paper_admm
 import pytest
-from federations import VARSORTABLE, once, spy
+from federations import once, spy
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
@@ -490,10 +490,6 @@ def test_random_walks_and_trends_are_warned_of(method):
     explosive = [series.cumsum(axis=0) for series in (steps.cumsum(axis=0) for steps in noise)]
     assert "not stationary" in warned(explosive)[0]
     assert warned(PARTIES) == []
-
-
-def test_no_warning_of_variances_that_sort_the_variables():
-    assert not [w for w in dbn().warnings if VARSORTABLE in w]
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,31 @@ def cpdag(adjacency: BoolArray) -> BoolArray:
     return marks
 
 
+def reversible(adjacency: BoolArray, allowed: BoolArray) -> BoolArray:
+    """Return the edges of a DAG whose direction neither its class nor background knowledge decides.
+
+    Parameters
+    ----------
+    adjacency : ndarray of bool, shape (d, d)
+        A directed acyclic graph.
+    allowed : ndarray of bool, shape (d, d)
+        Edges that may stand: an edge whose opposite may not is decided.
+
+    Returns
+    -------
+    ndarray of bool, shape (d, d)
+        A subset of ``adjacency``.
+
+    Raises
+    ------
+    ValueError
+        If there is a directed cycle.
+    """
+    marks = cpdag(adjacency)
+    known = meek(marks & ~(adjacency.T & ~allowed))
+    return adjacency & known.T
+
+
 def consistent_extension(marks: BoolArray) -> BoolArray | None:
     """Direct the undirected edges without a cycle and without a new v-structure (Dor & Tarsi).
 

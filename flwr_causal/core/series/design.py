@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
 
 
 Entry = TypeVar("Entry", bound=np.generic)
@@ -156,6 +156,12 @@ def to_square(stacked: NDArray[Entry]) -> NDArray[Entry]:
     """Pad ``(m, d)`` weights, or a mask, with columns of zeros to ``(m, m)``."""
     m, d = stacked.shape
     return np.pad(stacked, ((0, 0), (0, m - d)))
+
+
+def stacked_edges(graph: CausalGraph) -> BoolArray:
+    """Return the edges of a graph over the columns of its design, shape ``(d (1 + p), d)``."""
+    lagged = () if graph.lagged is None else graph.lagged != 0
+    return np.vstack([graph.adjacency, *lagged])
 
 
 def lagged_graph(

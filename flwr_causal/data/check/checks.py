@@ -80,7 +80,7 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     Findings
     """
     found = Findings()
-    columns = _columns_of(reports)
+    columns = columns_of(reports)
     has_states = have_states(reports)
     _check_rows(reports, policy, found)
     found.warnings += [
@@ -128,7 +128,7 @@ def have_states(reports: Mapping[str, TableReport]) -> bool:
     return all(report.has_states for report in reports.values())
 
 
-def _columns_of(reports: Mapping[str, TableReport]) -> dict[str, Holders]:
+def columns_of(reports: Mapping[str, TableReport]) -> dict[str, Holders]:
     """Return all columns, the first party's order first; of doubled ones the first counts."""
     columns: dict[str, Holders] = {}
     for party, report in reports.items():
@@ -137,13 +137,17 @@ def _columns_of(reports: Mapping[str, TableReport]) -> dict[str, Holders]:
     return columns
 
 
-def _some_parties(parties: Iterable[str]) -> str:
+def some(entries: Iterable[str], most: int = NAMED_COLUMNS) -> str:
+    """List a few entries, and say how many more there are."""
+    listed = list(entries)
+    rest = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def some_parties(parties: Iterable[str]) -> str:
     """Name a few parties."""
-    listed = list(parties)
-    text = ", ".join(repr(party) for party in listed[:NAMED_PARTIES])
-    rest = len(listed) - NAMED_PARTIES
-    word = "party" if len(listed) == 1 else "parties"
-    return f"{word} {text}" + (f" and {rest} more" if rest > 0 else "")
+    listed = [repr(party) for party in parties]
+    return f"{'party' if len(listed) == 1 else 'parties'} {some(listed, NAMED_PARTIES)}"
 
 
 def _check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findings) -> None:
@@ -205,20 +209,20 @@ def _check_shared(
         if not lacking or policy.unshared_columns == "keep":
             continue
         if policy.unshared_columns == "drop":
-            found.dropped[name] = f"not in the table of {_some_parties(lacking)}"
+            found.dropped[name] = f"not in the table of {some_parties(lacking)}"
             continue
         remedy = "or use only the columns that all share with unshared_columns='drop'"
         if len(holders) > len(lacking):
             for party in lacking:
                 similar = _similar(name, reports[party], columns, len(reports))
                 hint = f"rename its column {similar!r}" if similar else "add it"
-                problem = f"missing, but there at {_some_parties(holders)}"
+                problem = f"missing, but there at {some_parties(holders)}"
                 found.add(party, name, problem, f"{hint}, {remedy}")
         else:
             for party in holders:
                 similar = _similar(name, reports[lacking[0]], columns, len(reports))
                 hint = f"rename it to {similar!r}" if similar else "remove it here or add it there"
-                problem = f"not in the table of {_some_parties(lacking)}"
+                problem = f"not in the table of {some_parties(lacking)}"
                 found.add(party, name, problem, f"{hint}, {remedy}")
 
 
@@ -242,13 +246,13 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
     numbers = [party for party in filled if party not in texts]
     if texts and numbers:
         for party in texts:
-            problem = f"holds {WORDS[filled[party].kind]}, but numbers at {_some_parties(numbers)}"
+            problem = f"holds {WORDS[filled[party].kind]}, but numbers at {some_parties(numbers)}"
             remedy = "make it the same everywhere (a stray word makes text of a column of numbers)"
             found.add(party, name, problem, remedy)
     elif not texts:
         return
     elif policy.text_columns == "drop":
-        found.dropped[name] = f"not numeric at {_some_parties(texts)}"
+        found.dropped[name] = f"not numeric at {some_parties(texts)}"
     elif policy.text_columns == "fail":
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
@@ -326,7 +330,7 @@ def _check_states(
         if fractions:
             limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
         problem = f"{hidden[party]} different values, {limit}"
-        problem += f" (too many at {_some_parties(others)} too)" if others else ""
+        problem += f" (too many at {some_parties(others)} too)" if others else ""
         remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions)
         found.add(party, name, problem, remedy)
     elif len(states) > policy.max_states:
@@ -357,7 +361,7 @@ def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
     numbers = [party for party, column in filled.items() if column.kind == "numeric"]
     if booleans and numbers:
         for party in booleans:
-            problem = f"holds booleans, but numbers at {_some_parties(numbers)}"
+            problem = f"holds booleans, but numbers at {some_parties(numbers)}"
             remedy = "make it the same everywhere: True and 1 are different states"
             found.add(party, name, problem, remedy)
     texts = any(column.kind == "category" for column in filled.values())
@@ -422,7 +426,7 @@ def _check_constant(
         striking = [party for party in constant if reports[party].rows > 1]
         if striking:
             found.warnings.append(
-                f"column {name!r} varies, but has one value only at {_some_parties(striking)}"
+                f"column {name!r} varies, but has one value only at {some_parties(striking)}"
             )
         return
     comparable = all(reports[party].has_sums and holders[party].is_number for party in filled)
@@ -489,9 +493,7 @@ def _warn_of_single_states(
 def _these(names: list[str], one: str, many: str) -> str:
     if len(names) == 1:
         return f"column {names[0]!r} {one}"
-    listed = ", ".join(repr(name) for name in names[:NAMED_COLUMNS])
-    rest = len(names) - NAMED_COLUMNS
-    return f"{len(names)} columns ({listed}{f' and {rest} more' if rest > 0 else ''}) {many}"
+    return f"{len(names)} columns ({some(map(repr, names))}) {many}"
 
 
 def _check_copies(

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.discrete.discrete import DiscreteTable
+from flwr_causal.core.linear.combinations import combinations
 from flwr_causal.data.check.columns import (
     PLAIN,
     all_columns,
@@ -23,7 +24,13 @@ from flwr_causal.data.check.columns import (
     named_states,
 )
 from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
-from flwr_causal.data.check.report import NUMBERS, ColumnReport, Kind, TableReport
+from flwr_causal.data.check.report import (
+    NUMBERS,
+    ColumnReport,
+    Kind,
+    TableReport,
+    tells_combinations,
+)
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -36,6 +43,9 @@ if TYPE_CHECKING:
 
 #: Below it float64 holds every whole number.
 LARGEST_EXACT = 2.0**53
+#: A row dominates a column where it holds more than this share of the sum of squares, and Gaussian
+#: rows would do so with less than this probability.
+MOST_OF_SQUARES, CHANCE = 0.5, 1e-9
 
 
 def complete_rows(frame: pd.DataFrame, policy: Policy | None = None) -> BoolArray:
@@ -70,6 +80,7 @@ def describe(
     *,
     sums: bool = False,
     states: bool = False,
+    relations: bool = False,
 ) -> TableReport:
     """Report on a party's table.
 
@@ -84,6 +95,9 @@ def describe(
     states : bool
         Name the different values of each column, as far as :class:`Policy` lets them be named;
         they then leave the party. For methods on categories.
+    relations : bool
+        Say which columns are linear combinations of others, and of which a single row has most of
+        the variance. For linear methods.
 
     Returns
     -------
@@ -100,7 +114,8 @@ def describe(
     kinds = _kinds(frame)
     block = _number_block(frame, kinds)
     _check_exact(frame, kinds, block, states=states)
-    numbers = iter(_describe_numbers(block, kept, sums=sums))
+    numbers = iter(_describe_numbers(block, kept, sums=sums, relations=relations))
+    places = [position for position, kind in enumerate(kinds) if kind in NUMBERS]
     first_with: dict[bytes, int] = {}
     columns = []
     every = bool(kept.all())
@@ -109,6 +124,8 @@ def describe(
         rows = column if every else column[kept]
         if kind in NUMBERS:
             facts, digest = next(numbers)
+            if relations:
+                facts["combination_of"] = tuple(places[k] for k in facts["combination_of"])
         else:
             facts, digest = _describe_text(column, rows)
         first = first_with.setdefault(digest, position)
@@ -117,7 +134,8 @@ def describe(
             facts |= _states(rows, name, kind, policy)
         columns.append(ColumnReport(name, kind, copy_of=copy_of, **facts))
     count = int(kept.sum())
-    return TableReport(count, len(frame) - count, tuple(columns), sums, states)
+    dropped = len(frame) - count
+    return TableReport(count, dropped, tuple(columns), sums, states, has_relations=relations)
 
 
 def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = None) -> FloatArray:
@@ -288,7 +306,7 @@ def _check_exact(
 
 
 def _describe_numbers(
-    block: FloatArray, kept: BoolArray, *, sums: bool
+    block: FloatArray, kept: BoolArray, *, sums: bool, relations: bool
 ) -> list[tuple[dict[str, Any], bytes]]:
     """Return the facts of each column, and a digest of its values."""
     missing = np.isnan(block).sum(axis=0)
@@ -304,11 +322,36 @@ def _describe_numbers(
     facts = {"missing": missing, "infinite": infinite, "distinct_one": constant}
     if sums:
         facts |= _sums(values, constant)
-    plain = {key: column.tolist() for key, column in facts.items()}
+    plain: dict[str, list[Any]] = {key: column.tolist() for key, column in facts.items()}
+    if relations:
+        plain |= _relations(values, constant)
     return [
         ({key: column[place] for key, column in plain.items()}, digest)
         for place, digest in enumerate(digests)
     ]
+
+
+def _relations(values: FloatArray, constant: BoolArray) -> dict[str, list[Any]]:
+    """Return what each column is a combination of, and whether one row has most of its squares."""
+    n, d = values.shape
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = values.std(axis=0) if n > 2 else np.full(d, np.nan)
+    varies = ~constant & (spread > 0)
+    if not np.isfinite(spread).all():
+        return {"combination_of": [()] * d, "dominated": [False] * d}
+    scaled = np.where(varies, values - values.mean(axis=0), 0.0) / np.where(varies, spread, 1.0)
+    found = combinations(scaled.T @ scaled / n) if tells_combinations(n, d) else {}
+    share = (scaled**2).max(axis=0) / n
+    # An upper bound of how probable so large a share of one of n Gaussian rows is: the share is
+    # (n - 1) / n times a variable of the beta distribution with 1/2 and (n - 2) / 2.
+    rest, half = np.maximum(1 - share * n / (n - 1), 1e-15), (n - 2) / 2
+    chance = n * rest**half / np.sqrt(np.pi * half * np.maximum(1 - rest, MOST_OF_SQUARES))
+    # A rare state of two is no outlier.
+    several = ((values > values.min(axis=0)) & (values < values.max(axis=0))).any(axis=0)
+    return {
+        "combination_of": [found.get(j, ()) for j in range(d)],
+        "dominated": (several & (share > MOST_OF_SQUARES) & (chance < CHANCE)).tolist(),
+    }
 
 
 def _filled(values: FloatArray) -> FloatArray:

@@ -54,6 +54,12 @@ class ColumnReport:
     states : tuple of str
         With states only: the different values in the kept rows as texts, sorted; empty where the
         policy does not let so many be named.
+    combination_of : tuple of int
+        With relations only: positions of the earlier columns whose linear combination it is in
+        every kept row; empty where it is none, or the rows are too few to tell.
+    dominated : bool
+        With relations only: whether one row holds more than half of ``squares``, which cannot be
+        chance.
     """
 
     name: str
@@ -68,6 +74,8 @@ class ColumnReport:
     distinct: int = 0
     whole: bool = False
     states: tuple[str, ...] = ()
+    combination_of: tuple[int, ...] = ()
+    dominated: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -104,6 +112,8 @@ class TableReport:
         Whether the table has ids by which rows of several parties can be aligned.
     notes : tuple of str
         Remarks on the table for the user, one sentence each; they hold no values of it.
+    has_relations : bool
+        Whether the columns' ``combination_of`` and ``dominated`` were found.
     """
 
     rows: int
@@ -114,6 +124,14 @@ class TableReport:
     level_rows: int | None = None
     has_ids: bool = False
     notes: tuple[str, ...] = ()
+    has_relations: bool = False
+
+    @property
+    def tells_combinations(self) -> bool:
+        """Whether there are rows enough that a combination of columns cannot be chance."""
+        return self.has_relations and tells_combinations(
+            self.rows, sum(c.is_number for c in self.columns)
+        )
 
     @property
     def rows_of_means(self) -> int:
@@ -157,6 +175,9 @@ class TableReport:
             values["whole"] = [int(column.whole) for column in columns]
             texts, counts = pack_states([column.states for column in columns])
             values |= {"states": texts, "num-states": counts}
+        if self.has_relations:
+            values["combination-of"] = [" ".join(map(str, c.combination_of)) for c in columns]
+            values["dominated"] = [int(column.dominated) for column in columns]
         if self.level_rows is not None:
             values["level-rows"] = self.level_rows
         if self.has_ids:
@@ -176,6 +197,7 @@ class TableReport:
         """
         try:
             has_sums, has_states = bool(values["has-sums"]), "states" in values
+            has_relations = "combination-of" in values
             if not set(values["kinds"]) <= set(get_args(Kind)):
                 raise ValueError(f"unknown kinds in {values['kinds']}")
             number = len(values["names"])
@@ -195,6 +217,13 @@ class TableReport:
                 facts["distinct"] = [int(count) for count in values["distinct"]]
                 facts["whole"] = [bool(flag) for flag in values["whole"]]
                 facts["states"] = unpack_states(values["states"], values["num-states"])
+            if has_relations:
+                facts["combination_of"] = [
+                    tuple(map(int, text.split())) for text in values["combination-of"]
+                ]
+                facts["dominated"] = [bool(flag) for flag in values["dominated"]]
+                if not all(0 <= k < number for own in facts["combination_of"] for k in own):
+                    raise ValueError("a combination of columns that are not there")
             if any(len(column) != number for column in facts.values()):
                 raise ValueError(f"{number} columns, but not as many of each fact")
             columns = tuple(
@@ -207,12 +236,27 @@ class TableReport:
                 raise ValueError(f"{level_rows} of {rows} rows are behind the means")
             notes = tuple(str(note) for note in values.get("notes", ()))
             has_ids = bool(values.get("has-ids", 0))
-            return cls(rows, dropped, columns, has_sums, has_states, level_rows, has_ids, notes)
+            return cls(
+                rows,
+                dropped,
+                columns,
+                has_sums,
+                has_states,
+                level_rows,
+                has_ids,
+                notes,
+                has_relations,
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"a party's report of its table is malformed ({error!r}): "
                 "do all parties run the same version of flwr-causal?"
             ) from error
+
+
+def tells_combinations(rows: int, columns: int) -> bool:
+    """Whether rows are so many that some column need not be a combination of others, or nearly."""
+    return rows > columns + 1
 
 
 def pack_states(states: Sequence[Sequence[str]]) -> tuple[list[str], list[int]]:

@@ -103,6 +103,7 @@ def describe_series(
     policy: Policy | None = None,
     *,
     sums: bool = False,
+    relations: bool = False,
     by: Centering = "global",
 ) -> TableReport:
     """Return the report on a party's series; the counterpart of :func:`describe` for series.
@@ -120,6 +121,8 @@ def describe_series(
         The federation's policy. Default: the default policy.
     sums : bool, default False
         Whether the report holds the sums that centring and scaling need; the sums leave the party.
+    relations : bool, default False
+        As for :func:`describe`, of the steps' own values.
     by : {"global", "series", "phase"}, default "global"
         The centring of the training, see :func:`centered_rows`. Squares are those of the centred
         values, with this party's mean in place of the agreed mean. With "phase" the mean is that of
@@ -144,7 +147,7 @@ def describe_series(
     variables = value_columns(frame, layout)
     rows = np.concatenate([one.rows[p:] for one in series])
     # Incomplete rows are dropped already: only columns of texts can have missing values here.
-    report = describe(variables.iloc[rows], policy, sums=sums)
+    report = describe(variables.iloc[rows], policy, sums=sums, relations=relations)
     if warning:
         report = replace(report, notes=(warning,))
     if by == "global":

@@ -463,7 +463,7 @@ class FedGES(CausalStrategy[FedGESRun]):
 
     def warnings(self, state: FedGESRun) -> list[str]:
         """Point out what the counts may have told, and what is missing."""
-        found = small_cell_warning(state, self.minimum_count)
+        found = super().warnings(state) + small_cell_warning(state, self.minimum_count)
         if self.chosen_mode != "fusion" or self.fits:
             found += two_party_warning(state)
         return found + (no_network_warning(state) if self.fits else [])

@@ -40,6 +40,7 @@ from flwr_causal.strategies.fedpc.stages import (
     joint_components,
 )
 from flwr_causal.strategies.options import MOST, require
+from flwr_causal.strategies.plausibility import majority_warning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -340,6 +341,15 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             fingerprint = density.fingerprint or self.federation.setup.exchange
             density = replace(density, ask=line.ask, fingerprint=fingerprint)
         return replace(model, density=density)
+
+    def doubts_of(self, metrics: Mapping[str, Any]) -> list[str]:
+        """Warn where always guessing the most frequent class is as accurate."""
+        if self.decision != "most-probable":  # which gives accuracy for rare classes
+            return []
+        judged = {"test rows": metrics, "the rows of the query": metrics.get("query", {})}
+        return [
+            text for rows, own in judged.items() for text in majority_warning(own, rows, self.head)
+        ]
 
     def warnings(self, state: FedPCRun) -> list[str]:
         """Say what the user should know."""

@@ -1,0 +1,222 @@
+"""Doubts about a finished graph, in words: pure functions of the graph, its model and its names.
+
+What can be doubted before the training, from the parties' reports, is in
+:mod:`flwr_causal.data.check.plausibility`. docs/warnings.md lists all warnings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.core.graphs.equivalence import directed_part, reversible
+from flwr_causal.core.linear.combinations import combinations
+from flwr_causal.core.series.design import split_blocks, stacked_edges, to_square
+from flwr_causal.data.check.checks import some
+from flwr_causal.data.check.plausibility import combination_text, times
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.moments import Moments
+
+#: An edge explains next to nothing where a standard deviation of the cause moves the effect by less
+#: than this share of its own: its weight is rounding, or the end of an iteration.
+NEGLIGIBLE = 1e-6
+#: Most geometric standard deviation of the noise variances that still passes for one noise variance
+#: of all columns. On the linear papers' simulations, whose noise has one variance, fits by the
+#: defaults have at most 2.3 (30 rows of ten columns: one wrong edge); columns whose units differ by
+#: factors of .1 to 10, from 5 up.
+UNEQUAL_NOISE = 3.0
+#: Names of what is fixed before anything else is measured, letters and digits alone.
+EARLY = frozenset(
+    (
+        *("age", "agegroup", "ageyears", "ageinyears", "birthyear", "yearofbirth", "yob"),
+        *("birthdate", "dateofbirth", "dob", "sex", "gender", "race", "ethnicity", "ethnicgroup"),
+        *("placeofbirth", "countryofbirth", "nativecountry", "nativelanguage"),
+    )
+)
+
+
+def negligible(
+    graph: CausalGraph, units: FloatArray | float, required: BoolArray | None = None
+) -> BoolArray:
+    """Mark the edges of next to no strength that no background knowledge requires.
+
+    Parameters
+    ----------
+    graph : CausalGraph
+        Over d variables, with p lags or without (p = 0).
+    units : ndarray, broadcast to shape (d, d), or float
+        What turns a weight into a number without a unit: for effects of i on j the standard
+        deviation of i over that of j; 1 where strengths have no unit.
+    required : ndarray of bool, shape (d (1 + p), d) or more, optional
+        Required edges, those of lag 1 below those without a lag, and so on.
+
+    Returns
+    -------
+    ndarray of bool, shape (d (1 + p), d)
+    """
+    stacked = _stacked(graph)
+    strengths = np.abs(stacked).reshape(-1, *graph.weights.shape) * units
+    weak = (stacked != 0) & (strengths.reshape(stacked.shape) < NEGLIGIBLE)
+    if required is not None:
+        weak &= ~required[: len(weak), : weak.shape[1]]
+    return np.asarray(weak)
+
+
+def without(graph: CausalGraph, edges: BoolArray) -> CausalGraph:
+    """Return the graph without these edges, shape (d (1 + p), d)."""
+    if not edges.any():
+        return graph
+    now, lagged = split_blocks(np.where(edges, 0.0, _stacked(graph)))
+    return replace(graph, weights=now, lagged=None if graph.lagged is None else lagged)
+
+
+def negligible_warning(graph: CausalGraph, edges: BoolArray) -> list[str]:
+    """Say which edges were left out because they have next to no strength."""
+    if not edges.any():
+        return []
+    count = int(edges.sum())
+    return [
+        f"{count} edge{'s' * (count > 1)} of next to no strength {'are' if count > 1 else 'is'} "
+        f"left out ({_edge_list(graph, edges)}): a standard deviation of the cause moves the "
+        f"effect by less than {NEGLIGIBLE:g} of its own. Such weights are rounding, as fits to too "
+        "few rows give, or columns whose units differ by many powers of ten: check the numbers of "
+        "rows and the units of these columns."
+    ]
+
+
+def direction_warning(
+    graph: CausalGraph, masks: EdgeMasks, noise: FloatArray | None, *, standardized: bool
+) -> list[str]:
+    """Say which directions of a linear graph rest on the units of the columns.
+
+    Of linear effects with Gaussian noise the data tell the equivalence class; least squares
+    decides the other directions as if all noise terms had one variance in the units of the columns
+    (Loh & Buhlmann 2014). Where the fitted noise variances are alike that is borne out by the data;
+    where they are not, or the units were made by standardising, the directions are arbitrary.
+
+    Parameters
+    ----------
+    graph : CausalGraph
+        A DAG over d variables, with lags or without.
+    masks : EdgeMasks
+        Background knowledge over the columns of the design: what it decides is not in doubt.
+    noise : ndarray of shape (d,) or None
+        Fitted noise variances in the units that the solver saw, 0 for a variable that others
+        determine; None where they are not known.
+    standardized : bool
+        Whether the columns were divided by their standard deviations.
+    """
+    adjacency = to_square(stacked_edges(graph))
+    open_edges = reversible(adjacency, masks.first(len(adjacency)).allowed)
+    count = int(open_edges.sum())
+    may_turn, remedy = "", "State what comes first as tiers of background knowledge"
+    if count:
+        them = "it" if count == 1 else "them"
+        leaves = "" if graph.lagged is not None else f"; run.graph.to_cpdag() leaves {them} open"
+        may_turn = (
+            f"{count} of {graph.num_edges} edges explain{'s' * (count == 1)} the correlations as "
+            f"well the other way ({_edge_list(graph, open_edges)}{leaves}). "
+        )
+    if standardized:
+        if not count:
+            return []
+        return [
+            "Standardised columns do not tell directions that their correlations leave open. "
+            f"{may_turn}{remedy} (option 'knowledge')."
+        ]
+    size = np.zeros(0) if noise is None else np.sqrt(np.where(noise > 0, noise, np.nan))
+    if not graph.num_edges or np.isnan(size).all() or not _unequal(size):
+        return []
+    low, high = graph.names[int(np.nanargmin(size))], graph.names[int(np.nanargmax(size))]
+    return [
+        "The units of the columns may have decided edges and directions: what the graph leaves "
+        f"unexplained of {high!r} is {times(np.nanmax(size) / np.nanmin(size))} that of {low!r} "
+        "(standard deviations), and least squares takes all columns to have as much. "
+        f"{may_turn}Compare with standardize=True. {remedy} (option 'knowledge')."
+    ]
+
+
+def _unequal(size: FloatArray) -> bool:
+    """Whether standard deviations of noise terms differ by more than chance and wrong edges do."""
+    return float(np.exp(2 * np.nanstd(np.log(size)))) > UNEQUAL_NOISE
+
+
+def tier_warning(graph: CausalGraph | None) -> list[str]:
+    """Say where age, sex and the like come out as effects of what comes later."""
+    if graph is None:
+        return []
+    early = [name for name in graph.names if _plain(name) in EARLY]
+    first = np.array([name in early for name in graph.names])
+    marks = graph.adjacency
+    directed = directed_part(marks) if graph.kind == "cpdag" else marks
+    wrong = directed & ~first[:, None] & first
+    if not wrong.any():
+        return []
+    return [
+        f"The graph has {_edge_list(graph, wrong)}, but {some(map(repr, early))} usually "
+        f"{'comes' if len(early) == 1 else 'come'} before everything else that is measured, and "
+        "cannot be an effect of it. If so, state it as background knowledge (option 'knowledge') "
+        f"with the tiers [[{', '.join(map(repr, early))}], [all other columns]]."
+    ]
+
+
+def majority_warning(metrics: Mapping[str, Any], rows: str, head: bool) -> list[str]:
+    """Say where a circuit's class is no better than always guessing the most frequent one.
+
+    Parameters
+    ----------
+    metrics : mapping
+        With ``accuracy`` and ``majority``, the share of that class; none otherwise.
+    rows : str
+        What it was measured on.
+    head : bool
+        Whether the class is predicted by a logistic head already.
+    """
+    if not metrics.get("accuracy", 1.0) <= metrics.get("majority", 0.0):
+        return []
+    options = [*(() if head else ("head=True, which is more accurate",))]
+    if "auroc" in metrics:
+        options.append("decision='macro-f1', which finds rare classes")
+    remedy = f"Set {', or '.join(options)}." if options else "Give it columns that tell more."
+    return [
+        f"On {rows} the accuracy, {metrics['accuracy']:.3f}, does not exceed the share of the most "
+        f"frequent class, {metrics['majority']:.3f}: always guessing it is as good. {remedy}"
+    ]
+
+
+def combination_warning(moments: Moments) -> list[str]:
+    """Name the variables that are linear combinations of others, from second moments."""
+    found = combinations(moments.second)
+    return [
+        combination_text(moments.names[j], [moments.names[i] for i in others])
+        for j, others in found.items()
+    ]
+
+
+def _stacked(graph: CausalGraph) -> FloatArray:
+    """Return the weights without a lag and below them those of each lag, (d (1 + p), d)."""
+    lagged = () if graph.lagged is None else graph.lagged
+    return np.vstack([graph.weights, *lagged])
+
+
+def _edge_list(graph: CausalGraph, edges: BoolArray) -> str:
+    """Name a few edges of a stacked mask."""
+    d = len(graph.names)
+    listed = []
+    for i, j in np.argwhere(edges):
+        lag, cause = divmod(int(i), d)
+        at = f"[t-{lag}]" if lag else ""
+        listed.append(f"{graph.names[cause]}{at} -> {graph.names[j]}")
+    return some(listed)
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())

@@ -1,0 +1,158 @@
+"""Doubts before the training name columns, parties and remedy; plain tables have none."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.data.check.agreement import agree
+from flwr_causal.data.check.party_table import describe
+from flwr_causal.data.check.plausibility import SAME_UNITS, Expected, doubts
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.report import TableReport
+
+LINEAR = Expected(SAME_UNITS, level_remedy="set center='party'", raw_units=True, columns=1)
+
+
+def tables(rows=60, parties=3, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    names = [f"c{j}" for j in range(d)]
+    return {
+        f"p{k}": pd.DataFrame(rng.normal(5.0, 2.0, (rows, d)), columns=names)
+        for k in range(parties)
+    }
+
+
+def warned(given, expected=LINEAR, policy=None, *, states=False):
+    reports = {
+        name: TableReport.from_dict(
+            describe(frame, policy, sums=True, states=states, relations=not states).to_dict()
+        )
+        for name, frame in given.items()
+    }
+    return doubts(reports, agree(reports, policy), expected)
+
+
+def the_only(given, *words, **options):
+    (text,) = warned(given, **options)
+    for word in words:
+        assert word in text, (word, text)
+    return text
+
+
+@pytest.mark.parametrize("rows", [2, 4, 8, 60])
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_one_population_are_plausible(rows, seed):
+    assert warned(tables(rows=rows, parties=max(3, 60 // rows), seed=seed)) == ()
+
+
+@pytest.mark.parametrize("factor", [1000.0, 100.0, 10.0, 0.01])
+def test_a_unit_of_its_own_at_one_party(factor):
+    given = tables()
+    given["p1"]["c2"] *= factor
+    text = the_only(given, "'c2'", "'p1'", "one unit")
+    assert "'p0'" not in text
+    found = re.search(r"(1/)?([\d,]+) times|1/([\d,]+)", text)
+    number = float((found[2] or found[3]).replace(",", ""))
+    assert number == pytest.approx(max(factor, 1 / factor), rel=0.3)
+
+
+def test_of_two_parties_the_one_of_larger_numbers_is_named():
+    given = tables(parties=2)
+    given["p0"]["c0"] *= 1000
+    assert "at 'p1'" not in the_only(given, "times at 'p0'")
+
+
+def test_mechanisms_of_their_own_may_change_the_spread():
+    given = tables()
+    given["p1"]["c2"] *= 20
+    assert warned(given, Expected()) == ()
+    given["p1"]["c2"] *= 20
+    the_only(given, "'c2'", expected=Expected())
+
+
+def test_a_level_of_its_own():
+    given = tables()
+    given["p2"]["c1"] += 40  # 32 + 1.8 x would be Fahrenheit
+    the_only(given, "'c1'", "'p2'", "set center='party'")
+    assert warned(given, Expected(SAME_UNITS)) == ()
+
+
+def test_columns_of_very_different_units():
+    given = {name: frame * [1, 1, 1000, 1] for name, frame in tables().items()}
+    the_only(given, "'c2'", "standardize=True")
+    assert warned(given, Expected(SAME_UNITS, columns=1)) == ()
+
+
+def test_no_more_rows_than_columns():
+    given = tables(rows=2, parties=2)
+    the_only(given, "4 rows for 4 columns", "Add rows")
+    assert warned({**given, **tables(rows=3, parties=1)}) == ()
+    # With a lag twice as many numbers are fitted; own mechanisms need the rows at one party.
+    the_only(tables(rows=3, parties=2), "6 rows for 8", "lags", expected=Expected(columns=2))
+    own = Expected(columns=1, own_fits=True)
+    the_only(tables(rows=4, parties=9), "largest party has 4 rows", expected=own)
+
+
+def test_a_column_that_is_a_combination_of_others():
+    given = {name: f.assign(total=f.c1 + f.c3, inch=f.c0 / 2.54) for name, f in tables().items()}
+    total, inch = sorted(warned(given), key=lambda text: "'inch'" in text)
+    assert "'total' is a linear combination of 'c1', 'c3'" in total
+    assert "'inch' is a multiple of 'c0'" in inch
+    assert "Leave one of them out" in total
+
+
+def test_a_combination_at_some_parties_only_is_none():
+    given = tables()
+    given["p1"]["c3"] = given["p1"]["c1"] + given["p1"]["c2"]
+    assert warned(given) == ()
+
+
+def test_parties_of_few_rows_cannot_tell_of_combinations():
+    given = tables(rows=5, parties=4)
+    given = {name: f.assign(c3=f.c1 + f.c2) for name, f in given.items()}
+    assert not any("combination" in text for text in warned(given))
+    more = {name: f.assign(c3=f.c1 + f.c2) for name, f in tables(parties=1).items()}
+    the_only({**given, "large": more["p0"]}, "combination")
+
+
+def test_columns_are_matched_by_name():
+    given = {name: f.assign(c3=f.c1 + f.c2) for name, f in tables().items()}
+    given["p1"] = given["p1"][["c0", "c3", "c2", "c1"]]
+    the_only(given, "'c3' is a linear combination of 'c1', 'c2'")
+
+
+def test_a_single_row_that_has_most_of_the_variance():
+    given = tables()
+    given["p1"].loc[7, "c2"] = -9999.0  # a code of missing values
+    the_only(given, "'c2'", "party 'p1'", "missing", "logarithms")
+
+
+def test_tails_so_heavy_that_one_row_decides():
+    given = tables(rows=300)
+    for seed, frame in enumerate(given.values()):
+        frame["c1"] = np.exp(4 * np.random.default_rng(seed).normal(size=300))
+    assert any("'c1'" in text and "logarithms" in text for text in warned(given))
+
+
+def test_a_rare_state_is_no_outlier():
+    given = tables()
+    given["p1"]["c0"] = (np.arange(60) == 3).astype(float)
+    assert not any("single row" in text for text in warned(given))
+
+
+@pytest.mark.parametrize("spelling", ["YES", "yes ", " Yes", "y es"])
+def test_states_that_differ_in_case_or_blanks(spelling):
+    given = {
+        name: pd.DataFrame({"ill": ["yes", "no"] * 20, "sex": ["f", "m", "m", "f"] * 10})
+        for name in ("north", "south", "west")
+    }
+    policy = Policy(text_columns="keep", duplicate_columns="keep")
+    assert warned(given, Expected(), policy, states=True) == ()
+    given["south"]["ill"] = [spelling, "no"] * 20
+    text = the_only(
+        given, "'ill'", "Write them alike", expected=Expected(), policy=policy, states=True
+    )
+    assert "'sex'" not in text
+    assert all(f"'{party}'" in text for party in given)

@@ -103,6 +103,7 @@ class Method(Generic[StateT]):
     min_available_nodes: int
     quorum: float
     round_timeout: float
+    server_timeout: float
     precision: str
     #: Directory in which the run is kept while it goes on; None: nothing is written.
     output_dir: str | None

@@ -82,6 +82,10 @@ class CausalStrategy(FedAvg, Method[StateT]):
         ends with an error, and what was done so far is kept.
     round_timeout : float, default 3600.0
         Seconds to wait for the replies of a round.
+    server_timeout : float, default 3600.0
+        Seconds that the server's own work may take before or after an exchange, and for the final
+        graph. Solvers look at the time once an iteration; when it is up, the run ends with an
+        error, and what was done so far is kept.
     precision : {"float64", "float32"}, default "float64"
         How arrays travel. float32 halves the traffic and costs about 1e-7 of accuracy a round.
     output_dir : str or None, default None
@@ -110,6 +114,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     min_available_nodes: int = 2
     quorum: float = 0.5
     round_timeout: float = 3600.0
+    server_timeout: float = 3600.0
     precision: Literal["float64", "float32"] = "float64"
     output_dir: str | None = None
     resume: bool = False
@@ -150,6 +155,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
             not self.resume or bool(self.output_dir), "resume", self.resume, "given with output_dir"
         )
         require(self.round_timeout > 0, "round_timeout", self.round_timeout, "above 0")
+        require(self.server_timeout > 0, "server_timeout", self.server_timeout, "above 0")
         require(
             self.min_available_nodes >= 1, "min_available_nodes", self.min_available_nodes, ">= 1"
         )

@@ -76,6 +76,7 @@ WRONG = [
     ({"fraction_train": 0.0}, "fraction_train", r"in \(0, 1\]"),
     ({"fraction_train": 1.5}, "fraction_train", r"in \(0, 1\]"),
     ({"round_timeout": 0}, "round_timeout", "above 0"),
+    ({"server_timeout": 0}, "server_timeout", "above 0"),
     ({"min_available_nodes": 0}, "min_available_nodes", ">= 1"),
     ({"precision": "float16"}, "precision", "'float64' or 'float32'"),
     ({"center": "client"}, "center", "'global' or 'party'"),

@@ -1,0 +1,48 @@
+"""The server's own work: on one thread, and for a limited time."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.core.limits import deadline
+from flwr_causal.core.threads import single_threaded
+from flwr_causal.errors import DeadlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flwr_causal.runtime.method import Method
+
+
+@contextmanager
+def server_work(method: Method[Any], step: str) -> Iterator[None]:
+    """Run the block as a step of the server, for at most ``method.server_timeout`` seconds.
+
+    Work that ends without another check of the time is not interrupted: its result is complete.
+
+    Parameters
+    ----------
+    method : Method
+    step : str
+        What the server does, for the message.
+
+    Raises
+    ------
+    DeadlineError
+        By the first solver that checks the time after it is up.
+    """
+    ends = time.monotonic() + method.server_timeout
+
+    def check() -> None:
+        if time.monotonic() > ends:
+            raise DeadlineError(
+                f"{step}: the server's own work has taken more than {method.server_timeout:g} "
+                "seconds, the option 'server_timeout'. What was done before is kept. Give the "
+                "option more seconds, or make the problem smaller: fewer variables, a larger "
+                "sparsity, fewer parents or lags, as the method has them."
+            )
+
+    with single_threaded(), deadline(check):
+        yield

@@ -1,0 +1,234 @@
+"""The server's own work: it ends when its time is up, and whatever sizes the replies have."""
+
+import numpy as np
+import pytest
+from category_federations import make_tables
+from federations import make_federation, spy
+from flwr.app import Array, ArrayRecord
+
+from flwr_causal.core.limits import check_deadline
+from flwr_causal.errors import CausalError, DeadlineError
+from flwr_causal.runtime import server_work
+from flwr_causal.simulations import simulate
+from flwr_causal.strategies import Moments, NotearsADMM, run
+
+FED = make_federation(d=4, n=180, parties=3)
+TABLES = FED.tables
+HOUR = 3600.0
+
+
+class Time:
+    """A clock that moves on by ``tick`` seconds each time that it is read."""
+
+    def __init__(self, tick=0.0):
+        self.now, self.tick = 0.0, tick
+
+    def __call__(self):
+        self.now += self.tick
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Time()
+    monkeypatch.setattr(server_work.time, "monotonic", clock)
+    return clock
+
+
+def admm(**options):
+    return NotearsADMM(**{"max_rounds": 8, **options})
+
+
+def test_time_is_up_after_the_seconds_of_the_option(clock):
+    with server_work.server_work(Moments(server_timeout=100.0), "Exchange 7 ('sums')"):
+        clock.now = 100.0
+        check_deadline()
+        clock.now = 100.5
+        with pytest.raises(DeadlineError, match=r"Exchange 7 \('sums'\).* 100 .*server_timeout"):
+            check_deadline()
+    check_deadline()
+
+
+def test_each_step_has_time_of_its_own_and_waiting_does_not_count(clock):
+    class Slow:
+        """Replies take half an hour."""
+
+        def __init__(self, grid):
+            self.grid = grid
+
+        def __getattr__(self, name):
+            return getattr(self.grid, name)
+
+        def send_and_receive(self, messages, *, timeout=None):
+            clock.now += HOUR / 2
+            return self.grid.send_and_receive(messages, timeout=timeout)
+
+    outcome = run(admm(server_timeout=60.0), Slow(spy(TABLES)))
+    assert outcome.rounds == 8
+    assert clock.now > 4 * HOUR
+
+
+def test_expiry_ends_the_run_and_keeps_what_was_done(clock):
+    def on_round(record):
+        if record["round"] == 5:
+            clock.tick = 1000.0
+
+    with pytest.raises(
+        DeadlineError, match=r"^Exchange 6 \('round'\): .*'server_timeout'"
+    ) as caught:
+        run(admm(), spy(TABLES), on_round=on_round)
+    clock.tick = 0.0
+    outcome = caught.value.outcome
+    assert [record["round"] for record in outcome.history] == [1, 2, 3, 4, 5]
+    assert outcome.state.inner.round == 5
+    assert "server_timeout" in outcome.error
+    later = run(admm(), spy(TABLES), state=outcome.state)
+    assert np.array_equal(later.graph.adjacency, FED.weights != 0)
+
+
+def test_no_graph_is_made_of_a_solution_that_is_cut_short(clock):
+    clock.tick = 1000.0
+    with pytest.raises(DeadlineError, match=r"^Exchange 1 \('sums'\)") as caught:
+        run(Moments(), spy(TABLES))
+    assert caught.value.outcome.graph is None
+    assert caught.value.outcome.rounds == 0
+
+
+def test_the_final_graph_has_a_limit_too(clock, monkeypatch):
+    def graph(self, state):
+        clock.tick = 1000.0
+        for _ in range(10):
+            check_deadline()
+        raise AssertionError("the time was up")
+
+    monkeypatch.setattr(Moments, "graph", graph)
+    with pytest.raises(DeadlineError, match=r"^The results after exchange 1:") as caught:
+        run(Moments(), spy(TABLES))
+    outcome = caught.value.outcome
+    assert outcome.rounds == 1
+    assert outcome.state.outcome is not None
+    assert outcome.stop_reason.startswith("failed: The results")
+
+
+def test_the_first_error_stands_where_the_last_state_gives_no_graph(clock, monkeypatch):
+    def graph(self, state):
+        raise CausalError("no graph")
+
+    def on_round(record):
+        clock.tick = 1000.0
+
+    monkeypatch.setattr(NotearsADMM, "graph", graph)
+    with pytest.raises(DeadlineError) as caught:
+        run(admm(), spy(TABLES), on_round=on_round)
+    outcome = caught.value.outcome
+    assert outcome.error == str(caught.value)
+    assert any("no graph" in warning for warning in outcome.warnings)
+
+
+# Replies of absurd sizes.
+
+
+class Changing:
+    """The first party's arrays of floats are changed on their way, in every exchange."""
+
+    def __init__(self, grid, change):
+        self.grid, self.change = grid, change
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        messages = list(messages)
+        replies = list(self.grid.send_and_receive(messages, timeout=timeout))
+        first = min(self.grid.get_node_ids())
+        if any(message.metadata.message_type == "query.schema" for message in messages):
+            return replies
+        for reply in replies:
+            if reply.metadata.src_node_id == first and not reply.has_error():
+                self.disturb(reply.content)
+        return replies
+
+    def disturb(self, content):
+        for name, record in list(content.items()):
+            if isinstance(record, ArrayRecord):
+                arrays = {key: array.numpy() for key, array in record.items()}
+                content[name] = ArrayRecord(
+                    {
+                        key: Array(self.change(array) if array.dtype.kind == "f" else array)
+                        for key, array in arrays.items()
+                    }
+                )
+
+
+def series(k):
+    rng = np.random.default_rng(k)
+    rows = rng.standard_normal((60, 3))
+    for t in range(1, 60):
+        rows[t] += 0.5 * rows[t - 1]
+    return rows
+
+
+SERIES = [series(k) for k in range(3)]
+CATEGORIES = make_tables(d=4, n=240, parties=3)[0]
+MODES = {
+    "notears-admm": (TABLES, {"max_rounds": 8}),
+    "notears-admm held-out": (TABLES, {"max_rounds": 8, "sparsity": "held-out"}),
+    "2dbn": (SERIES, {"max_rounds": 8}),
+    "fedcausal": (TABLES, {"max_rounds": 8}),
+    "fedcausal linear": (TABLES, {"model": "linear", "max_rounds": 6}),
+    "moments": (TABLES, {}),
+    "moments order": (SERIES, {"order": 1}),
+    "fedges": (CATEGORIES, {"mode": "scores"}),
+    "fedges fusion": (CATEGORIES, {"mode": "fusion", "max_rounds": 4, "keep": "best"}),
+    "fedpc": (TABLES, {"training": "sums"}),
+}
+
+
+def one_entry(value):
+    def change(array):
+        changed = np.array(array)
+        changed.flat[-1:] = value
+        return changed
+
+    return change
+
+
+HUGE = {"all": lambda array: np.full_like(array, 1e100), "one entry": one_entry(-1e308)}
+
+
+def finite(run):
+    arrays = [] if run.graph is None else [run.graph.weights, run.graph.raw_weights, run.scores]
+    return all(np.isfinite(array).all() for array in arrays if array is not None)
+
+
+@pytest.mark.parametrize("change", HUGE)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_party_whose_values_are_huge_is_left_out(mode, change):
+    parties, options = MODES[mode]
+
+    def wrapped(grid):
+        return Changing(grid, HUGE[change])
+
+    found = simulate(mode.split()[0], parties, wrap_grid=wrapped, **options)
+    assert {failure["party"] for failure in found.failures} == {"party 0"}
+    assert all("too large to be computed with" in one["reason"] for one in found.failures)
+    assert finite(found)
+
+
+GROWING = ["notears-admm", "notears-admm held-out", "2dbn", "fedcausal", "fedcausal linear"]
+
+
+@pytest.mark.parametrize("mode", GROWING)
+def test_replies_that_are_a_million_times_too_large_do_not_keep_the_server_busy(mode):
+    parties, options = MODES[mode]
+
+    def wrapped(grid):
+        return Changing(grid, lambda array: 1e6 * array)
+
+    try:
+        found = simulate(mode.split()[0], parties, wrap_grid=wrapped, **options)
+    except CausalError as error:
+        ended = "check the units" in str(error) and error.outcome is not None
+    else:
+        ended = finite(found)
+    assert ended

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
+from flwr_causal.core.limits import LARGEST
 from flwr_causal.data.check.policy import MOST_FRACTIONS
 
 if TYPE_CHECKING:
@@ -269,7 +268,7 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
 
 
 def _check_values(name: str, holders: Holders, policy: Policy, found: Findings) -> None:
-    """Find missing, infinite and overflowing values."""
+    """Find missing, infinite and too large values."""
     for party, column in holders.items():
         for count, word in ((column.missing, "missing"), (column.infinite, "infinite")):
             allowed = policy.missing_values == "keep" and word == "missing"
@@ -277,8 +276,8 @@ def _check_values(name: str, holders: Holders, policy: Policy, found: Findings) 
                 problem = f"{count} {word} value{'s' * (count > 1)}"
                 remedy = "fill in or correct, or leave those rows out with missing_values='drop'"
                 found.add(party, name, problem, remedy)
-        if np.isinf(column.squares):
-            problem = "values so large that their squares overflow"
+        if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5:
+            problem = f"values so large that sums overflow (sums of squares above {LARGEST:g})"
             found.add(party, name, problem, "give the column a larger unit")
 
 

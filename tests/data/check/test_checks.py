@@ -333,8 +333,9 @@ def test_constants_are_not_reported_as_copies_too():
     assert all("constant" in line for line in problems(tables))
 
 
-def test_overflow():
-    line = single_problem({"A": table(), "B": table(1).assign(b=[1e300, -1e300] * 3)})
+@pytest.mark.parametrize("values", [[1e300, -1e300], [1e23, -1e23], [1e23, 1e23 + 1e8]])
+def test_overflow(values):
+    line = single_problem({"A": table(), "B": table(1).assign(b=values * 3)})
     assert "party 'B', column 'b': values so large" in line
     assert "larger unit" in line
 

@@ -6,9 +6,11 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from flwr_causal.core.limits import deadline
 from flwr_causal.core.threads import single_threaded
-from flwr_causal.errors import DeadlineError
+from flwr_causal.errors import DeadlineError, FederationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +34,8 @@ def server_work(method: Method[Any], step: str) -> Iterator[None]:
     ------
     DeadlineError
         By the first solver that checks the time after it is up.
+    FederationError
+        If numbers overflow or a system of equations is singular where no solver expects it.
     """
     ends = time.monotonic() + method.server_timeout
 
@@ -44,5 +48,11 @@ def server_work(method: Method[Any], step: str) -> Iterator[None]:
                 "sparsity, fewer parents or lags, as the method has them."
             )
 
-    with single_threaded(), deadline(check):
-        yield
+    try:
+        with single_threaded(), deadline(check):
+            yield
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        raise FederationError(
+            f"{step}: the server cannot compute with what the parties sent ({error}). Check the "
+            "units of the columns at the parties, and leave out columns that follow from others."
+        ) from error

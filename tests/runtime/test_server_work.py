@@ -7,7 +7,7 @@ from federations import make_federation, spy
 from flwr.app import Array, ArrayRecord
 
 from flwr_causal.core.limits import check_deadline
-from flwr_causal.errors import CausalError, DeadlineError
+from flwr_causal.errors import CausalError, DeadlineError, FederationError
 from flwr_causal.runtime import server_work
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import Moments, NotearsADMM, run
@@ -121,6 +121,17 @@ def test_the_first_error_stands_where_the_last_state_gives_no_graph(clock, monke
     outcome = caught.value.outcome
     assert outcome.error == str(caught.value)
     assert any("no graph" in warning for warning in outcome.warnings)
+
+
+@pytest.mark.parametrize("error", [np.linalg.LinAlgError("Singular matrix"), OverflowError("inf")])
+def test_arithmetic_that_fails_is_an_error_of_the_run(monkeypatch, error):
+    def close(self, state, replies):
+        raise error
+
+    monkeypatch.setattr(Moments, "close", close)
+    with pytest.raises(FederationError, match=r"Exchange 1 .*cannot compute .*units") as caught:
+        run(Moments(), spy(TABLES))
+    assert caught.value.outcome.rounds == 0
 
 
 # Replies of absurd sizes.

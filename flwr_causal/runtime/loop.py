@@ -11,7 +11,6 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 from flwr.supercore import log
 
-from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
@@ -19,6 +18,7 @@ from flwr_causal.protocol.replies import Fold, Replies
 from flwr_causal.runtime.checkpoint import Checkpoint, CheckpointError, Step
 from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.runtime.schema import agreed, exchange_schema
+from flwr_causal.runtime.server_work import server_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -163,6 +163,7 @@ def run(
             record = session.exchange()
             if on_round is not None:
                 on_round(record)
+        session.set_results()
         outcome.stop_reason, outcome.status = reason, "completed"
     except BaseException as error:
         text = str(error) if isinstance(error, CausalError) else f"{type(error).__name__}: {error}"
@@ -170,6 +171,7 @@ def run(
         outcome.error, outcome.stop_reason = text, f"{outcome.status}: {text}"
         if isinstance(error, CausalError) and not isinstance(error, CheckpointError):
             error.outcome = outcome
+        session.set_results_if_possible()
         raise
     finally:
         outcome.seconds = time.perf_counter() - started
@@ -242,7 +244,7 @@ class _Session(Generic[StateT]):
         outcome.agreement, outcome.parties = agreement, federation.parties
         outcome.warnings = list(agreement.warnings)
         method.federation, method.grid = federation, self.grid
-        with single_threaded():
+        with server_work(method, "The initial state"):
             method.state = method.init(agreement) if state is None else state
         if self.checkpoint is not None and self.checkpoint.steps:
             self._resume(self.checkpoint.steps)
@@ -257,7 +259,8 @@ class _Session(Generic[StateT]):
         started = time.perf_counter()
         number = self.outcome.rounds + 1
         known_failures = len(federation.failures)
-        request = method.request(self.state)
+        with server_work(method, f"Exchange {number}"):
+            request = method.request(self.state)
         exchange = request.exchange
         common, _ = records.split(request.values)
         if self.strategy is not method:
@@ -283,7 +286,7 @@ class _Session(Generic[StateT]):
             info["started_again"] = 1
             self._start_again(lost)
         else:
-            with single_threaded():
+            with server_work(method, f"Exchange {number} ('{exchange.name}')"):
                 replies = _combined(self.strategy, exchange, number, collected.replies)
                 method.state, info = method.close(self.state, replies)
             self._remember(number, request, replies.parties)
@@ -371,7 +374,7 @@ class _Session(Generic[StateT]):
         outcome.agreement, outcome.parties = agreement, others.parties
         method.federation = replace(others, size=federation.size, failures=federation.failures)
         self.remembered.clear()
-        with single_threaded():
+        with server_work(method, "The initial state"):
             method.state = method.init(agreement)
 
     def _resume(self, steps: Sequence[Step]) -> None:
@@ -382,8 +385,8 @@ class _Session(Generic[StateT]):
             if step.lost:
                 self._start_again(step.lost)
             else:
-                request = method.request(self.state)
-                with single_threaded():
+                with server_work(method, f"Exchange {step.record['round']}, resumed"):
+                    request = method.request(self.state)
                     method.state, _ = method.close(self.state, step.replies)
                 self._remember(int(step.record["round"]), request, step.replies.parties)
             outcome.history.append(step.record)
@@ -430,24 +433,34 @@ class _Session(Generic[StateT]):
             ]
         )
 
-    def end(self) -> None:
-        """Set graph, model and the rest from the last complete state, also after an error."""
+    def set_results(self) -> None:
+        """Set graph, model and the rest from the last complete state."""
         method, outcome = self.method, self.outcome
-        if method.federation is not None:
-            outcome.failures = tuple(method.federation.failures)
         state = outcome.state = method.state
+        if state is None:
+            return
+        with server_work(method, f"The results after exchange {outcome.rounds}"):
+            outcome.graph = method.graph(state)
+            outcome.num_rows = method.num_rows(state)
+            outcome.model = method.model(state)
+            outcome.scores = method.scores(state)
+            outcome.heterogeneity = method.heterogeneity(state)
+            outcome.warnings += method.warnings(state)
+
+    def set_results_if_possible(self) -> None:
+        """Set the results after an error, which another one must not hide."""
         try:
-            if state is not None:
-                with single_threaded():
-                    outcome.graph = method.graph(state)
-                    outcome.num_rows = method.num_rows(state)
-                    outcome.model = method.model(state)
-                    outcome.scores = method.scores(state)
-                    outcome.heterogeneity = method.heterogeneity(state)
-                    outcome.warnings += method.warnings(state)
-        finally:
-            self._keep()
-            method.state, method.federation, method.grid = None, None, None
+            self.set_results()
+        except Exception as error:
+            self.outcome.warnings.append(f"The last state gives no complete results: {error}")
+
+    def end(self) -> None:
+        """Bring the directory up to date, and make the method as good as new."""
+        method = self.method
+        if method.federation is not None:
+            self.outcome.failures = tuple(method.federation.failures)
+        self._keep()
+        method.state, method.federation, method.grid = None, None, None
 
 
 def _check_composes(

@@ -43,9 +43,9 @@ def server_work(method: Method[Any], step: str) -> Iterator[None]:
         if time.monotonic() > ends:
             raise DeadlineError(
                 f"{step}: the server's own work has taken more than {method.server_timeout:g} "
-                "seconds, the option 'server_timeout'. What was done before is kept. Give the "
-                "option more seconds, or make the problem smaller: fewer variables, a larger "
-                "sparsity, fewer parents or lags, as the method has them."
+                "seconds, the option 'server_timeout'. What was done before is kept: a run with "
+                "'output_dir' goes on with resume=True and more seconds. Or make the problem "
+                "smaller: fewer variables, a larger sparsity, fewer parents or lags."
             )
 
     try:

@@ -120,7 +120,21 @@ def test_the_first_error_stands_where_the_last_state_gives_no_graph(clock, monke
         run(admm(), spy(TABLES), on_round=on_round)
     outcome = caught.value.outcome
     assert outcome.error == str(caught.value)
-    assert any("no graph" in warning for warning in outcome.warnings)
+    assert outcome.state.inner.round == outcome.rounds == 1
+    assert outcome.warnings[-1].endswith("no complete results: no graph")
+
+
+def test_a_run_is_resumed_with_more_time(clock, tmp_path):
+    def on_round(record):
+        clock.tick = 1000.0 if record["round"] == 5 else 0.0
+
+    options = {"output_dir": str(tmp_path / "kept")}
+    with pytest.raises(DeadlineError, match="resume=True"):
+        run(admm(**options), spy(TABLES), on_round=on_round)
+    clock.tick = 0.0
+    resumed = run(admm(**options, resume=True, server_timeout=7200.0), spy(TABLES))
+    assert resumed.rounds == 8
+    assert resumed.graph.equals(run(admm(), spy(TABLES)).graph)
 
 
 @pytest.mark.parametrize("error", [np.linalg.LinAlgError("Singular matrix"), OverflowError("inf")])

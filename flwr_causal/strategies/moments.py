@@ -476,7 +476,7 @@ def solve_series(
         graph=graph,
         model=model,
         scores=found.scores,
-        warnings=(*warnings, *stationarity_warning(graph)),
+        warnings=(*warnings, *stationarity_warning(graph, agreement.n)),
         info={
             "order": found.order,
             "instantaneous": int(found.instantaneous),

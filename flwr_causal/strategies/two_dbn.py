@@ -135,4 +135,5 @@ perturbed_from, perturbed_to
 
     def warnings(self, state: ConsensusRun) -> list[str]:
         """Warn where the fitted system is not stationary too."""
-        return [*super().warnings(state), *stationarity_warning(self.graph(state))]
+        own = stationarity_warning(self.graph(state), state.agreement.n)
+        return [*super().warnings(state), *own]

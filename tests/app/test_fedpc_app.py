@@ -18,7 +18,9 @@ from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.reports.run import Run
 
 COLUMNS = ["mean radius", "mean texture", "mean smoothness", "mean symmetry", "area error"]
-SCORES = {"log_likelihood", "accuracy", "macro_f1", "auroc"}
+SCORES = {"log_likelihood", "accuracy", "majority", "macro_f1", "auroc"}
+# Those in the log, and in its last line.
+SHOWN = SCORES - {"majority"}
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +58,22 @@ def numbers_behind(lines, start):
     return line[26:].split()
 
 
+def test_a_class_that_guessing_predicts_as_well_is_warned_of(job, tmp_path):
+    rng = np.random.default_rng(0)
+    noise = pd.DataFrame(rng.normal(size=(300, 2)), columns=["a", "b"])
+    noise["target"] = np.where(rng.random(300) < 0.08, "ill", "well")
+    noise.to_csv(tmp_path / "rare.csv", index=False)
+    data = {"data": str(tmp_path / "rare.csv"), "compare": False}
+    run = job(2, **data)
+    (text,) = [text for text in run.warnings if "most frequent class" in text]
+    assert f"{run.metrics['majority']:.3f}" in text
+    assert "macro-f1" in text
+    assert any(text in line for line in job.lines())
+    assert not any(
+        "frequent class" in w for w in job(2, **data, **{"fedpc.decision": "macro-f1"}).warnings
+    )
+
+
 def test_rows_of_three_parties(job):
     run = job(3)
     assert set(run.metrics) == SCORES | {"pooled", "alone"}
@@ -70,12 +88,12 @@ def test_rows_of_three_parties(job):
     result = json.loads(job.lines()[-1])["flwr-causal"]
     assert result["status"] == "completed"
     assert result["edges"] is None
-    assert {name: result[name] for name in SCORES} == {name: run.metrics[name] for name in SCORES}
+    assert {name: result[name] for name in SHOWN} == {name: run.metrics[name] for name in SHOWN}
     shown = numbers_behind(job.lines(), "together, federated")
-    assert shown == [f"{run.metrics[name]:.3f}" for name in result if name in SCORES]
+    assert shown == [f"{run.metrics[name]:.3f}" for name in result if name in SHOWN]
     assert numbers_behind(job.lines(), "all rows pooled") == shown
     assert numbers_behind(job.lines(), "each party alone") == [
-        f"{alone[name]:.3f}" for name in result if name in SCORES
+        f"{alone[name]:.3f}" for name in result if name in SHOWN
     ]
 
 

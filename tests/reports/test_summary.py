@@ -55,3 +55,16 @@ def test_long_lists_are_cut():
     lines = describe_graph(graph)
     assert len(lines) == MOST_EDGES + 2
     assert f"and {d * (d - 1) // 2 - MOST_EDGES} more" in lines[-1]
+
+
+def test_lagged_edges_come_after_those_within_a_step():
+    lagged = np.zeros((2, 2, 2))
+    lagged[0, 0, 0], lagged[1, 1, 0] = 0.3, -0.7
+    graph = CausalGraph(("rain", "flood"), np.array([[0, 0.5], [0, 0]]), lagged=lagged)
+    head, *lines = describe_graph(graph)
+    assert head == "1 edges within a step and 2 lagged over 2 variables"
+    assert [line.split() for line in lines] == [
+        ["rain", "->", "flood", "+0.500"],
+        ["flood[t-2]", "->", "rain", "-0.700"],
+        ["rain[t-1]", "->", "rain", "+0.300"],
+    ]

@@ -32,3 +32,15 @@ class FederationError(CausalError):
 
 class DeadlineError(FederationError):
     """The server's own work between two exchanges took longer than ``server_timeout`` allows."""
+
+
+# A party's error reaches the server as text that holds the class's name: by these two names the
+# server knows what to do.
+
+
+class TableChangedError(DataError):
+    """A party's table is not the one that it has reported on in the schema exchange."""
+
+
+class ForgottenError(FederationError):
+    """A party has no agreement with the others: its node was restarted, and has lost its state."""

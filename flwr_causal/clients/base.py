@@ -184,10 +184,7 @@ class CausalClient(NumPyClient):
     def setup(self) -> Setup:
         """What the parties agreed on."""
         if self._setup is None:
-            raise FederationError(
-                "This party has no agreement with the others (it was restarted, or missed the "
-                "schema exchange). The server sends it again with the next attempt."
-            )
+            raise FederationError("The parties agree on the columns after the schema exchange.")
         return self._setup
 
     @property

@@ -11,12 +11,13 @@ from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from flwr_causal.clients.base import SETUP, CausalClient, Source
+from flwr_causal.clients.table_digest import TABLE, check_digest, keep_digest
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.errors import CausalError, ConfigError, ForgottenError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.replay import REPLAY, unpacked
-from flwr_causal.protocol.schema import party_name
+from flwr_causal.protocol.schema import own_version, party_name
 from flwr_causal.protocol.setup import PREFIX, Setup
 
 if TYPE_CHECKING:
@@ -56,25 +57,30 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
         """Report the schema; a problem with the data is part of the report, not a failure."""
         config = records.config_of(message.content)
         name = party_name(context)
+        report: dict[str, Any]
         try:
             party = source(context)
             name = party.name
+            table = party.read()
+            keep_digest(context.state, table)
             policy = Policy.from_dict(_behind("policy-", config))
             options = _behind("option-", config)
-            client = _client_type(clients, config)(party, context, options=options)
+            own = Source(name, lambda: table)
+            client = _client_type(clients, config)(own, context, options=options)
             with single_threaded():
                 report = client.describe(policy).to_dict()
-            content = door.reported(report, client.contract.reports, policy.max_states)
+            report = door.reported(report, client.contract.reports, policy.max_states)
         except door.RefusedError as error:
-            content = {"error": f"The report was not sent: {error}"}
+            report = {"error": f"The report was not sent: {error}"}
         except CausalError as error:
-            content = {"error": str(error)}
+            report = {"error": str(error)}
         except Exception as error:  # of a client; its traceback stays in the party's log
             log(ERROR, "The ClientApp of %s raised an exception", name, exc_info=error)
-            content = {"error": f"{type(error).__name__}: {error}"}
+            report = {"error": f"{type(error).__name__}: {error}"}
         partition = context.node_config.get("partition-id", -1)
-        record = ConfigRecord({"party": name, **content, "partition-id": partition})
-        return Message(RecordDict({records.CONFIG: record}), reply_to=message)
+        head = {"party": name, "version": own_version(), "partition-id": partition}
+        content = RecordDict({records.CONFIG: ConfigRecord({**head, **report})})
+        return Message(content, reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -100,12 +106,27 @@ def _open(
         sent = _read_setup(config, known=False)
         if setup is not None and sent.exchange != setup.exchange:
             # Another run over the same nodes: what was remembered belongs to the one before.
+            table = context.state.get(TABLE)
             context.state.clear()
+            if table is not None:
+                context.state[TABLE] = table
         # A new agreement replaces the one in the state, which may come from a lost attempt.
         context.state.pop(SETUP, None)
         setup = sent
-    client = _client_type(clients, config)(source(context), context, setup)
+    if setup is None:
+        raise ForgottenError(
+            "This party has no agreement with the others: its node was restarted, or missed the "
+            "schema exchange. The server sends it again with the next attempt."
+        )
+    client = _client_type(clients, config)(_unchanged(source(context), context), context, setup)
     return client, {key: value for key, value in config.items() if not key.startswith(PREFIX)}
+
+
+def _unchanged(source: Source, context: Context) -> Source:
+    """Return the source with the table as it is now, which must be that of the schema exchange."""
+    table = source.read()
+    check_digest(context.state, table, source.name)
+    return Source(source.name, lambda: table)
 
 
 def _read_setup(config: Mapping[str, Any], *, known: bool) -> Setup:

@@ -7,6 +7,8 @@ and of the reply around it. The door refuses every other key, and docs/privacy.m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class Fact:
 
 FACTS = (
     Fact("party", "the party's name, its own choice", "text"),
+    Fact("version", "the version of flwr-causal on the node", "text"),
     Fact("partition-id", "the number of the simulated party; -1 on real nodes", "position"),
     Fact(
         "error",
@@ -129,7 +132,7 @@ FACTS = (
     Fact("has-ids", "whether there is a column of ids", "flag", part="ids"),
 )
 #: What every report has.
-REQUIRED = tuple(fact.key for fact in FACTS[3:] if fact.part is None)
+REQUIRED = tuple(fact.key for fact in FACTS[4:] if fact.part is None)
 
 
 def party_name(context: Context) -> str:
@@ -141,3 +144,12 @@ def party_name(context: Context) -> str:
     if "partition-id" in node:
         return f"party {node['partition-id']}"
     return str(node.get("name", f"node {context.node_id}"))
+
+
+@cache
+def own_version() -> str:
+    """Return the version of flwr-causal that is installed, "unknown" where none is."""
+    try:
+        return version("flwr-causal")
+    except PackageNotFoundError:
+        return "unknown"

@@ -13,8 +13,9 @@ from flwr.app import Message
 from flwr.supercore import log
 
 from flwr_causal.data.check.report import TableReport
-from flwr_causal.errors import DataError, FederationError
+from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
+from flwr_causal.protocol.schema import own_version
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.runtime.federation import Federation, Party
 
@@ -52,6 +53,8 @@ def exchange_schema(
 
     Raises
     ------
+    ConfigError
+        If a node runs another version of flwr-causal.
     DataError
         If a party's data cannot be used, naming party, column and remedy.
     FederationError
@@ -62,9 +65,11 @@ def exchange_schema(
     # Node ids are random in each run: parties are ordered by what stays the same.
     answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))
     answers = _with_unique_names(answers)
+    other_patches = _check_versions(answers)
     _check_errors(answers)
     reports = {party.name: TableReport.from_dict(values) for party, values in answers}
     federation, agreement = agreed(method, [party for party, _ in answers], reports)
+    agreement = replace(agreement, warnings=(*other_patches, *agreement.warnings))
     log(
         INFO,
         "%d parties agree on %d columns, %d rows in all",
@@ -179,6 +184,10 @@ def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]
     try:
         if party != name or not isinstance(partition, int):
             raise door.RefusedError("it lacks the party's name or number")
+        if not isinstance(values.get("version"), str):
+            raise door.RefusedError("it lacks the version of flwr-causal")
+        if _is_another(values["version"]):
+            return Party(node_id, party, partition), {"version": values["version"]}
         if not isinstance(values.get("error"), str):
             door.reported(values, method.contract.reports, method.policy.max_states)
     except door.RefusedError as error:
@@ -223,6 +232,35 @@ def _with_unique_names(
         )
         for party, values in answers
     ]
+
+
+def _is_another(version: str) -> bool:
+    """Return whether the contracts of a version may differ from those of this one."""
+    return version.split(".")[:2] != own_version().split(".")[:2]
+
+
+def _check_versions(answers: Sequence[tuple[Party, dict[str, Any]]]) -> list[str]:
+    """Take the versions out of the answers; return warnings of those that differ a little.
+
+    Raises
+    ------
+    ConfigError
+        Naming the parties whose versions differ in more than the last number.
+    """
+    own, versions = own_version(), {}
+    for party, values in answers:
+        versions[party.name] = values.pop("version")
+    differ = {name: version for name, version in versions.items() if version != own}
+    text = ", ".join(f"{name} has {version}" for name, version in differ.items())
+    if any(_is_another(version) for version in differ.values()):
+        raise ConfigError(
+            f"The parties' versions of flwr-causal are not the server's, {own}; training was not "
+            f"started: {text}. Install the same version on all machines."
+        )
+    warnings = [f"The server's version of flwr-causal is {own}, but {text}."] if differ else []
+    for warning in warnings:
+        log(WARNING, warning)
+    return warnings
 
 
 def _check_errors(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:

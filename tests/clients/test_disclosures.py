@@ -38,6 +38,7 @@ OPTIONS = [
 # The answer to the schema question: names, types, counts, flags, relations and three sums a column.
 SCHEMA = {
     "party": None,
+    "version": None,
     "partition-id": None,
     "rows": None,
     "dropped-rows": None,

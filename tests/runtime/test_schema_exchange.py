@@ -5,8 +5,9 @@ import pytest
 from federations import ShufflingGrid, SpyGrid, app_of, make_federation, spy
 from flwr.app import Message
 
-from flwr_causal.clients import NotearsADMMClient, Source, client_app
-from flwr_causal.errors import DataError, FederationError
+from flwr_causal.clients import NotearsADMMClient, Source, bridge, client_app
+from flwr_causal.clients.table_digest import TABLE
+from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.runtime import schema
 from flwr_causal.runtime.schema import exchange_schema
@@ -199,8 +200,47 @@ def test_every_source_that_cannot_be_read_is_named():
     assert "clinic 0" not in str(caught.value)
 
 
-def test_the_exchange_changes_nothing_at_the_nodes():
-    grid = spy(TABLES)
+def test_the_exchange_keeps_nothing_at_the_nodes_but_a_keyed_digest_of_the_table():
+    grid = spy([TABLES[0], TABLES[0], TABLES[1]])
     exchange_schema(method(), grid)
-    assert all(not grid.context(node_id).state for node_id in grid.get_node_ids())
+    states = [dict(grid.context(node_id).state) for node_id in grid.get_node_ids()]
+    assert [set(state) for state in states] == [{TABLE}] * 3
+    # Equal tables have different digests: the key is the node's own.
+    assert states[0][TABLE]["digest"] != states[1][TABLE]["digest"]
+    secrets = [str(value) for state in states for value in state[TABLE].values()]
+    for reply in grid.replies:
+        sent = str(records.config_of(reply.content))
+        assert not any(secret in sent for secret in secrets)
     assert all(isinstance(message, Message) for message in grid.replies)
+
+
+class OtherVersion(LocalGrid):
+    """Says that one node runs another version."""
+
+    def __init__(self, version, **more):
+        super().__init__(app_of(TABLES), 3)
+        self.version, self.more = version, more
+
+    def pull_messages(self, message_ids):
+        replies = super().pull_messages(message_ids)
+        replies[1].content["config"]["version"] = self.version
+        replies[1].content["config"].update(self.more)
+        return replies
+
+
+@pytest.mark.parametrize("more", [{}, {"a-key-of-later": 1}])
+def test_another_version_is_named_before_the_training(monkeypatch, more):
+    for module in (schema, bridge):
+        monkeypatch.setattr(module, "own_version", lambda: "0.3.1")
+    for other in ("0.4.1", "1.3.1", "unknown"):
+        with pytest.raises(ConfigError, match=rf"server's, 0\.3\.1.*party 1 has {other}\. Inst"):
+            exchange_schema(method(), OtherVersion(other, **more))
+
+
+def test_a_version_that_differs_in_its_last_number_is_a_warning(monkeypatch):
+    for module in (schema, bridge):
+        monkeypatch.setattr(module, "own_version", lambda: "0.3.1")
+    _, agreement, _ = exchange_schema(method(), OtherVersion("0.3.2"))
+    assert agreement.warnings[0].endswith("is 0.3.1, but party 1 has 0.3.2.")
+    _, agreement, _ = exchange_schema(method(), OtherVersion("0.3.1"))
+    assert not any("version" in warning for warning in agreement.warnings)

@@ -1,0 +1,96 @@
+"""Whether a party's table is still the one that it has reported on.
+
+In the schema exchange a node keeps a digest of its table in its state, under a random key that it
+keeps there too. Neither leaves the node. Each later message begins by comparing the table with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import weakref
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import numpy as np
+from flwr.app import ConfigRecord
+from pandas.util import hash_pandas_object
+
+from flwr_causal.errors import TableChangedError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from flwr.app import RecordDict
+    from numpy.typing import NDArray
+
+#: The record in a node's state that holds key and digest.
+TABLE = "table"
+# A process may serve many simulated parties, whose tables stay in memory and need no second digest.
+_LIMIT = 256
+
+_latest: OrderedDict[str, tuple[weakref.ref[pd.DataFrame], str]] = OrderedDict()
+
+
+def keep_digest(state: RecordDict, table: pd.DataFrame) -> None:
+    """Store the digest of a table under a new key."""
+    key = secrets.token_hex(32)
+    state[TABLE] = ConfigRecord({"key": key, "digest": _digest_once(key, table)})
+
+
+def check_digest(state: RecordDict, table: pd.DataFrame, party: str) -> None:
+    """Check that a table is the one of the stored digest; without one, store it.
+
+    Raises
+    ------
+    TableChangedError
+        If it is another one.
+    """
+    record = state.get(TABLE)
+    if not isinstance(record, ConfigRecord):
+        keep_digest(state, table)
+    elif _digest_once(str(record["key"]), table) != record["digest"]:
+        raise TableChangedError(
+            f"{party}: the table has changed since the schema exchange. Restore it as it was, or "
+            "start the run again."
+        )
+
+
+def digest(table: pd.DataFrame, key: str) -> str:
+    """Return a digest of a table's column names, types and values.
+
+    Parameters
+    ----------
+    table : DataFrame
+        n rows, d columns.
+    key : str
+        Secret: tables with few possible contents could be guessed from a digest without one.
+    """
+    hashed = hashlib.blake2b(key=key.encode()[:64], digest_size=32)
+    hashed.update(repr((len(table), list(map(str, table.columns)))).encode())
+    for position in range(table.shape[1]):
+        column = table.iloc[:, position]
+        hashed.update(str(column.dtype).encode())
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub":
+            values = column.to_numpy()
+        else:
+            values = _hashed_values(column)
+        hashed.update(np.ascontiguousarray(values).data)
+    return hashed.hexdigest()
+
+
+def _hashed_values(column: pd.Series) -> NDArray[np.uint64]:
+    """Return a number for each value of a column that is not of plain numbers."""
+    try:
+        return np.asarray(hash_pandas_object(column, index=False), dtype=np.uint64)
+    except TypeError:  # values that have no hash, such as lists
+        return np.asarray(hash_pandas_object(column.map(repr), index=False), dtype=np.uint64)
+
+
+def _digest_once(key: str, table: pd.DataFrame) -> str:
+    """Return the digest; it is not computed anew for a DataFrame that is still in memory."""
+    known = _latest.pop(key, None)
+    found = digest(table, key) if known is None or known[0]() is not table else known[1]
+    _latest[key] = (weakref.ref(table), found)
+    while len(_latest) > _LIMIT:
+        _latest.popitem(last=False)
+    return found

@@ -221,6 +221,9 @@ class Dependence:
     ----------
     columns : ndarray of int64, shape (scores,)
         Column of the joint domain of each score.
+    groups : ndarray of int64, shape (scores,)
+        Which scores belong to columns that the same parties hold, the group of most holders first:
+        each group is regressed on those before it.
     ties : ndarray of float64, shape (classes, scores, scores)
         Correlations of the scores after all dependence is taken out that follows from columns held
         together: the identity where that is all there is.
@@ -237,6 +240,7 @@ class Dependence:
     """
 
     columns: IntArray
+    groups: IntArray
     ties: FloatArray
     shares: FloatArray
     strongest: Pair
@@ -308,6 +312,8 @@ def measured(
     size = len(columns)
     np.fill_diagonal(pooled, 1.0)
     extra = POOLED_ROWS * size
+    holders, own = np.unique(held, axis=1, return_inverse=True)
+    groups = np.argsort(np.argsort(-holders.sum(axis=0), kind="stable"))[own.reshape(-1)]
     others = np.sqrt(apart.sum(axis=1))
     spread = (others.max() + others[others > 0].min()) ** 2
     enough = bool(spread < total)
@@ -315,13 +321,14 @@ def measured(
     for c in range(len(counts) if enough else 0):
         shrunk = (counts[c] * correlations[c] + extra * pooled) / (counts[c] + extra)
         chance = spread * (1.0 / (counts[c] + extra) + 1.0 / DRAWS)
-        ties[c] = _tie(shrunk, apart, chance)
+        ties[c] = _tie(shrunk, apart, groups, chance)
     every = np.concatenate([linear.sum(axis=0, keepdims=True), bent])
     unexplained = np.where(apart, _unexplained(every, pooled), 0.0)
     bound = max(BENT, CHANCE * float(np.sqrt(1.0 / total + 1.0 / DRAWS)))
     found = unexplained[np.abs(unexplained) > bound]
     return Dependence(
         columns,
+        groups.astype(np.int64),
         ties,
         counts / total,
         _largest(columns, np.where(apart, pooled, 0.0)),
@@ -335,16 +342,17 @@ def measured(
 def tied(trained: ClassConditionalTrained, dependence: Dependence) -> ClassConditionalTrained:
     """Return class-conditional circuits with the dependence in their covariances.
 
-    The covariance of a class becomes S^(1/2) T S^(1/2), S being the covariance without dependence
-    between columns apart and T the ties: that of columns held together stays as it is where all
-    columns are apart or together in blocks, as they are if no column is held twice.
+    The covariance L L' of a class, without dependence between columns apart, becomes L T L' with
+    the ties T. The covariances of columns held together stay as they are where each column is held
+    by one party or by all.
     """
     moments = trained.moments
     at = np.flatnonzero(np.isin(dependence.columns, trained.plan.numbers))
     covariances = []
     for own, tie in zip(moments.covariances, dependence.ties, strict=True):
         deviations = np.sqrt(np.diagonal(own))
-        root = _power(own / np.outer(deviations, deviations), 0.5) * deviations[:, None]
+        root = _factor(own / np.outer(deviations, deviations), dependence.groups[at])
+        root = root * deviations[:, None]
         covariances.append(root @ tie[np.ix_(at, at)] @ root.T)
     return replace(trained, moments=moments._replace(covariances=np.stack(covariances)))
 
@@ -368,7 +376,7 @@ def _correlations(projections: FloatArray) -> FloatArray:
     return np.asarray(result)
 
 
-def _tie(correlations: FloatArray, apart: BoolArray, chance: float) -> FloatArray:
+def _tie(correlations: FloatArray, apart: BoolArray, groups: IntArray, chance: float) -> FloatArray:
     """Return the correlations after those that follow from columns held together.
 
     Eigenvalues are shrunk by the largest that chance alone gives (Gavish & Donoho 2017): of
@@ -378,24 +386,37 @@ def _tie(correlations: FloatArray, apart: BoolArray, chance: float) -> FloatArra
     ----------
     correlations : ndarray of float64, shape (k, k)
     apart : ndarray of bool, shape (k, k)
+    groups : ndarray of int64, shape (k,)
     chance : float
         Square of the largest eigenvalue of independent columns.
     """
-    groups, adjacent = known_groups(~apart)
-    root = _power(completed(correlations, groups, adjacent), -0.5)
-    values, vectors = np.linalg.eigh(root @ correlations @ root)
+    known = known_groups(~apart)
+    root = np.linalg.inv(_factor(completed(correlations, *known), groups))
+    values, vectors = np.linalg.eigh(root @ correlations @ root.T)
     excess = (values - 1.0) ** 2
     left = np.maximum(excess - chance * np.maximum(1.0 - excess, 0.0), 0.0)
     values = np.maximum(1.0 + np.copysign(np.sqrt(left), values - 1.0), LEAST_EIGENVALUE)
     ties = np.asarray((vectors * values) @ vectors.T)
-    root = _power(completed(ties, groups, adjacent), -0.5)
-    return np.asarray(root @ ties @ root)
+    root = np.linalg.inv(_factor(completed(ties, *known), groups))
+    return np.asarray(root @ ties @ root.T)
 
 
-def _power(matrix: FloatArray, exponent: float) -> FloatArray:
-    """Return a power of a symmetric positive definite matrix."""
+def _factor(matrix: FloatArray, groups: IntArray) -> FloatArray:
+    """Return F with F F' = matrix, block triangular in the order of the groups.
+
+    A group's own block is symmetric: of all roots, it changes the group's scores least.
+    """
     values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.maximum(values, LEAST_EIGENVALUE) ** exponent) @ vectors.T)
+    positive = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
+    order = np.argsort(groups, kind="stable")
+    factor = np.linalg.cholesky(positive[np.ix_(order, order)])
+    for group in np.unique(groups):
+        own = np.flatnonzero(groups[order] == group)
+        left, _, right = np.linalg.svd(factor[np.ix_(own, own)])
+        factor[:, own] = factor[:, own] @ (right.T @ left.T)
+    result = np.zeros_like(matrix)
+    result[np.ix_(order, order)] = factor
+    return result
 
 
 def _unexplained(projections: FloatArray, correlations: FloatArray) -> FloatArray:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NEGLIGIBLE = 1e-6
 #: Most geometric standard deviation of the noise variances that still passes for one noise variance
 #: of all columns. On the linear papers' simulations, whose noise has one variance, fits by the
-#: defaults have at most 2.2 (22 settings, 20 seeds; a wrong edge raises it). Where the columns are
+#: defaults have at most 2.2 (30 settings, 20 seeds; a wrong edge raises it). Where the columns are
 #: multiplied by .1 to 10, 72 of 75 fits have more than 3 (median 8 to 16 by setting), by .3 to 3
 #: a half of them.
 UNEQUAL_NOISE = 3.0

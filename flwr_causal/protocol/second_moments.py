@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 # Means, variances and products are computed in different orders, and may travel as float32.
 RELATIVE = 1e-3
-# The squared rounding error of a value, with room for the factor between offset and spread.
-ROUNDING = 1e4 * np.finfo(np.float64).eps ** 2
+# Rounding errors of a mean, relative to its size: at least that of a hundred rows added one by one.
+FEWEST_ROWS = 100
 
 
 def other_variances(arrays: Arrays, known: Known) -> str:
@@ -42,13 +42,15 @@ def other_variances(arrays: Arrays, known: Known) -> str:
     mean = np.array([column.mean for column in reported])
     expected = np.array([column.squares for column in reported]) / report.rows
     shift = np.array([column.remainder for column in reported]) / report.rows
-    rounding = ROUNDING * mean**2
+    # A sum of n equal numbers may be wrong by n roundings.
+    error = np.finfo(np.float64).eps * max(report.rows, FEWEST_ROWS)
+    rounding = (error * mean) ** 2
     if setup.options["center"] == "party":
         expected = expected - shift**2
     else:
         offset = mean - setup.mean
         expected = expected + 2 * offset * shift + offset**2
-        rounding = rounding + ROUNDING * setup.mean**2
+        rounding = rounding + (error * setup.mean) ** 2
     scale = setup.variance if setup.options["standardize"] else np.ones(len(mean))
     expected, rounding = expected / scale, rounding / scale
     wrong = np.abs(diagonal - expected) > RELATIVE * expected + rounding

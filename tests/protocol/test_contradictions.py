@@ -67,6 +67,15 @@ def test_second_moments_agree_with_the_report(center, standardize, offset):
     assert "mean square of the column 'x0' is not the one" in outcome.failures[0].reason
 
 
+@pytest.mark.parametrize("rows", [2, 20_000])
+def test_a_column_that_one_party_holds_constant_is_not_refused(rows):
+    """Its mean, summed row by row, is wrong by many roundings."""
+    rng = np.random.default_rng(0)
+    tables = [rng.normal(size=(rows, 3)) for _ in range(2)]
+    tables[0][:, 1] = 0.1
+    assert run(Moments(center="party"), LocalGrid(app_of(tables), 2)).failures == ()
+
+
 def test_the_last_sums_of_admm_agree_with_the_report():
     method = NotearsADMM(max_rounds=8)
     outcome = run(method, Forging(TABLES, scaled(1.01), "refit"))

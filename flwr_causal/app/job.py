@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.reports.run import Run
-from flwr_causal.runtime.checkpoint import check_options, status_of
+from flwr_causal.runtime.checkpoint import check_options, results_saved
 from flwr_causal.runtime.loop import plain_options
 from flwr_causal.strategies import Outcome
 from flwr_causal.strategies import run as run_strategy
@@ -47,7 +47,7 @@ def execute(
     """
     settings = {**(config or {}), **plain_options(method)}
     directory = method.output_dir
-    if directory and method.resume and status_of(directory) == "completed":
+    if directory and method.resume and results_saved(directory):
         check_options(directory, plain_options(method))
         return Run.load(directory)
     try:

@@ -284,6 +284,11 @@ class CausalClient(NumPyClient):
         """
         self._next_memory = Memory(arrays, numbers)
 
+    def forget(self) -> None:
+        """Empty the memory."""
+        for name in (MEMORY, MEMORY + "-numbers"):
+            self.context.state.pop(name, None)
+
     def commit(self, sent: Sequence[tuple[NDArray[Any], Array]] = ()) -> None:
         """Store the setup and what :meth:`remember` collected. Called by the bridge, last.
 

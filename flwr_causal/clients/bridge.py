@@ -174,18 +174,18 @@ def _reply(
 
 def _replay(client: CausalClient, clients: Clients, message: Message) -> Message:
     """Answer earlier requests to oneself, for what is remembered of them; return nothing."""
-    archive, config = (
-        records.arrays_of(message.content)["archive"],
-        records.config_of(message.content),
-    )
-    for content in unpacked(archive, str(config["requests"])):
+    config: dict[str, Any] = records.config_of(message.content)
+    requests = unpacked(records.arrays_of(message.content)["archive"], config.pop("requests"))
+    # Where the reply to an earlier attempt was lost, the memory is there already.
+    client.forget()
+    for content in requests:
         earlier = _client_type(clients, config)(client.source, client.context, client.setup)
         received, values = records.arrays_of(content), records.config_of(content)
         with single_threaded():
-            earlier.fit(list(received.values()), {**values, "arrays": list(received)})
+            earlier.fit(list(received.values()), {**config, **values, "arrays": list(received)})
         earlier.commit()
     client.commit()
-    number = int(str(config[records.NUMBER]))
+    number = int(config[records.NUMBER])
     return Message(door.outgoing(REPLAY, {}, {}, weight=1, number=number), reply_to=message)
 
 

@@ -20,7 +20,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.graph_files import write_all
-from flwr_causal.runtime.checkpoint import EXCHANGES, HISTORY_FILE, RUN_FILE
+from flwr_causal.runtime.checkpoint import EXCHANGES, HISTORY_FILE, RESULTS, RUN_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,18 +29,6 @@ if TYPE_CHECKING:
 
 GRAPHS_FILE = "local_graphs.json"
 TABLE_FILE = "heterogeneity.csv"
-OPTIONAL_FILES = (
-    "graph.json",
-    "graph.graphml",
-    "graph.dot",
-    "edges.csv",
-    "scores.csv",
-    "model.json",
-    "model.bif",
-    "answers.csv",
-    GRAPHS_FILE,
-    TABLE_FILE,
-)
 VERSIONED = ("flwr-causal", "flwr", "numpy", "scipy", "networkx", "pandas")
 
 
@@ -154,13 +142,12 @@ class Run:
             If the directory cannot be written.
         """
         target = Path(directory)
-        target.mkdir(parents=True, exist_ok=True)
         part = target / ".saving"
         shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
         try:
+            part.mkdir(parents=True)
             self._write(part)
-            for name in OPTIONAL_FILES:
+            for name in RESULTS:
                 # No file of an earlier run may pass for a part of this one.
                 if not (part / name).exists():
                     (target / name).unlink(missing_ok=True)
@@ -204,7 +191,7 @@ class Run:
 
     @classmethod
     def load(cls, directory: str | Path) -> Run:
-        """Read a run that :meth:`save` wrote, or one that ended, was stopped or still goes on.
+        """Read a run that :meth:`save` wrote, or one that was stopped or still goes on.
 
         Raises
         ------

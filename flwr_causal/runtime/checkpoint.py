@@ -9,10 +9,12 @@ beside its place and then renamed: a write that is cut short leaves the former f
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -22,18 +24,33 @@ import numpy as np
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replies import Replies
-from flwr_causal.protocol.setup import PREFIX, Setup
+from flwr_causal.protocol.setup import PREFIX
 from flwr_causal.runtime.federation import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from flwr_causal.core.arrays import Arrays
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.protocol.setup import Setup
 
 RUN_FILE = "run.json"
 HISTORY_FILE = "history.jsonl"
 EXCHANGES = "exchanges"
 SETUP_FILE = "agreement.json"
+#: The files of results, of which a run has some; they are written by ``Run.save``.
+RESULTS = (
+    "graph.json",
+    "graph.graphml",
+    "graph.dot",
+    "edges.csv",
+    "scores.csv",
+    "model.json",
+    "model.bif",
+    "answers.csv",
+    "local_graphs.json",
+    "heterogeneity.csv",
+)
 # Options that may differ when a run is resumed: they do not change its result.
 FREE_OPTIONS = frozenset(
     {"output_dir", "resume", "round_timeout", "server_timeout", "min_available_nodes", "quorum"}
@@ -83,14 +100,26 @@ def status_of(directory: str | Path) -> str:
     return str(_read_json(file).get("status", ""))
 
 
+def results_saved(directory: str | Path) -> bool:
+    """Return whether a directory holds a completed run with its results.
+
+    A process can end between the last exchange and :meth:`flwr_causal.reports.run.Run.save`.
+    """
+    return status_of(directory) == "completed" and not Path(directory, EXCHANGES).exists()
+
+
 def write(path: Path, data: str | bytes) -> None:
     """Write a file in one step: a reader sees the former content or all of the new one."""
     part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as stream:
-        stream.write(data.encode() if isinstance(data, str) else data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(path)
+    try:
+        with part.open("wb") as stream:
+            stream.write(data.encode() if isinstance(data, str) else data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)  # room for others on a full disk
+        raise
 
 
 class Checkpoint:
@@ -107,10 +136,8 @@ class Checkpoint:
 
     Attributes
     ----------
-    setup : Setup or None
-        The agreement of the run that is resumed; None where there is nothing to resume.
-    steps : list of Step
-        Its exchanges, in their order.
+    interrupted : bool
+        Whether there is a run to resume.
 
     Raises
     ------
@@ -121,68 +148,118 @@ class Checkpoint:
     def __init__(self, directory: str | Path, config: Mapping[str, Any], *, resume: bool) -> None:
         self.directory = Path(directory)
         self._exchanges = self.directory / EXCHANGES
+        self._agreement = self._exchanges / SETUP_FILE
         self._config = dict(config)
-        self.setup: Setup | None = None
-        self.steps: list[Step] = []
-        try:
+        self._token = ""
+        with _writable(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
             if resume:
                 check_options(self.directory, config)
-                self._read()
             else:
                 shutil.rmtree(self._exchanges, ignore_errors=True)
             self._exchanges.mkdir(exist_ok=True)
-            write(self._exchanges / ".written", "")
-        except OSError as error:
-            raise CheckpointError(
-                f"The output directory (option 'output_dir') '{self.directory}' cannot be written "
-                f"({error.strerror or error}): give another one, or free its disk."
-            ) from error
+            # With content: a full disk still takes names.
+            write(self._exchanges / ".written", bytes(4096))
+        self.interrupted = resume and self._agreement.is_file()
 
-    def _read(self) -> None:
-        file = self._exchanges / SETUP_FILE
-        if not file.is_file():
-            return
-        self.setup = Setup.from_config(_read_json(file))
-        while (path := self._file(len(self.steps) + 1)).is_file():
-            self.steps.append(_read_step(path))
-
-    def _file(self, number: int) -> Path:
-        return self._exchanges / f"{number:06d}.npz"
-
-    def agree(self, setup: Setup) -> Setup:
+    def agree(
+        self, setup: Setup, reports: Mapping[str, TableReport], sent: Mapping[str, Any]
+    ) -> Setup:
         """Keep the agreement; return that of the run that is resumed, which must be the same.
+
+        Parameters
+        ----------
+        setup : Setup
+            What the parties agreed on.
+        reports : mapping of str to TableReport
+            Their reports, by their names in their order.
+        sent : mapping
+            Further plain values that are sent with each message.
 
         Raises
         ------
         CheckpointError
-            If parties or tables are others than in the interrupted run.
+            If parties, tables or values are others than in the interrupted run.
         """
-        if self.setup is None:
-            write(self._exchanges / SETUP_FILE, json.dumps(setup.to_config()))
-            return setup
-        old, new = self.setup.to_config(), setup.to_config()
-        # As texts, in which NaN is equal to NaN.
-        changed = [k for k in new if k != _TOKEN and json.dumps(old.get(k)) != json.dumps(new[k])]
-        if changed:
-            raise CheckpointError(
-                f"The run in '{self.directory}' cannot be resumed: the parties, their tables or "
-                f"their versions are not those of the interrupted run "
-                f"({', '.join(key.removeprefix(PREFIX) for key in changed)} differ). Connect the "
-                "same parties with the same tables, or start anew without resume."
-            )
-        return self.setup
+        new = _comparable(setup, reports, sent)
+        if self.interrupted:
+            old = _read_json(self._agreement)
+            token = old.pop(_TOKEN)
+            changed = [name for name in {**new, **old} if old.get(name) != new.get(name)]
+            if changed:
+                raise CheckpointError(
+                    f"The run in '{self.directory}' cannot be resumed: the parties, their tables "
+                    "or their versions are not those of the interrupted run "
+                    f"({', '.join(name.removeprefix(PREFIX) for name in changed)}). Connect the "
+                    "same parties, of the same names, with the same tables, or start anew without "
+                    "resume."
+                )
+            setup = replace(setup, exchange=token)
+        else:
+            with _writable(self.directory):
+                write(self._agreement, json.dumps({_TOKEN: setup.exchange, **new}))
+        self._token = setup.exchange
+        return setup
+
+    def steps(self) -> Iterator[Step]:
+        """Return the exchanges of the run that is resumed, in their order.
+
+        Raises
+        ------
+        CheckpointError
+            If a file cannot be read.
+        """
+        number = 1
+        while self.interrupted and (path := self._file(number)).is_file():
+            token, step = _read_step(path)
+            if token != self._token:  # of another run that wrote into this directory
+                return
+            yield step
+            number += 1
+
+    def _file(self, number: int) -> Path:
+        return self._exchanges / f"{number:06d}.npz"
 
     def exchange(self, step: Step) -> None:
         """Keep what is needed to take the step of an exchange again."""
-        write(self._file(int(step.record["round"])), _packed(step))
+        write(self._file(int(step.record["round"])), _packed(step, self._token))
 
     def note(self, summary: Mapping[str, Any], history: Sequence[Any]) -> None:
-        """Write the history and the summary of the run as it stands."""
+        """Write the history and the summary of the run as it stands, in place of older results."""
+        for name in RESULTS:
+            (self.directory / name).unlink(missing_ok=True)
         lines = "".join(json.dumps(record) + "\n" for record in history)
         write(self.directory / HISTORY_FILE, lines)
         content = {**summary, "config": self._config, "metrics": {}}
         write(self.directory / RUN_FILE, json.dumps(content, indent=2))
+
+
+@contextmanager
+def _writable(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"The output directory (option 'output_dir') '{directory}' cannot be written "
+            f"({error.strerror or error}): give another one, or free its disk."
+        ) from error
+
+
+def _comparable(
+    setup: Setup, reports: Mapping[str, TableReport], sent: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return hashes of what two runs must have in common."""
+    plain = {
+        **setup.to_config(),
+        "parties": list(reports),
+        **{f"table of {party}": report.to_dict() for party, report in reports.items()},
+        "train_config": {name: repr(value) for name, value in sent.items()},
+    }
+    del plain[_TOKEN]
+    return {
+        name: hashlib.sha256(json.dumps(value).encode()).hexdigest()
+        for name, value in plain.items()
+    }
 
 
 def check_options(directory: str | Path, config: Mapping[str, Any]) -> None:
@@ -191,23 +268,24 @@ def check_options(directory: str | Path, config: Mapping[str, Any]) -> None:
     Raises
     ------
     CheckpointError
-        Naming the first that differs.
+        Naming the first that differs, the method before the options.
     """
     if not status_of(directory):
         return
     old = _read_json(Path(directory) / RUN_FILE).get("config", {})
     new = json.loads(json.dumps(dict(config)))
-    for name in new.keys() - FREE_OPTIONS:
-        if name in old and old[name] != new[name]:
+    for name in new:
+        if name not in FREE_OPTIONS and name in old and old[name] != new[name]:
             raise CheckpointError(
                 f"The run in '{directory}' had {name}={old[name]!r}, not {new[name]!r}: resume it "
                 "with the same options, or start anew without resume."
             )
 
 
-def _packed(step: Step) -> bytes:
+def _packed(step: Step, token: str) -> bytes:
     replies = step.replies
     head = {
+        "run": token,
         "record": step.record,
         "lost": step.lost,
         "failures": [vars(failure) for failure in step.failures],
@@ -221,7 +299,8 @@ def _packed(step: Step) -> bytes:
     return records.npz({"head": text, **arrays})
 
 
-def _read_step(path: Path) -> Step:
+def _read_step(path: Path) -> tuple[str, Step]:
+    """Return the token of the run that wrote a file, and the step that it holds."""
     combined: Arrays = {}
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -234,12 +313,12 @@ def _read_step(path: Path) -> Step:
                 elif kind == _OWN:
                     index, _, name = name.partition(" ")
                     own[int(index)][name] = file[key]
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
         raise CheckpointError(
             f"The file '{path}' of the interrupted run cannot be read ({error}): start anew "
             "without resume."
         ) from error
-    return Step(
+    return head["run"], Step(
         head["record"],
         tuple(head["lost"]),
         tuple(Failure(**failure) for failure in head["failures"]),

@@ -130,6 +130,8 @@ class Federation:
     size : int
         The number of parties that agreed at first, of which the quorum is a share.
     failures : list of Failure
+    failed_in_a_row : dict of int to int
+        By node, in how many exchanges it has failed since its last reply.
     """
 
     parties: tuple[Party, ...]
@@ -138,8 +140,8 @@ class Federation:
     contract: Contract
     size: int
     failures: list[Failure] = field(default_factory=list)
+    failed_in_a_row: dict[int, int] = field(default_factory=dict)
     _informed: set[int] = field(default_factory=set)
-    _failed_in_a_row: dict[int, int] = field(default_factory=dict)
 
     def asked(
         self, exchange: Exchange, server_round: int, fraction: float, seed: int
@@ -150,7 +152,7 @@ class Federation:
         smallest numbers are chosen. Neither their order nor their node ids play a part. Exchanges
         that declare ``same_parties`` all have one sample.
         """
-        able = [p for p in self.parties if self._failed_in_a_row.get(p.node_id, 0) < MAX_FAILURES]
+        able = [p for p in self.parties if self.failed_in_a_row.get(p.node_id, 0) < MAX_FAILURES]
         size = max(1, round(fraction * len(able)))
         if size >= len(able):
             return able
@@ -163,10 +165,10 @@ class Federation:
         """Note who failed and who replied in an exchange of the run that is resumed."""
         nodes = {party.name: party.node_id for party in self.parties}
         self.failures += failures
-        self._failed_in_a_row |= {nodes[name]: 0 for name in replied}
+        self.failed_in_a_row |= {nodes[name]: 0 for name in replied}
         for failure in failures:
             node_id = nodes[failure.party]
-            self._failed_in_a_row[node_id] = self._failed_in_a_row.get(node_id, 0) + 1
+            self.failed_in_a_row[node_id] = self.failed_in_a_row.get(node_id, 0) + 1
 
     def needed(self, fraction: float, quorum: float) -> int:
         """Return how many parties must reply in an exchange, of all that agreed at the start."""
@@ -252,10 +254,10 @@ class Federation:
         """Note which parties have the setup, and which have failed."""
         good = [reply.party.node_id for reply in attempt.result.replies]
         self._informed.update(good)
-        self._failed_in_a_row |= dict.fromkeys(good, 0)
+        self.failed_in_a_row |= dict.fromkeys(good, 0)
         for node_id, (_, reason) in attempt.reasons.items():
-            failed = self._failed_in_a_row.get(node_id, 0) + 1
-            self._failed_in_a_row[node_id] = failed
+            failed = self.failed_in_a_row.get(node_id, 0) + 1
+            self.failed_in_a_row[node_id] = failed
             failure = Failure(server_round, attempt.parties[node_id].name, reason)
             self.failures.append(failure)
             log(

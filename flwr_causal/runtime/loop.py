@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp.strategy import Result
@@ -21,9 +21,10 @@ from flwr_causal.runtime.schema import agreed, exchange_schema
 from flwr_causal.runtime.server_work import server_work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
+    from flwr.app import RecordDict
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
     from numpy.typing import NDArray
@@ -169,7 +170,8 @@ def run(
         text = str(error) if isinstance(error, CausalError) else f"{type(error).__name__}: {error}"
         outcome.status = "failed" if isinstance(error, Exception) else "stopped"
         outcome.error, outcome.stop_reason = text, f"{outcome.status}: {text}"
-        if isinstance(error, CausalError) and not isinstance(error, CheckpointError):
+        unused = session.resuming or isinstance(error, CheckpointError)
+        if isinstance(error, CausalError) and not unused:
             error.outcome = outcome
         session.set_results_if_possible()
         raise
@@ -178,6 +180,14 @@ def run(
         session.end()
     log(INFO, "Stopped after %d exchanges: %s", outcome.rounds, outcome.stop_reason)
     return outcome
+
+
+class _Remembered(NamedTuple):
+    """A request of which parties remember something, and the parties that answered it."""
+
+    number: int
+    request: Request
+    parties: tuple[str, ...]
 
 
 @dataclass
@@ -196,8 +206,9 @@ class _Session(Generic[StateT]):
         Further plain values for the clients.
     checkpoint : Checkpoint, optional
         Where the run is kept on disk.
-    remembered : list of (int, Request, tuple of str)
-        Number, request and parties of the exchanges of which parties remember something.
+    resuming : bool
+        Whether there is an interrupted run that this one has not yet taken up: until then its
+        directory stays as it is.
     """
 
     method: Method[StateT]
@@ -206,7 +217,7 @@ class _Session(Generic[StateT]):
     outcome: Outcome[StateT]
     config: dict[str, records.Value]
     checkpoint: Checkpoint | None = None
-    remembered: list[tuple[int, Request, tuple[str, ...]]] = field(default_factory=list)
+    resuming: bool = False
 
     @property
     def state(self) -> StateT:
@@ -232,22 +243,23 @@ class _Session(Generic[StateT]):
                 )
             options = plain_options(method)
             checkpoint = Checkpoint(method.output_dir, options, resume=method.resume)
-            if checkpoint.setup is None:
+            self.resuming = checkpoint.interrupted
+            if not self.resuming:
                 self.checkpoint = checkpoint
                 self._keep()
         federation, agreement, outcome.schema_bytes = exchange_schema(
             method, self.grid, settle=settle
         )
         if checkpoint is not None:
-            federation.setup = checkpoint.agree(federation.setup)
-            self.checkpoint = checkpoint
+            federation.setup = checkpoint.agree(federation.setup, federation.reports, self.config)
         outcome.agreement, outcome.parties = agreement, federation.parties
         outcome.warnings = list(agreement.warnings)
         method.federation, method.grid = federation, self.grid
         with server_work(method, "The initial state"):
             method.state = method.init(agreement) if state is None else state
-        if self.checkpoint is not None and self.checkpoint.steps:
-            self._resume(self.checkpoint.steps)
+        if checkpoint is not None and self.resuming:
+            self._resume(checkpoint.steps())
+            self.checkpoint, self.resuming = checkpoint, False
 
     def exchange(self) -> Record:
         """Ask the parties once and take the next step; return the record of the exchange.
@@ -289,7 +301,6 @@ class _Session(Generic[StateT]):
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
                 replies = _combined(self.strategy, exchange, number, collected.replies)
                 method.state, info = method.close(self.state, replies)
-            self._remember(number, request, replies.parties)
         self.outcome.schema_bytes += collected.setup_bytes
         record = {
             "round": number,
@@ -330,10 +341,6 @@ class _Session(Generic[StateT]):
         quorum = self.federation.needed(self.method.fraction_train, self.method.quorum)
         return quorum if request.parties is None else max(1, min(quorum, len(request.parties)))
 
-    def _remember(self, number: int, request: Request, parties: tuple[str, ...]) -> None:
-        if self.checkpoint is not None and request.exchange.remembered:
-            self.remembered.append((number, request, parties))
-
     def _start_again(self, lost: Sequence[str]) -> None:
         """Start the training again without the parties that were lost, as if they had never come.
 
@@ -373,64 +380,73 @@ class _Session(Generic[StateT]):
         outcome.warnings = [*agreement.warnings, *own, warning]
         outcome.agreement, outcome.parties = agreement, others.parties
         method.federation = replace(others, size=federation.size, failures=federation.failures)
-        self.remembered.clear()
         with server_work(method, "The initial state"):
             method.state = method.init(agreement)
 
-    def _resume(self, steps: Sequence[Step]) -> None:
+    def _resume(self, steps: Iterable[Step]) -> None:
         """Take the steps of the interrupted run again, and give the parties their memory back."""
         method, outcome = self.method, self.outcome
+        remembered: list[_Remembered] = []
         for step in steps:
             self.federation.recall(step.failures, step.replies.parties)
             if step.lost:
                 self._start_again(step.lost)
+                remembered.clear()
             else:
                 with server_work(method, f"Exchange {step.record['round']}, resumed"):
                     request = method.request(self.state)
                     method.state, _ = method.close(self.state, step.replies)
-                self._remember(int(step.record["round"]), request, step.replies.parties)
+                if request.exchange.remembered:
+                    number = int(step.record["round"])
+                    remembered.append(_Remembered(number, request, step.replies.parties))
             outcome.history.append(step.record)
         log(INFO, "Resumed after %d exchanges", outcome.rounds)
-        if not self.remembered:
-            return
-        messages = [
-            self.federation.message(
-                party.node_id,
-                records.request(
-                    REPLAY.name, method.method, outcome.rounds, self._replay_of(party.name)
-                ),
-                REPLAY,
-                outcome.rounds,
-                method.round_timeout,
+        if remembered:
+            self._replay(remembered)
+
+    def _replay(self, remembered: Sequence[_Remembered]) -> None:
+        """Send each party the earlier requests that it answered and remembers."""
+        method, outcome, number = self.method, self.outcome, self.outcome.rounds
+        contents: dict[tuple[object, ...], RecordDict] = {}
+        messages = []
+        for party in self.federation.parties:
+            answered = [one for one in remembered if party.name in one.parties]
+            # Parties that have answered the same requests are sent one content.
+            own = any(party.name in one.request.own for one in answered)
+            key = (party.name if own else "", *(one.number for one in answered))
+            if key not in contents:
+                contents[key] = self._replayed(party.name, answered)
+            messages.append(
+                self.federation.message(
+                    party.node_id, contents[key], REPLAY, number, method.round_timeout
+                )
             )
-            for party in self.federation.parties
-        ]
-        collected = self.federation.exchange(
+        # A copy, since a reply to it does not end a row of failures.
+        collected = replace(self.federation, failed_in_a_row={}).exchange(
             self.grid,
             REPLAY,
             messages,
-            server_round=outcome.rounds,
+            server_round=number,
             timeout=method.round_timeout,
             needed=len(messages),
         )
         outcome.schema_bytes += collected.bytes_sent + collected.bytes_received
 
-    def _replay_of(self, party: str) -> dict[str, Any]:
-        """Return the earlier requests that a party has answered and remembers."""
-        return packed(
-            [
-                records.request(
-                    request.exchange.name,
-                    self.method.method,
-                    number,
-                    request.values_for(party),
-                    precision=self.method.precision,
-                    exact=request.exchange.exact,
-                    config=self.config,
-                )
-                for number, request, parties in self.remembered
-                if party in parties
-            ]
+    def _replayed(self, party: str, answered: Sequence[_Remembered]) -> RecordDict:
+        method = self.method
+        requests = [
+            records.request(
+                request.exchange.name,
+                method.method,
+                number,
+                request.values_for(party),
+                precision=method.precision,
+                exact=request.exchange.exact,
+            )
+            for number, request, _ in answered
+        ]
+        return records.request(
+            REPLAY.name, method.method, self.outcome.rounds, packed(requests), config=self.config
         )
 
     def set_results(self) -> None:

@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord
 
 from flwr_causal.data.partition import split
 from flwr_causal.protocol import records
-from flwr_causal.simulations import LocalGrid
+from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.strategies import FedGES, Moments, NotearsADMM, run
 
 TABLES = make_federation(d=4, n=120, parties=3).tables
@@ -73,7 +73,7 @@ def test_a_column_that_one_party_holds_constant_is_not_refused(rows):
     rng = np.random.default_rng(0)
     tables = [rng.normal(size=(rows, 3)) for _ in range(2)]
     tables[0][:, 1] = 0.1
-    assert run(Moments(center="party"), LocalGrid(app_of(tables), 2)).failures == ()
+    assert simulate("moments", tables, center="party").failures == []
 
 
 def test_the_last_sums_of_admm_agree_with_the_report():

@@ -1,20 +1,24 @@
 """A run that is interrupted, wherever it was, goes on to the result of an undisturbed one."""
 
 import json
+import os
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 from category_federations import make_tables
-from federations import make_federation
+from federations import app_of, make_federation
+from flwr.app import ConfigRecord, Error, Message
 from lagged_systems import simulate_series
 from neural_rows import nonlinear_rows
 
-from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime import checkpoint
-from flwr_causal.simulations import simulate
+from flwr_causal.simulations import LocalGrid, simulate
+from flwr_causal.strategies import NotearsADMM
 
 LINEAR = make_federation(d=4, n=200, parties=3).tables
 SERIES = [
@@ -349,13 +353,6 @@ def test_a_write_that_is_cut_short_leaves_the_former_file(tmp_path, monkeypatch)
     assert Run.load(tmp_path).graph.equals(run.graph)
 
 
-def test_a_kept_exchange_that_is_damaged_is_named(tmp_path):
-    interrupted(tmp_path)
-    (tmp_path / "exchanges" / "000002.npz").write_bytes(b"PK")
-    with pytest.raises(ConfigError, match=r"000002.npz.*cannot be read"):
-        resumed(tmp_path)
-
-
 def test_nothing_leaves_a_party_in_a_replay(tmp_path):
     interrupted(tmp_path)
     replies = []
@@ -381,3 +378,187 @@ def test_nothing_leaves_a_party_in_a_replay(tmp_path):
         {"num-examples": 1.0, "round": 4}
     ] * 3
     assert all(set(reply.content) == {"metrics"} for reply in replies)
+
+
+class Reached(Killing):
+    """Loses the replies of some nodes in some exchanges."""
+
+    def __init__(self, grid, lost, kill=-1) -> None:
+        super().__init__(grid, kill)
+        self.lost = lost
+
+    def send_and_receive(self, messages, *, timeout=None):
+        replies = super().send_and_receive(messages, timeout=timeout)
+        return [r for r in replies if not self.lost(r.metadata.group_id, r.metadata.src_node_id)]
+
+
+def test_a_party_that_is_not_asked_any_more_stays_so(tmp_path):
+    """It failed three times in a row before the interruption."""
+
+    def faulty(kill):
+        lost = lambda number, node: node == 3 and number in ("2", "3", "4")  # noqa: E731
+        return lambda grid: Reached(grid, lost, kill)
+
+    options = {"max_rounds": 8, "round_timeout": 1.0}
+    whole = simulate("notears-admm", LINEAR, wrap_grid=faulty(-1), **options)
+    assert [record["parties"] for record in whole.history[:6]] == [3, 2, 2, 2, 2, 2]
+    with pytest.raises(KilledError):
+        simulate("notears-admm", LINEAR, output_dir=tmp_path, wrap_grid=faulty(6), **options)
+    again = simulate(
+        "notears-admm", LINEAR, output_dir=tmp_path, resume=True, wrap_grid=faulty(-1), **options
+    )
+    same(again, whole)
+    assert again.failures == whole.failures
+
+
+def test_a_replay_whose_reply_is_lost_is_repeated(tmp_path):
+    interrupted(tmp_path)
+    dropped = []
+
+    class Losing(Killing):
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            replay = records.config_of(messages[0].content).get("exchange") == "replay"
+            replies = super().send_and_receive(messages, timeout=timeout)
+            if not replay or dropped:
+                return replies
+            dropped.append(replies[0])
+            lost = replies[0]
+            error = Error(0, "the reply was lost")
+            return [Message(error, reply_to=messages[0]), *[r for r in replies if r is not lost]]
+
+    run = simulate(
+        "notears-admm",
+        LINEAR,
+        output_dir=tmp_path,
+        resume=True,
+        wrap_grid=lambda grid: Losing(grid, -1),
+        **ADMM,
+    )
+    assert len(dropped) == 1
+    same(run, simulate("notears-admm", LINEAR, **ADMM))
+
+
+def started(method, grid, **options):
+    return method.start(grid=grid, **options).outcome
+
+
+def test_start_resumes_on_the_same_nodes_with_the_same_values_for_the_clients(tmp_path):
+    def method(**options):
+        return NotearsADMM(max_rounds=8, min_available_nodes=3, **options)
+
+    def failing(number, arrays):
+        if number == 4:
+            raise KilledError
+
+    config = {"train_config": ConfigRecord({"note": b"bytes", "factor": 2.0})}
+    whole = started(method(), LocalGrid(app_of(LINEAR), 3), **config)
+    kept = {"output_dir": str(tmp_path)}
+    grid = LocalGrid(app_of(LINEAR), 3)
+    with pytest.raises(KilledError):
+        started(method(**kept), grid, evaluate_fn=failing, **config)
+    with pytest.raises(ConfigError, match="train_config"):
+        started(method(**kept, resume=True), grid)
+    outcome = started(method(**kept, resume=True), grid, **config)
+    np.testing.assert_array_equal(outcome.graph.weights, whole.graph.weights)
+    assert outcome.status == "completed"
+
+
+def test_a_resumed_run_that_fails_early_leaves_the_directory_as_it_was(tmp_path):
+    interrupted(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    broken = [LINEAR[0].assign(x0=np.nan), *LINEAR[1:]]
+    with pytest.raises(DataError, match="missing"):
+        resumed(tmp_path, broken)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    same(resumed(tmp_path), simulate("notears-admm", LINEAR, **ADMM))
+
+
+def test_a_killed_run_does_not_show_the_results_of_an_earlier_one(tmp_path):
+    simulate("notears-admm", LINEAR, output_dir=tmp_path, **ADMM)
+    interrupted(tmp_path)
+    assert Run.load(tmp_path).graph is None
+    assert not (tmp_path / "graph.json").exists()
+
+
+def test_a_run_that_ended_before_its_results_were_saved_is_taken_up(tmp_path, monkeypatch):
+    def killed(run, directory):
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "save", killed)
+        with pytest.raises(KilledError):
+            simulate("notears-admm", LINEAR, output_dir=tmp_path, **ADMM)
+    assert checkpoint.status_of(tmp_path) == "completed"
+    same(resumed(tmp_path), simulate("notears-admm", LINEAR, **ADMM))
+
+
+def test_parties_that_have_changed_places_or_names_are_refused(tmp_path):
+    interrupted(tmp_path)
+    with pytest.raises(ConfigError, match="table of party 0, table of party 1"):
+        resumed(tmp_path, [LINEAR[1], LINEAR[0], LINEAR[2]])
+
+
+def test_exchanges_of_another_run_are_not_mixed_in(tmp_path):
+    """Two runs wrote into one directory at the same time."""
+    other = tmp_path / "other"
+    interrupted(other, 7)
+    interrupted(tmp_path, 3)
+    for number in (3, 4, 5):
+        name = f"{number:06d}.npz"
+        shutil.copy(other / "exchanges" / name, tmp_path / "exchanges" / name)
+    asked = []
+
+    class Counting(Killing):
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            asked.append(messages[0].metadata.group_id)
+            return super().send_and_receive(messages, timeout=timeout)
+
+    run = simulate(
+        "notears-admm",
+        LINEAR,
+        output_dir=tmp_path,
+        resume=True,
+        wrap_grid=lambda grid: Counting(grid, -1),
+        **ADMM,
+    )
+    assert "3" in asked
+    same(run, simulate("notears-admm", LINEAR, **ADMM))
+
+
+def test_another_method_is_named_first(tmp_path):
+    interrupted(tmp_path)
+    with pytest.raises(ConfigError, match="had method='notears-admm', not 'fedcausal'"):
+        simulate("fedcausal", LINEAR, output_dir=tmp_path, resume=True, max_rounds=6)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"text"])
+def test_a_damaged_file_is_named(tmp_path, content):
+    interrupted(tmp_path)
+    (tmp_path / "exchanges" / "000003.npz").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"000003.npz.*cannot be read"):
+        resumed(tmp_path)
+    assert Run.load(tmp_path).rounds == 4
+
+
+def test_a_full_disk_is_found_before_the_first_exchange(tmp_path, monkeypatch):
+    real = os.fsync
+
+    def fsync(descriptor):
+        if os.fstat(descriptor).st_size:
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(ConfigError, match="No space left"):
+        simulate(
+            "moments", LINEAR, output_dir=tmp_path, wrap_grid=lambda grid: Killing(grid, "schema")
+        )
+
+
+def test_results_cannot_be_saved_where_a_file_stands(tmp_path):
+    run = simulate("moments", LINEAR)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        run.save(tmp_path / "file")

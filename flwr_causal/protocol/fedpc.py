@@ -76,7 +76,7 @@ DEPENDENCE = Exchange(
             ("classes", "draws", "scores"),
         ),
         Disclosure(
-            "bent",
+            "nonlinear",
             "the same of the second and third Hermite polynomials of the scores",
             (2, "draws", "scores"),
         ),

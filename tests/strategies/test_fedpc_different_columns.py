@@ -216,7 +216,7 @@ def test_sums_over_rows_are_all_that_dependence_needs():
         by_name.setdefault(name, records.arrays_of(reply.content))
     assert {name for name, arrays in by_name.items() if "hashes" in arrays} == {"align"}
     shapes = {name: array.shape for name, array in by_name["dependence"].items()}
-    assert shapes == {"counts": (1,), "linear": (1, 2048, 2), "bent": (2, 2048, 2)}
+    assert shapes == {"counts": (1,), "linear": (1, 2048, 2), "nonlinear": (2, 2048, 2)}
 
 
 def test_components_that_parties_train_together_stay_with_them():

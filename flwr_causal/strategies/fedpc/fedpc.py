@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from flwr_causal.core.circuits.composed.dependence import tied
+from flwr_causal.core.circuits.composed.dependence import with_dependence
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalTrained
@@ -398,7 +398,7 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
         if isinstance(following, Trained):
             if state.dependence is not None:
                 assert isinstance(following, ClassConditionalTrained)
-                following = tied(following, state.dependence)
+                following = with_dependence(following, state.dependence)
             return _complete(state, following.model(state.domain)), info
         return replace(state, stage=SumsStage(stage.learner, following)), info
     if isinstance(stage, AlignStage):
@@ -475,28 +475,28 @@ def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]
     """Return the run after dependence has been measured: which training can express it."""
     found, holdings = state.dependence, state.holdings
     assert found is not None
-    info = {"nats": found.nats, "bent_nats": found.bent_nats}
+    info = {"nats": found.nats, "nonlinear_nats": found.nonlinear_nats}
     if not found.enough:
         problem = "the parties have too few rows in common to tell how their columns depend"
         return _training(method, replace(state, warnings=(_lost(state, problem),))), info
-    if found.mostly_bent and state.sums and not state.target and method.training == "auto":
+    if found.mostly_nonlinear and state.sums and not state.target and method.training == "auto":
         return _training(method, replace(state, sums=False, weights="em")), info
     given = f"given {state.target!r} " if state.target else ""
     warnings = []
     if found.notable and not state.sums:
         one, other, correlation = found.strongest
         warnings.append(
-            f"{given}columns of different parties tell {found.nats:.2f} nats a row of each other, "
-            f"most of all {holdings.where(one)} and {holdings.where(other)} with a correlation of "
-            f"{correlation:.2f}, and weights='{state.weights}' loses that: weights='em' keeps a "
-            "part of it"
+            f"{given}the mutual information of columns of different parties is {found.nats:.2f} "
+            f"nats a row, most of all between {holdings.where(one)} and {holdings.where(other)} "
+            f"with a correlation of {correlation:.2f}, and weights='{state.weights}' loses that: "
+            "weights='em' keeps a part of it"
         )
-    if found.bent:
-        one, other, correlation = found.bends
+    if found.nonlinear:
+        one, other, correlation = found.strongest_nonlinear
         loses = "training='sums'" if state.sums else f"weights='{state.weights}'"
         warnings.append(
-            f"{given}{holdings.where(one)} and {holdings.where(other)} depend on each other, but "
-            f"not along a line (a correlation of {abs(correlation):.2f} between polynomials of "
+            f"{given}the dependence between {holdings.where(one)} and {holdings.where(other)} is "
+            f"nonlinear (a correlation of {abs(correlation):.2f} between polynomials of "
             f"their ranks), and {loses} loses that: training='one-pass' with weights='em' keeps a "
             "part of it"
         )
@@ -514,7 +514,7 @@ def _lost(state: FedPCRun, problem: str) -> str:
     condition = f" given {' and '.join(given)}" if given else ""
     return (
         f"no party holds columns of different parties together: {state.holdings.columns_apart()}. "
-        f"What they tell of each other{condition} is lost, they are taken to be independent: "
+        f"The dependence between them{condition} is lost, they are taken to be independent: "
         f"{problem}"
     )
 

@@ -151,7 +151,7 @@ class DependenceStage:
         """
         check_all(self.holdings, replies)
         given = [
-            Projections(one["counts"], one["linear"], one["bent"])
+            Projections(one["counts"], one["linear"], one["nonlinear"])
             for one in replies.by_party.values()
         ]
         try:

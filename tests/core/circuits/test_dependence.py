@@ -11,7 +11,7 @@ from flwr_causal.core.circuits.composed.dependence import (
     projected,
     score_columns,
     scores_of,
-    tied,
+    with_dependence,
 )
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
@@ -53,35 +53,35 @@ def test_the_mutual_information_of_normal_columns(correlation):
     assert shown.strongest[:2] == (0, 2)
     assert abs(shown.strongest.correlation - correlation) < 0.05
     assert shown.notable
-    assert not shown.bent
+    assert not shown.nonlinear
 
 
 def test_of_independent_columns_nothing_is_left():
     for seed in range(5):
         shown = found(np.random.default_rng(seed).standard_normal((300, 4)))
-        np.testing.assert_allclose(shown.ties[0], np.eye(4), atol=1e-8)
+        np.testing.assert_allclose(shown.coherence[0], np.eye(4), atol=1e-8)
         assert not shown.notable
-        assert not shown.bent
+        assert not shown.nonlinear
 
 
 def test_units_and_monotone_changes_of_a_column_do_not_matter():
     rows = linear()
     changed = rows.copy()
     changed[:, 0] = 1e6 + 1e3 * np.exp(rows[:, 0])
-    np.testing.assert_allclose(found(rows).ties, found(changed).ties, atol=1e-12)
+    np.testing.assert_allclose(found(rows).coherence, found(changed).coherence, atol=1e-12)
 
 
-def test_a_parabola_is_bent_and_has_no_tie():
+def test_a_parabola_is_nonlinear():
     rows = np.random.default_rng(1).standard_normal((800, 4))
     rows[:, 3] = rows[:, 1] ** 2 + 0.3 * rows[:, 3]
     shown = found(rows)
-    assert shown.bent
-    assert shown.mostly_bent
-    assert shown.bends[:2] == (1, 3)
+    assert shown.nonlinear
+    assert shown.mostly_nonlinear
+    assert shown.strongest_nonlinear[:2] == (1, 3)
     assert shown.nats < 0.05
 
 
-def test_columns_of_two_values_never_bend():
+def test_columns_of_two_values_are_never_nonlinear():
     rng = np.random.default_rng(2)
     first = (rng.random(600) < 0.1).astype(float)
     same = np.where(rng.random(600) < 0.95, first, 1 - first)
@@ -92,7 +92,7 @@ def test_columns_of_two_values_never_bend():
     )
     shown = found(values)
     assert shown.notable
-    assert not shown.bent
+    assert not shown.nonlinear
 
 
 def test_categories_have_an_indicator_for_each_state_but_one():
@@ -115,14 +115,14 @@ def test_dependence_is_that_within_classes():
     assert found(shifted).notable
     within = found(shifted, classes=classes, num_classes=2)
     assert not within.notable
-    # Opposite in the classes: each has ties of its own.
+    # Opposite in the classes: each has coherence of its own.
     rows = np.where(classes[:, None] == 0, linear(1000, 0.9), linear(1000, -0.9))
-    ties = found(rows, classes=classes, num_classes=2).ties
-    assert ties[0][0, 2] > 0.7
-    assert ties[1][0, 2] < -0.7
+    coherence = found(rows, classes=classes, num_classes=2).coherence
+    assert coherence[0][0, 2] > 0.7
+    assert coherence[1][0, 2] < -0.7
 
 
-def test_what_follows_from_a_shared_column_is_no_tie():
+def test_what_follows_from_a_shared_column_is_no_coherence():
     """a and b depend on each other through s, which both parties hold, or beyond it."""
     domain = Domain((Variable("a"), Variable("s"), Variable("b")))
     presence = np.array([[1, 1, 0], [0, 1, 1]], dtype=bool)
@@ -139,7 +139,7 @@ SHARED = np.array([[1, 1, 0, 1], [0, 0, 1, 1]], dtype=bool)
 
 
 @pytest.mark.parametrize("presence", [TWO, SHARED], ids=["vertical", "a column at both"])
-def test_ties_join_the_covariances_of_the_parties(presence):
+def test_the_coherence_joins_the_covariances_of_the_parties(presence):
     rng = np.random.default_rng(6)
     mixing = rng.standard_normal((4, 4))
     rows = rng.standard_normal((4000, 4)) @ mixing
@@ -147,7 +147,7 @@ def test_ties_join_the_covariances_of_the_parties(presence):
     plan = learner.plan(NUMBERS)
     parties = [np.where(held, rows, np.nan) for held in presence]
     apart = learner.train(parties, plan, presence)
-    joined = tied(apart, found(rows, presence=presence))
+    joined = with_dependence(apart, found(rows, presence=presence))
     before, after = (one.moments.covariances[0] for one in (apart, joined))
     for held in presence:
         block = np.ix_(held, held)
@@ -162,7 +162,7 @@ def test_copies_of_a_column_leave_a_covariance_positive_definite():
     rows = linear()
     rows[:, 2] = rows[:, 0]
     shown = found(rows)
-    assert np.linalg.eigvalsh(shown.ties[0]).min() > 1e-6
+    assert np.linalg.eigvalsh(shown.coherence[0]).min() > 1e-6
     assert np.isfinite(shown.nats)
 
 
@@ -171,7 +171,7 @@ def test_few_common_rows_tell_nothing():
         shown = found(linear(n))
         assert not shown.enough
         assert not shown.notable
-        assert not shown.bent
+        assert not shown.nonlinear
     assert found(linear(50)).enough
 
 
@@ -187,7 +187,7 @@ def test_small_classes_are_left_out():
 def test_projections_of_other_columns_or_rows_are_refused(change):
     one, other = projections(NUMBERS, TWO, linear(200))
     if change == "scores":
-        other = Projections(other.counts, other.linear[..., :1], other.bent)
+        other = Projections(other.counts, other.linear[..., :1], other.nonlinear)
     else:
         other = other._replace(counts=other.counts + 1)
     with pytest.raises(DataError, match="party 1 has projected"):

@@ -7,16 +7,17 @@ have. The inner product of the projections of two columns, divided by `DRAWS`, e
 product of the columns, whoever holds them (Johnson & Lindenstrauss 1984): the error of a
 correlation is at most 1 / sqrt(DRAWS), .02. To those who do not know the secret, the projections of
 all columns together are draws from a normal distribution whose covariance is that of the columns:
-they tell second moments and nothing else.
+they disclose second moments and nothing else.
 
 Columns enter as scores within classes: normal scores of the ranks of a number or an interval, and
 the indicators of a category's states. Two things follow from the projections.
 
-- `Dependence.ties`: the correlations that class-conditional circuits lack whose exchanges align no
-  rows (`class_conditional.pattern`); `tied` puts them in.
-- `Dependence.bends`: dependence that no covariance expresses (y = x^2), from correlations of the
-  second and third Hermite polynomials of normal scores, of which normal variables with correlation
-  r have r^2 and r^3, and 0 between different degrees.
+- `Dependence.coherence`: correlations within classes between columns of different parties, which
+  class-conditional circuits lack if their exchanges align no rows (`class_conditional.pattern`).
+  `with_dependence` puts them in.
+- `Dependence.strongest_nonlinear`: dependence that no covariance expresses (y = x^2), from the
+  correlations of the second and third Hermite polynomials of normal scores. Of normal variables
+  with correlation r these are r^2 and r^3, and 0 between different degrees.
 
 References
 ----------
@@ -49,19 +50,20 @@ DRAWS = 2048
 POOLED_ROWS = 2.0
 #: Least eigenvalue of correlations: two parties may hold copies of one column.
 LEAST_EIGENVALUE = 1e-4
-#: Correlation of polynomials above which a pair of columns is bent. Linear systems of four to
-#: twelve columns and 300 to 2,000 rows have at most .24; y = x^2 has .8, sines and products .5,
-#: columns of four clusters of rows .4, breast cancer .4.
-BENT = 0.35
-#: Above this a single pair is worth a word, whatever else depends on what.
-STRONGLY_BENT = 0.5
-#: Bent pairs matter where they tell more than this share of what the ties tell.
-BENT_SHARE = 0.1
+#: Correlation of polynomials above which the dependence of two columns counts as nonlinear. Linear
+#: systems of four to twelve columns and 300 to 2,000 rows have at most .24; y = x^2 has .8, sines
+#: and products .5, columns of four clusters of rows .4, breast cancer .4.
+NONLINEAR = 0.35
+#: Above this a single pair is reported, however strong the linear dependence of all columns.
+CLEARLY_NONLINEAR = 0.5
+#: Nonlinear dependence is reported above this share of the mutual information of the coherence.
+NONLINEAR_SHARE = 0.1
 #: So many standard errors of a correlation are chance: thousands of pairs are looked at.
 CHANCE = 6.0
-#: A polynomial of which less than this share is no function of the ones before it bends nowhere.
+#: A polynomial of which less than this share is left after regression on the lower ones counts as
+#: 0.
 LEAST_SHARE = 1e-3
-#: Dependence below this many nats a row is not worth a word.
+#: Mutual information below this many nats a row is not reported.
 NOTABLE_NATS = 0.05
 
 
@@ -118,7 +120,7 @@ def polynomials(scores: FloatArray) -> FloatArray:
     """Return the second and third Hermite polynomials of scores (n, k), shape (2, n, k).
 
     They are made uncorrelated with each other and with the scores, and have mean 0 and variance 1;
-    of a column of two different values, which cannot bend, they are 0.
+    of a column of two different values they are 0.
     """
     size = np.maximum((scores**2).sum(axis=0), 1.0)
     known = [scores / np.sqrt(size)]
@@ -141,13 +143,13 @@ class Projections(NamedTuple):
     counts : ndarray of int64, shape (classes,)
         Rows of each class.
     linear : ndarray of float64, shape (classes, DRAWS, scores)
-    bent : ndarray of float64, shape (2, DRAWS, scores)
+    nonlinear : ndarray of float64, shape (2, DRAWS, scores)
         Of `polynomials`, over all classes.
     """
 
     counts: IntArray
     linear: FloatArray
-    bent: FloatArray
+    nonlinear: FloatArray
 
 
 def projected(
@@ -173,7 +175,7 @@ def projected(
     counts = np.bincount(classes, minlength=num_classes)
     counts = np.where(counts >= min_rows, counts, 0)
     kept = (counts > 0)[classes].astype(np.float64)[:, None]
-    bent = polynomials(scores) * kept
+    nonlinear = polynomials(scores) * kept
     result = Projections(
         counts.astype(np.int64),
         np.zeros((num_classes, DRAWS, scores.shape[1])),
@@ -185,7 +187,7 @@ def projected(
         for c in np.flatnonzero(counts):
             of_class = classes[rows] == c
             result.linear[c] += own[of_class].T @ scores[rows][of_class]
-        result.bent[:] += own.T @ bent[:, rows]
+        result.nonlinear[:] += own.T @ nonlinear[:, rows]
         start += len(own)
     return result
 
@@ -224,51 +226,54 @@ class Dependence:
     groups : ndarray of int64, shape (scores,)
         Which scores belong to columns that the same parties hold, the group of most holders first:
         each group is regressed on those before it.
-    ties : ndarray of float64, shape (classes, scores, scores)
+    coherence : ndarray of float64, shape (classes, scores, scores)
         Correlations of the scores after all dependence is taken out that follows from columns held
         together: the identity where that is all there is.
     shares : ndarray of float64, shape (classes,)
         Of the rows.
     strongest : Pair
         The pair of columns apart with the largest correlation within classes.
-    bends : Pair
+    strongest_nonlinear : Pair
         The pair of columns apart whose polynomials differ most from those of normal variables.
     enough : bool
-        Whether there are rows enough to tell; else the ties are the identity.
-    bent_nats : float
-        What pairs of bent columns tell of each other, in nats a row, added up.
+        Whether there are enough rows for an estimate; if not, the coherence is the identity.
+    nonlinear_nats : float
+        Mutual information of the pairs with nonlinear dependence, in nats a row, added up.
     """
 
     columns: IntArray
     groups: IntArray
-    ties: FloatArray
+    coherence: FloatArray
     shares: FloatArray
     strongest: Pair
-    bends: Pair
+    strongest_nonlinear: Pair
     enough: bool
-    bent_nats: float
+    nonlinear_nats: float
 
     @property
     def nats(self) -> float:
-        """What the ties tell, in nats a row: the mutual information of normal variables."""
-        _, log_dets = np.linalg.slogdet(self.ties)
+        """Mutual information of normal variables with this coherence, in nats a row."""
+        _, log_dets = np.linalg.slogdet(self.coherence)
         return float(-0.5 * self.shares @ log_dets)
 
     @property
     def notable(self) -> bool:
-        """Whether the ties are worth a word."""
+        """Whether the linear dependence is worth a report."""
         return self.nats >= NOTABLE_NATS
 
     @property
-    def mostly_bent(self) -> bool:
+    def mostly_nonlinear(self) -> bool:
         """Whether a good part of the dependence is one that no covariance expresses."""
-        return self.bent_nats > max(NOTABLE_NATS, BENT_SHARE * self.nats)
+        return self.nonlinear_nats > max(NOTABLE_NATS, NONLINEAR_SHARE * self.nats)
 
     @property
-    def bent(self) -> bool:
-        """Whether there is dependence worth a word that no covariance expresses."""
-        strong = self.bent_nats > 0 and abs(self.bends.correlation) > STRONGLY_BENT
-        return strong or self.mostly_bent
+    def nonlinear(self) -> bool:
+        """Whether dependence that no covariance expresses is worth a report."""
+        strong = (
+            self.nonlinear_nats > 0
+            and abs(self.strongest_nonlinear.correlation) > CLEARLY_NONLINEAR
+        )
+        return strong or self.mostly_nonlinear
 
 
 def measured(
@@ -295,15 +300,17 @@ def measured(
     for party, (held, one) in enumerate(zip(presence, given, strict=True)):
         size = int(held[columns].sum())
         expected = (len(counts), DRAWS, size), (2, DRAWS, size)
-        if (one.linear.shape, one.bent.shape) != expected or not np.array_equal(one.counts, counts):
+        if (one.linear.shape, one.nonlinear.shape) != expected or not np.array_equal(
+            one.counts, counts
+        ):
             raise DataError(
-                f"party {party} has projected {one.linear.shape} and {one.bent.shape} scores of "
-                f"{one.counts.tolist()} rows by class, expected {expected[0]} and {expected[1]} of "
+                f"party {party} has projected {one.linear.shape} and {one.nonlinear.shape} scores "
+                f"of {one.counts.tolist()} rows by class, expected {expected[0]} and {expected[1]} of "
                 f"{counts.tolist()}: parties differ in the classes of their common rows, or in the "
                 "version of flwr-causal"
             )
     linear = _of_first_holders(columns, presence, [one.linear for one in given])
-    bent = _of_first_holders(columns, presence, [one.bent for one in given])
+    nonlinear = _of_first_holders(columns, presence, [one.nonlinear for one in given])
     held = presence[:, columns].astype(np.int64)
     apart = held.T @ held == 0
     total = max(int(counts.sum()), 1)
@@ -317,19 +324,19 @@ def measured(
     others = np.sqrt(apart.sum(axis=1))
     spread = (others.max() + others[others > 0].min()) ** 2
     enough = bool(spread < total)
-    ties = np.tile(np.eye(size), (len(counts), 1, 1))
+    coherence = np.tile(np.eye(size), (len(counts), 1, 1))
     for c in range(len(counts) if enough else 0):
         shrunk = (counts[c] * correlations[c] + extra * pooled) / (counts[c] + extra)
         chance = spread * (1.0 / (counts[c] + extra) + 1.0 / DRAWS)
-        ties[c] = _tie(shrunk, apart, groups, chance)
-    every = np.concatenate([linear.sum(axis=0, keepdims=True), bent])
+        coherence[c] = _coherence(shrunk, apart, groups, chance)
+    every = np.concatenate([linear.sum(axis=0, keepdims=True), nonlinear])
     unexplained = np.where(apart, _unexplained(every, pooled), 0.0)
-    bound = max(BENT, CHANCE * float(np.sqrt(1.0 / total + 1.0 / DRAWS)))
+    bound = max(NONLINEAR, CHANCE * float(np.sqrt(1.0 / total + 1.0 / DRAWS)))
     found = unexplained[np.abs(unexplained) > bound]
     return Dependence(
         columns,
         groups.astype(np.int64),
-        ties,
+        coherence,
         counts / total,
         _largest(columns, np.where(apart, pooled, 0.0)),
         _largest(columns, unexplained),
@@ -339,21 +346,23 @@ def measured(
     )
 
 
-def tied(trained: ClassConditionalTrained, dependence: Dependence) -> ClassConditionalTrained:
+def with_dependence(
+    trained: ClassConditionalTrained, dependence: Dependence
+) -> ClassConditionalTrained:
     """Return class-conditional circuits with the dependence in their covariances.
 
     The covariance L L' of a class, without dependence between columns apart, becomes L T L' with
-    the ties T. The covariances of columns held together stay as they are where each column is held
-    by one party or by all.
+    the coherence T. The covariances of columns held together stay as they are where each column is
+    held by one party or by all.
     """
     moments = trained.moments
     at = np.flatnonzero(np.isin(dependence.columns, trained.plan.numbers))
     covariances = []
-    for own, tie in zip(moments.covariances, dependence.ties, strict=True):
+    for own, added in zip(moments.covariances, dependence.coherence, strict=True):
         deviations = np.sqrt(np.diagonal(own))
         root = _factor(own / np.outer(deviations, deviations), dependence.groups[at])
         root = root * deviations[:, None]
-        covariances.append(root @ tie[np.ix_(at, at)] @ root.T)
+        covariances.append(root @ added[np.ix_(at, at)] @ root.T)
     return replace(trained, moments=moments._replace(covariances=np.stack(covariances)))
 
 
@@ -376,7 +385,9 @@ def _correlations(projections: FloatArray) -> FloatArray:
     return np.asarray(result)
 
 
-def _tie(correlations: FloatArray, apart: BoolArray, groups: IntArray, chance: float) -> FloatArray:
+def _coherence(
+    correlations: FloatArray, apart: BoolArray, groups: IntArray, chance: float
+) -> FloatArray:
     """Return the correlations after those that follow from columns held together.
 
     Eigenvalues are shrunk by the largest that chance alone gives (Gavish & Donoho 2017): of
@@ -396,9 +407,9 @@ def _tie(correlations: FloatArray, apart: BoolArray, groups: IntArray, chance: f
     excess = (values - 1.0) ** 2
     left = np.maximum(excess - chance * np.maximum(1.0 - excess, 0.0), 0.0)
     values = np.maximum(1.0 + np.copysign(np.sqrt(left), values - 1.0), LEAST_EIGENVALUE)
-    ties = np.asarray((vectors * values) @ vectors.T)
-    root = np.linalg.inv(_factor(completed(ties, *known), groups))
-    return np.asarray(root @ ties @ root.T)
+    coherence = np.asarray((vectors * values) @ vectors.T)
+    root = np.linalg.inv(_factor(completed(coherence, *known), groups))
+    return np.asarray(root @ coherence @ root.T)
 
 
 def _factor(matrix: FloatArray, groups: IntArray) -> FloatArray:

@@ -306,8 +306,8 @@ def measured(
             raise DataError(
                 f"party {party} has projected {one.linear.shape} and {one.nonlinear.shape} scores "
                 f"of {one.counts.tolist()} rows by class, expected {expected[0]} and "
-                f"{expected[1]} of {counts.tolist()}: parties differ in the classes of their common rows, or in the "
-                "version of flwr-causal"
+                f"{expected[1]} of {counts.tolist()}: parties differ in the classes of "
+                "their common rows, or in the version of flwr-causal"
             )
     linear = _of_first_holders(columns, presence, [one.linear for one in given])
     nonlinear = _of_first_holders(columns, presence, [one.nonlinear for one in given])

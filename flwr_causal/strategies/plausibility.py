@@ -14,7 +14,7 @@ import numpy as np
 from flwr_causal.core.graphs.equivalence import directed_part, reversible
 from flwr_causal.core.linear.combinations import combinations
 from flwr_causal.core.series.design import split_blocks, stacked_edges, to_square
-from flwr_causal.data.check.checks import some
+from flwr_causal.data.check.checks import letters, some
 from flwr_causal.data.check.plausibility import combination_text, times
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def tier_warning(graph: CausalGraph | None) -> list[str]:
     """Say where age, sex and the like come out as effects of what comes later."""
     if graph is None:
         return []
-    early = [name for name in graph.names if _plain(name) in EARLY]
+    early = [name for name in graph.names if letters(name) in EARLY]
     first = np.array([name in early for name in graph.names])
     marks = graph.adjacency
     directed = directed_part(marks) if graph.kind == "cpdag" else marks
@@ -217,7 +217,3 @@ def _edge_list(graph: CausalGraph, edges: BoolArray) -> str:
         at = f"[t-{lag}]" if lag else ""
         listed.append(f"{graph.names[cause]}{at} -> {graph.names[j]}")
     return some(listed)
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.casefold() if letter.isalnum())

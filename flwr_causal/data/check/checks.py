@@ -143,6 +143,11 @@ def some(entries: Iterable[str], most: int = NAMED_COLUMNS) -> str:
     return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def letters(name: str) -> str:
+    """Return the letters and digits of a name, in one case."""
+    return "".join(character for character in name.casefold() if character.isalnum())
+
+
 def some_parties(parties: Iterable[str]) -> str:
     """Name a few parties."""
     listed = [repr(party) for party in parties]
@@ -229,12 +234,8 @@ def _similar(
     name: str, report: TableReport, columns: Mapping[str, Holders], num_parties: int
 ) -> str | None:
     """Find a name that differs in case, blanks or punctuation only, and is not shared either."""
-
-    def plain(text: str) -> str:
-        return "".join(character for character in text.casefold() if character.isalnum())
-
     for other in report.names:
-        if other != name and plain(other) == plain(name) and len(columns[other]) < num_parties:
+        if other != name and letters(other) == letters(name) and len(columns[other]) < num_parties:
             return other
     return None
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.presence import setting_of
+from flwr_causal.data.check.checks import letters
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.errors import ConfigError
 
@@ -112,8 +113,7 @@ class Holdings:
         """Return pairs of columns that may be one: like names, no party has both."""
         plain: dict[str, list[int]] = {}
         for j, name in enumerate(self.names):
-            key = "".join(letter for letter in name.casefold() if letter.isalnum())
-            plain.setdefault(key, []).append(j)
+            plain.setdefault(letters(name), []).append(j)
         return [
             (self.names[one], self.names[other])
             for group in plain.values()

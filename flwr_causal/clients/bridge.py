@@ -62,7 +62,10 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
             party = source(context)
             name = party.name
             table = party.read()
-            keep_digest(context.state, table)
+            if _is_running(context, config):
+                check_digest(context.state, table, name)
+            else:
+                keep_digest(context.state, table)
             policy = Policy.from_dict(_behind("policy-", config))
             options = _behind("option-", config)
             own = Source(name, lambda: table)
@@ -120,6 +123,14 @@ def _open(
         )
     client = _client_type(clients, config)(_unchanged(source(context), context), context, setup)
     return client, {key: value for key, value in config.items() if not key.startswith(PREFIX)}
+
+
+def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
+    """Return whether a question for the schema comes from the run that the node takes part in."""
+    record = context.state.get(SETUP)
+    if not isinstance(record, ConfigRecord):
+        return False
+    return record[f"{PREFIX}exchange"] == config.get("exchange")
 
 
 def _unchanged(source: Source, context: Context) -> Source:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from logging import WARNING
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from flwr.app import ArrayRecord, Message, MessageType
 from flwr.supercore import log
 
 from flwr_causal.compat import NODE_UNAVAILABLE
-from flwr_causal.errors import FederationError
+from flwr_causal.errors import FederationError, ForgottenError, TableChangedError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.exchange import Known
 from flwr_causal.protocol.setup import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from flwr.app import RecordDict
     from flwr.serverapp import Grid
@@ -105,6 +105,8 @@ class Collected:
         In the parties' order.
     lost : tuple of str
         The names of the parties that were asked and gave no accepted reply.
+    changed : tuple of str
+        Those of them whose table is not the one that they have reported on.
     """
 
     bytes_sent: int = 0
@@ -112,6 +114,25 @@ class Collected:
     setup_bytes: int = 0
     replies: list[Arrival] = field(default_factory=list)
     lost: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+class Found(NamedTuple):
+    """Parties whose node was gone and is back.
+
+    Parameters
+    ----------
+    nodes : dict of str to int
+        By name, the node that the party has now.
+    changed : dict of str to str
+        By name, why its table is not the one that it has reported on.
+    num_bytes : int
+        Sent and received to find out.
+    """
+
+    nodes: dict[str, int]
+    changed: dict[str, str]
+    num_bytes: int = 0
 
 
 @dataclass
@@ -130,8 +151,10 @@ class Federation:
     size : int
         The number of parties that agreed at first, of which the quorum is a share.
     failures : list of Failure
-    failed_in_a_row : dict of int to int
-        By node, in how many exchanges it has failed since its last reply.
+    failed_in_a_row : dict of str to int
+        By party, in how many exchanges it has failed since its last reply.
+    connected : set of int
+        The nodes that were connected when last looked at. Default: those of the parties.
     """
 
     parties: tuple[Party, ...]
@@ -140,8 +163,12 @@ class Federation:
     contract: Contract
     size: int
     failures: list[Failure] = field(default_factory=list)
-    failed_in_a_row: dict[int, int] = field(default_factory=dict)
+    failed_in_a_row: dict[str, int] = field(default_factory=dict)
+    connected: set[int] = field(default_factory=set)
     _informed: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.connected = self.connected or {party.node_id for party in self.parties}
 
     def asked(
         self, exchange: Exchange, server_round: int, fraction: float, seed: int
@@ -152,7 +179,7 @@ class Federation:
         smallest numbers are chosen. Neither their order nor their node ids play a part. Exchanges
         that declare ``same_parties`` all have one sample.
         """
-        able = [p for p in self.parties if self.failed_in_a_row.get(p.node_id, 0) < MAX_FAILURES]
+        able = [p for p in self.parties if self.failed_in_a_row.get(p.name, 0) < MAX_FAILURES]
         size = max(1, round(fraction * len(able)))
         if size >= len(able):
             return able
@@ -163,12 +190,24 @@ class Federation:
 
     def recall(self, failures: Sequence[Failure], replied: Sequence[str]) -> None:
         """Note who failed and who replied in an exchange of the run that is resumed."""
-        nodes = {party.name: party.node_id for party in self.parties}
         self.failures += failures
-        self.failed_in_a_row |= {nodes[name]: 0 for name in replied}
+        self.failed_in_a_row |= dict.fromkeys(replied, 0)
         for failure in failures:
-            node_id = nodes[failure.party]
-            self.failed_in_a_row[node_id] = self.failed_in_a_row.get(node_id, 0) + 1
+            self.failed_in_a_row[failure.party] = self.failed_in_a_row.get(failure.party, 0) + 1
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """The parties whose last reply is missing."""
+        return frozenset(name for name, failed in self.failed_in_a_row.items() if failed)
+
+    def moved(self, name: str, node_id: int) -> None:
+        """Note that a party now has another node, or the same one without its state."""
+        self.parties = tuple(
+            replace(party, node_id=node_id) if party.name == name else party
+            for party in self.parties
+        )
+        self._informed.discard(node_id)
+        self.failed_in_a_row[name] = 0
 
     def needed(self, fraction: float, quorum: float) -> int:
         """Return how many parties must reply in an exchange, of all that agreed at the start."""
@@ -207,12 +246,28 @@ class Federation:
         server_round: int,
         timeout: float,
         needed: int,
+        find: Callable[[Collection[str], Collection[int]], Found] | None = None,
     ) -> Collected:
         """Send the messages of an exchange, check the replies, and sort them.
 
-        A party that fails, or whose reply the contract does not allow, is asked once more. The
-        second attempt carries the setup again: a node that was restarted has lost it together with
-        its state.
+        A party that fails, or whose reply the contract does not allow, is asked once more; one
+        whose node was restarted, once it is back.
+
+        Parameters
+        ----------
+        grid : Grid
+        exchange : Exchange
+        messages : iterable of Message
+            One for each party that is asked.
+        server_round : int
+            The number of the exchange.
+        timeout : float
+            Seconds to wait for the replies of an attempt.
+        needed : int
+            How many parties must reply.
+        find : callable, optional
+            Looks for the nodes of parties: takes the names of those whose node is gone or has lost
+            its state, and the ids of the nodes that have lost it.
 
         Raises
         ------
@@ -228,18 +283,33 @@ class Federation:
             contents[message.metadata.dst_node_id] = message.content
             sent.append(message)
         attempt.collect(sent, contents)
-        self._informed -= set(attempt.reasons)
+        gone = attempt.gone
+        found = find([parties[n].name for n in gone], attempt.forgotten) if find and gone else None
+        for old in gone:
+            name = parties[old].name
+            if found is not None and name in found.changed:
+                attempt.reasons[old] = (REFUSED, found.changed[name])
+            elif found is not None and name in found.nodes:
+                new = found.nodes[name]
+                parties[new] = replace(parties[old], node_id=new)
+                contents[new] = contents.pop(old)
+                attempt.reasons[new] = (REFUSED, attempt.reasons.pop(old)[1])
         again = [
             self.message(node_id, contents[node_id], exchange, server_round, timeout)
-            for node_id, (code, _) in attempt.reasons.items()
-            if code != NODE_UNAVAILABLE
+            for node_id, (code, reason) in attempt.reasons.items()
+            if code != NODE_UNAVAILABLE and TableChangedError.__name__ not in reason
         ]
         if again:
             attempt.collect(again, contents)
         result = attempt.result
-        order = {node_id: index for index, node_id in enumerate(parties)}
-        result.replies.sort(key=lambda reply: order[reply.party.node_id])
+        order = {party.name: index for index, party in enumerate(self.parties)}
+        result.replies.sort(key=lambda reply: order[reply.party.name])
         result.lost = tuple(parties[n].name for n in contents if n in attempt.reasons)
+        result.changed = tuple(
+            parties[node_id].name
+            for node_id, (_, reason) in attempt.reasons.items()
+            if TableChangedError.__name__ in reason
+        )
         self._note(attempt, server_round)
         if len(result.replies) < needed:
             latest = {failure.party: failure.reason for failure in self.failures}
@@ -252,13 +322,13 @@ class Federation:
 
     def _note(self, attempt: _Attempt, server_round: int) -> None:
         """Note which parties have the setup, and which have failed."""
-        good = [reply.party.node_id for reply in attempt.result.replies]
-        self._informed.update(good)
-        self.failed_in_a_row |= dict.fromkeys(good, 0)
+        good = [reply.party for reply in attempt.result.replies]
+        self._informed.update(party.node_id for party in good)
+        self.failed_in_a_row |= {party.name: 0 for party in good}
         for node_id, (_, reason) in attempt.reasons.items():
-            failed = self.failed_in_a_row.get(node_id, 0) + 1
-            self.failed_in_a_row[node_id] = failed
             failure = Failure(server_round, attempt.parties[node_id].name, reason)
+            failed = self.failed_in_a_row.get(failure.party, 0) + 1
+            self.failed_in_a_row[failure.party] = failed
             self.failures.append(failure)
             log(
                 WARNING,
@@ -278,7 +348,7 @@ class _Attempt:
     ----------
     federation, grid, exchange, server_round, timeout
         As of :meth:`Federation.exchange`.
-    parties : mapping of int to Party
+    parties : dict of int to Party
         By node.
     result : Collected
     reasons : dict of int to (int, str)
@@ -290,9 +360,20 @@ class _Attempt:
     exchange: Exchange
     server_round: int
     timeout: float
-    parties: Mapping[int, Party]
+    parties: dict[int, Party]
     result: Collected = field(default_factory=Collected)
     reasons: dict[int, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def forgotten(self) -> list[int]:
+        """The nodes that have lost their state."""
+        return [n for n, (_, reason) in self.reasons.items() if ForgottenError.__name__ in reason]
+
+    @property
+    def gone(self) -> list[int]:
+        """The nodes that are not there, or have lost their state."""
+        absent = [n for n, (code, _) in self.reasons.items() if code == NODE_UNAVAILABLE]
+        return absent + self.forgotten
 
     def collect(self, messages: Sequence[Message], contents: Mapping[int, RecordDict]) -> None:
         """Send messages, add the accepted replies to the result, note why others failed."""

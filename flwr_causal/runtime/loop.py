@@ -17,11 +17,12 @@ from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Fold, Replies
 from flwr_causal.runtime.checkpoint import Checkpoint, CheckpointError, Step
 from flwr_causal.runtime.method import Method, StateT
+from flwr_causal.runtime.returning import find_returned
 from flwr_causal.runtime.schema import agreed, exchange_schema
 from flwr_causal.runtime.server_work import server_work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     import numpy as np
     from flwr.app import RecordDict
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Exchange
-    from flwr_causal.runtime.federation import Arrival, Failure, Federation, Party
+    from flwr_causal.runtime.federation import Arrival, Failure, Federation, Found, Party
     from flwr_causal.runtime.method import Request
 
     Record = dict[str, Any]
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 # How often a training starts again without a party that was lost, before the run is given up.
 MAX_RESTARTS = 3
+# What the server keeps in memory to send it to a node that was restarted. Beyond it, such a node
+# goes on without what it remembered.
+MOST_REMEMBERED = 2**28
 
 
 @dataclass
@@ -209,6 +213,10 @@ class _Session(Generic[StateT]):
     resuming : bool
         Whether there is an interrupted run that this one has not yet taken up: until then its
         directory stays as it is.
+    remembered : list of _Remembered
+        The exchanges of which parties remember something. Without an ``output_dir`` it is emptied
+        once it takes :data:`MOST_REMEMBERED` bytes.
+    remembered_bytes : int
     """
 
     method: Method[StateT]
@@ -218,6 +226,8 @@ class _Session(Generic[StateT]):
     config: dict[str, records.Value]
     checkpoint: Checkpoint | None = None
     resuming: bool = False
+    remembered: list[_Remembered] = field(default_factory=list)
+    remembered_bytes: int = 0
 
     @property
     def state(self) -> StateT:
@@ -270,6 +280,8 @@ class _Session(Generic[StateT]):
         method, federation = self.method, self.federation
         started = time.perf_counter()
         number = self.outcome.rounds + 1
+        if federation.absent:
+            self._find(federation.absent, ())
         known_failures = len(federation.failures)
         with server_work(method, f"Exchange {number}"):
             request = method.request(self.state)
@@ -290,6 +302,7 @@ class _Session(Generic[StateT]):
             server_round=number,
             timeout=method.round_timeout,
             needed=self._needed(request),
+            find=self._find,
         )
         lost = collected.lost if exchange.same_parties else ()
         info: dict[str, Any] = {}
@@ -301,6 +314,7 @@ class _Session(Generic[StateT]):
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
                 replies = _combined(self.strategy, exchange, number, collected.replies)
                 method.state, info = method.close(self.state, replies)
+            self._remember(number, request, replies.parties)
         self.outcome.schema_bytes += collected.setup_bytes
         record = {
             "round": number,
@@ -341,6 +355,32 @@ class _Session(Generic[StateT]):
         quorum = self.federation.needed(self.method.fraction_train, self.method.quorum)
         return quorum if request.parties is None else max(1, min(quorum, len(request.parties)))
 
+    def _remember(self, number: int, request: Request, parties: tuple[str, ...]) -> None:
+        if not request.exchange.remembered:
+            return
+        sent = [
+            value for each in (request.values, *request.own.values()) for value in each.values()
+        ]
+        self.remembered_bytes += sum(getattr(value, "nbytes", 0) for value in sent)
+        if not self.method.output_dir and self.remembered_bytes > MOST_REMEMBERED:
+            self.remembered.clear()
+        else:
+            self.remembered.append(_Remembered(number, request, parties))
+
+    def _find(self, absent: Collection[str], forgotten: Collection[int]) -> Found:
+        """Look for the nodes of absent parties, and give back their memory to those that came."""
+        method, federation = self.method, self.federation
+        found = find_returned(method, self.grid, federation, absent, forgotten)
+        self.outcome.schema_bytes += found.num_bytes
+        self.outcome.parties = federation.parties
+        # A privacy wrapper's mods at the parties expect nothing but the wrapper's messages.
+        if self.strategy is method:
+            self._replay([party for party in federation.parties if party.name in found.nodes], 0)
+        # Where a node loses its state again, the next message still finds the agreement.
+        for name, node_id in found.nodes.items():
+            federation.moved(name, node_id)
+        return found
+
     def _start_again(self, lost: Sequence[str]) -> None:
         """Start the training again without the parties that were lost, as if they had never come.
 
@@ -379,38 +419,42 @@ class _Session(Generic[StateT]):
         own = outcome.warnings[len(outcome.agreement.warnings) :]
         outcome.warnings = [*agreement.warnings, *own, warning]
         outcome.agreement, outcome.parties = agreement, others.parties
-        method.federation = replace(others, size=federation.size, failures=federation.failures)
+        method.federation = replace(
+            others,
+            size=federation.size,
+            failures=federation.failures,
+            connected=federation.connected,
+        )
+        self.remembered.clear()
+        self.remembered_bytes = 0
         with server_work(method, "The initial state"):
             method.state = method.init(agreement)
 
     def _resume(self, steps: Iterable[Step]) -> None:
         """Take the steps of the interrupted run again, and give the parties their memory back."""
         method, outcome = self.method, self.outcome
-        remembered: list[_Remembered] = []
         for step in steps:
             self.federation.recall(step.failures, step.replies.parties)
             if step.lost:
                 self._start_again(step.lost)
-                remembered.clear()
             else:
                 with server_work(method, f"Exchange {step.record['round']}, resumed"):
                     request = method.request(self.state)
                     method.state, _ = method.close(self.state, step.replies)
-                if request.exchange.remembered:
-                    number = int(step.record["round"])
-                    remembered.append(_Remembered(number, request, step.replies.parties))
+                self._remember(int(step.record["round"]), request, step.replies.parties)
             outcome.history.append(step.record)
         log(INFO, "Resumed after %d exchanges", outcome.rounds)
-        if remembered:
-            self._replay(remembered)
+        self._replay(self.federation.parties, len(self.federation.parties))
 
-    def _replay(self, remembered: Sequence[_Remembered]) -> None:
-        """Send each party the earlier requests that it answered and remembers."""
+    def _replay(self, parties: Sequence[Party], needed: int) -> None:
+        """Send parties the earlier requests that they answered and remember."""
+        if not (self.remembered and parties):
+            return
         method, outcome, number = self.method, self.outcome, self.outcome.rounds
         contents: dict[tuple[object, ...], RecordDict] = {}
         messages = []
-        for party in self.federation.parties:
-            answered = [one for one in remembered if party.name in one.parties]
+        for party in parties:
+            answered = [one for one in self.remembered if party.name in one.parties]
             # Parties that have answered the same requests are sent one content.
             own = any(party.name in one.request.own for one in answered)
             key = (party.name if own else "", *(one.number for one in answered))
@@ -428,7 +472,7 @@ class _Session(Generic[StateT]):
             messages,
             server_round=number,
             timeout=method.round_timeout,
-            needed=len(messages),
+            needed=needed,
         )
         outcome.schema_bytes += collected.bytes_sent + collected.bytes_received
 

@@ -61,7 +61,11 @@ def exchange_schema(
         If too few nodes are connected within the round's timeout, or one does not answer.
     """
     node_ids = _connected(grid, method.min_available_nodes, settle, method.round_timeout)
-    answers, size = ask_schema(method, grid, node_ids)
+    answers, failed, size = ask_schema(method, grid, node_ids, method.round_timeout)
+    if failed:
+        raise FederationError(
+            "The schema exchange failed; training was not started. " + "; ".join(failed.values())
+        )
     # Node ids are random in each run: parties are ordered by what stays the same.
     answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))
     answers = _with_unique_names(answers)
@@ -120,25 +124,37 @@ def agreed(
 
 
 def ask_schema(
-    method: Method[Any], grid: Grid, node_ids: Sequence[int]
-) -> tuple[list[tuple[Party, dict[str, Any]]], int]:
+    method: Method[Any],
+    grid: Grid,
+    node_ids: Sequence[int],
+    timeout: float,
+    **further: records.Scalar,
+) -> tuple[list[tuple[Party, dict[str, Any]]], dict[int, str], int]:
     """Ask nodes for their schema; a node that fails or answers nonsense is asked once more.
+
+    Parameters
+    ----------
+    method : Method
+    grid : Grid
+    node_ids : sequence of int
+    timeout : float
+        Seconds to wait in each attempt.
+    **further
+        Further plain values of the question.
 
     Returns
     -------
     answers : list of (Party, dict)
-        A party and its report, or why it has none.
+        A party and its report, or why it has none; with its version of flwr-causal.
+    failed : dict of int to str
+        By node, why there is no answer of it.
     num_bytes : int
         Sent and received.
-
-    Raises
-    ------
-    FederationError
-        If a node does not answer, or answers nonsense twice.
     """
     policy = {f"policy-{name}": value for name, value in method.policy.to_dict().items()}
     options = {f"option-{name}": value for name, value in method.schema_options.items()}
-    question = records.message_content(None, {"method": method.method, **policy, **options})
+    values = {"method": method.method, **policy, **options, **further}
+    question = records.message_content(None, values)
     answers: dict[int, tuple[Party, dict[str, Any]]] = {}
     waiting, failed, size = list(node_ids), {}, 0
     for _ in range(2):
@@ -147,14 +163,14 @@ def ask_schema(
                 content=question,
                 dst_node_id=node_id,
                 message_type="query.schema",
-                ttl=method.round_timeout,
+                ttl=timeout,
                 group_id="schema",
             )
             for node_id in waiting
         ]
         failed = {node_id: f"node {node_id}: no answer" for node_id in waiting}
         size += len(messages) * records.num_bytes(question)
-        for reply in grid.send_and_receive(messages, timeout=method.round_timeout):
+        for reply in grid.send_and_receive(messages, timeout=timeout):
             node_id = reply.metadata.src_node_id
             if node_id not in failed or node_id in answers:
                 continue  # delivered twice
@@ -168,11 +184,8 @@ def ask_schema(
                 failed[node_id] = str(error)
         waiting = [node_id for node_id in waiting if node_id not in answers]
         if not waiting:
-            return list(answers.values()), size
-    raise FederationError(
-        "The schema exchange failed; training was not started. "
-        + "; ".join(failed[node_id] for node_id in waiting)
-    )
+            break
+    return list(answers.values()), {node_id: failed[node_id] for node_id in waiting}, size
 
 
 def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from io import BytesIO
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -62,8 +63,10 @@ def unpack_arrays(record: ArrayRecord) -> Arrays:
     arrays: Arrays = {}
     for name, array in record.items():
         values = _read(array.data)
+        # Compiled code takes no other byte order than this machine's.
+        kind = np.float64 if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
         # Without a copy where that is possible: the arrays are views of the message, not writeable.
-        arrays[name] = values.astype(np.float64, copy=False) if values.dtype.kind == "f" else values
+        arrays[name] = values.astype(kind, copy=False)
     return arrays
 
 
@@ -72,9 +75,9 @@ def _read(data: bytes) -> NDArray[Any]:
 
     As ``Array.numpy()``, but a header is parsed once, which takes longer than a small array.
     """
+    if data[:8] != b"\x93NUMPY\x01\x00":  # the version of all arrays of numbers
+        raise ValueError("it is not in numpy's file format")
     start = 10 + int.from_bytes(data[8:10], "little")
-    if data[:8] != b"\x93NUMPY\x01\x00":
-        return np.asarray(np.load(BytesIO(data), allow_pickle=False))
     shape, fortran_order, dtype = _header(data[8:start])
     flat = np.frombuffer(data, dtype, offset=start)
     return flat.reshape(shape, order="F" if fortran_order else "C")
@@ -82,7 +85,10 @@ def _read(data: bytes) -> NDArray[Any]:
 
 @lru_cache(maxsize=256)
 def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    shape, fortran_order, dtype = read_array_header_1_0(BytesIO(data))
+    try:
+        shape, fortran_order, dtype = read_array_header_1_0(BytesIO(data))
+    except (TokenError, RecursionError, MemoryError) as error:
+        raise ValueError(f"its header cannot be read: {error}") from error
     if dtype.hasobject:
         raise ValueError("an array of objects cannot travel")
     return shape, fortran_order, dtype

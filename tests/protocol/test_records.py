@@ -1,7 +1,8 @@
 """Flower's records: how things travel, and how they are counted."""
 
 import numpy as np
-from flwr.app import MetricRecord, RecordDict
+import pytest
+from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,3 +69,37 @@ def test_a_request_says_what_it_is_and_who_goes_first():
     assert np.array_equal(arrays["cuts"], values["cuts"])
     assert np.array_equal(arrays["weights"], values["weights"].astype(np.float32))
     assert list(arrays) == ["weights", "cuts"]
+
+
+@pytest.mark.parametrize("kind", [">f8", ">i4", "<i2", "f2", "g", "?"])
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (2, 3)])
+def test_arrays_of_any_number_arrive_in_the_byte_order_of_this_machine(kind, shape):
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(kind)
+    received = records.unpack_arrays(ArrayRecord({"a": Array(np.asarray(array, order="F"))}))["a"]
+    assert received.dtype.isnative
+    assert received.shape == shape
+    assert np.array_equal(received, array)
+
+
+def with_header(text):
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"PK\x03\x04 no archive",
+        b"PK\x05\x06" + bytes(18),  # an empty archive
+        b"\x93NUMPY\x02\x00" + bytes(4),
+        with_header(b"(" * 5000),
+        with_header(b"'''"),
+        with_header(b"{'descr': '<f8', 'fortran_order': False, 'shape': (9, ), }") + bytes(8),
+        with_header(b"{'descr': '|O', 'fortran_order': False, 'shape': (1, ), }") + bytes(8),
+        with_header(b"{'descr': '|V0', 'fortran_order': False, 'shape': (1, ), }"),
+    ],
+)
+def test_bytes_that_are_no_array_are_refused(data):
+    record = ArrayRecord({"a": Array("float64", (1,), "numpy.ndarray", data)})
+    with pytest.raises(ValueError, match=r"."):
+        records.unpack_arrays(record)

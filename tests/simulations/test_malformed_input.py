@@ -182,7 +182,7 @@ def test_more_rounds_than_anybody_waits_for(method):
         ({"truth": [[1], [1, 2]]}, "truth is no matrix"),
         ({"truth": CausalGraph.from_array(np.zeros((2, 2)))}, "truth has no variable 'x2'"),
     ],
-    ids=str,
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
 def test_the_other_arguments(arguments, words):
     with pytest.raises(CausalError, match=words):

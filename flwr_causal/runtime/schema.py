@@ -72,6 +72,7 @@ def exchange_schema(
     other_patches = _check_versions(answers)
     _check_errors(answers)
     reports = {party.name: TableReport.from_dict(values) for party, values in answers}
+    _check_parts(reports)
     federation, agreement = agreed(method, [party for party, _ in answers], reports)
     agreement = replace(agreement, warnings=(*other_patches, *agreement.warnings))
     log(
@@ -203,7 +204,8 @@ def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]
             return Party(node_id, party, partition), {"version": values["version"]}
         if not isinstance(values.get("error"), str):
             door.reported(values, method.contract.reports, method.policy.max_states)
-    except door.RefusedError as error:
+            TableReport.from_dict(values)
+    except (door.RefusedError, DataError) as error:
         raise door.RefusedError(
             f"{party}: its answer was refused: {error}. Do all nodes run the same version of "
             "flwr-causal?"
@@ -274,6 +276,27 @@ def _check_versions(answers: Sequence[tuple[Party, dict[str, Any]]]) -> list[str
     for warning in warnings:
         log(WARNING, warning)
     return warnings
+
+
+def _check_parts(reports: Mapping[str, TableReport]) -> None:
+    """Check that all parties report sums, states and relations, or none of them does.
+
+    Raises
+    ------
+    FederationError
+        Naming the parties.
+    """
+    for part in ("sums", "states", "relations"):
+        given = {name: bool(getattr(report, f"has_{part}")) for name, report in reports.items()}
+        if len(set(given.values())) > 1:
+            which = [
+                ", ".join(name for name in given if given[name] is one) for one in (True, False)
+            ]
+            raise FederationError(
+                f"The schema exchange failed; training was not started. {which[0]} reported {part} "
+                f"of the columns, {which[1]} did not. Install the same version of flwr-causal on "
+                "all machines."
+            )
 
 
 def _check_errors(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:

@@ -244,3 +244,38 @@ def test_a_version_that_differs_in_its_last_number_is_a_warning(monkeypatch):
     assert agreement.warnings[0].endswith("is 0.3.1, but party 1 has 0.3.2.")
     _, agreement, _ = exchange_schema(method(), OtherVersion("0.3.1"))
     assert not any("version" in warning for warning in agreement.warnings)
+
+
+class Forged(LocalGrid):
+    """Changes the report of the second party."""
+
+    def __init__(self, change) -> None:
+        super().__init__(app_of(TABLES), 3)
+        self.change = change
+
+    def send_and_receive(self, messages, *, timeout=None):
+        replies = list(super().send_and_receive(messages, timeout=timeout))
+        for reply in replies:
+            config = reply.content["config"]
+            if config["party"] == "party 1":
+                self.change(config)
+        return replies
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("kinds", ["?"] * 12), ("squares", []), ("means", None), ("copy-of", ["x"])]
+)
+def test_a_malformed_report_names_its_party_only(key, value):
+    def change(config):
+        config.pop(key)
+        if value is not None:
+            config[key] = value
+
+    with pytest.raises(FederationError, match="party 1: its answer was refused") as error:
+        exchange_schema(method(), Forged(change))
+    assert "party 0" not in str(error.value)
+
+
+def test_a_report_without_the_parts_of_the_others_is_named():
+    with pytest.raises(FederationError, match=r"party 0, party 2 reported sums .* party 1 did not"):
+        exchange_schema(method(), Forged(lambda config: config.update({"has-sums": 0})))

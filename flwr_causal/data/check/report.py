@@ -248,10 +248,7 @@ class TableReport:
                 has_relations,
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"a party's report of its table is malformed ({error!r}): "
-                "do all parties run the same version of flwr-causal?"
-            ) from error
+            raise DataError(f"the report of the table is malformed ({error!r})") from error
 
 
 def tells_combinations(rows: int, columns: int) -> bool:

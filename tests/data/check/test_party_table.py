@@ -216,7 +216,7 @@ def test_report_round_trips_and_counts_what_prepare_returns(columns, sums, missi
 def test_malformed_reports_are_refused(spoil):
     plain = describe(pd.DataFrame({"a": [1.0], "b": [2.0]}), sums=True).to_dict()
     spoil(plain)
-    with pytest.raises(DataError, match=r"malformed.*same version"):
+    with pytest.raises(DataError, match="malformed"):
         TableReport.from_dict(plain)
 
 

@@ -82,7 +82,7 @@ def _hashed_values(column: pd.Series) -> NDArray[np.uint64]:
     """Return a number for each value of a column that is not of plain numbers."""
     try:
         return np.asarray(hash_pandas_object(column, index=False), dtype=np.uint64)
-    except TypeError:  # values that have no hash, such as lists
+    except (TypeError, UnicodeEncodeError):  # lists and the like, and half surrogate pairs
         return np.asarray(hash_pandas_object(column.map(repr), index=False), dtype=np.uint64)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
 
 from flwr_causal.core.limits import LARGEST
+from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import WHOLE
@@ -374,7 +375,8 @@ def _check_products(item: Disclosure, array: NDArray[Any]) -> None:
     if item.values == "second-moments":
         room = _TOLERANCE * scaled.shape[-1] * np.eye(scaled.shape[-1])
         try:
-            np.linalg.cholesky(scaled + room)
+            with single_threaded():
+                np.linalg.cholesky(scaled + room)
         except np.linalg.LinAlgError:
             raise RefusedError(f"'{item.name}' is not positive semi-definite") from None
 

@@ -1,7 +1,7 @@
-"""Checks of a method against its contract, for anybody's method.
+"""Checks of a method against its contract, also for methods of other packages.
 
-:func:`check_method` runs a method on a few parties under small changes and reports what does not
-hold::
+:func:`check_method` runs a method on a few parties, runs it again under small changes (another
+order of the parties, lost replies), and reports which checks fail::
 
     report = check_method("notears-admm", parties)
     print(report.table())
@@ -86,7 +86,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed that was not expected to."""
+        """Whether all failures were expected."""
         return all(result.status != "failed" for result in self.results)
 
     def table(self) -> str:
@@ -190,7 +190,7 @@ def parametrize_with_checks(
 
 @dataclass
 class _Undisturbed:
-    """A method on its parties, and its run without any change, made when first asked for."""
+    """A method on its parties, and its run without any change, made when it is first needed."""
 
     subject: Subject
     _kept: list[tuple[Run, _Spy]] = field(default_factory=list)
@@ -260,7 +260,7 @@ class _Losing(_Spy):
 
 
 def check_runs(method: _Undisturbed) -> None:
-    """Check that the method ends, with a graph or a model, and leaves nobody out."""
+    """Check that the run ends with a graph or a model and leaves no party out."""
     run, _ = method.run()
     if run.graph is None and run.model is None:
         raise CheckFailedError("the run ended without a graph and without a model")
@@ -316,7 +316,7 @@ def check_nothing_undeclared_travels(method: _Undisturbed) -> None:
 
 
 def check_no_entry_for_each_row(method: _Undisturbed) -> None:
-    """Check that nothing that leaves has an entry for each row, unless it is declared so."""
+    """Check that no array of a reply has an entry for each row without declaring it."""
     tables = _tables_of_rows(method)
     if any(name in tables[0].columns for name in method.strategy.role_columns):
         raise CheckSkippedError("rows with ids cannot be doubled")
@@ -336,7 +336,7 @@ def check_no_entry_for_each_row(method: _Undisturbed) -> None:
 
 
 def check_lost_replies(method: _Undisturbed) -> None:
-    """Check that a reply that is lost once and asked for again does not change the result."""
+    """Check that the result does not change if replies are lost once and requested again."""
     strategy, parties, client = method.subject
     if len(parties) < 2:
         raise CheckSkippedError("needs two parties")

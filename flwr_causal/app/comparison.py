@@ -1,4 +1,4 @@
-"""How good a result is, and how good it would be without a federation."""
+"""Metrics of a result, and of baselines without a federation."""
 
 from __future__ import annotations
 
@@ -69,9 +69,10 @@ def baselines(
     Returns
     -------
     dict
-        ``pooled``, the metrics on all rows in one place; ``alone``, the mean of the parties' own,
-        with the log-likelihood only where all parties hold all columns; ``solver``, the solver of
-        both where it is not the method itself. Empty for a method without baselines.
+        ``pooled``: the metrics of the result on the pooled rows; ``alone``: the means of the
+        metrics of each party's own result, with the log-likelihood only if all parties hold all
+        columns; ``solver``: the solver of both, if it is not the method itself. Empty for a method
+        without baselines.
     """
 
     def run_alone(table: pd.DataFrame, **changes: Any) -> Any:
@@ -127,8 +128,8 @@ def circuit_scores(model: Any, test: pd.DataFrame, known: pd.DataFrame | None = 
     Returns
     -------
     dict
-        ``log_likelihood``: mean nats a row, the class included. Of rows whose class is known, where
-        the model has a target, ``accuracy``, ``majority`` (the share of the most frequent class),
+        ``log_likelihood``: mean nats a row, the class included. If the model has a target and the
+        rows have classes, also ``accuracy``, ``majority`` (the share of the most frequent class),
         ``macro_f1`` (the mean over classes, as in the paper) and, for two classes, ``auroc``.
     """
     from sklearn.metrics import accuracy_score, f1_score, roc_auc_score

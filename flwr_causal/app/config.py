@@ -1,10 +1,11 @@
 """The keys of a run config: what ``flwr run -c`` and an app's ``pyproject.toml`` may set.
 
-A key is an option in kebab-case. Options that methods share stand alone (``max-rounds``), a
-method's own behind its id (``fedges.max-edges``). An empty text is the default.
+A key is the name of an option in kebab-case. Options that methods share have no prefix
+(``max-rounds``); a method's own options have its id as prefix (``fedges.max-edges``). An empty text
+stands for the default.
 
-``python -m flwr_causal.app.config "method='fedges' fedges.max-edges=3"`` checks keys and values
-without a run, also those of a TOML file.
+``python -m flwr_causal.app.config "method='fedges' fedges.max-edges=3"`` checks keys and values, or
+a TOML file with them, without a run.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ class JobConfig:
         Absolute path of a table (or of a directory of tables with ids) on whose rows a fitted
         circuit is evaluated: ``answers.csv`` in the output directory.
     options : str, default ""
-        Further keys and values, written as behind ``-c``. Flower refuses a key that the app's
-        ``pyproject.toml`` does not list; here all keys may stand, also those of methods of other
-        packages.
+        Further keys and values, in the form of ``-c``. As keys of ``-c`` itself Flower refuses all
+        that the app's ``pyproject.toml`` does not list; this text may hold any key, including the
+        options of methods of other packages.
     """
 
     method: str = "notears-admm"
@@ -75,8 +76,9 @@ class DataConfig:
     ----------
     data : str, default ""
         Absolute path of a table whose rows are dealt to the parties, or of a directory with one
-        table for each party. Empty: a synthetic system, or for methods on mixed tables an example;
-        for these also "breast-cancer" or "digits".
+        table for each party. Empty: a synthetic system, or for methods on mixed tables
+        "breast-cancer". These methods also accept the names of the examples "breast-cancer" and
+        "digits".
     partition : {"even", "uneven", "dirichlet", "sorted", "column"}, default "even"
         How a table's rows are dealt; see ``flwr_causal.data.partition.split``.
     partition_column : str, default ""
@@ -94,7 +96,7 @@ class DataConfig:
         For methods on mixed tables: whether parties have rows of their own, columns of their own,
         or both; see ``flwr_causal.data.partition.split_columns``.
     test_share : float, default 0.2
-        For methods on mixed tables: the share of the rows on which the result is judged.
+        For methods on mixed tables: share of the rows that are set aside and evaluate the result.
     seed : int, default 0
         Fixes the synthetic system, the dealing of the rows, and every random choice of the method.
     """
@@ -123,7 +125,7 @@ class DataConfig:
 
 @cache
 def shared_options() -> dict[str, Any]:
-    """Return the names and defaults of the options whose keys stand alone.
+    """Return the names and defaults of the options whose keys have no prefix.
 
     These are the options of the base of the linear methods.
     """
@@ -225,7 +227,7 @@ def keys_in_errors(method: str) -> Iterator[None]:
 
 
 def in_keys(text: str, method: str) -> str:
-    """Return a message in which options have their keys for names, and booleans are TOML's."""
+    """Return a message with options by their keys and booleans as in TOML."""
     strategy = methods.find(method).strategy
     keys = {name: key_of(method, name) for name in option_types(strategy)}
     keys |= {other: keys[name] for other, name in other_names(strategy).items()}
@@ -283,7 +285,7 @@ def _check_key(key: str, value: Any, method: str) -> None:
             known = ", ".join(sorted(methods.METHODS))
             hint += f" There is no method '{owner}'; there are {known}."
         raise ConfigError(f"There is no key '{key}'.{hint} All keys are listed in docs/options.md.")
-    # Every key of a pyproject.toml arrives here, with its default where nobody has set it.
+    # Flower passes every key of the pyproject.toml, with its default where the user has not set it.
     if value != default or isinstance(value, bool) != isinstance(default, bool):
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
         raise ConfigError(f"{key}={shown} {problem}")

@@ -38,7 +38,7 @@ def execute(
     settle : float, default 0.0
         Seconds for which the number of connected nodes must stay the same before the start.
     on_round : callable, optional
-        Called with the record of each round.
+        Called with the record of each exchange.
 
     Raises
     ------

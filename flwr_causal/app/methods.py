@@ -1,4 +1,4 @@
-"""The methods by id: strategy and client of each, also of those of other packages."""
+"""The methods by id, with their strategies and clients, including methods of other packages."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def find(method: str) -> Method:
     Raises
     ------
     ConfigError
-        If there is none (the message lists the ids), if several packages declare the id, or if the
-        package that declares it cannot be imported or declares no method.
+        If no method has the id (the message lists all ids), if several packages declare the id, or
+        if the package that declares it cannot be imported or declares no method.
     """
     declared = _declared().get(method, ())
     if method in _OWN:

@@ -68,7 +68,7 @@ class Option(NamedTuple):
 
 
 def options_of(owner: type, key: Callable[[str], str] = kebab) -> list[Option]:
-    """Return the options that the fields of a dataclass are, in their order."""
+    """Return an option for each field of a dataclass, in their order."""
     kinds = option_types(owner)
     return [
         Option(key(field.name), kinds[field.name], field.default, meaning(owner, field.name))
@@ -83,12 +83,12 @@ def job_options() -> list[Option]:
 
 
 def common_options() -> list[Option]:
-    """Return the options that methods share; the seed is among the keys that belong to none."""
+    """Return the options that methods share, without the seed, which `job_options` lists."""
     return [option for option in options_of(LinearStrategy) if option.key != "seed"]
 
 
 def method_options(method: str) -> list[Option]:
-    """Return a method's own options, and the shared ones that differ from those of the others."""
+    """Return a method's own options, and shared ones with another default or meaning."""
     shared = options_of(LinearStrategy)
     own = options_of(methods.find(method).strategy, partial(key_of, method))
     return [option for option in own if option not in shared]
@@ -102,7 +102,7 @@ def config_table(ids: Iterable[str], own: Sequence[str] = ()) -> str:
     ids : iterable of str
         The methods whose options it lists.
     own : sequence of str, optional
-        Lines that take the place of those with the same key.
+        Lines that replace the lines with the same keys.
     """
     ids = list(ids)
     lines = [f"{option.key} = {option.toml}" for option in job_options()]
@@ -219,7 +219,7 @@ def _owners(key: str) -> str:
 
 
 def _values(kind: Any) -> str:
-    """Return what a run config may set, in words."""
+    """Return the possible values of an option, in words."""
     words = {int: "whole number", float: "number", str: "text", bool: "`true`, `false`"}
     if get_origin(kind) in (Union, types.UnionType):
         shown = [_values(part) for part in get_args(kind)]

@@ -41,7 +41,7 @@ def server_app() -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        """Run the job; an error is raised on, so that Flower marks the run as failed."""
+        """Run the job; an error is raised again, so that Flower marks the run as failed."""
         strategy = None
         try:
             job, data, strategy = read_config(context.run_config)
@@ -90,7 +90,7 @@ def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
 
 
 def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy[Any]) -> None:
-    """Fill in the metrics; in a simulation also those of the baselines."""
+    """Fill in the metrics of the result, and in a simulation the metrics of the baselines."""
     names = () if run.graph is None else run.graph.names
     truth = read_edges(job.truth, names) if job.truth and names else None
     if not run.config["simulated"]:

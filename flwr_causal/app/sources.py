@@ -40,12 +40,12 @@ ROWS = {
 
 
 class Roles(NamedTuple):
-    """The columns that a method's options name and that decide how a table is dealt out.
+    """The columns that a method's options name and that decide how a table is divided.
 
     Parameters
     ----------
     series_column : str
-        Tells the time series of a table apart; series are dealt out whole.
+        The column that names the time series of each row; a series is not divided.
     target : str
         The class; empty: see `flwr_causal.data.roles.target_in`.
     row_id : str
@@ -76,7 +76,7 @@ class Simulation(NamedTuple):
     truth : CausalGraph or None
         The true graph, of a synthetic system.
     test : DataFrame or None
-        Rows set aside on which the result is judged, for methods on mixed tables.
+        Rows that are set aside for evaluation, for methods on mixed tables.
     """
 
     tables: list[pd.DataFrame]
@@ -95,14 +95,14 @@ def simulation(
     config : DataConfig
     num_parties : int
     kind : DataKind
-        The kind of tables of the method: decides which synthetic system or example is taken, and
-        how a table is dealt out.
+        The kind of tables of the method. It decides which synthetic system or example is used, and
+        how a table is divided among the parties.
     roles : Roles
 
     Raises
     ------
     ConfigError, DataError
-        If the data cannot be read or dealt to so many parties.
+        If the data cannot be read, or cannot be divided among this number of parties.
     """
     if kind is DataKind.TABLE:
         tables = _mixed_tables(config, num_parties, roles)
@@ -142,7 +142,7 @@ def _path_of(config: DataConfig) -> Path:
 
 
 def _dealt(frame: pd.DataFrame, config: DataConfig, num_parties: int) -> list[pd.DataFrame]:
-    """Deal the rows of a table out."""
+    """Divide the rows of a table among the parties."""
     return split(
         frame,
         num_parties,
@@ -169,7 +169,7 @@ def _synthetic(config: DataConfig, num_parties: int, kind: DataKind) -> Simulati
 
 
 def deal_series(frame: pd.DataFrame, num_parties: int, series_column: str) -> list[pd.DataFrame]:
-    """Deal a table of time series out: whole series, or stretches of the only one.
+    """Divide a table of time series among the parties: whole series, or parts of the only one.
 
     Raises
     ------

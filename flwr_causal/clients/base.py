@@ -295,8 +295,8 @@ class CausalClient(NumPyClient):
         Parameters
         ----------
         sent : sequence of (ndarray, Array)
-            What :meth:`fit` returned, as it was and as it leaves. An array that is remembered as it
-            was sent is kept in the form that it left in, not packed a second time.
+            Pairs of an array that :meth:`fit` returned and its packed form. An array that is both
+            sent and remembered is packed once.
         """
         state = self.context.state
         if self._setup is not None and SETUP not in state:

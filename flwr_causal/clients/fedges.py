@@ -64,12 +64,12 @@ class Cache:
 
     @property
     def nbytes(self) -> int:
-        """Memory, for the cache."""
+        """Bytes of memory, by which the cache is limited."""
         return self.source.nbytes + self.table.nbytes + self.families.gains.nbytes
 
 
 class FedGESClient(CausalClient):
-    """Searches, scores and counts on its own rows, as the server's mode asks.
+    """Searches, scores and counts on the party's rows, as the run's mode needs.
 
     Variables are numbered in the order of their names, the same at every party.
 
@@ -116,7 +116,7 @@ class FedGESClient(CausalClient):
 
     @answers(GRAPH, JUDGED_GRAPH)
     def graph(self, asked: Asked) -> Arrays:
-        """Search on from the fused graph, or from it fused with the party's own."""
+        """Search from the fused graph, or from the fused graph fused with the party's own."""
         received, cache = asked["received"], self._cached(asked)
         fuse_first = asked["start"] == "fuse"
         start = self._fused(cache, received, asked["own"]) if fuse_first else received
@@ -127,10 +127,10 @@ class FedGESClient(CausalClient):
 
     @answers(GRAPHS)
     def graphs(self, asked: Asked) -> Arrays:
-        """Search on from the fused graph, and from it fused with the party's own."""
+        """Search from the fused graph, and from the fused graph fused with the party's own."""
         received, own, cache = asked["received"], asked["own"], self._cached(asked)
         alone = self._search(cache, received)
-        # In the first round there is one start only: no edges.
+        # In the first round both starts are the graph without edges.
         both = len(received) or len(own)
         fused = self._search(cache, self._fused(cache, received, own)) if both else alone
         return {"overwritten": alone, "fused": fused}

@@ -273,8 +273,8 @@ class FedPCClient(CausalClient):
         node = self.context.node_config
         if "row-secret" in node:
             return str(node["row-secret"]).encode()
-        # A simulation has one owner: there is nobody to keep a secret from. The random numbers of
-        # rows follow from the secret, and those of a simulation from its seed.
+        # A simulation needs no secret, because all tables are on one machine. The random numbers of
+        # rows follow from the secret; in a simulation the secret is the seed.
         return str(self.setup.options["seed"]).encode() if "partition-id" in node else None
 
     def _joint_rows(self, asked: Asked) -> PartyRows:

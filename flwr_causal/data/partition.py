@@ -1,7 +1,7 @@
 """Split a table among simulated parties, by rows or by columns, and set rows aside for a test.
 
 All splits by rows follow one convention: every row goes to exactly one party. Without a seed the
-rows keep the order of the table, and random sizes are those of seed 0; with a seed the rows are
+rows keep the order of the table, and random sizes follow from seed 0; with a seed the rows are
 shuffled first. The rows of each party are numbered from 0.
 """
 
@@ -468,8 +468,8 @@ def hold_out(
 ) -> tuple[list[pd.DataFrame], pd.DataFrame]:
     """Set rows aside for a test: those whose id, or values, hash to a small number.
 
-    What is set aside does not depend on which party has the row: a row of several parties is set
-    aside by all of them.
+    The choice depends on id or values only, not on the party: a row that several parties have is
+    set aside at all of them.
 
     Parameters
     ----------
@@ -483,7 +483,7 @@ def hold_out(
     Returns
     -------
     tables : list of DataFrame
-        What is left for training.
+        The rows for training, by party.
     test : DataFrame
         The rows set aside, in one table (:func:`joined_tables`).
     """

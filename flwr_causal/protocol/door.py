@@ -122,8 +122,8 @@ def accepted(
     Raises
     ------
     RefusedError
-        As :func:`outgoing`, and if the records are not those of a reply, or weight or number are
-        others.
+        As :func:`outgoing`, and if the content has other records than a reply, or another weight or
+        number.
     """
     unknown = [name for name in content if name not in (records.ARRAYS, records.METRICS)]
     if unknown:
@@ -230,7 +230,7 @@ _POSSIBLE: dict[FactKind, Callable[[Any], bool]] = {
 def sizes_of(
     exchange: Exchange, sent: RecordDict | None, agreed: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return what symbols in shapes stand for: agreed sizes, and those of what was sent.
+    """Return the sizes that symbols in shapes stand for: agreed sizes, and sizes of sent arrays.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def _check(
 
 
 def _bind(name: str, declared: Shape, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
-    """Check a shape against the sizes that are known, and note the sizes that it tells."""
+    """Check a shape against the known sizes, and note the sizes of its other symbols."""
     matches = len(declared) == len(shape)
     for symbol, size in zip(declared, shape, strict=False):
         if symbol == "*":

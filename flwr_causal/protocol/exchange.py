@@ -62,7 +62,7 @@ class Sent:
     optional : bool, default False
         Whether it may be left out.
     exact : bool, default False
-        Whether floats travel as float64 whatever the option ``precision`` says.
+        Whether floats are sent as float64 whatever the option ``precision`` says.
     """
 
     name: str
@@ -82,8 +82,8 @@ class Disclosure:
     meaning : str
         What it is, in the words of the paper; printed in the documentation.
     shape : tuple of str or int
-        Symbols are ``"d"`` (the agreed columns), ``"n"`` (the party's rows), those of the
-        contract's ``dimensions``, and those of what the server sent; ``"*"`` is any size.
+        Symbols are ``"d"`` (the agreed columns), ``"n"`` (the party's rows), the symbols of the
+        contract's ``dimensions``, and the symbols in shapes of sent arrays; ``"*"`` is any size.
     values : str, default "finite"
         What is a possible value: any ``"finite"`` number, a ``"non-negative"`` one, a
         ``"probability"``; of whole numbers a ``"count"`` of the party's rows (from 0 to n), an
@@ -230,7 +230,7 @@ class Exchange:
                 raise ConfigError(f"The exchange '{self.name}' declares a name twice: {names}.")
 
     def sends_name(self, name: str) -> bool:
-        """Return whether it declares something of that name among what a party is sent."""
+        """Return whether ``sends`` declares a name."""
         return any(item.name == name for item in self.sends)
 
     @property

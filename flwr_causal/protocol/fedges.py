@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _cyclic(arrays: Arrays, known: Known) -> str:
-    """Return whether a party's edges are those of no DAG."""
+    """Return a complaint if a party's edges close a cycle, else ""."""
     for name in ("edges", "overwritten", "fused"):
         if name in arrays:
             adjacency = np.zeros((known.sizes["d"],) * 2, dtype=np.bool_)
@@ -32,7 +32,7 @@ def _cyclic(arrays: Arrays, known: Known) -> str:
 
 
 def _other_rows(arrays: Arrays, known: Known) -> str:
-    """Return whether contingency tables count other rows than those of the party."""
+    """Return a complaint if contingency tables do not count the party's rows, else ""."""
     setup, sent = known.setup, known.sent
     sizes = {name: len(states) for name, states in zip(setup.names, setup.states, strict=True)}
     if "num-cuts" in sent:
@@ -48,32 +48,36 @@ def _other_rows(arrays: Arrays, known: Known) -> str:
 _EDGES = ("*", 2)
 _CUT_POINTS = (
     Sent("cuts", "agreed cut points, column after column", ("*",), optional=True, exact=True),
-    Sent("num-cuts", "how many belong to each column", ("*",), optional=True),
+    Sent("num-cuts", "number of cut points of each column", ("*",), optional=True),
 )
 _STARTS = (
     Sent("received", "edges of the fused graph", _EDGES),
     Sent("own", "edges of the party's last graph", _EDGES),
 )
 _SETS = (
-    Sent("sizes", "how many variables each set has", ("sets",)),
-    Sent("members", "the variables of each set", ("*",)),
+    Sent("sizes", "number of variables of each set", ("sets",)),
+    Sent("members", "the variables of the sets, set after set", ("*",)),
 )
 _TABLES = (
     Disclosure(
         "dense", "counts of all cells of the small contingency tables", ("*",), "count", "sum"
     ),
-    Disclosure("cells", "numbers of the filled cells of the large ones", ("filled",), "index"),
+    Disclosure("cells", "numbers of the filled cells of the large tables", ("filled",), "index"),
     Disclosure("values", "counts of these cells", ("filled",), "count"),
-    Disclosure("lengths", "how many of them belong to each large table", ("*",), "index"),
+    Disclosure("lengths", "number of filled cells of each large table", ("*",), "index"),
     Disclosure("small", "number of cells with fewer than minimum_count rows", (), "index"),
 )
 
 GRAPH = Exchange(
     "graph",
-    "one round of Algorithm 1: each party searches on from a graph, the server fuses the results",
+    "one round of Algorithm 1: each party searches from a graph, the server fuses the results",
     sends=(
         *_STARTS,
-        Sent("start", "whether to start from the fused graph, or from it fused with the own one"),
+        Sent(
+            "start",
+            "'overwrite': the search starts from the fused graph; 'fuse': from the fused graph "
+            "fused with the party's last one",
+        ),
         *_CUT_POINTS,
     ),
     returns=(
@@ -85,7 +89,7 @@ GRAPH = Exchange(
 
 JUDGED_GRAPH = Exchange(
     "judged graph",
-    "the same, and the parties' scores of the graph that they receive",
+    "one round of Algorithm 1, with the parties' scores of the graph that they receive",
     sends=GRAPH.sends,
     returns=(
         *GRAPH.returns,
@@ -97,7 +101,7 @@ JUDGED_GRAPH = Exchange(
 
 GRAPHS = Exchange(
     "graphs",
-    "each party searches on from the fused graph, and from it fused with its own one",
+    "each party searches from the fused graph, and from the fused graph fused with its last one",
     sends=(*_STARTS, *_CUT_POINTS),
     returns=(
         Disclosure(
@@ -107,7 +111,13 @@ GRAPHS = Exchange(
             "index",
             below="d",
         ),
-        Disclosure("fused", "edges of the DAG found from both fused", _EDGES, "index", below="d"),
+        Disclosure(
+            "fused",
+            "edges of the DAG found from the fused graph fused with the party's last one",
+            _EDGES,
+            "index",
+            below="d",
+        ),
     ),
     when="in each round, mode='fusion' with start='driven'",
     contradiction=_cyclic,
@@ -117,8 +127,8 @@ JUDGE = Exchange(
     "judge",
     "the parties' scores of proposed graphs, by which the best is chosen",
     sends=(
-        Sent("edges", "edges of the proposed graphs", _EDGES),
-        Sent("lengths", "how many belong to each graph", ("graphs",)),
+        Sent("edges", "edges of the proposed graphs, graph after graph", _EDGES),
+        Sent("lengths", "number of edges of each graph", ("graphs",)),
         *_CUT_POINTS,
     ),
     returns=(Disclosure("scores", "the party's score of each graph", ("graphs",)),),
@@ -131,16 +141,16 @@ SCORES = Exchange(
     sends=(
         Sent("owners", "y of each family (y, S)", ("families",)),
         Sent("sizes", "size of S", ("families",)),
-        Sent("members", "the variables of S", ("*",)),
-        Sent("num_others", "how many x are asked for", ("families",)),
-        Sent("others", "the x", ("gains",)),
+        Sent("members", "the variables of S, family after family", ("*",)),
+        Sent("num_others", "number of requested gains of each family", ("families",)),
+        Sent("others", "x of each requested gain", ("gains",)),
         *_CUT_POINTS,
     ),
     returns=(
         Disclosure(
             "gains",
-            "s(y | S + x) - s(y | S), by the party's own score. Those of the first exchange are "
-            "the mutual information of all pairs, up to a known constant",
+            "s(y | S + x) - s(y | S), by the party's own score. The gains of the first exchange "
+            "are the mutual information of all pairs of columns, up to a known constant",
             ("gains",),
             combine="sum",
         ),

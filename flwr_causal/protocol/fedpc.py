@@ -161,7 +161,7 @@ _JOINT_WHEN = (
 _JOINT_DENSITIES = Disclosure(
     "densities",
     "log density of the party's columns of each common row under each component. The server can "
-    "tell the row's class from them if the party holds it",
+    "infer the row's class from them if the party holds the class",
     ("common", "components"),
     "log-density",
     rows=_COMMON_ROWS,

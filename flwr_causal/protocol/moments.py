@@ -31,7 +31,7 @@ SUMS = Exchange(
 
 
 def dimensions(setup: Setup) -> dict[str, int]:
-    """Return m, the columns of the lagged design; s, those of the moments; and the number of folds.
+    """Return the sizes: m columns of the lagged design, s columns of the moments, and the folds.
 
     Rows are divided into folds if something is chosen by held-out error. If the order is chosen,
     the array of each smaller order counts as a further fold.

@@ -40,7 +40,7 @@ def pack_arrays(
     arrays : mapping of str to ndarray
     precision : {"float64", "float32"}, default "float64"
     exact : collection of str, optional
-        Names of arrays whose floats travel as float64 all the same.
+        Names of arrays whose floats are sent as float64 whatever the precision.
     """
     record = {}
     for name, array in arrays.items():

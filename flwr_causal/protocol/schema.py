@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from flwr.app import Context
 
-#: The parts of a report that only some methods ask for; a contract names those of its method.
+#: The parts of a report that only some methods need; a contract names the parts that its method
+#: needs.
 Part: TypeAlias = Literal["sums", "relations", "states", "series", "ids"]
 #: When each part leaves, in words.
 PARTS: dict[Part, str] = {

@@ -42,12 +42,12 @@ class Setup:
     policy : Policy
         How problems of the data are handled.
     precision : str
-        How floating-point arrays travel, "float64" or "float32".
+        The type in which floating-point arrays are sent, "float64" or "float32".
     options : mapping of str to scalar
         The method's own options that its clients need.
     exchange : str
-        Tells this schema exchange from others over the same nodes: a ServerApp may run several
-        methods one after the other, and what a client kept for an earlier one is void then.
+        A random name of this schema exchange. A ServerApp may run several methods one after the
+        other; a client that finds another name here discards what it kept from an earlier one.
     states : tuple of tuple of str
         For methods on categories: the agreed states of every column, empty for one that is to be
         discretised. ``()`` for the others.

@@ -1,1 +1,1 @@
-"""What people look at: saved runs, graph files, summaries."""
+"""Saved runs, graph files and summaries."""

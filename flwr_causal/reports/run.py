@@ -41,7 +41,7 @@ class Run:
     graph : CausalGraph or None
         None for methods that learn no graph.
     history : list of dict
-        One record a round.
+        One record for each exchange.
     rounds : int
         Exchanges after the schema exchange.
     bytes_sent, bytes_received : int
@@ -53,38 +53,38 @@ class Run:
     stop_reason : str
         Why the run ended.
     metrics : dict
-        Comparison with the truth, where it is known: SHD, TPR, FDR and more; under ``alone`` and
-        ``pooled`` the same for what the parties find alone and for all rows together.
+        Comparison with the truth, where it is known: SHD, TPR, FDR and more. Under ``pooled`` are
+        the metrics of the pooled rows' graph, under ``alone`` the mean of each party's own.
     scores : ndarray of shape (d, d) or None
         Strength of every edge before the threshold, for ranking.
     config : dict
         Method and options.
     model : object or None
-        What the method fits beside the graph: a linear system (with lags for time series), a
-        Bayesian network, a circuit. It is kept with the run if its class has ``save(path)`` and a
-        class method ``load(path)``.
+        The fitted model: a linear system (with lags for time series), a Bayesian network or a
+        circuit. It is saved with the run if its class has ``save(path)`` and a class method
+        ``load(path)``.
     parties : dict of str to int
         Name and number of rows of each party.
     num_rows : int or None
-        Rows of all parties together, where that is not the sum of these: parties that hold
-        different columns of the same rows have as many as there are different ids.
+        Rows of all parties together, if this is not the sum of ``parties``: for parties that hold
+        different columns of the same rows it is the number of different ids.
     local_graphs : dict of str to CausalGraph
-        The graph that each party's own rows support most, by party, where the option
-        ``local_graphs`` asks for them.
+        By party, the graph of highest evidence on its own rows, with the option ``local_graphs``.
     heterogeneity : DataFrame or None
         One row for each party and edge, with ``local_graphs``; see
         :func:`flwr_causal.core.fedcausal.heterogeneity.edge_table`.
     answers : DataFrame or None
         The answers of a fitted circuit on the rows that the run config's ``query`` names.
     failures : list of dict
-        Parties whose reply is missing in a round: ``round``, ``party``, ``reason``.
+        Parties whose reply is missing in an exchange: ``round`` (its number), ``party``,
+        ``reason``.
     warnings : list of str
         What the user should know.
     error : str
         Why the run failed; empty if it did not.
     status : str
-        "completed", "failed" after an error, "stopped" where the process was interrupted, "running"
-        where it has been killed or still goes on.
+        "completed"; "failed" after an error; "stopped" if the process was interrupted; "running"
+        during the run, and after the process was killed.
     """
 
     graph: CausalGraph | None
@@ -122,14 +122,15 @@ class Run:
         return {name: getattr(self, name) for name in plain.split()}
 
     def save(self, directory: str | Path) -> Path:
-        """Write the run into a directory, made where it does not exist, in place of an earlier run.
+        """Write the run into a directory, which is created if needed; an earlier run is replaced.
 
-        ``graph.json`` (loads back), ``graph.graphml``, ``graph.dot``, ``edges.csv``,
-        ``history.jsonl`` (one line a round), ``run.json`` (status, metrics, configuration,
-        versions, the model's class), ``scores.csv``, ``model.json``, ``local_graphs.json`` (by
-        party), ``heterogeneity.csv`` and ``answers.csv``, as far as the run has them; beside the
-        model ``model.bif`` where it is a Bayesian network, the directory ``model`` where it is a
-        circuit. All files are written before the first one takes its place.
+        The files are ``run.json`` (status, metrics, configuration, versions, the model's class) and
+        ``history.jsonl`` (one line for each exchange), and, as far as the run has them,
+        ``graph.json`` (which ``CausalGraph.load`` reads), ``graph.graphml``, ``graph.dot``,
+        ``edges.csv``, ``scores.csv``, ``model.json`` (with ``model.bif`` for a Bayesian network,
+        the directory ``model`` for a circuit), ``local_graphs.json`` (by party),
+        ``heterogeneity.csv`` and ``answers.csv``. All files are written before the first file of an
+        earlier run is replaced.
 
         Returns
         -------
@@ -148,17 +149,17 @@ class Run:
             part.mkdir(parents=True)
             self._write(part)
             for name in RESULTS:
-                # No file of an earlier run may pass for a part of this one.
+                # Files of an earlier run must not be taken for files of this one.
                 if not (part / name).exists():
                     (target / name).unlink(missing_ok=True)
             shutil.rmtree(target / "model", ignore_errors=True)
-            # The last file says that the others are there.
+            # run.json is the last file: if it exists, the others do.
             for file in sorted(part.iterdir(), key=lambda file: file.name == RUN_FILE):
                 file.replace(target / file.name)
         except OSError as error:
             raise ConfigError(
                 f"The results cannot be written to '{target}' ({error.strerror or error}): free "
-                "the disk, or give another directory. An earlier run in it is as it was."
+                "the disk, or give another directory."
             ) from error
         finally:
             shutil.rmtree(part, ignore_errors=True)
@@ -191,7 +192,7 @@ class Run:
 
     @classmethod
     def load(cls, directory: str | Path) -> Run:
-        """Read a run that :meth:`save` wrote, or one that was stopped or still goes on.
+        """Read a run from its directory, also one that was stopped or is still running.
 
         Raises
         ------
@@ -231,7 +232,7 @@ class Run:
 def _write_local(
     graphs: dict[str, CausalGraph], table: pd.DataFrame | None, directory: Path
 ) -> None:
-    """Write ``local_graphs.json`` and ``heterogeneity.csv``, as far as there is something."""
+    """Write ``local_graphs.json`` and ``heterogeneity.csv``, if the run has them."""
     if graphs:
         plain = {party: graph.to_dict() for party, graph in graphs.items()}
         (directory / GRAPHS_FILE).write_text(json.dumps(plain) + "\n", encoding="utf-8")
@@ -258,7 +259,7 @@ def _read_local(directory: Path) -> tuple[dict[str, CausalGraph], pd.DataFrame |
 
 
 def _read_text(path: Path, index_col: int | None = None) -> pd.DataFrame:
-    """Read a table of texts: Python reads numbers from them exactly, not every pandas does."""
+    """Read a table of texts; Python converts them to numbers exactly, pandas may round."""
     return pd.read_csv(path, index_col=index_col, dtype=str, keep_default_na=False)
 
 

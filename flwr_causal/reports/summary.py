@@ -50,13 +50,16 @@ def describe_run(run: Run) -> list[str]:
         lines += describe_heterogeneity(run.heterogeneity)
     lines += _comparison(run.metrics)
     lines += [
-        f"Rounds {run.rounds}, {run.seconds:.1f} s, {len(run.parties)} parties, "
+        f"Exchanges {run.rounds}, {run.seconds:.1f} s, {len(run.parties)} parties, "
         f"{sum(run.parties.values()) if run.num_rows is None else run.num_rows} rows",
         f"Bytes to each party {run.bytes_sent // max(len(run.parties), 1):,}, "
         f"from each party {run.bytes_received // max(len(run.parties), 1):,} "
         f"(schema exchange, all together: {run.schema_bytes:,})",
     ]
-    lines += [f"Left out in round {f['round']}: {f['party']} ({f['reason']})" for f in run.failures]
+    lines += [
+        f"Left out in exchange {one['round']}: {one['party']} ({one['reason']})"
+        for one in run.failures
+    ]
     lines += [f"Note: {warning}" for warning in run.warnings]
     return lines
 
@@ -108,7 +111,7 @@ def _arrows(graph: CausalGraph) -> list[tuple[str, str, float, str]]:
 
 
 def describe_heterogeneity(table: pd.DataFrame) -> list[str]:
-    """Return a line for each party: its support of common edges, and clear disagreements."""
+    """Return a line for each party: how many common edges it supports, and where it disagrees."""
     if table.empty:
         return []
     lines = ["Own graphs of the parties (evidence in nats; 3 is a factor of 20)"]

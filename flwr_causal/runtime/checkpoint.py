@@ -1,4 +1,4 @@
-"""A run on disk while it goes on: what has happened, and all that a resumed run needs.
+"""The directory of a run: what a run writes after each exchange, and what a resumed run reads.
 
 The directory holds ``run.json`` (status, history's sums, failures, warnings), ``history.jsonl``
 and, until the results are saved, ``exchanges/``: the agreement and the combined replies of each
@@ -56,12 +56,12 @@ FREE_OPTIONS = frozenset(
     {"output_dir", "resume", "round_timeout", "server_timeout", "min_available_nodes", "quorum"}
 )
 _TOKEN = f"{PREFIX}exchange"
-# Of the arrays of a file: what stands before the name of a combined array, or of a party's.
+# Prefixes of the names of arrays in a file: of combined arrays, and of those kept by party.
 _COMBINED, _OWN = "combined", "party"
 
 
 class CheckpointError(ConfigError):
-    """A directory that a run cannot use; what it holds is as it was."""
+    """A directory that a run cannot use; its results are not changed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +179,7 @@ class Checkpoint:
         Raises
         ------
         CheckpointError
-            If parties, tables or values are others than in the interrupted run.
+            If parties, tables or values differ from those of the interrupted run.
         """
         new = _comparable(setup, reports, sent)
         if self.interrupted:
@@ -221,7 +221,7 @@ class Checkpoint:
         return self._exchanges / f"{number:06d}.npz"
 
     def exchange(self, step: Step) -> None:
-        """Keep what is needed to take the step of an exchange again."""
+        """Write the record and the replies of an exchange, from which it can be repeated."""
         write(self._file(int(step.record["round"])), _packed(step, self._token))
 
     def note(self, summary: Mapping[str, Any], history: Sequence[Any]) -> None:

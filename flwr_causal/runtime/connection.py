@@ -1,4 +1,4 @@
-"""Questions to the parties after training, as long as their nodes are in reach."""
+"""Questions to the parties after training, while their nodes are connected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Connection:
     federation : Federation
         The parties that agreed.
     names : sequence of str
-        Those of them that are asked, in this order; all of them must answer.
+        The names of the parties to ask, in this order; each of them must answer.
     timeout : float
         Seconds to wait for the answers.
     """

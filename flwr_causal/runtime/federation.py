@@ -175,9 +175,9 @@ class Federation:
     ) -> list[Party]:
         """Return the parties of an exchange in their fixed order: all, or a sample.
 
-        Each party draws a number from the seed, the exchange's number and its name; those of the
-        smallest numbers are chosen. Neither their order nor their node ids play a part. Exchanges
-        that declare ``same_parties`` all have one sample.
+        Seed, number of the exchange and name of a party give it a random number; the parties with
+        the smallest numbers are chosen. Neither the parties' order nor their node ids matter. All
+        exchanges that declare ``same_parties`` have the same sample.
         """
         able = [p for p in self.parties if self.failed_in_a_row.get(p.name, 0) < MAX_FAILURES]
         size = max(1, round(fraction * len(able)))
@@ -221,7 +221,7 @@ class Federation:
         server_round: int,
         timeout: float,
     ) -> Message:
-        """Return a message of an exchange; with the setup, for a node that has not had it yet."""
+        """Return a message of an exchange; it holds the setup if the node has not received it."""
         return Message(
             content=content if node_id in self._informed else self._with_setup(content),
             dst_node_id=node_id,
@@ -276,7 +276,7 @@ class Federation:
         """
         parties = {party.node_id: party for party in self.parties}
         attempt = _Attempt(self, grid, exchange, server_round, timeout, parties)
-        # The contents are kept: a grid may take a message's content away once it is on its way.
+        # The contents are kept here, since a grid may remove the content of a sent message.
         contents = {}
         sent = []
         for message in messages:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 class LocalGrid(Grid):
     """Runs the same ServerApp and ClientApp as Flower's engines, one node after the other.
 
-    It costs about a millisecond for each node and round, so that tests, sweeps and notebooks need
-    no Ray. Each node has its own ``Context``, whose state lasts for the run; a client that raises
-    gives an error reply and keeps its state, as on the other engines; the traceback of what is no
-    :class:`~flwr_causal.errors.CausalError` goes to Flower's log.
+    An exchange takes about a millisecond a node, so that tests, sweeps and notebooks need no Ray.
+    Each node has its own ``Context``, whose state lasts for the run. A client that raises gives an
+    error reply and keeps its state, as on the other engines; unless the exception is a
+    :class:`~flwr_causal.errors.CausalError`, Flower's log shows its traceback.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class LocalGrid(Grid):
     Attributes
     ----------
     raised : list of Exception
-        What the nodes' apps have raised, the latest last.
+        The exceptions that the nodes' apps have raised, in their order.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class LocalGrid(Grid):
         self._run = run
 
     def context(self, node_id: int) -> Context:
-        """Return a node's context, to look at its state in tests."""
+        """Return a node's context, in which tests find the node's state."""
         return self._contexts[node_id]
 
     def get_node_ids(self) -> list[int]:

@@ -61,7 +61,7 @@ class Outcome(Generic[StateT]):
     num_rows : int or None
         Rows of all parties together, where that is not the sum of their numbers of rows.
     schema_bytes : int
-        Bytes of the schema exchange, both ways, with its answer that travels with a party's first
+        Bytes of the schema exchange, both ways, of the agreement that is sent with a party's first
         message, and of the earlier requests that parties are sent when a run is resumed.
     status : {"running", "completed", "failed", "stopped"}
         "failed" after an error, "stopped" where the process was interrupted.
@@ -100,7 +100,7 @@ class Outcome(Generic[StateT]):
         return sum(record["bytes_received"] for record in self.history)
 
     def summary(self) -> dict[str, Any]:
-        """Return what the run is known by beside its results, as plain values."""
+        """Return status, traffic, parties, failures and warnings, as plain values."""
         traffic = ("rounds", "bytes_sent", "bytes_received", "schema_bytes", "seconds")
         return {
             **{
@@ -211,10 +211,10 @@ class _Session(Generic[StateT]):
     checkpoint : Checkpoint, optional
         Where the run is kept on disk.
     resuming : bool
-        Whether there is an interrupted run that this one has not yet taken up: until then its
-        directory stays as it is.
+        Whether the run resumes an interrupted one and has not agreed with the parties yet; until
+        then the directory is not changed.
     remembered : list of _Remembered
-        The exchanges of which parties remember something. Without an ``output_dir`` it is emptied
+        The exchanges from which parties keep something. Without an ``output_dir`` it is emptied
         once it takes :data:`MOST_REMEMBERED` bytes.
     remembered_bytes : int
     """
@@ -248,7 +248,7 @@ class _Session(Generic[StateT]):
             if state is not None or self.strategy is not method:
                 raise ConfigError(
                     "A run with 'output_dir' starts from its method's own state and without a "
-                    "privacy wrapper: the noise of a wrapper must not be drawn twice. Leave "
+                    "privacy wrapper: a wrapper must not add its noise twice. Leave "
                     "'output_dir' out, and save the outcome."
                 )
             options = plain_options(method)
@@ -274,8 +274,7 @@ class _Session(Generic[StateT]):
     def exchange(self) -> Record:
         """Ask the parties once and take the next step; return the record of the exchange.
 
-        The replies of one exchange, the largest objects of a run, are freed before those of the
-        next one arrive.
+        Replies are the largest objects of a run. They are freed before the next exchange.
         """
         method, federation = self.method, self.federation
         started = time.perf_counter()
@@ -331,7 +330,7 @@ class _Session(Generic[StateT]):
         return record
 
     def _keep(self, step: Step | None = None) -> None:
-        """Bring the directory up to date; a disk that is full does not end the run."""
+        """Write the run to its directory; a full disk does not end the run."""
         if self.checkpoint is None:
             return
         outcome = self.outcome
@@ -342,9 +341,9 @@ class _Session(Generic[StateT]):
             self.checkpoint.note(outcome.summary(), outcome.history)
         except OSError as error:
             warning = (
-                f"The run cannot be kept in '{self.checkpoint.directory}' ({error.strerror}): it "
-                f"goes on, but can be resumed only up to exchange {outcome.rounds - 1}. Free the "
-                "disk."
+                f"The run cannot be written to '{self.checkpoint.directory}' ({error.strerror}): "
+                f"it goes on, but can be resumed only after exchange {outcome.rounds - 1}. Free "
+                "the disk."
             )
             log(WARNING, warning)
             outcome.warnings.append(warning)
@@ -382,10 +381,10 @@ class _Session(Generic[StateT]):
         return found
 
     def _start_again(self, lost: Sequence[str]) -> None:
-        """Start the training again without the parties that were lost, as if they had never come.
+        """Start the training again without the parties that were lost.
 
-        Results with a party and results without it do not go together, where an exchange declares
-        ``same_parties``.
+        Where an exchange declares ``same_parties``, replies of different sets of parties cannot be
+        combined.
 
         Raises
         ------
@@ -412,8 +411,8 @@ class _Session(Generic[StateT]):
                 f"{', '.join(columns)}. Start the run again once all parties are connected."
             )
         warning = (
-            f"The training started again without {who} after exchange {number}: sums with it and "
-            "without it do not go together."
+            f"The training started again without {who} after exchange {number}: sums over "
+            "different parties cannot be combined."
         )
         log(WARNING, warning)
         own = outcome.warnings[len(outcome.agreement.warnings) :]
@@ -431,7 +430,7 @@ class _Session(Generic[StateT]):
             method.state = method.init(agreement)
 
     def _resume(self, steps: Iterable[Step]) -> None:
-        """Take the steps of the interrupted run again, and give the parties their memory back."""
+        """Repeat the steps of the interrupted run; send the parties the requests they need."""
         method, outcome = self.method, self.outcome
         for step in steps:
             self.federation.recall(step.failures, step.replies.parties)
@@ -635,7 +634,7 @@ def start(
     train_config: ConfigRecord | None = None,
     evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
 ) -> CausalResult:
-    """Run the method and dress the outcome as Flower's ``Result``; see ``CausalStrategy.start``."""
+    """Run the method and return a ``Result`` of Flower's; see ``CausalStrategy.start``."""
     result = CausalResult()
 
     def on_round(record: dict[str, Any]) -> None:

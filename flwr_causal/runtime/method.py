@@ -1,9 +1,9 @@
-"""What a method says of itself: the protocol of every method, between its contract and the loop.
+"""The protocol of every method: what the loop calls between the exchanges of a contract.
 
-A method is a state machine on the server. Before each exchange :meth:`Method.request` says what the
-parties are sent; their replies are folded as the contract declares; :meth:`Method.close` turns the
-combined replies into the next state; :meth:`Method.finished` says when the run is over. A state is
-a frozen dataclass that holds all that the rest of the run needs.
+A method is a state machine on the server. Before each exchange :meth:`Method.request` returns what
+the parties are sent. Their replies are combined as the contract declares. :meth:`Method.close`
+turns the combined replies into the next state, and :meth:`Method.finished` says when the run is
+over. A state is a frozen dataclass that holds everything that the rest of the run needs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Request:
     values : mapping of str to ndarray, number or text
         What every party is sent, by the names of ``exchange.sends``.
     own : mapping of str to mapping, optional
-        By party, what it alone is sent, beside or instead of these.
+        By party, what only this party is sent; it is added to ``values``, or replaces them.
     parties : collection of str, optional
         The names of the parties that are asked. Default: all of them.
 
@@ -88,7 +88,7 @@ class Method(Generic[StateT]):
     Attributes
     ----------
     contract : Contract
-        Everything that server and parties say to each other; the parties' client has the same.
+        All messages between server and parties. The client has the same contract.
     method : str
         The method's id, that of the contract.
     """
@@ -132,13 +132,13 @@ class Method(Generic[StateT]):
     def pools_rows(self) -> bool:
         """Whether the result is that of the pooled rows, however the parties share them.
 
-        :func:`flwr_causal.testing.check_method` holds a method to it.
+        :func:`flwr_causal.testing.check_method` checks it.
         """
         return False
 
     @property
     def role_columns(self) -> tuple[str, ...]:
-        """The columns of the parties' tables that are no variables."""
+        """The columns of the parties' tables that are not variables, such as ids and times."""
         return ()
 
     @property
@@ -153,20 +153,20 @@ class Method(Generic[StateT]):
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
-        """Exchanges after the first kind that the options are known to need.
+        """The exchanges after the first one that the options are known to need.
 
-        A privacy wrapper that cannot add its noise to one of them is refused before the first
-        exchange; for an exchange that is not listed it is refused when its turn comes.
+        A privacy wrapper that cannot add its noise to one of these exchanges is refused before the
+        first exchange. Before an exchange that is not listed here, it is refused during the run.
         """
         return ()
 
     @abstractmethod
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Turn the parties' reports into the columns that all use, or raise what is wrong."""
+        """Return the columns that all parties use, or raise a DataError that says what is wrong."""
 
     @abstractmethod
     def init(self, agreement: Agreement) -> StateT:
-        """Return the state before the first exchange, or raise what the options get wrong."""
+        """Return the state before the first exchange; options that do not fit are ConfigErrors."""
 
     @abstractmethod
     def request(self, state: StateT) -> Request:
@@ -199,7 +199,7 @@ class Method(Generic[StateT]):
         """Return the graph of a state; called after every failure as well as at the end."""
 
     def model(self, state: StateT) -> Any:
-        """Return what the method fits beside the graph, None if nothing."""
+        """Return the fitted model, None if the method fits a graph only."""
         return None
 
     def scores(self, state: StateT) -> NDArray[np.float64] | None:
@@ -211,7 +211,7 @@ class Method(Generic[StateT]):
         return None
 
     def num_rows(self, state: StateT) -> int | None:
-        """Return how many rows the parties have together; None if it is the sum of theirs.
+        """Return how many rows the parties have together; None for the sum of their numbers.
 
         Parties may hold different columns of the same rows.
         """

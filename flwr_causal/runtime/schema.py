@@ -1,4 +1,4 @@
-"""The exchange before training: who is there, and what is in each party's table."""
+"""The exchange before training: which parties are connected, and what their tables hold."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def exchange_schema(
     Parameters
     ----------
     method : Method
-        Its policy goes with the question; its ``agree`` judges the answers.
+        Its policy is sent with the question; its ``agree`` checks the reports.
     grid : Grid
     settle : float, default 0.0
         Seconds for which the number of connected nodes must stay the same before they are asked:
@@ -131,7 +131,7 @@ def ask_schema(
     timeout: float,
     **further: records.Scalar,
 ) -> tuple[list[tuple[Party, dict[str, Any]]], dict[int, str], int]:
-    """Ask nodes for their schema; a node that fails or answers nonsense is asked once more.
+    """Ask nodes for their schema; a node that fails or whose answer is refused is asked again once.
 
     Parameters
     ----------
@@ -146,9 +146,9 @@ def ask_schema(
     Returns
     -------
     answers : list of (Party, dict)
-        A party and its report, or why it has none; with its version of flwr-causal.
+        A party and its report, or the error of its table; with its version of flwr-causal.
     failed : dict of int to str
-        By node, why there is no answer of it.
+        By node without an accepted answer, the reason.
     num_bytes : int
         Sent and received.
     """
@@ -190,7 +190,7 @@ def ask_schema(
 
 
 def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]:
-    """Return a party and its report, or refuse what is not declared."""
+    """Return a party and its report; raise a RefusedError for undeclared entries."""
     node_id = reply.metadata.src_node_id
     values: dict[str, Any] = records.config_of(reply.content)
     name, partition = values.pop("party", None), values.pop("partition-id", None)
@@ -214,7 +214,7 @@ def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]
 
 
 def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[int]:
-    """Wait until enough nodes are connected and no more are coming."""
+    """Wait until enough nodes are connected and their number has been stable for ``settle`` s."""
     deadline = time.monotonic() + timeout
     node_ids = sorted(grid.get_node_ids())
     stable_since = time.monotonic()

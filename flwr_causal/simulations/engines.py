@@ -59,7 +59,7 @@ def simulate(
 ) -> Run:
     """Run a method over simulated parties on this machine.
 
-    The ServerApp and ClientApp are those of real nodes; only the Grid differs.
+    ServerApp and ClientApp are the same as on real nodes; only the Grid differs.
 
     Parameters
     ----------
@@ -87,8 +87,9 @@ def simulate(
     output_dir : str or Path, optional
         Directory for the results, written while the run goes on; see ``Run.load``.
     resume : bool, default False
-        Whether to go on with the run that ``output_dir`` holds, to the result of a run without an
-        interruption. A completed run is returned; an empty directory starts a new run.
+        Whether to continue the interrupted run that ``output_dir`` holds; the result equals that of
+        a run without interruption. A completed run is returned; an empty directory starts a new
+        run.
     progress : bool, default False
         Whether to show a progress bar.
     **options
@@ -208,7 +209,7 @@ def _strategy(
     if strategy.min_available_nodes > num_parties:
         raise ConfigError(
             f"The option 'min_available_nodes' is {strategy.min_available_nodes}, but there are "
-            f"{num_parties} parties and no more will come: leave it out."
+            f"{num_parties} parties: leave it out."
         )
     return strategy
 
@@ -228,7 +229,7 @@ def _named_truth(truth: Any, first_party: Any, strategy: CausalStrategy[Any]) ->
     names = tuple(name for name in columns if name not in strategy.role_columns)
     if isinstance(truth, CausalGraph):
         lacking = [name for name in names if name not in truth.names]
-        # With such an option the columns that the truth lacks may be left out.
+        # With an option "drop" the run may leave out the columns that the truth lacks.
         if lacking and "drop" not in strategy.policy.to_dict().values():
             raise DataError(
                 f"truth has no variable {lacking[0]!r}, which is a column of party 0: give a graph "
@@ -338,11 +339,11 @@ def _unpickled(path: Path) -> pd.DataFrame:
 def _progress_bar(
     shown: bool, rounds: int | None
 ) -> Iterator[Callable[[dict[str, Any]], None] | None]:
-    """Yield a function to call after each round, or None if no progress bar is shown."""
+    """Yield a function to call after each exchange, or None if no progress bar is shown."""
     if not shown:
         yield None
         return
-    columns = (TextColumn("rounds"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("exchanges"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as bar:
-        task = bar.add_task("rounds", total=rounds)
+        task = bar.add_task("exchanges", total=rounds)
         yield lambda record: bar.update(task, advance=1)

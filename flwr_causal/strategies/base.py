@@ -87,7 +87,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
         graph. Solvers look at the time once an iteration; when it is up, the run ends with an
         error, and what was done so far is kept.
     precision : {"float64", "float32"}, default "float64"
-        How arrays travel. float32 halves the traffic and costs about 1e-7 of accuracy a round.
+        The type in which arrays are sent. float32 halves the traffic and costs about 1e-7 of
+        accuracy an exchange.
     output_dir : str or None, default None
         Directory for the results (under ``flwr run`` its absolute path). It is made at the start
         and kept up to date while the run goes on: status, history, failures, and what is needed to
@@ -206,14 +207,14 @@ class CausalStrategy(FedAvg, Method[StateT]):
         """Return what the user should know of the metrics, of test rows and of a query."""
         return []
 
-    # What a simulation tells beside the result, where all rows are in one place.
+    # Comparisons that need all rows in one place: for simulations.
 
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
         """Return what is found without a federation; None where there is nothing to compare with.
 
-        By default this method's own run on the pooled rows, and on those of each party.
+        By default these are runs of this method on the pooled rows, and on each party's rows.
 
         Parameters
         ----------

@@ -375,7 +375,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         None is 24 for group lasso and search (8 and at most 16), 20 for the group lasso alone, 16
         for the paper's models and 100 for the paper's schedule; one more with local graphs.
     center : {"party", "global"}, default "party"
-        Subtract each party's own means, or those of all rows. By default intercepts may differ
+        Subtract each party's own means, or the means of all rows. By default intercepts may differ
         between parties, as mechanisms do.
     threshold : float, default 0.3
         Edges of absolute weight up to this are left out. For the group lasso a weight is the

@@ -369,7 +369,7 @@ def solve_rows(
     warnings += method.doubtful_directions(agreement, graph, masks, model)
     by_party = any(tells_combinations(rows, pooled.d) for rows in agreement.rows.values())
     if not by_party and tells_combinations(pooled.n, pooled.d):
-        # No party could tell from its own rows.
+        # No party has enough rows to find the combinations itself.
         warnings += combination_warning(pooled)
     return Outcome(
         moments=pooled,
@@ -488,8 +488,8 @@ def solve_series(
 def _moments(products: FloatArray, num_rows: int, columns: tuple[str, ...]) -> list[SecondMoments]:
     """Return the moments of each fold's rows from its products of [1, g, z].
 
-    All folds are centred by the same means of z, those of all rows with g = 1, so that held-out
-    rows are compared with the intercept of all rows, not with that of the other folds.
+    All folds are centred by the same means of z, the means over all rows with g = 1, so that
+    held-out rows are compared with the intercept of all rows, not of the other folds.
 
     Parameters
     ----------

@@ -354,7 +354,7 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
 
     @property
     def nonlinear(self) -> bool:
-        """Whether effects are not linear, so that their form tells directions too."""
+        """Whether effects are not linear, so that their form determines directions too."""
         return False
 
     @property

@@ -54,10 +54,10 @@ def negligible(
     graph : CausalGraph
         Over d variables, with p lags or without (p = 0).
     units : ndarray, broadcast to shape (d, d), or float
-        What turns a weight into a number without a unit: for effects of i on j the standard
-        deviation of i over that of j; 1 where strengths have no unit.
+        Factors that make weights free of units: for an effect of i on j the standard deviation of i
+        divided by that of j; 1 where strengths have no unit.
     required : ndarray of bool, shape (d (1 + p), d) or more, optional
-        Required edges, those of lag 1 below those without a lag, and so on.
+        Required edges: a (d, d) block without a lag, below it a block for lag 1, and so on.
 
     Returns
     -------
@@ -98,8 +98,8 @@ def direction_warning(
 ) -> list[str]:
     """Say which directions of a linear graph rest on the units of the columns.
 
-    Of linear effects with Gaussian noise the data tell the equivalence class; least squares
-    decides the other directions as if all noise terms had one variance in the units of the columns
+    Linear effects with Gaussian noise determine the equivalence class only; least squares decides
+    the other directions as if all noise terms had one variance in the units of the columns
     (Loh & Buhlmann 2014). Where the fitted noise variances are alike that is borne out by the data;
     where they are not, or the units were made by standardising, the directions are arbitrary.
 
@@ -130,7 +130,7 @@ def direction_warning(
         if not count:
             return []
         return [
-            "Standardised columns do not tell directions that their correlations leave open. "
+            "With standardised columns the directions that correlations leave open are arbitrary. "
             f"{may_turn}{remedy} (option 'knowledge')."
         ]
     size = np.zeros(0) if noise is None else np.sqrt(np.where(noise > 0, noise, np.nan))
@@ -186,7 +186,7 @@ def majority_warning(metrics: Mapping[str, Any], rows: str, head: bool) -> list[
     options = [*(() if head else ("head=True, which is more accurate",))]
     if "auroc" in metrics:
         options.append("decision='macro-f1', which finds rare classes")
-    remedy = f"Set {', or '.join(options)}." if options else "Give it columns that tell more."
+    remedy = f"Set {', or '.join(options)}." if options else "Add columns that predict the class."
     return [
         f"On {rows} the accuracy, {metrics['accuracy']:.3f}, does not exceed the share of the most "
         f"frequent class, {metrics['majority']:.3f}: always guessing it is as good. {remedy}"
@@ -203,7 +203,7 @@ def combination_warning(moments: Moments) -> list[str]:
 
 
 def _stacked(graph: CausalGraph) -> FloatArray:
-    """Return the weights without a lag and below them those of each lag, (d (1 + p), d)."""
+    """Return the weights without a lag, and below them the weights of each lag, (d (1 + p), d)."""
     lagged = () if graph.lagged is None else graph.lagged
     return np.vstack([graph.weights, *lagged])
 

@@ -25,7 +25,7 @@ def test_the_main_facts_are_said(admm_run):
     assert "3 parties, 240 rows" in text
     assert f"{run.bytes_sent // 3:,}" in text
     assert f"{run.bytes_received // 3:,}" in text
-    assert "Left out in round 3: oslo (disk full)" in text
+    assert "Left out in exchange 3: oslo (disk full)" in text
     assert "Note: Few rows" in text
     rows = [line.split() for line in describe_run(run) if "party alone" in line]
     assert rows[0][-3:] == ["7.5", "0.40", "0.30"]
@@ -35,7 +35,7 @@ def test_without_truth_and_without_graph(moments_run):
     text = "\n".join(describe_run(replace(moments_run, metrics={}, graph=None)))
     assert "truth" not in text
     assert "edges" not in text
-    assert "Rounds 1" in text
+    assert "Exchanges 1" in text
 
 
 def test_edges_are_listed_strongest_first():

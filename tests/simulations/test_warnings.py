@@ -168,7 +168,7 @@ CASES = {
         "moments",
         system,
         {"standardize": True},
-        ("Standardised columns", "to_cpdag()", "tiers"),
+        ("With standardised columns", "to_cpdag()", "tiers"),
     ),
     "few rows": (
         "moments",

@@ -51,8 +51,8 @@ class BayesianNetwork:
     parents : tuple of tuple of int
         The indices of each variable's parents, ascending; acyclic.
     tables : tuple of ndarray of float64
-        ``tables[j][states of the parents..., state]`` is the probability of the state given those
-        of the parents: non-negative, the last axis sums to 1.
+        ``tables[j][states of the parents..., state]`` is the probability of the state given the
+        parents' states: non-negative, the last axis sums to 1.
 
     Raises
     ------
@@ -141,7 +141,7 @@ class BayesianNetwork:
     def sample_table(
         self, num_rows: int, seed: int | Sequence[int] | np.random.Generator | None = None
     ) -> DiscreteTable:
-        """Draw independent rows as a `DiscreteTable` with the network's states.
+        """Sample independent rows as a `DiscreteTable` with the network's states.
 
         Parameters and errors are those of `sample`.
         """
@@ -151,8 +151,8 @@ class BayesianNetwork:
         codes = np.zeros((len(self.names), num_rows), dtype=np.uint8)
         for j in topological_order(parent_matrix(self.parents)):
             cumulative = np.cumsum(self.tables[j], axis=-1)
-            # After the division the cumulative probabilities end in exactly 1, and the draws are
-            # below 1: no state of probability 0 is drawn.
+            # After the division the cumulative probabilities end in exactly 1, and the random
+            # numbers are below 1: no state of probability 0 is sampled.
             cumulative /= cumulative[..., -1:]
             bounds = cumulative[tuple(codes[list(self.parents[j])])]
             codes[j] = (rng.random((num_rows, 1)) >= bounds).sum(axis=-1)
@@ -161,7 +161,7 @@ class BayesianNetwork:
     def sample(
         self, num_rows: int, seed: int | Sequence[int] | np.random.Generator | None = None
     ) -> pd.DataFrame:
-        """Draw independent rows; the same seed gives the same rows.
+        """Sample independent rows; the same seed gives the same rows.
 
         Parameters
         ----------

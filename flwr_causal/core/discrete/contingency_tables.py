@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 Indices = NDArray[np.uint16]
 
-#: Tables with more cells than this travel as a list of the cells that are not empty.
+#: Tables with more cells than this are sent as a list of the cells that are not empty.
 DENSE_CELLS = 4096
-# A cell is told by one number.
+# The number of a cell must fit into an int64.
 MOST_CELLS = 2.0**62
 
 
 class Sets(NamedTuple):
-    """Sets of variables, as they travel.
+    """Sets of variables, as they are sent.
 
     Attributes
     ----------
@@ -54,9 +54,9 @@ class Counts(NamedTuple):
     dense : ndarray of unsigned integers
         All cells of the tables with at most DENSE_CELLS cells, the last variable fastest.
     cells, values : ndarray of int64, of unsigned integers
-        Number and count of the cells that are not empty, of the other tables.
+        Of the other tables: the numbers and counts of the cells that are not empty.
     lengths : ndarray of int64
-        How many of them belong to each of these.
+        How many cells each of the other tables has in ``cells``.
     """
 
     dense: NDArray[np.unsignedinteger]
@@ -100,7 +100,7 @@ class Counts(NamedTuple):
 
 
 def sets_of(lists: Sequence[Sequence[int]]) -> Sets:
-    """Return sets as they travel."""
+    """Return sets as they are sent."""
     sizes = np.array([len(members) for members in lists], dtype=np.uint16)
     flat = [np.sort(np.asarray(members, dtype=np.uint16)) for members in lists]
     return Sets(sizes, np.concatenate([np.zeros(0, dtype=np.uint16), *flat]))
@@ -118,27 +118,27 @@ def num_cells(sets: Sets, cardinalities: IntArray) -> FloatArray:
 
 
 def contradiction(counts: Counts, sets: Sets, cardinalities: IntArray, rows: int) -> str:
-    """Return why counts cannot be those of so many rows, in words; "" if they can.
+    """Return why a party's counts are impossible, in words; "" if they are possible.
 
     Parameters
     ----------
     counts : Counts
-        As a party sends them.
+        As the party sent them.
     sets : Sets
-        Of the tables.
+        The sets whose tables were requested.
     cardinalities : ndarray of int64, shape (d,)
         Numbers of states.
     rows : int
-        Of the party; each table counts every row once.
+        The party's number of rows; each table counts every row once.
     """
     size = num_cells(sets, cardinalities)
     narrow = size <= DENSE_CELLS
     dense = size[narrow].astype(np.int64)
     lengths = counts.lengths.astype(np.int64)
     if len(counts.dense) != dense.sum() or len(lengths) != (~narrow).sum():
-        return "the contingency tables have other sizes than those that were asked for"
+        return "the contingency tables have other sizes than the requested ones"
     if len(counts.cells) != lengths.sum():
-        return "the large contingency tables have other numbers of cells than they say"
+        return "the large contingency tables have other numbers of cells than 'lengths' says"
     if (counts.cells >= np.repeat(size[~narrow], lengths)).any():
         return "a large contingency table names a cell that it does not have"
     for values, parts in ((counts.dense, dense), (counts.values, lengths)):
@@ -209,7 +209,7 @@ def _tabulate(
     dense: IntArray,
     cell: IntArray,
 ) -> None:
-    """Count the tables of few cells, one after the other; ``cell``, shape (n,), is room."""
+    """Count the tables of few cells, one after the other; ``cell``, (n,), is scratch space."""
     n = len(cell)
     first, offset = 0, 0
     for index in range(len(sizes)):

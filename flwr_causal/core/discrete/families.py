@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray, IntArray, Integer
 
-
+#: Result of :func:`enter` where the table has no room for a family.
 FULL = -2
 
 
@@ -33,9 +33,9 @@ class Families(NamedTuple):
     sizes : ndarray of int64, shape (R,)
         Size of S.
     members : ndarray of int64, shape (R, W)
-        S in ascending order, then anything.
+        S in ascending order; entries behind the size have no meaning.
     gains : ndarray of float64, shape (R, d)
-        What adding each variable gains; NaN: not known.
+        The gain of adding each variable; NaN: not known.
     slots : ndarray of int64, shape (H,)
         The hash table: a row's number + 1, or 0.
     used : ndarray of int64, shape (1,)
@@ -80,7 +80,7 @@ def enlarged(families: Families, width: int = 0) -> Families:
 def row_of(
     families: Families, owner: int, members: Sequence[int] | IntArray
 ) -> tuple[Families, int]:
-    """Return the row of a family, entered where it is new, and the table that may have grown."""
+    """Return the table, enlarged where necessary, and the row of a family, entered if new."""
     ordered = np.sort(np.asarray(members, dtype=np.int64))
     if len(ordered) > families.members.shape[1]:
         families = enlarged(families, 2 * len(ordered))
@@ -124,7 +124,7 @@ def find(families: Families, owner: Integer, members: IntArray, size: Integer) -
 def enter(families: Families, owner: Integer, members: IntArray, size: Integer) -> Integer:
     """Return the row of a family, new where there was none; FULL where there is no room for it.
 
-    ``members`` is ascending; a caller that gets FULL enlarges the table and asks again.
+    ``members`` is ascending; a caller that gets FULL enlarges the table and calls again.
     """
     found = find(families, owner, members, size)
     if found >= 0:

@@ -1,8 +1,9 @@
-"""Gains from summed contingency tables: a search on counts alone, equal to one on pooled rows.
+"""Gains from summed contingency tables: the search then equals that on the pooled rows.
 
-The table of a set A tells ``F(B)`` for A and all its subsets B, hence the gain of x as a parent of
-y given S for every split of A into x, y and S: one table answers many questions. What has to be
-kept of it are the sums over the cells of A and of A without one or two of its members.
+A score is ``s(y | S) = F(S + y) - F(S)``, where ``F(B)`` is a sum over the cells of the contingency
+table of B. The table of a set A gives ``F(B)`` for every subset B of A, and so the gain of x as a
+parent of y given S for every split of A into x, y and S. The sums over the cells of A, and of A
+without one or two of its members, are kept.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class CountedGains(SpeculativeGains):
     ) -> None:
         super().__init__(cardinalities, price, depth)
         self.terms = terms
-        # The sum over the cells of each set: a "family" of nobody, with one number.
+        # F of each set, in a table of families with one column: owner 0, the set as members.
         self.sums = empty_families(1)
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
@@ -74,7 +75,7 @@ class CountedGains(SpeculativeGains):
         asked = self.asked
         sizes = self.families.sizes[asked[:, 0]] + 2
         width = int(sizes.max(initial=2))
-        # Each set as an ascending row, filled up with a number that no variable has.
+        # Each set as an ascending row, padded with a number that is no variable's.
         rows = np.full((len(asked), width), len(self.cardinalities))
         members = self.families.members[asked[:, 0], : width - 2]
         rows[:, : width - 2] = np.where(
@@ -86,7 +87,7 @@ class CountedGains(SpeculativeGains):
         return Sets(inside.sum(axis=1).astype(np.uint16), distinct[inside].astype(np.uint16))
 
     def learn_counts(self, sets: Sets, counts: Counts) -> None:
-        """Take the summed tables of :meth:`sets`."""
+        """Store the sums over the cells of the tables of :meth:`sets`, and of their margins."""
         narrow = num_cells(sets, self.cardinalities) <= DENSE_CELLS
         members = sets.lists()
         work = np.zeros((5, DENSE_CELLS), dtype=np.int64)
@@ -119,7 +120,7 @@ class CountedGains(SpeculativeGains):
                 index += 1
 
     def _take_wide(self, members: IntArray, cells: IntArray, values: NDArray[Any]) -> None:
-        """Enter the sums of a table of many cells and of its margins."""
+        """Store the sums over the cells of a table of many cells, and of its margins."""
         cards = self.cardinalities[members]
         codes = np.stack(np.unravel_index(cells, cards))
         places = range(len(members))
@@ -146,7 +147,7 @@ def _take_tables(
     start: tuple[int, int, int],
     work: IntArray,
 ) -> tuple[int, int, int, int]:
-    """Enter the sums of tables, and of their margins without one or two of their variables.
+    """Store the sums over the cells of tables, and of their margins without one or two variables.
 
     Parameters
     ----------
@@ -157,12 +158,12 @@ def _take_tables(
     start : tuple of int
         The set to begin with, its first member, the first cell of its table.
     work : ndarray of int64, shape (5, DENSE_CELLS)
-        Room; row 2 is zero before and after.
+        Scratch space; row 2 is zero before and after.
 
     Returns
     -------
     index, first, begin : int
-        How far it went, as ``start``.
+        The first set that was not processed, as in ``start``.
     problem : int
         DONE; FULL if ``sums`` has no room; NO_TABLE if ``terms`` has none; WIDE if the table is not
         a dense one.
@@ -170,8 +171,8 @@ def _take_tables(
     sizes, members, narrow = sets
     index, first, begin = start
     cells, values, counts, left, steps = work[0], work[1], work[2], work[3], work[4]
-    # A literal 0 is a type of its own: what takes it would be compiled again.
-    nobody = np.int64(0)
+    # To numba a literal 0 is a type of its own, for which callees are compiled again.
+    zero = np.int64(0)
     while index < len(sizes):
         if not narrow[index]:
             return index, first, begin, WIDE
@@ -187,22 +188,22 @@ def _take_tables(
                 values[filled] = dense[begin + cell]
                 filled += 1
         for i in range(-1, size):
-            # Without none (-1, -1), without i alone (j = i), without i and j.
+            # The whole set (i = j = -1), the set without i (j = i), the set without i and j.
             for j in range(i, size if i >= 0 else 0):
-                count = nobody
+                count = zero
                 total = 1.0
                 for k in range(size):
                     if k != i and k != j:
                         left[count] = members[first + k]
                         total *= cards[left[count]]
                         count += 1
-                row = find(sums, nobody, left, count)
+                row = find(sums, zero, left, count)
                 if row >= 0 and not math.isnan(sums.gains[row, 0]):
                     continue
                 number = table_for(terms, total)
                 if number < 0:
                     return index, first, begin, NO_TABLE
-                row = enter(sums, nobody, left, count)
+                row = enter(sums, zero, left, count)
                 if row == FULL:
                     return index, first, begin, FULL
                 for k in range(filled):
@@ -237,14 +238,14 @@ def _compute(
     cards: IntArray,
     work: IntArray,
 ) -> None:
-    """Write the wanted gains whose four sums are known; ``work``, shape (2, W + 2), is room."""
+    """Write the wanted gains whose four sums are known; ``work``, (2, W + 2), is scratch space."""
     values = sums.gains
-    with_y, further, nobody = work[0], work[1], np.int64(0)
+    with_y, further, zero = work[0], work[1], np.int64(0)
     for k in range(len(rows)):
         row = rows[k]
         y, size, members = families.owners[row], families.sizes[row], families.members[row]
         _with(members, size, y, with_y)
-        known_s, known_y = find(sums, nobody, members, size), find(sums, nobody, with_y, size + 1)
+        known_s, known_y = find(sums, zero, members, size), find(sums, zero, with_y, size + 1)
         if known_s < 0 or known_y < 0:
             continue
         cells = 1.0
@@ -254,11 +255,11 @@ def _compute(
             if not wanted[k, x] or not math.isnan(families.gains[row, x]):
                 continue
             _with(with_y, size + 1, x, further)
-            both = find(sums, nobody, further, size + 2)
+            both = find(sums, zero, further, size + 2)
             if both < 0:
                 continue
             _with(members, size, x, further)
-            known_x = find(sums, nobody, further, size + 1)
+            known_x = find(sums, zero, further, size + 1)
             if known_x < 0:
                 continue
             gain = values[both, 0] - values[known_x, 0] - values[known_y, 0] + values[known_s, 0]

@@ -32,14 +32,14 @@ class Graph(NamedTuple):
     marks : ndarray of bool, shape (d, d)
         ``[i, j]`` alone is i -> j, both ways is i - j.
     before : ndarray of bool, shape (d, d)
-        ``marks`` after the last operator, for the next one.
+        ``marks`` after the last operator, with which the next one is compared.
     dag : ndarray of bool, shape (d, d)
         A consistent extension.
     lists : ndarray of int64, shape (d, d)
         The nodes adjacent to i are ``lists[i, :degrees[i]]``, ascending.
     degrees : ndarray of int64, shape (d,)
     work : ndarray of int64, shape (7, d)
-        Room for what compiled functions compute on the way.
+        Scratch space of the compiled functions.
     """
 
     marks: BoolArray
@@ -61,27 +61,30 @@ def graph_of(marks: BoolArray) -> Graph | None:
     degrees = joined.sum(axis=1, dtype=np.int64)
     lists = np.zeros((d, d), dtype=np.int64)
     lists[np.arange(d) < degrees[:, None]] = np.nonzero(joined)[1]
-    completed = np.array(marks, dtype=np.bool_, order="C")
+    own = np.array(marks, dtype=np.bool_, order="C")
     work = np.zeros((7, d), dtype=np.int64)
-    graph = Graph(completed, completed.copy(), np.zeros_like(completed), lists, degrees, work)
+    graph = Graph(own, own.copy(), np.zeros_like(own), lists, degrees, work)
     return graph if d == 0 or recomplete(graph, 0, 0) else None
 
 
 def class_of(dag: BoolArray) -> BoolArray:
-    """Return the CPDAG of an acyclic matrix; :func:`equivalence.cpdag` for large graphs."""
+    """Return the CPDAG of an acyclic matrix, as :func:`equivalence.cpdag`; faster if d is large."""
     graph = graph_of(dag)
     assert graph is not None
     return graph.marks
 
 
 def member_of(marks: BoolArray) -> BoolArray | None:
-    """Return a DAG of a class, None if there is none; :func:`equivalence.consistent_extension`."""
+    """Return a DAG of a class, None if there is none; see :func:`equivalence.consistent_extension`.
+
+    This one is faster for large graphs.
+    """
     graph = graph_of(marks)
     return None if graph is None else graph.dag
 
 
 def join(graph: Graph, i: int, j: int) -> None:
-    """Enter in the adjacency lists that i and j are adjacent."""
+    """Make i and j adjacent in the adjacency lists."""
     for one, two in ((i, j), (j, i)):
         degree = int(graph.degrees[one])
         beside = graph.lists[one]
@@ -92,7 +95,7 @@ def join(graph: Graph, i: int, j: int) -> None:
 
 
 def part(graph: Graph, i: int, j: int) -> None:
-    """Enter in the adjacency lists that i and j are no longer adjacent."""
+    """Make i and j non-adjacent in the adjacency lists."""
     for one, two in ((i, j), (j, i)):
         degree = int(graph.degrees[one])
         beside = graph.lists[one]
@@ -104,8 +107,8 @@ def part(graph: Graph, i: int, j: int) -> None:
 def affected(graph: Graph) -> IntArray:
     """Return the nodes whose operators may have changed with the last one, ascending.
 
-    These are its x and y, what was or is joined to either by an undirected edge, and every node at
-    which a mark has changed.
+    These are the operator's x and y, the nodes that are or were undirected neighbours of x or y,
+    and every node at which a mark has changed.
     """
     nodes: IntArray = np.flatnonzero(graph.work[6])
     return nodes
@@ -116,14 +119,14 @@ def recomplete(graph: Graph, x: int, y: int) -> bool:
     """Turn the marks after an operator on x and y into a CPDAG; False if they have no extension.
 
     First ``dag`` becomes a consistent extension (Dor & Tarsi), then ``marks`` its class (Chickering
-    1995, "label edges"). Only the entries between adjacent nodes are read and written. At last the
-    :func:`affected` nodes are found, and ``before`` is brought up to date.
+    1995, "label edges"). Only the entries between adjacent nodes are read and written. Then the
+    :func:`affected` nodes are marked in ``work[6]``, and ``before`` becomes equal to ``marks``.
     """
     marks, dag, work = graph.marks, graph.dag, graph.work
     lists, degrees = graph.lists, graph.degrees
     d = len(degrees)
     before = graph.before
-    # Whether a node is still there, whether it waits in the queue, the queue, and the order found.
+    # present: the node has not been removed; queued: it is in the queue; order: a causal order.
     present, queued, queue, order = work[0], work[1], work[2], work[3]
     dirty = work[6]
     first, length, left = 0, d, d
@@ -250,7 +253,7 @@ def _label_edges(graph: Graph) -> None:
 
 @compiled_in_place
 def open_path(graph: Graph, start: int, end: int) -> bool:
-    """Whether a semi-directed path leads from ``start`` to ``end`` past the closed nodes.
+    """Whether a semi-directed path leads from ``start`` to ``end`` and visits no closed node.
 
     A semi-directed path follows directed edges forwards and undirected ones either way.
     ``graph.work[0]`` is not 0 at closed nodes, and is changed.

@@ -57,13 +57,13 @@ def ges(
     score : {"bdeu", "bic", "qnml", "gaussian-bic"}, default "bdeu"
         BDeu is the paper's (Torrijos et al. 2024). See `flwr_causal.core.discrete.scores`.
     equivalent_sample_size : float, default 1.0
-        Of BDeu: how many imagined rows the prior weighs; 1 in the authors' program.
+        Weight of the BDeu prior in rows; 1 in the authors' program.
     start : CausalGraph or array of shape (d, d), optional
         A DAG or a CPDAG to start from. Default: no edges but required ones.
     max_edges : int, optional
-        Most edges that the forward phase may insert. Default: no limit.
+        Largest number of edges that the forward phase inserts. Default: no limit.
     max_parents : int, optional
-        Most parents of a variable. Default: no limit.
+        Largest number of parents of a variable. Default: no limit.
     knowledge : Knowledge, optional
         Required and forbidden edges, tiers. The result then is the class with the edges directed
         that knowledge directs.
@@ -74,8 +74,8 @@ def ges(
     Returns
     -------
     CausalGraph
-        Of kind "cpdag". The same whatever the order of the columns: equal gains are told apart by
-        the variables' names.
+        Of kind "cpdag". It does not depend on the order of the columns: ties between equal gains
+        are broken by the variables' names.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def prepared_search(
     Raises
     ------
     DataError
-        If ``start`` has no DAG, or none that the knowledge allows.
+        If ``start`` is no DAG and no CPDAG, or no DAG of its class respects the knowledge.
     ConfigError
         For an impossible ``max_parents``, or knowledge of unknown variables.
     """
@@ -141,7 +141,7 @@ def prepared_search(
     masks = knowledge.masks(names) if knowledge else None
     graph = graph_of(start)
     if graph is not None and masks is not None:
-        # Of a DAG the whole class: where it contradicts the knowledge, another member may not.
+        # Where a DAG contradicts the knowledge, another DAG of its class may respect it.
         graph = graph_of(informed_start(graph.marks, masks))
     if graph is None:
         raise DataError(
@@ -152,7 +152,13 @@ def prepared_search(
 
 
 def informed_start(start: BoolArray, masks: EdgeMasks) -> BoolArray:
-    """Return a start CPDAG with the required edges, or raise what contradicts the knowledge."""
+    """Return a DAG of the start's class with the required edges added.
+
+    Raises
+    ------
+    DataError
+        If the start contradicts the knowledge, or closes a cycle with the required edges.
+    """
     adjacent = start | start.T
     missing = masks.required & ~adjacent
     member = knowing_member(start, EdgeMasks(masks.allowed, masks.required & adjacent))

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class GainSource(Protocol):
-    """Where the search gets its scores."""
+    """Computes the gains that a search needs."""
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
-        """Write the wanted gains, shape (m, d), of some families, shape (m,), into the table."""
+        """Write the gains that ``wanted``, (m, d), marks in m ``rows`` into ``families.gains``."""
 
     def enough(self, num_operators: int) -> bool:
         """Return whether the search is to stop before its next operator."""
@@ -52,7 +52,7 @@ class Search:
     families : Families
         The gains that are known; grows.
     max_parents : int, optional
-        Most parents a node may get.
+        Largest number of parents of a node.
     masks : EdgeMasks, optional
         Background knowledge: every class on the way has a member that respects it.
     """
@@ -77,8 +77,8 @@ class Search:
     def run(self, max_edges: int | None = None, *, turn: bool = False) -> None:
         """Insert at most ``max_edges`` edges while that improves the score, then delete edges.
 
-        With ``turn`` also turn edges, and go through the phases again until none does anything;
-        ``max_edges`` limits the inserted edges of all of them together.
+        With ``turn`` also turn edges, and repeat the phases until none of them changes the class;
+        ``max_edges`` then limits the edges that all forward phases insert together.
 
         Raises
         ------
@@ -95,7 +95,8 @@ class Search:
             ) from None
 
     def _run(self, max_edges: int | None, turn: bool) -> None:
-        # A score never leads back to a class that it left for a better one; estimates of it can.
+        # With known gains no class is reached twice, because every phase raises the score; with
+        # estimates the phases can cycle.
         seen: set[bytes] = set()
         left = max_edges
         while True:
@@ -114,7 +115,7 @@ class Search:
 
     @property
     def marks(self) -> BoolArray:
-        """The class that was reached, with the edges directed that knowledge directs."""
+        """The present class, with the edges directed that knowledge directs."""
         if self.masks is None:
             return self.graph.marks
         directed = orient(self.graph.marks, self.masks)
@@ -183,7 +184,7 @@ class Search:
         return count
 
     def _best_turn(self, found: list[operators.Turn]) -> tuple[Graph | None, float]:
-        """Return the class after the best operator, None if none improves, and what it gains."""
+        """Return the class after the best Turn, None if none improves the score, and its gain."""
         best, largest = None, 0.0
         for turn, gain in zip(found, operators.turn_gains(self.families, found), strict=True):
             check_deadline()
@@ -195,19 +196,19 @@ class Search:
         return best, largest
 
     def _advance(self, best: operators.Best, x: int, y: int, banned: IntArray) -> IntArray:
-        """Count an operator; return the nodes to look at again."""
+        """Count an operator; return the nodes whose operators are to be evaluated again."""
         self.num_operators += 1
         self.gain += float(best.gains[y])
         nodes: IntArray = affected(self.graph)
         if len(banned):
-            # What knowledge forbade in the last graph it may allow in this one.
+            # An operator that the knowledge forbade in the last graph may be allowed in this one.
             nodes = np.union1d(nodes, self.families.owners[banned[:, 0]].astype(np.int64))
         return nodes
 
     def _choose(
         self, insert: bool, nodes: IntArray, banned: IntArray, best: operators.Best
     ) -> tuple[int, operators.Best]:
-        """Return the node with the best operator, -1 if none improves or it is enough."""
+        """Return the node with the best operator; -1 if none improves, or the source has enough."""
         allowed = self._insertable if insert else self._removable
         while True:
             check_deadline()
@@ -235,7 +236,7 @@ class Search:
             if status == operators.NO_BLOCKED:
                 best, nodes = operators.with_room(best), nodes[:0]
             elif status == FULL:
-                # Which of the two ran out is not said: larger sets alone need a wider table.
+                # FULL is returned for a lack of rows and for sets wider than the table.
                 full = self.families.used[0] == len(self.families.owners)
                 width = 0 if full else 2 * self.families.members.shape[1]
                 self.families = enlarged(self.families, width)
@@ -262,7 +263,7 @@ def knowing_member(marks: BoolArray, masks: EdgeMasks) -> BoolArray | None:
 
 
 def orient(marks: BoolArray, masks: EdgeMasks) -> BoolArray | None:
-    """Direct the undirected edges of a class as knowledge says; None if that contradicts it."""
+    """Direct the undirected edges of a class as knowledge says; None on a contradiction."""
     undirected = equivalence.undirected_part(marks)
     directed = equivalence.directed_part(marks)
     if (directed & ~masks.allowed).any() or (masks.required & ~marks).any():

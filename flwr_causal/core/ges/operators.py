@@ -9,23 +9,24 @@ its parents, ``ne(y)`` its undirected neighbours, and ``NA_yx`` the neighbours a
   meets it. Gains ``s(y | Pa + K + x) - s(y | Pa + K)`` (Corollary 16).
 - Delete(x, y, H), Theorem 17: x -> y or x - y, H a subset of ``NA_yx``. Valid if ``C = NA_yx - H``
   is a clique. Gains ``s(y | Pa + C - x) - s(y | Pa + C + x)`` (Corollary 18).
-- Turn(x, y, C) makes x -> y of an edge y -> x or x - y, where C, a clique among ``ne(y) - x``, are
-  the neighbours that point into y. It is valid
+- Turn(x, y, C) replaces an edge y -> x or x - y by x -> y, where C, a clique in ``ne(y) - x``,
+  holds the neighbours that become parents of y. It is valid
 
   - for y -> x (Proposition 34) if C holds all of ``NA_yx``, and every semi-directed path from y to
-    x but that edge meets ``C + ne(x)``; it gains
+    x except the edge itself meets ``C + ne(x)``; it gains
     ``s(y | Pa_y + C + x) - s(y | Pa_y + C) - s(x | Pa_x) + s(x | Pa_x - y)``;
   - for x - y (Proposition 31, with the third condition of Algorithm 5) if C holds a node that is
-    not adjacent to x, and x and y separate C from the rest of ``NA_yx`` among the nodes that
-    undirected paths join; it gains
+    not adjacent to x, and every path of undirected edges from C to the rest of ``NA_yx`` meets x or
+    y; it gains
     ``s(y | Pa_y + C + x) - s(y | Pa_y + C) - s(x | D + y) + s(x | D)`` with
     ``D = Pa_x + (C and NA_yx)``.
 
 Since the gain of Insert (Delete) depends on K (C) only, operators are enumerated by cliques.
 
-Equal gains, as equivalent operators have, are told apart by the numbers of the nodes: the smallest
-y first, then the smallest clique, then the smallest x (of Deletes x, then the clique). Gains count
-as equal within TOLERANCE, since the same score summed in another order differs in its last digits.
+Equivalent operators have equal gains. Such ties are broken by the numbers of the nodes: the
+smallest y first, then the smallest clique, then the smallest x (of Deletes x, then the clique).
+Gains count as equal within TOLERANCE, since the same score summed in another order differs in its
+last digits.
 
 References
 ----------
@@ -72,10 +73,10 @@ class Best(NamedTuple):
     rows : ndarray of int64, shape (d,)
         The family (y, Pa + K), or (y, Pa + C).
     blocked : ndarray of int64, shape (d, 2 B)
-        Inserts, row and x in turn, that are not valid because a semi-directed path is open. They
-        never become valid by further Inserts: the path says that x and y depend on each other given
-        S in the present class, Inserts take no dependence away, and a valid one would need x and y
-        to be independent given S.
+        Inserts that a semi-directed path makes invalid: row, x, row, x, ... Further Inserts never
+        make them valid: the path means that x and y depend on each other given S in the present
+        class, an Insert removes no dependence, and a valid Insert of x and y needs them to be
+        independent given S.
     num_blocked : ndarray of int64, shape (d,)
     """
 
@@ -87,7 +88,7 @@ class Best(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room for what :func:`choose` finds.
+    """Arrays that :func:`choose` fills.
 
     Attributes
     ----------
@@ -106,7 +107,7 @@ class Room(NamedTuple):
 
 
 def nothing_best(num_variables: int, room: int = 16) -> Best:
-    """Return the state in which no operator is known."""
+    """Return the state before any operator is evaluated."""
     return Best(
         np.zeros(num_variables),
         np.zeros(num_variables, dtype=np.int64),
@@ -131,7 +132,7 @@ def room_for(num_variables: int, rows: int = 64, cliques: int = 64) -> Room:
 
 
 def more_room(room: Room, status: Integer) -> Room:
-    """Return twice the room of what had none.
+    """Return the arrays with twice the length of the one that was too short.
 
     Raises
     ------
@@ -157,38 +158,39 @@ def choose(
     best: Best,
     room: Room,
 ) -> tuple[Integer, Integer]:
-    """Look at the operators of some nodes again, and find the best one of all nodes.
+    """Evaluate the operators of some nodes again, and find the best operator of all nodes.
 
-    Whether a path blocks an Insert is looked at when it is the best of all: few ever are.
+    The condition on paths is tested only for the Insert that would be chosen, which saves most of
+    these tests.
 
     Parameters
     ----------
     insert : bool
-        Look at Inserts, otherwise at Deletes.
+        Whether to evaluate Inserts; otherwise Deletes.
     nodes : ndarray of int64
         The y whose operators may have changed.
     allowed : ndarray of bool, shape (d, d)
-        Between which x and y an edge may be inserted (deleted).
+        ``[x, y]``: whether an edge between x and y may be inserted (deleted).
     max_parents : int
-        Most parents that an Insert may give to y.
+        Largest number of parents of y after an Insert.
     banned : ndarray of int64, shape (m, 2)
         Operators (row, x) that background knowledge forbids.
 
     Returns
     -------
     status : int
-        CHOSEN; MISSING: the gains in ``room`` are to be filled in first, then the function is to be
-        called again; otherwise what has no room: FULL (families), NO_ROWS, NO_CLIQUES, NO_BLOCKED.
+        CHOSEN; MISSING: the caller fills in the gains that ``room`` lists, and calls again; FULL
+        (families), NO_ROWS, NO_CLIQUES, NO_BLOCKED: the caller enlarges that array and calls again.
     number : int
         CHOSEN: the node with the best operator, -1 if none improves. MISSING: how many families.
     """
-    # A literal 0 or -1 is a type of its own: what takes it would be compiled twice.
-    nobody, count, looked = np.int64(-1), np.int64(0), 0
+    # To numba a literal 0 or -1 is a type of its own, for which callees are compiled again.
+    none, count, looked = np.int64(-1), np.int64(0), 0
     marks, lists, degrees, work = graph.marks, graph.lists, graph.degrees, graph.work
     rows, wanted, cliques = room.rows, room.wanted, room.cliques
     d = len(degrees)
-    # |NA_yx| of each x, below 0 if it cannot be inserted; how many nodes of a clique are adjacent
-    # to x; which nodes a path may not visit.
+    # adjacent[x]: |NA_yx|, negative if x cannot be inserted; inside[x]: how many nodes of a clique
+    # are adjacent to x; closed: the nodes that a path may not visit.
     adjacent, inside, closed = work[0], work[1], work[0]
     parents, neighbours, members = work[2], work[3], work[4]
     while True:
@@ -198,7 +200,7 @@ def choose(
         else:
             if count > 0:
                 return MISSING, count
-            y, highest = nobody, 0.0
+            y, highest = none, 0.0
             for node in range(d):
                 if best.gains[node] > highest + TOLERANCE:
                     y, highest = node, best.gains[node]
@@ -246,7 +248,7 @@ def choose(
         total = _list_cliques(marks, neighbours, num_neighbours, largest, cliques)
         if total == NO_CLIQUES:
             return NO_CLIQUES, y
-        # Of Inserts the clique comes first, then x; of Deletes x, then the clique.
+        # Inserts are ordered by the clique, then by x; Deletes by x, then by the clique.
         for k in range(1 if insert else degrees[y]):
             left_out = -1 if insert else lists[y, k]
             if not insert and not (marks[left_out, y] and allowed[left_out, y]):
@@ -322,7 +324,7 @@ def _list_cliques(
     cliques[0, 2] = 0
     total, head = 1, 0
     while head < total:
-        # Each further clique is an earlier one with another, larger node.
+        # Each further clique is an earlier clique with one more, larger node.
         for j in range(cliques[head, 1] + 1, num_neighbours if cliques[head, 2] < largest else 0):
             node = neighbours[j]
             c = head
@@ -382,12 +384,12 @@ def apply_delete(graph: Graph, families: Families, x: int, y: int, row: int) -> 
 
 
 class Turn(NamedTuple):
-    """One operator.
+    """One Turn.
 
     Attributes
     ----------
     x, y : int
-        x -> y is made.
+        The edge becomes x -> y.
     clique : tuple of int
         C, ascending.
     row_y : int
@@ -406,7 +408,7 @@ class Turn(NamedTuple):
 def possible_turns(
     graph: Graph, families: Families, max_parents: int
 ) -> tuple[list[Turn], Families]:
-    """Return the operators that are valid but for open paths, and the table with their families.
+    """Return the Turns that meet all conditions but those on paths, and the table of families.
 
     They are ordered by y, then by size and nodes of the clique, then by x.
     """
@@ -431,7 +433,7 @@ def possible_turns(
 
 
 def unknown_gains(families: Families, turns: Sequence[Turn]) -> tuple[IntArray, BoolArray]:
-    """Return the families, shape (m,), and which of their gains, (m, d), turns need and lack."""
+    """Return the families, (m,), of which turns need unknown gains, and a mask of them, (m, d)."""
     wanted: dict[int, set[int]] = {}
     for turn in turns:
         for row, node in ((turn.row_y, turn.x), (turn.row_x, turn.y)):
@@ -444,7 +446,7 @@ def unknown_gains(families: Families, turns: Sequence[Turn]) -> tuple[IntArray, 
 
 
 def turn_gains(families: Families, turns: Sequence[Turn]) -> FloatArray:
-    """Return what each operator gains, shape (m,); the gains of its families are known."""
+    """Return the gain of each Turn, shape (m,); the gains of its families must be known."""
     pairs = [
         families.gains[turn.row_y, turn.x] - families.gains[turn.row_x, turn.y] for turn in turns
     ]
@@ -452,7 +454,7 @@ def turn_gains(families: Families, turns: Sequence[Turn]) -> FloatArray:
 
 
 def is_valid(graph: Graph, turn: Turn) -> bool:
-    """Whether no open path forbids one of the :func:`possible_turns`."""
+    """Whether one of the :func:`possible_turns` also meets its condition on paths."""
     if graph.marks[turn.x, turn.y]:
         return _separated(graph, turn)
     graph.work[0] = graph.marks[turn.x] & graph.marks[:, turn.x]
@@ -463,7 +465,7 @@ def is_valid(graph: Graph, turn: Turn) -> bool:
 
 
 def turned(graph: Graph, turn: Turn) -> Graph:
-    """Return the class after a valid operator; the given graph stays as it is."""
+    """Return the class after a valid Turn; the given graph is not changed."""
     marks = graph.marks.copy()
     marks[turn.y, [turn.x, *turn.clique]] = False
     marks[turn.x, turn.y] = True
@@ -474,7 +476,7 @@ def turned(graph: Graph, turn: Turn) -> Graph:
 
 
 def _cliques_and_causes(graph: Graph, y: int) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield C and x of every operator at y that meets the conditions on cliques."""
+    """Yield C and x of every Turn at y that meets the conditions on cliques."""
     neighbours = np.flatnonzero(graph.marks[:, y] & graph.marks[y]).tolist()
     beside = graph.lists[y, : graph.degrees[y]].tolist()
     causes = [x for x in beside if graph.marks[y, x]]
@@ -509,7 +511,7 @@ def _cliques(graph: Graph, nodes: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _separated(graph: Graph, turn: Turn) -> bool:
-    """Whether x and y separate C from the rest of NA_yx along undirected edges."""
+    """Whether every undirected path from C to the rest of NA_yx meets x or y."""
     undirected = graph.marks & graph.marks.T
     rest = {
         int(node)

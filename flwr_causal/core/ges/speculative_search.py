@@ -1,14 +1,14 @@
-"""Speculative search: a search that goes on with estimates of the scores it does not know yet.
+"""Speculative search: a search that uses estimates where gains are unknown.
 
-A server that searches on sums over parties must ask them for every gain that it has not seen: one
-exchange for each operator, if it asks only for the next one. Here the search goes on with estimates
-to its end, and the server asks at once for every gain that was met on the way. With the answers the
-search is run again from its start. It ends when a run meets known gains only. That run is the
-search that would have asked step by step, so its result is the same, whatever the estimates. Good
-estimates only reduce the number of exchanges.
+A server that searches on sums over parties must ask the parties for every unknown gain. If it asks
+for the gains of the next operator only, the search takes one exchange for each operator. Here the
+search continues to its end with estimates of unknown gains, and the server asks in one exchange for
+all gains that were unknown on the way. With the answers the search is run again from its start,
+until a run uses known gains only. That run equals the search that asks operator by operator, so the
+result does not depend on the estimates. Better estimates reduce the number of exchanges.
 
-The estimate of a gain: more parents rarely help the next one, so it is the least of the gains with
-one parent fewer, less what the BIC would charge for the cells that the parent adds.
+The estimate of a gain is the least of the gains with one parent fewer, because a parent rarely
+gains more beside further parents, minus the BIC's penalty for the cells that the parent adds.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class SpeculativeGains:
     cardinalities : ndarray of int64, shape (d,)
         Numbers of states.
     price : float
-        What a cell costs in the estimates: half the log of the rows, times the number of penalties
-        that the sum has (the number of parties, for sums of local scores).
+        Penalty of a cell in the estimates: half the logarithm of the number of rows, times the
+        number of penalties in the sum (for sums of local scores the number of parties).
     depth : int, optional
-        How many operators a run goes on behind the first that needed an unknown gain. 0 asks for
-        one operator at a time. Default: to the end.
+        How many operators a run applies after the first that needed an unknown gain. With 0 the
+        server asks for one operator at a time. Default: to the end.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class SpeculativeGains:
         return np.concatenate([np.zeros((0, 2), dtype=np.int64), *self._asked])
 
     def enough(self, num_operators: int) -> bool:
-        """Whether the run has gone on far enough behind the first unknown gain."""
+        """Whether the run has applied ``depth`` operators since the first unknown gain."""
         if self.depth is None or not self._asked:
             return False
         if self._first is None:
@@ -117,17 +117,17 @@ class SpeculativeGains:
             self._asked.append(entries[:count, :2][lacking])
 
     def take_back(self, families: Families) -> None:
-        """Take over a run's table: the families that it met, without the estimates."""
+        """Keep a run's table of families, without the estimates."""
         for entries in self._foreseen:
             families.gains[entries[:, 0], entries[:, 1]] = np.nan
         self.families = families
 
     def start_again(self) -> None:
-        """Forget what the last run lacked."""
+        """Clear the list of unknown gains before another run."""
         self._asked, self._foreseen, self._first = [], [], None
 
     def questions(self) -> Questions:
-        """Return what the last run lacked, as it travels."""
+        """Return the gains that the last run lacked, as they are sent to the parties."""
         asked = self.asked
         asked = asked[np.lexsort((asked[:, 1], asked[:, 0]))]
         rows, counts = np.unique(asked[:, 0], return_counts=True)
@@ -138,7 +138,7 @@ class SpeculativeGains:
         return Questions(*(np.asarray(array).astype(np.uint16) for array in numbers))
 
     def learn(self, gains: FloatArray) -> None:
-        """Take the answers to :meth:`questions`, shape (M,)."""
+        """Store the answers to :meth:`questions`, shape (M,)."""
         asked = self.asked
         asked = asked[np.lexsort((asked[:, 1], asked[:, 0]))]
         self.families.gains[asked[:, 0], asked[:, 1]] = gains
@@ -178,9 +178,9 @@ def _foresee(
     entries: IntArray,
     work: IntArray,
 ) -> int:
-    """Estimate the wanted gains; note them in ``entries``: row, x, and whether it is to be asked.
+    """Estimate the wanted gains; list them in ``entries``: row, x, and whether to ask for it.
 
-    ``work``, shape (2, W), has room for the parents of a family and for as many rows.
+    ``work``, shape (2, W), is scratch space. Returns the number of entries.
     """
     count = 0
     fewer = work[0]
@@ -202,7 +202,7 @@ def _foresee(
                 continue
             entries[count, 0] = row
             entries[count, 1] = x
-            # The gain is symmetric: it may be known, or asked for, the other way round.
+            # The gain is symmetric in x and y: that of (x, S, y) may be known.
             other = find(families, x, members, size)
             known = other >= 0 and not math.isnan(families.gains[other, y])
             entries[count, 2] = not known
@@ -210,7 +210,7 @@ def _foresee(
             if known:
                 families.gains[row, x] = families.gains[other, y]
                 continue
-            # The least gain with one parent fewer, less the price of the cells that it adds.
+            # The least gain with one parent fewer, minus the penalty for the cells that x adds.
             least = math.inf
             for left_out in range(size):
                 smaller = work[1, left_out]

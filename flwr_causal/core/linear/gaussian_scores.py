@@ -128,8 +128,8 @@ def residual_variances(
     -------
     residual, without, with_another
         The residual variance given ``parents``; ``(len(parents),)`` the residual variances without
-        each of the parents; ``(d,)`` those with each variable as a further parent (unchanged for a
-        linear combination of the parents).
+        each of the parents; ``(d,)`` the residual variances with each variable as a further parent
+        (unchanged for a linear combination of the parents).
     """
     variances = np.diagonal(correlation)
     if len(parents) == 0:

@@ -124,10 +124,10 @@ def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[Floa
     Deviations are taken from one party's mean and carry every mean's rounding error along, so that
     a large offset common to all rows (1e8 and a spread of 1) costs no digits.
 
-    Where a party's means are those of some of its rows only (``level_rows``), a level of their own
-    was subtracted from the other rows, which stay as they are: the pooled mean is that of the rows
-    behind the means, and a party's difference from it changes the squares of those rows alone. So
-    the variance is the mean square of all rows as each party centres them by that mean.
+    A party's means may be over some of its rows only (``level_rows``), if a level of their own was
+    subtracted from the other rows. The pooled mean is then the mean over these ``level_rows`` of
+    all parties, and a party's difference from the pooled mean changes the squares of its
+    ``level_rows`` only. The variance is the mean square of all rows, centred in this way.
 
     Parameters
     ----------

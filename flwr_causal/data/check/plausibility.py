@@ -110,7 +110,7 @@ def _few_rows(agreement: Agreement, expected: Expected) -> list[str]:
     of_lags = " with their lags" if expected.columns > 1 else ""
     return [
         f"{whose} {rows} rows for {fitted} columns{of_lags}: so few rows fit any graph, and its "
-        "edges tell little. Add rows, or leave columns out."
+        "edges mean little. Add rows, or leave columns out."
     ]
 
 
@@ -219,7 +219,7 @@ def _unlike_columns(agreement: Agreement, names: Sequence[str]) -> list[str]:
 
 
 def _combinations(reports: Mapping[str, TableReport], names: Sequence[str]) -> list[str]:
-    """Warn of columns that are linear combinations of others at each party that can tell."""
+    """Warn of columns that are linear combinations of others at each party with enough rows."""
     by_party = [
         {
             frozenset(report.names[k] for k in (j, *column.combination_of))
@@ -240,7 +240,7 @@ def combination_text(name: str, others: Sequence[str]) -> str:
     way = "a multiple" if len(others) == 1 else "a linear combination"
     return (
         f"Column {name!r} is {way} of {some(map(repr, others))} in all rows: the effects of such "
-        "columns cannot be told apart, and edges among them mean nothing. Leave one of them out."
+        "columns cannot be distinguished, and edges among them mean nothing. Leave one of them out."
     )
 
 
@@ -259,7 +259,7 @@ def _of_one_row(dominated: Mapping[str, Sequence[str]]) -> list[str]:
     listed = some(f"{name!r} (at {some_parties(where)})" for name, where in dominated.items())
     return [
         f"A single row has more than half of a party's variance of a column: {listed}. Second "
-        "moments of such a column are those of this row. Correct the value if it is a mistake or "
+        "moments of such a column depend on this row. Correct the value if it is a mistake or "
         "stands for a missing one; where a column has heavy tails, take logarithms or ranks."
     ]
 

@@ -56,7 +56,7 @@ class ColumnReport:
         policy does not let so many be named.
     combination_of : tuple of int
         With relations only: positions of the earlier columns whose linear combination it is in
-        every kept row; empty where it is none, or the rows are too few to tell.
+        every kept row; empty where it is none, or the rows are too few to find out.
     dominated : bool
         With relations only: whether one row holds more than half of ``squares``, which cannot be
         chance.
@@ -193,7 +193,7 @@ class TableReport:
         Raises
         ------
         DataError
-            The values are not those of a report.
+            The values are no valid report.
         """
         try:
             has_sums, has_states = bool(values["has-sums"]), "states" in values
@@ -267,7 +267,7 @@ def unpack_states(texts: Sequence[str], counts: Sequence[int]) -> States:
     Raises
     ------
     ValueError
-        The counts are not those of these texts.
+        The counts do not fit the texts.
     """
     if sum(counts) != len(texts) or any(count < 0 for count in counts):
         raise ValueError(f"{len(texts)} states, but {sum(counts)} are expected")

@@ -31,9 +31,9 @@ def random_network(
     max_parents: int = 4,
     seed: Seed = 0,
 ) -> BayesianNetwork:
-    """Draw a network.
+    """Return a random network.
 
-    Each row of a table is drawn from a symmetric Dirichlet distribution and then mixed with the
+    Each row of a table is sampled from a symmetric Dirichlet distribution and then mixed with the
     uniform distribution, so that each state has a probability of at least 0.02.
 
     Parameters
@@ -43,7 +43,8 @@ def random_network(
     graph : {"er", "sf"}, default "er"
         :func:`erdos_renyi`, or :func:`scale_free` (edges per variable rounded, at least 1).
     edges_per_variable : float, default 1.5
-        That of the networks in the bnlearn repository (1 to 2). At most all pairs are joined.
+        Mean number of edges for each variable, 1 to 2 in the networks of the bnlearn repository. At
+        most all pairs are joined.
     num_states : pair of int, default (2, 4)
         Least and largest number of states; uniform between them.
     concentration : float, default 0.5

@@ -100,8 +100,8 @@ def linear_system(
         Nonzero at ``[i, j]`` where i causes j; acyclic.
     seed : int, sequence of int, or Generator
     noise_scale : float or pair of float
-        Standard deviation of all noise, default 1 (Ng & Zhang 2022, section 6.1); or the bounds
-        between which every variable's own is drawn uniformly.
+        Standard deviation of all noise, default 1 (Ng & Zhang 2022, section 6.1); or two bounds,
+        between which the standard deviations of the variables are uniform.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """Simulated nonlinear systems with a known graph; parties may have different functions.
 
-The models of Yang et al. (AAAI 2024), section "Experimental Evaluation", which are those of Zheng
+The models of Yang et al. (AAAI 2024), section "Experimental Evaluation", who took them from Zheng
 et al. (AISTATS 2020), section 5 and public code: every variable is a function of its causes plus
 standard Gaussian noise, and variables without causes are noise. Two further models, step functions
 and noise scaled by the causes, serve to find the limits of a method.
@@ -85,7 +85,7 @@ def additive_index(causes: FloatArray, noise: FloatArray, rng: np.random.Generat
 def step_functions(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Threshold: each cause adds a weight above its threshold and subtracts it below.
 
-    Thresholds are uniform on [-1, 1]; the weights are those of the other models.
+    Thresholds are uniform on [-1, 1], absolute weights between 0.5 and 2, of either sign.
     """
     thresholds = rng.uniform(-1.0, 1.0, causes.shape[1])
     sides = np.where(causes > thresholds, 1.0, -1.0)
@@ -202,9 +202,9 @@ def federated_nonlinear(
 ) -> tuple[list[pd.DataFrame], CausalGraph]:
     """Simulate a federation with one graph: the settings of Yang et al. (AAAI 2024).
 
-    The graph depends on ``num_variables``, ``graph``, ``degree`` and ``seed`` only. Where parties
-    differ, the functions of party k do not depend on how many others there are; where they do not,
-    all rows together are the same for every ``num_parties``.
+    The graph depends on ``num_variables``, ``graph``, ``degree`` and ``seed`` only. If each party
+    has functions of its own, they do not depend on the number of parties. With ``iid`` the rows of
+    all parties together are the same for every ``num_parties``.
 
     Parameters
     ----------
@@ -215,11 +215,11 @@ def federated_nonlinear(
     num_parties : int
         K.
     mechanisms : str or sequence of str
-        Names in :data:`MECHANISMS`. Each party (all of them together where ``iid``) draws one that
-        all its variables follow. Default: the paper's four for parties that differ.
+        Names in :data:`MECHANISMS`, one of which is chosen at random for all variables of a party
+        (with ``iid`` of all parties). Default: the paper's four for parties that differ.
     iid : bool, default False
-        All rows come from the same functions. Otherwise each party draws its own, also where there
-        is only one mechanism.
+        Whether all parties have the same functions. Otherwise each has random functions of its own,
+        also if there is only one mechanism.
     graph : {"er", "sf"}, default "er"
         :func:`erdos_renyi` or :func:`scale_free`.
     degree : float, default 2
@@ -229,7 +229,7 @@ def federated_nonlinear(
     seed : int
         Everything follows from it.
     sizes : {"even", "uneven"}, default "even"
-        Parties' numbers of rows differ by one at most, or are those of :func:`deal_packages`.
+        "even": parties' numbers of rows differ by one at most; "uneven": see :func:`deal_packages`.
 
     Returns
     -------
@@ -243,7 +243,7 @@ def federated_nonlinear(
     ConfigError
         An unknown mechanism, graph or kind of sizes, or a number out of range.
     DataError
-        Fewer than two rows, or packages than one, for each party.
+        If a party would have fewer than two rows, or with "uneven" no package.
     """
     names = (mechanisms,) if isinstance(mechanisms, str) else tuple(mechanisms)
     _check_mechanisms(names)

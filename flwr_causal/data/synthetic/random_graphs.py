@@ -20,7 +20,7 @@ Seed = int | Sequence[int] | np.random.Generator
 def erdos_renyi(num_variables: int, num_edges: int, seed: Seed) -> BoolArray:
     """Draw a random acyclic graph with an exact number of edges.
 
-    The pairs are drawn uniformly without replacement and oriented along a random order of the
+    The pairs are chosen uniformly without replacement and oriented along a random order of the
     variables. "ER1" in the literature is ``num_edges = num_variables`` (Zheng et al. 2018, section
     5, ER-k has k d edges in the mean; here exactly).
 
@@ -40,7 +40,7 @@ def erdos_renyi(num_variables: int, num_edges: int, seed: Seed) -> BoolArray:
     Raises
     ------
     ConfigError
-        More edges than pairs, or a number below its least.
+        More edges than pairs, or a number out of its range.
     """
     _check_size(num_variables)
     rows, columns = np.triu_indices(num_variables, 1)
@@ -107,7 +107,7 @@ def scale_free(num_variables: int, edges_per_node: int, seed: Seed) -> BoolArray
 def random_graph(
     kind: str, num_variables: int, num_edges: int, edges_per_node: int, seed: Seed
 ) -> BoolArray:
-    """Draw a graph of the kind that an option names.
+    """Return a random graph of the given kind.
 
     Parameters
     ----------
@@ -116,9 +116,9 @@ def random_graph(
     num_variables : int
         d.
     num_edges : int
-        Of an Erdos-Renyi graph; where there are fewer pairs, all of them are joined.
+        Number of edges of an Erdos-Renyi graph; at most all pairs are joined.
     edges_per_node : int
-        Of a scale-free graph.
+        Number of edges of a variable of a scale-free graph to earlier ones.
     seed : int, sequence of int, or Generator
 
     Returns

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
 
 
-#: Largest number of systems that are drawn to find a stationary one.
+#: Largest number of systems that are sampled to find a stationary one.
 MOST_DRAWS = 1000
 #: Largest share of the initial values that remains after the default burn-in.
 START_REMAINS = 1e-6
@@ -46,11 +46,11 @@ def dynamic_system(
     graph: str = "er",
     seed: Seed = 0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw a stationary system; the defaults are those of Chen, Ma & Yue (2024), section 4 and 7.2.
+    """Return a random stationary system; defaults from Chen, Ma & Yue (2024), section 4 and 7.2.
 
-    Systems are drawn until one is stationary: all eigenvalues of the companion matrix of
-    ``A_l (I - W)^-1`` are inside the unit circle. If the arguments ask for strong lags, sparse
-    and weak ones are therefore more frequent than their distribution says.
+    Systems are sampled until one is stationary, that is, until all eigenvalues of the companion
+    matrix of ``A_l (I - W)^-1`` are inside the unit circle. With arguments for strong lags, the
+    accepted systems have sparser and weaker lags than the sampled ones.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def dynamic_system(
         probability ``instantaneous_degree / d`` (1 at most), as in section 7.2. For "sf" half of
         it, rounded, is the number of edges per joining variable.
     lagged_degree : float, default 1
-        Mean number of effects that a variable has at each lag, itself among them: each of the d^2
-        edges stands with the probability ``lagged_degree / d``.
+        Mean number of effects of a variable at each lag, itself among them: each of the d^2 edges
+        exists with the probability ``lagged_degree / d``.
     decay : float, default 1.5
         eta: weights of lag l are ``decay ** (l - 1)`` times smaller.
     weight_range : pair of float, default (0.3, 0.5)
@@ -167,8 +167,8 @@ def simulate_series(
         raise ConfigError(f"noise_std is {noise_std!r}: give one number from 0 up, or {d} of them")
     if not len(lengths) or min(lengths) < 1 or (burn_in is not None and burn_in < 0):
         raise ConfigError(
-            f"lengths are {list(lengths)}, burn_in {burn_in}: a series has at least one step, and "
-            "there is at least one"
+            f"lengths are {list(lengths)}, burn_in {burn_in}: give at least one length, lengths "
+            "from 1 up, and burn_in from 0 up"
         )
     if burn_in is None:
         burn_in = _burn_in(W, A)
@@ -283,7 +283,7 @@ def _burn_in(weights: FloatArray, lagged: FloatArray) -> int:
     if radius >= 1:
         raise ConfigError(
             f"the system is not stationary (spectral radius {radius:.3g}): give weaker lags, or "
-            "burn_in to simulate it all the same"
+            "give burn_in to simulate it nevertheless"
         )
     # The powers of a nilpotent matrix are zero from its number of rows on.
     nilpotent = len(lagged) * len(weights)

@@ -1,4 +1,4 @@
-"""FedGES (Torrijos, Gamez & Puerta 2024): the server's side, and the better forms of the method."""
+"""FedGES (Torrijos, Gamez & Puerta 2024): the strategy, with the modes on scores and on counts."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def joined(tables: Sequence[DiscreteTable]) -> DiscreteTable:
 
 
 def _as_alone(table: DiscreteTable) -> DiscreteTable:
-    """Return a party's table with the states that it has: alone it would know of no others."""
+    """Return a party's table with only the states that occur in its rows."""
     states, codes = [], np.empty_like(table.codes)
     for j, own in enumerate(table.states):
         seen, codes[j] = np.unique(table.codes[j], return_inverse=True)
@@ -95,7 +95,7 @@ def _as_alone(table: DiscreteTable) -> DiscreteTable:
 def _coded(
     frames: Sequence[pd.DataFrame], names: Sequence[str], policy: Policy
 ) -> list[DiscreteTable]:
-    """Return the parties' rows in the states that all of them have together."""
+    """Return the parties' rows, coded by the states of all parties together."""
     reports = {
         str(k): describe(frame, policy, states=True) for k, frame in enumerate(frames) if len(frame)
     }
@@ -104,7 +104,7 @@ def _coded(
     return [prepare_states(frame, names, states, policy) for frame in frames if len(frame)]
 
 
-#: Up to so many rows a party qNML's price is too high for sums of local scores (measured).
+#: Mean number of rows up to which qNML's penalty, paid once a party, is too high (measured).
 FEW_ROWS = 100
 
 
@@ -117,17 +117,17 @@ class FedGESRun:
     agreement : Agreement
         Columns and their states.
     stage : Stage or None
-        What the parties are asked next.
+        The next exchange; None at the end.
     found : Found or None
         The graph so far.
     fitted : Fitted or None
-        What the last exchange returned.
+        The tables from the last exchange.
     cuts : mapping of str to ndarray
         Agreed cut points of the columns that were discretised.
     exchanges : int
-        How many there were.
+        Number of exchanges so far.
     small_cells : mapping of str to int
-        Cells of few rows that each party has sent.
+        By party, the number of cells with few rows that it has sent.
     """
 
     agreement: Agreement
@@ -147,65 +147,67 @@ class FedGES(CausalStrategy[FedGESRun]):
     docs/fedges.md says why the defaults are what they are, and the client's docstring
     (:class:`~flwr_causal.clients.fedges.FedGESClient`) what leaves a party. Three modes:
 
-    - "scores": GES on the sum of the parties' own local scores. One number leaves a party for each
-      family that is asked about.
-    - "exact": GES on the pooled rows, from contingency counts that the parties send. The most
-      accurate, and it tells the most.
-    - "fusion": the paper's: graphs alone travel, and are fused; with ``start="driven"`` (the
-      default) also a few scores.
+    - "scores": GES on the sum of the parties' own local scores. A party sends one number for each
+      gain that the search needs.
+    - "exact": GES on the pooled rows, from contingency counts that the parties send. This mode is
+      the most accurate and discloses the most.
+    - "fusion": the paper's. Parties send graphs, which the server fuses; with ``start="driven"``
+      (the default) also their scores of the fused graphs.
 
     Parameters
     ----------
     mode : {"auto", "scores", "exact", "fusion"}, default "auto"
-        "auto" is "scores", which measured better than fusion and tells less than counts; it is
-        "fusion" where one of that mode's own options is given.
+        "auto" is "scores", or "fusion" if ``fusion``, ``start_from``, ``max_edges`` or ``keep`` is
+        given. Scores are more accurate than fusion (measured) and disclose less than counts.
     score : {"auto", "bdeu", "bic", "qnml"}, default "auto"
         "auto" is the paper's BDeu for fusion, BIC for exact; for scores qNML where parties have
         more than 100 rows on average, else BDeu.
     equivalent_sample_size : float, default 1.0
-        Of BDeu, at each party (1 in the authors' program), and of the probabilities in
-        ``run.model``.
+        Weight of the prior in rows: of BDeu at each party (1 in the authors' program), and of the
+        probabilities in ``run.model``.
     max_rounds : int, default 100
-        Exchanges after the schema exchange. A search that needs more returns what it is sure of.
+        Largest number of exchanges after the schema exchange. A search that needs more returns the
+        graph that it has reached with known scores.
     fusion : {"union", "c25", "c50"} or float, optional
-        Mode "fusion": which edges the fused graph has: all, or those of max(1, floor(K/4)) or
-        max(1, floor(K/2)) parties (the paper's), or of a share in (0, 1] of the parties, rounded
-        up.
-        Default: "c50"; for "driven" several shares, of which scores choose.
+        Mode "fusion": how many parties' graphs must have an edge of the fused graph. "union": one;
+        "c25" and "c50": max(1, floor(K/4)) and max(1, floor(K/2)) of K (the paper's); a number in
+        (0, 1]: that share of the parties, rounded up. Default: "c50"; for "driven" several shares,
+        among which the scores choose.
     start_from : {"driven", "fuse", "overwrite"}, optional
-        May also be given as ``start`` (as an attribute that is Flower's method). Mode "fusion":
-        whether parties go on from the fused graph fused with their own ("fuse", the paper's), from
-        the fused graph alone ("overwrite"), or from both, the better being chosen by the sum of
-        their scores ("driven", the default: the fixed starts each fail on some networks). With
-        ``keep="last"`` the default is "fuse".
+        ``start`` is another name of this option. Mode "fusion": the graph from which parties
+        search. "fuse": the fused graph fused with the party's own one (the paper's); "overwrite":
+        the fused graph; "driven": both, and the sum of the parties' scores chooses. Default:
+        "driven", because each of the others fails on some networks; with ``keep="last"`` "fuse".
     max_edges : int, optional
-        Mode "fusion": most edges that a party inserts in a round; 10 (the authors' l).
+        Mode "fusion": largest number of edges that a party inserts in a round. Default: 10 (the
+        authors' l).
     keep : {"best", "last"}, optional
-        Mode "fusion": return the graph with the best sum of scores, or the last one, for which no
-        score leaves a party (the paper's). Default "best".
+        Mode "fusion": return the graph with the highest sum of the parties' scores, or the last
+        one, for which parties send no score (the paper's). Default: "best".
     patience : int, default 3
-        Start "driven": rounds without a better graph after which it ends.
+        Start "driven": number of rounds without a better graph after which the run ends.
     look_ahead : int, optional
-        Modes "scores" and "exact": how many operators the search runs ahead on estimates before it
-        asks; 0 asks operator by operator. The result does not depend on it. Default: to the end.
+        Modes "scores" and "exact": how many operators the speculative search applies after the
+        first unknown gain before the server asks the parties; 0 asks for one operator at a time.
+        The result does not depend on this option. Default: to the end of the search.
     turn : bool, default False
         Also turn edges (Hauser & Buhlmann 2012).
     max_parents : int, optional
-        Most parents of a variable. Default: no limit.
+        Largest number of parents of a variable. Default: no limit.
     knowledge : Knowledge, str or None
         Required and forbidden edges and tiers, or the path of a TOML or JSON file with them.
     parameters : bool, optional
         Use a last exchange for the tables of probabilities (``run.model``, a Bayesian network) and
         the share of the parties whose own score agrees with each edge (``confidence``). Default:
-        in the modes "scores" and "exact"; in "fusion" no counts leave a party unless asked for, and
-        the confidence is the share of the parties whose graph has the edge.
+        True in the modes "scores" and "exact"; False in "fusion", where no counts leave a party
+        then, and the confidence is the share of the parties whose graph has the edge.
     minimum_count : int, default 5
-        Cells of contingency tables with fewer rows than this are pointed out in ``run.warnings``.
+        A warning counts the cells of contingency tables that have fewer rows than this.
     discretize : int, default 0
-        Into how many intervals of equal frequency to cut numeric columns; 0: such columns are an
-        error. The parties agree on the cut points by counts.
+        Number of intervals of equal frequency into which numeric columns are cut; with 0 such
+        columns are an error. The cut points follow from the parties' counts.
     max_states : int, default 64
-        Most states of a column.
+        Largest number of states of a column.
     constant_columns, text_columns, duplicate_columns : {"keep", "drop", "fail"}, default "keep"
         A column of one state stays as an isolated variable.
     """
@@ -263,7 +265,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         require(self.patience >= 1, "patience", self.patience, "1 or more")
         require(self.minimum_count >= 0, "minimum_count", self.minimum_count, "0 or more")
         size = self.equivalent_sample_size
-        # Beyond these, scores are no finite numbers.
+        # Outside this range scores are not finite.
         usable = 1e-9 <= size <= 1e9
         require(usable, "equivalent_sample_size", size, "above 0, from 1e-9 to 1e9")
         sampled = self.fraction_train < 1 and self.chosen_mode != "fusion"
@@ -284,7 +286,7 @@ class FedGES(CausalStrategy[FedGESRun]):
 
     @property
     def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
-        """The start of mode "fusion"; without scores there is nothing to drive it."""
+        """The start of mode "fusion"; "driven" needs scores, which ``keep="last"`` excludes."""
         return self.start_from or ("fuse" if self.keep == "last" else "driven")
 
     @property
@@ -298,7 +300,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         return self.chosen_mode != "fusion" if self.parameters is None else self.parameters
 
     def chosen_score(self, rows: float) -> str:
-        """Return the score that is used where parties have so many rows on average."""
+        """Return the score for parties that have this number of rows on average."""
         if self.score != "auto":
             return self.score
         by_rows = "qnml" if rows > FEW_ROWS else "bdeu"
@@ -317,7 +319,7 @@ class FedGES(CausalStrategy[FedGESRun]):
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on columns and states."""
         agreement = super().agree(reports)
-        # The parties are told which score they use, which may depend on their number of rows.
+        # Part of `client_options`: the score "auto" depends on the parties' number of rows.
         self._score = self.chosen_score(agreement.n / len(agreement.rows))
         return agreement
 
@@ -348,7 +350,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         return self._after(state, self._first_step(state.agreement))[0]
 
     def _first_step(self, agreement: Agreement) -> Step:
-        """Return the first exchange of the search, or its result where nothing has to be asked."""
+        """Return the first exchange of the search, or its result where no exchange is needed."""
         names = tuple(sorted(agreement.names))
         if self.chosen_mode == "fusion":
             fuser = Fuser(names, self.knowledge_or_none)
@@ -396,7 +398,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         return replace(request, values={**request.values, **points})
 
     def close(self, state: FedGESRun, replies: Replies) -> tuple[FedGESRun, dict[str, Any]]:
-        """Go on to what follows from the replies."""
+        """Return the state after an exchange."""
         stage = state.stage
         state = replace(state, exchanges=state.exchanges + 1)
         if isinstance(stage, CutStage):
@@ -419,9 +421,9 @@ class FedGES(CausalStrategy[FedGESRun]):
         return self._after(state, step)
 
     def _after(self, state: FedGESRun, step: Step) -> tuple[FedGESRun, dict[str, Any]]:
-        """Return the state after a step of the search, with the last exchange where that is due."""
+        """Return the state after a step of the search: its next exchange, or the last one."""
         stage, found = step.stage, step.found or state.found
-        # With one exchange in all a graph is worth more than tables for none.
+        # The last exchange is kept for the tables. If there is only one, the search has it.
         last = max(1, self.max_rounds - self.fits)
         if stage is not None and state.exchanges >= last:
             if isinstance(stage, ScoreStage):
@@ -462,7 +464,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         return network_of(state.agreement, state.found.dag, counts, size)
 
     def warnings(self, state: FedGESRun) -> list[str]:
-        """Point out what the counts may have told, and what is missing."""
+        """Warn of counts of few rows, of sums over two parties, and of a missing network."""
         found = super().warnings(state) + small_cell_warning(state, self.minimum_count)
         if self.chosen_mode != "fusion" or self.fits:
             found += two_party_warning(state)
@@ -499,30 +501,30 @@ def support_of(state: FedGESRun) -> FloatArray | None:
 
 
 def small_cell_warning(state: FedGESRun, minimum: int) -> list[str]:
-    """Say which party sent counts of few rows."""
+    """Warn of parties that sent counts of few rows."""
     small = {name: count for name, count in state.small_cells.items() if count}
     if not small:
         return []
     worst = max(small, key=small.__getitem__)
     return [
         f"{len(small)} of {len(state.agreement.rows)} parties sent counts of fewer than {minimum} "
-        f"rows ({worst}: {small[worst]} cells). Who sees the counts learns of single rows: join "
-        "rare states, or leave the counts out with mode='scores' and parameters=False."
+        f"rows ({worst}: {small[worst]} cells). Counts of few rows disclose values of single rows: "
+        "join rare states, or send no counts (mode='scores' and parameters=False)."
     ]
 
 
 def two_party_warning(state: FedGESRun) -> list[str]:
-    """Say what sums over two parties tell."""
+    """Warn that each of two parties can compute the other's share of a sum."""
     if len(state.agreement.rows) != 2:
         return []
     return [
-        "The federation has two parties: whoever knows a sum and one party's share of it knows the "
-        "other's."
+        "The federation has two parties: each of them can subtract its own share from a sum and "
+        "learns the other's share."
     ]
 
 
 def no_network_warning(state: FedGESRun) -> list[str]:
-    """Say why there is no Bayesian network, where one was wanted and the run is over."""
+    """Warn that a finished run has no Bayesian network although the options ask for one."""
     if state.fitted is not None or state.stage is not None:
         return []
     return [

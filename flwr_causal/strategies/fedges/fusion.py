@@ -1,4 +1,4 @@
-"""Fusing the parties' graphs: the paper's loop, and the loop that the parties' scores drive."""
+"""Fusion of the parties' graphs: the paper's loop, and a loop in which their scores choose."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 #: Shares of the parties that the driven loop tries (ceil of the share times K of them).
 SHARES = (0.25, 0.35, 0.5, 0.65)
-#: Tried too where it means one or two parties: it finds more on win95pts and andes. The scores of
-#: small parties prefer some chance edges that three of twenty have (pigs).
+#: A further share where it means at most two parties: it finds more true edges on win95pts and
+#: andes. Where it means three of twenty parties, the scores choose chance edges (pigs).
 LOW_SHARE = 0.15
 
 
@@ -41,14 +41,14 @@ def shares_for(num_parties: int) -> tuple[float, ...]:
     return (LOW_SHARE, *SHARES) if needed(LOW_SHARE, num_parties) <= 2 else SHARES
 
 
-# A graph is better only by more than rounding.
+# Smaller differences of scores are rounding errors.
 IMPROVEMENT = 1e-6
-# Graphs with more edges than this for each variable on average have run away: each round fuses more
-# in than searches take out, and a search from them takes for ever. They are not followed.
+# Largest mean number of edges a variable. Larger graphs grow with every round, because the fusion
+# adds more edges than the searches delete, and a search from them takes very long.
 RUNAWAY_EDGES = 3
 RUN_AWAY = (
-    "the parties' graphs ran away, to more than three edges a variable; a higher share of 'fusion' "
-    "or start='driven' keeps them small"
+    "the parties' graphs grew to more than three edges a variable; a higher share of 'fusion' or "
+    "start='driven' keeps them small"
 )
 
 
@@ -62,9 +62,9 @@ class Candidate:
     support : ndarray of float64, shape (d, d)
         The share of the parties' transformed graphs that have each edge.
     own : mapping of str to ndarray
-        The parties' graphs that went into it.
+        The parties' graphs that were fused.
     label : str
-        Start and share.
+        Start and share, for the history.
     """
 
     dag: BoolArray
@@ -74,7 +74,7 @@ class Candidate:
 
     @cached_property
     def edges(self) -> NDArray[np.uint16]:
-        """The edges of the DAG as they travel, shape (m, 2)."""
+        """The edges of the DAG as they are sent, shape (m, 2)."""
         return edges_of(self.dag)
 
 
@@ -87,7 +87,7 @@ class Fuser:
     names : tuple of str
         The variables, sorted.
     knowledge : Knowledge or None
-        Edges that it forbids are left out of the fused graph, those that it requires are put in.
+        Forbidden edges are removed from the fused graph, required edges are added.
     """
 
     names: tuple[str, ...]
@@ -99,7 +99,7 @@ class Fuser:
         return fuse(list(own.values()), len(self.names), before=before)
 
     def run_away(self, own: Mapping[str, Edges]) -> bool:
-        """Whether the parties' DAGs have grown too large to go on from."""
+        """Whether the parties' DAGs have too many edges for further rounds."""
         total = sum(len(edges) for edges in own.values())
         return total > RUNAWAY_EDGES * len(self.names) * len(own)
 
@@ -149,7 +149,7 @@ class Best:
     scores: Scores = field(default_factory=dict)
 
     def beaten_by(self, scores: Scores) -> bool:
-        """Whether other scores are better, over the parties that gave both."""
+        """Whether other scores have a higher sum, over the parties that sent both."""
         common = [name for name in scores if name in self.scores]
         if not common:
             return not self.scores
@@ -161,8 +161,8 @@ class Best:
 class LoopStage:
     """One round of the paper's loop (Torrijos et al. 2024, Algorithm 1).
 
-    Each party goes on from the fused graph, or from that fused with its own one, by at most so many
-    insertions; the server fuses what they found.
+    Each party searches from the fused graph, or from the fused graph fused with its own one, with a
+    limited number of insertions. The server fuses the resulting graphs.
 
     Parameters
     ----------
@@ -170,9 +170,9 @@ class LoopStage:
     start : {"fuse", "overwrite"}
     share : str or float
     keep_best : bool
-        Parties score the graph that they receive, and the best one is returned.
+        Whether parties score the graph that they receive, and the best one is returned.
     current : Candidate
-        What the parties receive.
+        The graph that the parties receive.
     best : Best
     seen : mapping of str to frozenset of bytes
         The graphs that each party has sent before.
@@ -201,7 +201,7 @@ class LoopStage:
         if self.fuser.run_away(found_edges):
             last = best.candidate if self.keep_best else self.current
             return Step(None, {}, self.fuser.found(last, RUN_AWAY))
-        # Whoever failed in this round goes on with its graph of the round before.
+        # A party that failed in this round keeps its graph of the round before.
         own = {**self.current.own, **found_edges}
         fused = self.fuser.candidate(self.fuser.fuse(found_edges), self.share, own)
         repeated = all(
@@ -214,7 +214,7 @@ class LoopStage:
         }
         info = {"num_edges": int(fused.dag.sum())}
         reason = "every party's graph is one that it had found before"
-        # After the first round nobody has judged more than the graph without edges.
+        # In the first round the parties have scored the graph without edges only.
         judged = self.keep_best and bool(self.best.scores)
         found = self.fuser.found(best.candidate if judged else fused, reason)
         if repeated and self.keep_best:
@@ -227,15 +227,16 @@ class LoopStage:
 
 @dataclass(frozen=True)
 class DrivenStage:
-    """One round of the loop that scores drive: both starts, several shares.
+    """One round of the loop in which scores choose among both starts and several shares.
 
     Parameters
     ----------
     fuser : Fuser
     shares : sequence of str or float
     patience : int
-        Rounds without a better graph after which it ends.
+        Rounds without a better graph after which the loop ends.
     current : Candidate
+        The graph that the parties receive.
     best : Best
     rounds_since : int
         Rounds since the best graph.
@@ -249,11 +250,11 @@ class DrivenStage:
     rounds_since: int = 0
 
     def request(self) -> Request:
-        """Send the graph that goes on and each party's own part of it."""
+        """Send the chosen fused graph and each party's own last one."""
         return _continue(GRAPHS, self.current, {})
 
     def close(self, replies: Replies) -> Step:
-        """Fuse both sets of graphs at every share; the parties then judge the fused graphs."""
+        """Fuse both sets of graphs at every share; the parties then score the fused graphs."""
         starts = {"overwrite": replies.of("overwritten"), "fuse": replies.of("fused")}
         candidates: list[Candidate] = []
         for label, edges in starts.items():
@@ -267,14 +268,14 @@ class DrivenStage:
                 for share in levels.values()
             ]
         if not self.best.scores:
-            # In the first round the graph without edges has to be beaten too.
+            # In the first round the graph without edges is a candidate too.
             candidates.append(self.best.candidate)
         different = {candidate.dag.tobytes(): candidate for candidate in reversed(candidates)}
         proposed = tuple(reversed(different.values()))
         info = {"candidates": len(proposed)}
         if not proposed:
             return Step(None, info, self.fuser.found(self.best.candidate, RUN_AWAY))
-        # What is returned if this was the last exchange, and nobody can judge any more.
+        # The result if this was the last exchange, so that the candidates get no scores.
         unjudged = self.best.candidate if self.best.scores else proposed[len(proposed) // 2]
         found = self.fuser.found(unjudged, "")
         return Step(JudgeStage(self.fuser, proposed, self.best, driven=self), info, found)
@@ -282,7 +283,9 @@ class DrivenStage:
 
 @dataclass(frozen=True)
 class JudgeStage:
-    """The parties score proposed graphs; the best goes on, and the best ever is kept.
+    """The parties score proposed graphs: the next round starts from the best of them.
+
+    The best graph of all rounds is kept.
 
     Parameters
     ----------
@@ -290,9 +293,9 @@ class JudgeStage:
     proposed : tuple of Candidate
     best : Best
     reason : str
-        Why the loop is over, where these are its last graphs.
+        Why the loop has ended, if these are its last graphs.
     driven : DrivenStage or None
-        The loop that goes on.
+        The loop to continue, if it has not ended.
     """
 
     fuser: Fuser
@@ -308,7 +311,7 @@ class JudgeStage:
         return Request(JUDGE, {"edges": np.concatenate(lists), "lengths": lengths})
 
     def close(self, replies: Replies) -> Step:
-        """Choose the graph with the best sum."""
+        """Choose the graph with the highest sum of scores."""
         totals = np.sum(replies.list("scores"), axis=0)
         index = _first_best(totals)
         chosen = self.proposed[index]
@@ -332,7 +335,7 @@ class JudgeStage:
 
 
 def _continue(exchange: Exchange, current: Candidate, values: dict[str, Any]) -> Request:
-    # A party that has no graph yet (or was away) goes on from the received one alone.
+    # A party without a graph of its own (in the first round, or after failures) gets no edges.
     nothing = np.zeros((0, 2), dtype=np.uint16)
     own = {party: {"own": edges} for party, edges in current.own.items()}
     return Request(exchange, {"received": current.edges, "own": nothing, **values}, own)

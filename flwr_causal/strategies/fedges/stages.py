@@ -51,12 +51,12 @@ class Found(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What follows an exchange.
+    """The step that follows an exchange.
 
     Attributes
     ----------
     stage : Stage or None
-        The next one; None where the purpose is fulfilled.
+        The next exchange; None at the end of the search.
     info : dict
         Diagnostics for the history.
     found : Found or None
@@ -75,7 +75,7 @@ class Stage(Protocol):
         """Return what the parties are sent."""
 
     def close(self, replies: Replies) -> Step:
-        """Return what follows from the replies."""
+        """Return the step that follows from the replies."""
 
 
 def by_name(names: Sequence[str]) -> list[int]:
@@ -89,13 +89,13 @@ def cardinalities_of(agreement: Agreement) -> IntArray:
     return np.array([len(agreement.states[k]) for k in order], dtype=np.int64)
 
 
-#: A variable's table of probabilities with more entries than this is not worth having.
+#: Largest number of entries of a variable's table of probabilities.
 MOST_CELLS = 10**6
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What the last exchange returned.
+    """The results of the last exchange.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Fitted:
     support : ndarray of float64, shape (d, d)
         The share of the parties whose own score agrees with each edge of the DAG.
     small : mapping of str to int
-        Cells of few rows that each party has sent.
+        By party, the number of cells with few rows that it has sent.
     """
 
     counts: Counts
@@ -114,7 +114,7 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class FitStage:
-    """The exchange for a graph.
+    """The last exchange: the tables of the final graph, and votes on its edges.
 
     Parameters
     ----------
@@ -139,13 +139,13 @@ class FitStage:
         return Request(FIT, {**self.sets._asdict(), "edges": edges})
 
     def close(self, replies: Replies) -> Step:
-        """Nothing follows: see :meth:`fitted`."""
+        """Return the end of the run; :meth:`fitted` returns the results."""
         return Step(None, {"num_edges": int(self.dag.sum())})
 
     def fitted(self, replies: Replies) -> Fitted:
         """Return the sums of the parties' tables, and the share of them that agrees."""
         support = np.zeros(self.dag.shape)
-        # A party votes child by child.
+        # The votes are ordered by child, then by parent.
         children, parents = np.nonzero(self.dag.T)
         support[parents, children] = replies["votes"] / len(replies.parties)
         return Fitted(summed_counts(replies), support, small_cells(replies))
@@ -159,7 +159,7 @@ def summed_counts(replies: Replies) -> Counts:
 
 
 def small_cells(replies: Replies) -> dict[str, int]:
-    """Return how many cells of few rows each party has sent."""
+    """Return by party how many cells with few rows it has sent."""
     return {party: int(count) for party, count in replies.of("small").items()}
 
 
@@ -185,7 +185,8 @@ def network_of(
     parents: dict[int, tuple[int, ...]] = {}
     by_family = tables_of(sets, counts, cardinalities_of(agreement))
     for (y, own), table in zip(families, by_family, strict=True):
-        # The table's axes go by name; a network's go by column, and the child comes last.
+        # A table's axes are in the order of the names; a network's are in the order of the columns,
+        # with the child last.
         axes = sorted((*own, y))
         wanted = [*sorted(own, key=order.__getitem__), y]
         tables[order[y]] = table.transpose([axes.index(k) for k in wanted])
@@ -201,7 +202,7 @@ def network_of(
 
 @dataclass(frozen=True)
 class Problem:
-    """What is searched.
+    """The variables and options of a search.
 
     Parameters
     ----------
@@ -216,7 +217,7 @@ class Problem:
     max_parents : int or None
     turn : bool
     look_ahead : int or None
-        How many operators a search runs ahead of the first unknown; None: to the end.
+        How many operators a search applies after the first unknown gain; None: to the end.
     """
 
     names: tuple[str, ...]
@@ -232,17 +233,17 @@ class Problem:
 
 @dataclass(frozen=True)
 class ScoreStage:
-    """Asking for gains of the parties' own scores (``mode="scores"``).
+    """An exchange of gains of the parties' own scores (``mode="scores"``).
 
     Parameters
     ----------
     problem : Problem
     source : SpeculativeGains
-        What is known; the one thing here that grows in place.
+        The known gains; the only field that is changed in place.
     question : NamedTuple of ndarray
-        What the search lacked; the same for every party.
+        The gains that the search lacked; the same for every party.
     small : mapping of str to int
-        Cells of few rows that each party has sent.
+        By party, the number of cells with few rows that it has sent.
     """
 
     exchange: ClassVar[Exchange] = SCORES
@@ -254,14 +255,14 @@ class ScoreStage:
 
     @classmethod
     def of(cls, problem: Problem) -> ScoreStage:
-        """Return a search that knows nothing yet."""
+        """Return the stage in which no gain is known."""
         rows, num_parties = sum(problem.rows.values()), len(problem.rows)
-        # The sum has a penalty for every party, each of its own rows.
+        # The sum has a penalty for every party, which depends on the party's number of rows.
         price = 0.5 * num_parties * float(np.log(max(rows / num_parties, 2.0)))
         return cls(problem, SpeculativeGains(problem.cardinalities, price, problem.look_ahead))
 
     def advanced(self) -> Step:
-        """Run the search as far as it goes; the next exchange, or the result."""
+        """Run the search; return the next exchange, or the result if every gain was known."""
         problem, source = self.problem, self.source
         search = prepared_search(
             source,
@@ -286,7 +287,7 @@ class ScoreStage:
         return self.source.questions()
 
     def cut_short(self) -> Found:
-        """Return the graph as far as the search is sure of it."""
+        """Return the graph that the search reaches with known gains only."""
         source = self.source
         depth, source.depth = source.depth, 0
         found = self.advanced().found
@@ -299,7 +300,7 @@ class ScoreStage:
         return Request(self.exchange, self.question._asdict())
 
     def close(self, replies: Replies) -> Step:
-        """Take the sums and search on."""
+        """Store the sums of the replies and run the search again."""
         after = self.noted(replies)
         after._learn(replies)
         return after.advanced()
@@ -314,7 +315,7 @@ class ScoreStage:
 
 @dataclass(frozen=True)
 class CountStage(ScoreStage):
-    """Asking for contingency tables (``mode="exact"``): the search on the pooled rows."""
+    """An exchange of contingency tables (``mode="exact"``): the search on the pooled rows."""
 
     exchange: ClassVar[Exchange] = COUNTS
 
@@ -322,7 +323,7 @@ class CountStage(ScoreStage):
 
     @classmethod
     def of(cls, problem: Problem) -> CountStage:
-        """Return a search that knows nothing yet."""
+        """Return the stage in which no count is known."""
         rows = sum(problem.rows.values())
         terms = terms_of(KINDS[problem.score], problem.equivalent_sample_size, rows)
         price = 0.5 * float(np.log(max(rows, 2)))

@@ -138,13 +138,14 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     target : str, default ""
         The class, a column of few different values. Empty: the column ``target``, if there is one.
     row_id : str, default ""
-        The column that tells which rows of different parties are about the same thing; it is no
-        variable. Empty: the column ``row_id``, if there is one.
+        The column of ids: rows of different parties with the same id describe the same person or
+        thing. It is no variable. Empty: the column ``row_id``, if there is one.
     training : {"auto", "sums", "one-pass"}, default "auto"
-        "auto" is "sums" where the parties hold the same columns, or numbers and all or none of them
-        the target. With ids, random projections of the common rows add the dependence between
-        columns of different parties, and a table without a target in which much of it is no
-        covariance (y = x^2) goes on in one pass with weights "em".
+        "auto" is "sums" where the parties hold the same columns, and where they hold different
+        columns of numbers and all or none of them the target; otherwise "one-pass". With different
+        columns and ids, random projections of the common rows measure the dependence between
+        columns of different parties. If much of it is not linear (y = x^2) and there is no target,
+        the run continues in one pass with weights "em".
     learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
@@ -153,23 +154,24 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     weights : {"auto", "counts", "classes", "aligned", "em"}, default "auto"
         One pass over different columns: how combinations of the parties' clusters are weighted. By
         numbers of rows (the paper's), by the classes of the rows where all parties know these, by
-        the clusters that aligned rows have at all parties, or by EM on their densities in the
-        clusters. "auto" is "classes" where all hold the target, else "aligned" where there are
-        ids and a target, "em" where there are ids and none, else "counts".
+        the clusters that aligned rows have at all parties, or by EM on the aligned rows' densities
+        in the clusters. "auto" is "classes" where all parties hold the target, else "aligned" with
+        ids and a target, "em" with ids and no target, else "counts".
     clusters : int, default 8
         One pass: clusters of the rows of a party for columns that it alone holds (the paper's K).
     products : int, optional
         Weights "counts": combinations of clusters (the paper's P). Default: as few as hold every
         cluster.
     queries : {"federated", "central"}, default "federated"
-        One pass: whether circuits stay with the parties, which are asked, or are sent to the
-        server.
+        One pass: whether circuits stay with the parties, to which the server sends queries, or are
+        sent to the server.
     components, depth, replicas, sums, epochs, batches, image, head, decision
         See :class:`~flwr_causal.core.circuits.learners.options.LearnerOptions`.
     bins : int, optional
-        Learner "trees": into how many intervals of about equally many rows columns of numbers are
-        cut; columns of no more different whole numbers are categories, and may be the target.
-        Default: 16, which is best for the density, and 32 with a head, whose class it tells better.
+        Learner "trees": number of intervals of about equally many rows into which columns of
+        numbers are cut; columns with at most this number of different whole numbers are categories,
+        and may be the target. Default: 16, the best number for the density; with a head 32, which
+        predicts classes better.
     minimum_count : int, default 2
         No sum over fewer rows than this leaves a party, nor a circuit of fewer: a sum over one row
         is the row. With 1 the circuit is exactly that of the pooled rows.
@@ -477,7 +479,7 @@ def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]
     assert found is not None
     info = {"nats": found.nats, "nonlinear_nats": found.nonlinear_nats}
     if not found.enough:
-        problem = "the parties have too few rows in common to tell how their columns depend"
+        problem = "the parties have too few rows in common to measure how their columns depend"
         return _training(method, replace(state, warnings=(_lost(state, problem),))), info
     if found.mostly_nonlinear and state.sums and not state.target and method.training == "auto":
         return _training(method, replace(state, sums=False, weights="em")), info

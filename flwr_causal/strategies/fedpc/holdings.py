@@ -161,10 +161,10 @@ def domain_of(agreement: Agreement, target: str, missing: BoolArray, *, numbers:
     target : str
         A category whatever it holds; empty: there is none.
     missing : ndarray of bool, shape (columns,)
-        Where values are missing. That one is missing is a state of a category.
+        Where values are missing. A missing value is a state of its own of a category.
     numbers : bool
-        Whether columns of numbers are numbers. Else those of few values are categories, and the
-        others are to be cut into intervals.
+        Whether columns of numbers are numbers. Otherwise columns of few different values are
+        categories, and the other columns are to be cut into intervals.
     """
     columns = zip(agreement.names, agreement.kinds, agreement.states, missing, strict=True)
     variables = []

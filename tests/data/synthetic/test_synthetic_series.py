@@ -175,7 +175,7 @@ def test_an_explosive_system_needs_a_burn_in_that_is_given():
         ({"noise_std": -1}, "noise_std is -1"),
         ({"noise_std": [1, 1, 1]}, "or 2 of them"),
         ({"lengths": []}, r"lengths are \[\]"),
-        ({"lengths": [4, 0]}, "at least one step"),
+        ({"lengths": [4, 0]}, "at least one length"),
         ({"burn_in": -1}, "burn_in -1"),
     ],
 )

@@ -38,16 +38,16 @@ RunAlone = Callable[..., Any]
 
 
 class Baselines(NamedTuple):
-    """The graphs, or models, that are found without a federation.
+    """The graphs or models that are found without a federation.
 
     Parameters
     ----------
     pooled : CausalGraph or model, or None
-        Of the rows of all parties in one place; None where there is no such thing.
-    alone : list of the same
-        Of each party's own rows.
+        The result on the pooled rows; None if rows cannot be pooled.
+    alone : list of CausalGraph or model
+        The result on each party's own rows.
     solver : str, default ""
-        What found them, in a word or two; empty: the method itself.
+        The name of the solver; empty: the method itself.
     """
 
     pooled: Any
@@ -69,34 +69,35 @@ class CausalStrategy(FedAvg, Method[StateT]):
     Parameters
     ----------
     seed : int, default 0
-        Fixes the sampling of parties and every random choice of the method.
+        Determines the sampling of parties and every random choice of the method.
     max_rounds : int
         The number of exchanges after the schema exchange that the method may use. Methods choose a
         schedule made for this number; they do not cut a longer one short.
     fraction_train : float, default 1.0
-        The share of the parties that is sampled for each round.
+        The share of the parties that is sampled for each exchange.
     min_available_nodes : int, default 2
         How many nodes must be connected before the schema exchange begins.
     quorum : float, default 0.5
-        The share of the parties (of those sampled for a round) that must reply; with fewer the run
-        ends with an error, and what was done so far is kept.
+        The share of the parties (or of the sampled parties) that must reply in an exchange. If
+        fewer reply, the run ends with an error, and the results so far are kept.
     round_timeout : float, default 3600.0
-        Seconds to wait for the replies of a round.
+        Seconds to wait for the replies of an exchange.
     server_timeout : float, default 3600.0
-        Seconds that the server's own work may take before or after an exchange, and for the final
-        graph. Solvers look at the time once an iteration; when it is up, the run ends with an
-        error, and what was done so far is kept.
+        Limit, in seconds, of the server's own computations before an exchange, after it, and for
+        the final graph. Solvers check the time once an iteration. After this time the run ends with
+        an error, and the results so far are kept.
     precision : {"float64", "float32"}, default "float64"
         The type in which arrays are sent. float32 halves the traffic and costs about 1e-7 of
         accuracy an exchange.
     output_dir : str or None, default None
         Directory for the results (under ``flwr run`` its absolute path). It is made at the start
-        and kept up to date while the run goes on: status, history, failures, and what is needed to
-        resume the run. None writes nothing.
+        and updated during the run: status, history, failures, and what is needed to resume the run.
+        None writes nothing.
     resume : bool, default False
-        Go on with the run that ``output_dir`` holds, after the last exchange that it has. With no
-        run there, a new one starts; a completed run is returned. Method, options, parties and
-        tables must be the same. Without it an earlier run in the directory is replaced.
+        Continue the interrupted run that ``output_dir`` holds, after its last exchange. If the
+        directory holds no run, a new one starts; a completed run is returned. Method, options,
+        parties and tables must be the same. Without ``resume`` an earlier run in the directory is
+        replaced.
     missing_values, constant_columns, text_columns, unshared_columns, duplicate_columns : \
 {"fail", "drop"}, default "fail"
         What to do about rows with missing or infinite values, columns that are constant over all

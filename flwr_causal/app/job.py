@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.errors import CausalError, ConfigError
@@ -75,4 +76,5 @@ def _finished_run(outcome: Outcome[Any], settings: dict[str, Any]) -> Run:
         model=outcome.model,
         local_graphs=outcome.heterogeneity.graphs if outcome.heterogeneity else {},
         heterogeneity=outcome.heterogeneity.edges if outcome.heterogeneity else None,
+        influence=partial(getattr, outcome, "influence"),
     )

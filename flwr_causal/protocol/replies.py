@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.medians import median_shares, second_moment_shares
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.exchange import WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -102,3 +103,54 @@ class Fold:
     def close(self) -> Replies:
         """Return the replies combined."""
         return Replies(tuple(self._parties), self._combined, self._by_party)
+
+
+def mean_of(replies: Sequence[Arrays], weights: NDArray[np.float64]) -> Arrays:
+    """Return the weighted means of the replies' arrays, by name."""
+    shares = weights / weights.sum()
+    return {name: np.tensordot(shares, _stacked(replies, name), axes=1) for name in replies[0]}
+
+
+def median_of(exchange: Exchange, replies: Sequence[Arrays], rows: NDArray[np.float64]) -> Arrays:
+    """Return the geometric medians of the replies' arrays, by name.
+
+    Parameters
+    ----------
+    exchange : Exchange
+        Its declarations say which arrays are second moments; these are compared independently of
+        the units, see :mod:`flwr_causal.core.medians`.
+    replies : sequence of dict
+        Arrays by name, a dict for each party.
+    rows : ndarray of shape (K,)
+        The parties' rows.
+    """
+    values = {item.name: item.values for item in exchange.returns}
+    medians = {}
+    for name in replies[0]:
+        arrays = _stacked(replies, name)
+        if values[name] == "second-moments":
+            shares, _ = second_moment_shares(arrays, rows)
+        else:
+            shares = median_shares(arrays, rows)
+        medians[name] = np.tensordot(shares, arrays, axes=1)
+    return medians
+
+
+def distances_of(
+    exchange: Exchange, replies: Sequence[Arrays], rows: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how far each party's second moments are from the others', shape (K,).
+
+    About 1 for parties that differ by sampling alone, and 1 where an exchange has no second
+    moments; see :func:`flwr_causal.core.medians.second_moment_shares`.
+    """
+    distances = np.ones(len(replies))
+    for item in exchange.returns:
+        if item.values == "second-moments":
+            _, own = second_moment_shares(_stacked(replies, item.name), rows)
+            distances = np.maximum(distances, own)
+    return distances
+
+
+def _stacked(replies: Sequence[Arrays], name: str) -> NDArray[np.float64]:
+    return np.stack([np.asarray(arrays[name], dtype=np.float64) for arrays in replies])

@@ -21,6 +21,7 @@ from flwr_causal.data.read.bif import write_bif
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.graph_files import write_all
 from flwr_causal.runtime.checkpoint import EXCHANGES, HISTORY_FILE, RESULTS, RUN_FILE
+from flwr_causal.runtime.influence import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +86,13 @@ class Run:
     status : str
         "completed"; "failed" after an error; "stopped" if the process was interrupted; "running"
         during the run, and after the process was killed.
+    influence : dict of str to dict
+        By party, the change of the graph when its reply is left out: ``changed_edges`` (edges that
+        appear, vanish or turn), ``largest_change`` (of a weight), ``distance`` (how far its second
+        moments are from the others': about 1 for parties that differ by sampling alone). Known
+        where the graph follows from one exchange of averages (``moments``), for at most
+        ``max(3, 1000 // d)`` parties, those of the largest distances; else empty. It is computed
+        when it is first read, by solving once more for each party.
     """
 
     graph: CausalGraph | None
@@ -113,11 +121,13 @@ class Run:
         if self.error and self.status == "completed":
             self.status = "failed"
 
+    influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
+
     def summary(self) -> dict[str, Any]:
         """Return everything but graphs, tables, model, scores and history as plain values."""
         plain = (
             "status rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics "
-            "config parties num_rows failures warnings error"
+            "config parties num_rows failures warnings error influence"
         )
         return {name: getattr(self, name) for name in plain.split()}
 

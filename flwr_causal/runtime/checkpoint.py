@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.setup import Setup
+    from flwr_causal.runtime.influence import Influence
 
 RUN_FILE = "run.json"
 HISTORY_FILE = "history.jsonl"
@@ -78,12 +79,16 @@ class Step:
         Of this exchange.
     replies : Replies
         Combined.
+    influence : dict
+        What the graph owes to single parties, see :mod:`flwr_causal.runtime.influence`: it follows
+        from single replies, which are not kept.
     """
 
     record: dict[str, Any]
     lost: tuple[str, ...]
     failures: tuple[Failure, ...]
     replies: Replies
+    influence: Influence
 
 
 def status_of(directory: str | Path) -> str:
@@ -291,6 +296,7 @@ def _packed(step: Step, token: str) -> bytes:
         "failures": [vars(failure) for failure in step.failures],
         "parties": replies.parties,
         "by_party": list(replies.by_party),
+        "influence": step.influence,
     }
     arrays = {f"{_COMBINED} {name}": array for name, array in replies.combined.items()}
     for index, own in enumerate(replies.by_party.values()):
@@ -323,6 +329,7 @@ def _read_step(path: Path) -> tuple[str, Step]:
         tuple(head["lost"]),
         tuple(Failure(**failure) for failure in head["failures"]),
         Replies(tuple(head["parties"]), combined, dict(zip(head["by_party"], own, strict=True))),
+        head["influence"],
     )
 
 

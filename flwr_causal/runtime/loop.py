@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 from flwr.supercore import log
@@ -14,8 +15,14 @@ from flwr.supercore import log
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
-from flwr_causal.protocol.replies import Fold, Replies
+from flwr_causal.protocol.replies import Fold, Replies, median_of
 from flwr_causal.runtime.checkpoint import Checkpoint, CheckpointError, Step
+from flwr_causal.runtime.influence import (
+    STANDS_OUT,
+    Deferred,
+    LeaveOneOut,
+    influence_warnings,
+)
 from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.runtime.returning import find_returned
 from flwr_causal.runtime.schema import agreed, exchange_schema
@@ -24,7 +31,6 @@ from flwr_causal.runtime.server_work import server_work
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    import numpy as np
     from flwr.app import RecordDict
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
@@ -45,6 +51,8 @@ MAX_RESTARTS = 3
 # What the server keeps in memory to send it to a node that was restarted. Beyond it, such a node
 # goes on without what it remembered.
 MOST_REMEMBERED = 2**28
+# Of fewer replies none can be told to be the false one.
+LEAST_FOR_MEDIAN = 3
 
 
 @dataclass
@@ -65,6 +73,10 @@ class Outcome(Generic[StateT]):
         message, and of the earlier requests that parties are sent when a run is resumed.
     status : {"running", "completed", "failed", "stopped"}
         "failed" after an error, "stopped" where the process was interrupted.
+    influence : dict of str to Change
+        The change of the graph when one party's reply is left out, by party; computed when it is
+        first read. See :class:`flwr_causal.runtime.influence.Change`. Empty where it is not known:
+        in runs of more than one exchange, or under a privacy wrapper.
     """
 
     history: list[Record] = field(default_factory=list)
@@ -83,6 +95,7 @@ class Outcome(Generic[StateT]):
     warnings: list[str] = field(default_factory=list)
     error: str = ""
     status: Literal["running", "completed", "failed", "stopped"] = "running"
+    influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
 
     @property
     def rounds(self) -> int:
@@ -310,10 +323,12 @@ class _Session(Generic[StateT]):
             info["started_again"] = 1
             self._start_again(lost)
         else:
+            before = self.state
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
-                replies = _combined(self.strategy, exchange, number, collected.replies)
-                method.state, info = method.close(self.state, replies)
+                replies = _combined(method, self.strategy, exchange, number, collected.replies)
+                method.state, info = method.close(before, replies)
             self._remember(number, request, replies.parties)
+            self._weigh(before, exchange, collected.replies)
         self.outcome.schema_bytes += collected.setup_bytes
         record = {
             "round": number,
@@ -326,8 +341,28 @@ class _Session(Generic[StateT]):
         }
         self.outcome.history.append(record)
         failures = tuple(self.federation.failures[known_failures:])
-        self._keep(Step(record, lost, failures, replies))
+        if self.checkpoint is not None:
+            self._keep(Step(record, lost, failures, replies, self.outcome.influence))
         return record
+
+    def _weigh(self, before: StateT, exchange: Exchange, replies: Sequence[Arrival]) -> None:
+        """Prepare the influence of the parties, where the graph follows from this exchange alone.
+
+        It is computed at once where a party stands out, or where a resumed run must have it: that
+        has no single replies.
+        """
+        method, outcome = self.method, self.outcome
+        over = method.finished(self.state) is not None
+        known = exchange.averaged and self.strategy is method and len(replies) > 1
+        if outcome.rounds or not (over and known):
+            return
+        graph = method.graph(self.state)
+        if graph is None:
+            return
+        left_out = LeaveOneOut.of(method, before, graph, exchange, replies)
+        outcome.influence = left_out
+        if self.checkpoint is not None or left_out.largest_distance > STANDS_OUT:
+            outcome.warnings += influence_warnings(self.outcome.influence, graph)
 
     def _keep(self, step: Step | None = None) -> None:
         """Write the run to its directory; a full disk does not end the run."""
@@ -441,6 +476,9 @@ class _Session(Generic[StateT]):
                     request = method.request(self.state)
                     method.state, _ = method.close(self.state, step.replies)
                 self._remember(int(step.record["round"]), request, step.replies.parties)
+                outcome.influence = step.influence
+                if step.influence:
+                    outcome.warnings += influence_warnings(step.influence, method.graph(self.state))
             outcome.history.append(step.record)
         log(INFO, "Resumed after %d exchanges", outcome.rounds)
         self._replay(self.federation.parties, len(self.federation.parties))
@@ -562,21 +600,35 @@ def _check_composes(
 
 
 def _combined(
-    strategy: Any, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
+    method: Method[Any],
+    strategy: Any,
+    exchange: Exchange,
+    server_round: int,
+    replies: Sequence[Arrival],
 ) -> Replies:
-    """Combine accepted replies: means by Flower's own averaging, the rest as declared."""
+    """Combine accepted replies: means by Flower's own averaging, or medians; else as declared."""
     if not exchange.averaged:
         fold = Fold(exchange)
         for reply in replies:
             fold.add(reply.party.name, reply.arrays)
         return fold.close()
+    names = tuple(reply.party.name for reply in replies)
+    if method.aggregation == "median":
+        if len(replies) < LEAST_FOR_MEDIAN:
+            raise FederationError(
+                f"Exchange {server_round}: only {len(replies)} parties replied, and "
+                f"aggregation='median' needs {LEAST_FOR_MEDIAN}: of fewer none can be told to be "
+                "the false one."
+            )
+        rows = np.array([reply.party.num_rows for reply in replies], dtype=np.float64)
+        return Replies(names, median_of(exchange, [reply.arrays for reply in replies], rows))
     means, _ = strategy.aggregate_train(server_round, [reply.message for reply in replies])
     if means is None:
         raise FederationError(
             f"Exchange {server_round}: the replies of {len(replies)} parties could not be "
             "averaged. See the log for Flower's reason."
         )
-    return Replies(tuple(r.party.name for r in replies), records.unpack_arrays(means))
+    return Replies(names, records.unpack_arrays(means))
 
 
 def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:
@@ -590,6 +642,11 @@ def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:
         raise ConfigError(
             f"The strategy {strategy!r} does not wrap the method {method!r}: build the wrapper "
             "around the very object that is given as 'method'."
+        )
+    if method.aggregation == "median":
+        raise ConfigError(
+            f"{type(strategy).__name__} adds noise to a mean, but the option 'aggregation' of "
+            f"{type(method).__name__} is 'median': use 'mean', or run it without the wrapper."
         )
     for exchange in method.later_exchanges:
         sent = [one.name for one in exchange.sends if one.shape is not None and not one.optional]

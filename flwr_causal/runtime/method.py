@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from flwr_causal.errors import ConfigError
 
@@ -105,6 +105,8 @@ class Method(Generic[StateT]):
     round_timeout: float
     server_timeout: float
     precision: str
+    #: How replies that an exchange declares as averaged are combined.
+    aggregation: Literal["mean", "median"] = "mean"
     #: Directory in which the run is kept while it goes on; None: nothing is written.
     output_dir: str | None
     #: Whether to go on with the run that ``output_dir`` holds.

@@ -23,7 +23,8 @@ from flwr_causal.data.check.plausibility import SAME_UNITS, Expected
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import SERIES
 from flwr_causal.data.series.series import Layout
-from flwr_causal.errors import DataError
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.runtime.loop import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.options import MOST, require
@@ -70,12 +71,17 @@ class LinearStrategy(CausalStrategy[StateT]):
         Edges of absolute weight up to this are left out (Zheng et al. 2018, section 5).
     knowledge : Knowledge, str or None
         Required and forbidden edges and tiers, or the path of a TOML or JSON file with them.
+    aggregation : {"mean", "median"}, default "mean"
+        How the parties' arrays are combined. "median" is the geometric median, which false arrays
+        of a minority of the parties cannot move far; it needs three parties or more, the replies of
+        single parties, and no privacy wrapper. See docs/privacy.md.
     """
 
     standardize: bool = False
     center: Literal["global", "party"] = "global"
     threshold: float = 0.3
     knowledge: Knowledge | str | None = None
+    aggregation: Literal["mean", "median"] = "mean"
 
     def validate(self) -> None:
         """Check the options' values, and read the file of background knowledge."""
@@ -94,9 +100,18 @@ class LinearStrategy(CausalStrategy[StateT]):
 
         Raises
         ------
+        ConfigError
+            If there are too few parties for a median.
         DataError
             As in the base class, or if a column varies only between the units.
         """
+        asked = max(1, round(self.fraction_train * len(reports)))
+        if self.aggregation == "median" and asked < LEAST_FOR_MEDIAN:
+            raise ConfigError(
+                f"The option 'aggregation' is 'median', which needs the replies of at least "
+                f"{LEAST_FOR_MEDIAN} parties in an exchange, not {asked}: of two, none can be told "
+                "to be the false one. Use 'mean', or connect more parties."
+            )
         agreement = super().agree(reports)
         unit = OWN_LEVELS.get(self.center)
         if unit is None:

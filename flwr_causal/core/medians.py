@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_ITERATIONS = 200
 TOLERANCE = 1e-9
+# Entries farther away than this, in the usual unit, count as this far: their squares can be added.
+FAR = 1e60
 # Updates of the metric in which second moments are compared; about five suffice.
 MOST_METRICS = 20
 METRIC_TOLERANCE = 1e-6
@@ -114,17 +116,20 @@ def _weiszfeld(points: FloatArray, rows: FloatArray) -> FloatArray:
     rows : ndarray of shape (K,)
     """
     weights = np.sqrt(np.maximum(rows, 1.0))
+    points = np.clip(points, -FAR, FAR)
     products = points @ points.T
     own = np.diagonal(products)
     shares, squares = np.zeros(len(points)), own
     for _ in range(MOST_ITERATIONS):
         check_deadline()
         distances = np.sqrt(np.maximum(squares, 0.0))
-        largest = float(distances.max())
-        if largest == 0:
-            return np.asarray(weights / weights.sum())
+        # In units that a minority cannot make large.
+        usual = float(np.median(distances))
+        if usual == 0:
+            shares = np.where(distances > 0, 0.0, weights)
+            return np.asarray(shares / shares.sum())
         before = shares
-        shares = weights / np.maximum(distances, TOLERANCE * largest)
+        shares = weights / np.maximum(distances, TOLERANCE * usual)
         shares = shares / shares.sum()
         if np.abs(shares - before).max() < TOLERANCE:
             break

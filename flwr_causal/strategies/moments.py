@@ -218,7 +218,8 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
     @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments are those of the pooled rows, all centred by one mean."""
-        return self.center == "global" and self.order == 0 and self.sparsity != "held-out"
+        by_sums = self.aggregation == "mean" and self.sparsity != "held-out"
+        return by_sums and self.center == "global" and self.order == 0
 
     @property
     def thresholds(self) -> tuple[float, float]:

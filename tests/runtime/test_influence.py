@@ -183,7 +183,9 @@ def test_moments_with_a_false_party():
     [("notears-admm", {"max_rounds": 16}), ("fedcausal", {"model": "linear", "max_rounds": 10})],
 )
 def test_rounds_with_a_party_that_sends_noise(method, options):
-    def after(aggregation):
+    clean = simulate(method, HONEST.tables, **options).graph
+
+    def changed(aggregation):
         found = simulate(
             method,
             HONEST.tables,
@@ -191,10 +193,10 @@ def test_rounds_with_a_party_that_sends_noise(method, options):
             wrap_grid=lambda grid: Lying(grid, (1,), noise),
             **options,
         )
-        return differs(found.graph, HONEST.truth)
+        return differs(found.graph, clean)
 
-    assert after("median") == 0
-    assert after("mean") > 0
+    assert changed("median") == 0
+    assert changed("mean") > 2
 
 
 def test_groups_of_other_mechanisms():

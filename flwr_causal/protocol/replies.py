@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.medians import median_shares, second_moment_shares
+from flwr_causal.core.linear.medians import median_shares, second_moment_shares
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.exchange import WHOLE
 
@@ -118,7 +118,7 @@ def median_of(exchange: Exchange, replies: Sequence[Arrays], rows: NDArray[np.fl
     ----------
     exchange : Exchange
         Its declarations say which arrays are second moments; these are compared independently of
-        the units, see :mod:`flwr_causal.core.medians`.
+        the units, see :mod:`flwr_causal.core.linear.medians`.
     replies : sequence of dict
         Arrays by name, a dict for each party.
     rows : ndarray of shape (K,)
@@ -142,7 +142,7 @@ def distances_of(
     """Return how far each party's second moments are from the others', shape (K,).
 
     About 1 for parties that differ by sampling alone, and 1 where an exchange has no second
-    moments; see :func:`flwr_causal.core.medians.second_moment_shares`.
+    moments; see :func:`flwr_causal.core.linear.medians.second_moment_shares`.
     """
     distances = np.ones(len(replies))
     for item in exchange.returns:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.federation import Arrival
 
-# A party stands out above this distance. Measured on the papers' simulated data (27 settings of d,
+# A party stands out above this distance. Measured on the papers' simulated data (26 settings of d,
 # n and K, 8 seeds): at most 2.4; of one false party at least 14, of three that agree at least 3.8
 # with 32 rows a party and 16 with 100 rows.
 STANDS_OUT = 4.0
@@ -47,7 +47,7 @@ class Change(TypedDict):
         The largest absolute change of a weight.
     distance : float
         How far the party's second moments are from the others', about 1 for parties that differ by
-        sampling alone; see :func:`flwr_causal.core.medians.second_moment_shares`.
+        sampling alone; see :func:`flwr_causal.core.linear.medians.second_moment_shares`.
     """
 
     changed_edges: int

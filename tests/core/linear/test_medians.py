@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from flwr_causal.core.medians import median_shares, second_moment_shares
+from flwr_causal.core.linear.medians import median_shares, second_moment_shares
 
 
 def wishart(rng, rows, s, mixing):

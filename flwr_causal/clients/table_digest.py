@@ -51,7 +51,8 @@ def check_digest(state: RecordDict, table: pd.DataFrame, party: str) -> None:
     elif _digest_once(str(record["key"]), table) != record["digest"]:
         raise TableChangedError(
             f"{party}: the table has changed since the schema exchange. Restore it as it was, or "
-            "start the run again."
+            "start the run again; with changed_tables='restart' the training starts again by "
+            "itself."
         )
 
 

@@ -76,6 +76,8 @@ class Run:
         :func:`flwr_causal.core.fedcausal.heterogeneity.edge_table`.
     answers : DataFrame or None
         The answers of a fitted circuit on the rows that the run config's ``query`` names.
+    answered : dict of str to int
+        By party, in how many exchanges its reply was used since the training last started.
     failures : list of dict
         Parties whose reply is missing in an exchange: ``round`` (its number), ``party``,
         ``reason``.
@@ -112,6 +114,7 @@ class Run:
     local_graphs: dict[str, CausalGraph] = field(default_factory=dict)
     heterogeneity: pd.DataFrame | None = None
     answers: pd.DataFrame | None = None
+    answered: dict[str, int] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     error: str = ""
@@ -127,7 +130,7 @@ class Run:
         """Return everything but graphs, tables, model, scores and history as plain values."""
         plain = (
             "status rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics "
-            "config parties num_rows failures warnings error influence"
+            "config parties num_rows answered failures warnings error influence"
         )
         return {name: getattr(self, name) for name in plain.split()}
 

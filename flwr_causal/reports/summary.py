@@ -60,6 +60,12 @@ def describe_run(run: Run) -> list[str]:
         f"Left out in exchange {one['round']}: {one['party']} ({one['reason']})"
         for one in run.failures
     ]
+    failed = {failure["party"] for failure in run.failures}
+    lines += [
+        f"{party} took part in {number} of {max(run.answered.values())} exchanges"
+        for party, number in run.answered.items()
+        if party in failed
+    ]
     lines += [f"Note: {warning}" for warning in run.warnings]
     return lines
 

@@ -57,6 +57,8 @@ FREE_OPTIONS = frozenset(
     {"output_dir", "resume", "round_timeout", "server_timeout", "min_available_nodes", "quorum"}
 )
 _TOKEN = f"{PREFIX}exchange"
+# Where the training started again with other tables, what had happened before.
+_HISTORY, _FAILURES = "history before", "failures before"
 # Prefixes of the names of arrays in a file: of combined arrays, and of those kept by party.
 _COMBINED, _OWN = "combined", "party"
 
@@ -142,7 +144,11 @@ class Checkpoint:
     Attributes
     ----------
     interrupted : bool
-        Whether there is a run to resume.
+        Whether there is a run to resume, until its parties have agreed again.
+    history : list of dict
+        The records of its exchanges before its last agreement.
+    failures : list of Failure
+        Of these exchanges.
 
     Raises
     ------
@@ -156,6 +162,9 @@ class Checkpoint:
         self._agreement = self._exchanges / SETUP_FILE
         self._config = dict(config)
         self._token = ""
+        self._resumed = False
+        self.history: list[dict[str, Any]] = []
+        self.failures: list[Failure] = []
         with _writable(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
             if resume:
@@ -168,9 +177,16 @@ class Checkpoint:
         self.interrupted = resume and self._agreement.is_file()
 
     def agree(
-        self, setup: Setup, reports: Mapping[str, TableReport], sent: Mapping[str, Any]
+        self,
+        setup: Setup,
+        reports: Mapping[str, TableReport],
+        sent: Mapping[str, Any],
+        history: Sequence[Any] = (),
+        failures: Sequence[Failure] = (),
     ) -> Setup:
         """Keep the agreement; return that of the run that is resumed, which must be the same.
+
+        Called again where the training starts again with other tables.
 
         Parameters
         ----------
@@ -180,6 +196,10 @@ class Checkpoint:
             Their reports, by their names in their order.
         sent : mapping
             Further plain values that are sent with each message.
+        history : sequence of dict
+            The records of exchanges before this agreement.
+        failures : sequence of Failure
+            Of these exchanges.
 
         Raises
         ------
@@ -190,6 +210,8 @@ class Checkpoint:
         if self.interrupted:
             old = _read_json(self._agreement)
             token = old.pop(_TOKEN)
+            self.history = old.pop(_HISTORY)
+            self.failures = [Failure(**failure) for failure in old.pop(_FAILURES)]
             changed = [name for name in {**new, **old} if old.get(name) != new.get(name)]
             if changed:
                 raise CheckpointError(
@@ -200,9 +222,12 @@ class Checkpoint:
                     "resume."
                 )
             setup = replace(setup, exchange=token)
+            # Another agreement later in the run takes the place of this one.
+            self._resumed, self.interrupted = True, False
         else:
+            before = {_HISTORY: list(history), _FAILURES: [vars(one) for one in failures]}
             with _writable(self.directory):
-                write(self._agreement, json.dumps({_TOKEN: setup.exchange, **new}))
+                write(self._agreement, json.dumps({_TOKEN: setup.exchange, **before, **new}))
         self._token = setup.exchange
         return setup
 
@@ -214,8 +239,8 @@ class Checkpoint:
         CheckpointError
             If a file cannot be read.
         """
-        number = 1
-        while self.interrupted and (path := self._file(number)).is_file():
+        number = len(self.history) + 1
+        while self._resumed and (path := self._file(number)).is_file():
             token, step = _read_step(path)
             if token != self._token:  # of another run that wrote into this directory
                 return

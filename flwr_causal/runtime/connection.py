@@ -83,8 +83,8 @@ class Connection:
             messages,
             server_round=self._queries,
             timeout=self._timeout,
-            needed=len(self._parties),
         )
+        self._federation.check_quorum(collected, len(self._parties), self._queries)
         self.bytes_sent += collected.bytes_sent - collected.setup_bytes
         self.bytes_received += collected.bytes_received
         answers = {reply.party.node_id: reply.arrays for reply in collected.replies}

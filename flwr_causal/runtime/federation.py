@@ -245,7 +245,6 @@ class Federation:
         *,
         server_round: int,
         timeout: float,
-        needed: int,
         find: Callable[[Collection[str], Collection[int]], Found] | None = None,
     ) -> Collected:
         """Send the messages of an exchange, check the replies, and sort them.
@@ -263,16 +262,10 @@ class Federation:
             The number of the exchange.
         timeout : float
             Seconds to wait for the replies of an attempt.
-        needed : int
-            How many parties must reply.
         find : callable, optional
             Looks for the nodes of parties: takes the names of those whose node is gone or has lost
-            its state, and the ids of the nodes that have lost it.
-
-        Raises
-        ------
-        FederationError
-            If fewer than ``needed`` parties replied.
+            its state, and the ids of the nodes that have lost it. Default: nodes that have lost
+            it are sent the setup again.
         """
         parties = {party.node_id: party for party in self.parties}
         attempt = _Attempt(self, grid, exchange, server_round, timeout, parties)
@@ -294,6 +287,8 @@ class Federation:
                 parties[new] = replace(parties[old], node_id=new)
                 contents[new] = contents.pop(old)
                 attempt.reasons[new] = (REFUSED, attempt.reasons.pop(old)[1])
+        if find is None:
+            self._informed.difference_update(attempt.forgotten)
         again = [
             self.message(node_id, contents[node_id], exchange, server_round, timeout)
             for node_id, (code, reason) in attempt.reasons.items()
@@ -311,14 +306,23 @@ class Federation:
             if TableChangedError.__name__ in reason
         )
         self._note(attempt, server_round)
-        if len(result.replies) < needed:
+        return result
+
+    def check_quorum(self, collected: Collected, needed: int, server_round: int) -> None:
+        """Check that enough parties have replied.
+
+        Raises
+        ------
+        FederationError
+            If fewer than ``needed`` have.
+        """
+        if len(collected.replies) < needed:
             latest = {failure.party: failure.reason for failure in self.failures}
             raise FederationError(
-                f"Exchange {server_round}: only {len(result.replies)} parties replied, the option "
-                f"'quorum' asks for {needed}. "
+                f"Exchange {server_round}: only {len(collected.replies)} parties replied, the "
+                f"option 'quorum' asks for {needed}. "
                 + "; ".join(f"{party}: {reason}" for party, reason in list(latest.items())[-3:])
             )
-        return result
 
     def _note(self, attempt: _Attempt, server_round: int) -> None:
         """Note which parties have the setup, and which have failed."""

@@ -68,6 +68,8 @@ class Outcome(Generic[StateT]):
         Why the run ended, in words.
     num_rows : int or None
         Rows of all parties together, where that is not the sum of their numbers of rows.
+    answered : dict of str to int
+        By party, in how many exchanges its reply was used since the training last started.
     schema_bytes : int
         Bytes of the schema exchange, both ways, of the agreement that is sent with a party's first
         message, and of the earlier requests that parties are sent when a run is resumed.
@@ -91,6 +93,7 @@ class Outcome(Generic[StateT]):
     agreement: Agreement | None = None
     parties: tuple[Party, ...] = ()
     num_rows: int | None = None
+    answered: dict[str, int] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     warnings: list[str] = field(default_factory=list)
     error: str = ""
@@ -101,6 +104,11 @@ class Outcome(Generic[StateT]):
     def rounds(self) -> int:
         """Exchanges after the schema exchange."""
         return len(self.history)
+
+    @property
+    def restarts(self) -> int:
+        """How often the training has started again."""
+        return sum("started_again" in record for record in self.history)
 
     @property
     def bytes_sent(self) -> int:
@@ -121,6 +129,7 @@ class Outcome(Generic[StateT]):
                 for name in ("status", *traffic, "stop_reason", "num_rows", "warnings", "error")
             },
             "parties": {party.name: party.num_rows for party in self.parties},
+            "answered": self.answered,
             "failures": [
                 {"round": one.server_round, "party": one.party, "reason": one.reason}
                 for one in self.failures
@@ -270,19 +279,35 @@ class _Session(Generic[StateT]):
             if not self.resuming:
                 self.checkpoint = checkpoint
                 self._keep()
-        federation, agreement, outcome.schema_bytes = exchange_schema(
-            method, self.grid, settle=settle
-        )
+        self._agree(settle, checkpoint, state)
+        if checkpoint is not None and self.resuming:
+            outcome.history += checkpoint.history
+            self.federation.failures += checkpoint.failures
+            self._resume(checkpoint.steps())
+            self.checkpoint, self.resuming = checkpoint, False
+
+    def _agree(
+        self, settle: float, checkpoint: Checkpoint | None = None, state: StateT | None = None
+    ) -> None:
+        """Run the schema exchange and set the first state."""
+        method, outcome = self.method, self.outcome
+        federation, agreement, size = exchange_schema(method, self.grid, settle=settle)
+        outcome.schema_bytes += size
+        checkpoint = checkpoint or self.checkpoint
         if checkpoint is not None:
-            federation.setup = checkpoint.agree(federation.setup, federation.reports, self.config)
+            federation.setup = checkpoint.agree(
+                federation.setup,
+                federation.reports,
+                self.config,
+                outcome.history,
+                outcome.failures,
+            )
         outcome.agreement, outcome.parties = agreement, federation.parties
         outcome.warnings = list(agreement.warnings)
+        outcome.answered = dict.fromkeys(agreement.rows, 0)
         method.federation, method.grid = federation, self.grid
         with server_work(method, "The initial state"):
             method.state = method.init(agreement) if state is None else state
-        if checkpoint is not None and self.resuming:
-            self._resume(checkpoint.steps())
-            self.checkpoint, self.resuming = checkpoint, False
 
     def exchange(self) -> Record:
         """Ask the parties once and take the next step; return the record of the exchange.
@@ -313,13 +338,17 @@ class _Session(Generic[StateT]):
             messages,
             server_round=number,
             timeout=method.round_timeout,
-            needed=self._needed(request),
             find=self._find,
         )
+        changed = collected.changed if method.changed_tables == "restart" else ()
+        if not changed:
+            federation.check_quorum(collected, self._needed(request), number)
         lost = collected.lost if exchange.same_parties else ()
         info: dict[str, Any] = {}
         replies = Replies()
-        if lost:
+        if changed:
+            info["started_again"] = 1
+        elif lost:
             info["started_again"] = 1
             self._start_again(lost)
         else:
@@ -327,6 +356,7 @@ class _Session(Generic[StateT]):
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
                 replies = _combined(method, self.strategy, exchange, number, collected.replies)
                 method.state, info = method.close(before, replies)
+            self._count(replies.parties)
             self._remember(number, request, replies.parties)
             self._weigh(before, exchange, collected.replies)
         self.outcome.schema_bytes += collected.setup_bytes
@@ -341,7 +371,9 @@ class _Session(Generic[StateT]):
         }
         self.outcome.history.append(record)
         failures = tuple(self.federation.failures[known_failures:])
-        if self.checkpoint is not None:
+        if changed:
+            self._start_over(changed)
+        elif self.checkpoint is not None:
             self._keep(Step(record, lost, failures, replies, self.outcome.influence))
         return record
 
@@ -389,6 +421,11 @@ class _Session(Generic[StateT]):
         quorum = self.federation.needed(self.method.fraction_train, self.method.quorum)
         return quorum if request.parties is None else max(1, min(quorum, len(request.parties)))
 
+    def _count(self, parties: Iterable[str]) -> None:
+        answered = self.outcome.answered
+        for name in parties:
+            answered[name] = answered.get(name, 0) + 1
+
     def _remember(self, number: int, request: Request, parties: tuple[str, ...]) -> None:
         if not request.exchange.remembered:
             return
@@ -431,7 +468,7 @@ class _Session(Generic[StateT]):
         method, outcome, federation = self.method, self.outcome, self.federation
         assert outcome.agreement is not None
         who, number = ", ".join(lost), outcome.rounds + 1
-        if sum("started_again" in record for record in outcome.history) >= MAX_RESTARTS:
+        if outcome.restarts >= MAX_RESTARTS:
             raise FederationError(
                 f"Exchange {number}: {who} did not answer, and the training has started again "
                 f"{MAX_RESTARTS} times already. Start the run again once all parties stay "
@@ -461,8 +498,41 @@ class _Session(Generic[StateT]):
         )
         self.remembered.clear()
         self.remembered_bytes = 0
+        outcome.answered = dict.fromkeys(agreement.rows, 0)
         with server_work(method, "The initial state"):
             method.state = method.init(agreement)
+
+    def _start_over(self, changed: Sequence[str]) -> None:
+        """Start the training again with a new schema exchange, since tables have changed.
+
+        Raises
+        ------
+        DataError
+            If the parties' data cannot be used.
+        FederationError
+            If the training has started again too often, or a party gives no schema.
+        """
+        outcome, former = self.outcome, self.federation
+        assert outcome.agreement is not None
+        who, number = ", ".join(changed), outcome.rounds
+        if outcome.restarts > MAX_RESTARTS:
+            raise FederationError(
+                f"Exchange {number}: the table of {who} has changed, and the training has started "
+                f"again {MAX_RESTARTS} times already. Start the run again once the tables stay as "
+                "they are."
+            )
+        warning = (
+            f"The training started again after exchange {number}: the table of {who} has changed."
+        )
+        log(WARNING, warning)
+        own = [*outcome.warnings[len(outcome.agreement.warnings) :], warning]
+        self.remembered.clear()
+        self.remembered_bytes = 0
+        outcome.failures = tuple(former.failures)
+        self._agree(settle=0.0)
+        self.federation.failures = former.failures
+        outcome.warnings += own
+        self._keep()
 
     def _resume(self, steps: Iterable[Step]) -> None:
         """Repeat the steps of the interrupted run; send the parties the requests they need."""
@@ -475,6 +545,7 @@ class _Session(Generic[StateT]):
                 with server_work(method, f"Exchange {step.record['round']}, resumed"):
                     request = method.request(self.state)
                     method.state, _ = method.close(self.state, step.replies)
+                self._count(step.replies.parties)
                 self._remember(int(step.record["round"]), request, step.replies.parties)
                 outcome.influence = step.influence
                 if step.influence:
@@ -509,8 +580,8 @@ class _Session(Generic[StateT]):
             messages,
             server_round=number,
             timeout=method.round_timeout,
-            needed=needed,
         )
+        self.federation.check_quorum(collected, needed, number)
         outcome.schema_bytes += collected.bytes_sent + collected.bytes_received
 
     def _replayed(self, party: str, answered: Sequence[_Remembered]) -> RecordDict:

@@ -104,6 +104,8 @@ class Method(Generic[StateT]):
     quorum: float
     round_timeout: float
     server_timeout: float
+    #: What follows where a party's table changes in mid-run.
+    changed_tables: Literal["fail", "restart"]
     precision: str
     #: How replies that an exchange declares as averaged are combined.
     aggregation: Literal["mean", "median"] = "mean"

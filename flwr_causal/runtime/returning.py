@@ -71,6 +71,8 @@ def find_returned(
         if change:
             log(WARNING, "%s is back, but %s", name, change)
             found.changed[name] = f"{TableChangedError.__name__}: {name} is back, but {change}"
+            # It is asked again in the next exchange: the table may have been restored.
+            federation.connected.discard(node.node_id)
             continue
         log(INFO, "%s is back (node %d)", name, node.node_id)
         federation.moved(name, node.node_id)

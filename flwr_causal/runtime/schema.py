@@ -64,7 +64,9 @@ def exchange_schema(
     answers, failed, size = ask_schema(method, grid, node_ids, method.round_timeout)
     if failed:
         raise FederationError(
-            "The schema exchange failed; training was not started. " + "; ".join(failed.values())
+            "The schema exchange failed; training was not started. "
+            + "; ".join(failed.values())
+            + ". A node that was killed counts as connected for another minute."
         )
     # Node ids are random in each run: parties are ordered by what stays the same.
     answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))

@@ -86,6 +86,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
         Limit, in seconds, of the server's own computations before an exchange, after it, and for
         the final graph. Solvers check the time once an iteration. After this time the run ends with
         an error, and the results so far are kept.
+    changed_tables : {"fail", "restart"}, default "fail"
+        What follows where a party's table changes during the run: the party fails until the table
+        is restored, or the training starts again with a new schema exchange, at most three times.
     precision : {"float64", "float32"}, default "float64"
         The type in which arrays are sent. float32 halves the traffic and costs about 1e-7 of
         accuracy an exchange.
@@ -117,6 +120,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     quorum: float = 0.5
     round_timeout: float = 3600.0
     server_timeout: float = 3600.0
+    changed_tables: Literal["fail", "restart"] = "fail"
     precision: Literal["float64", "float32"] = "float64"
     output_dir: str | None = None
     resume: bool = False

@@ -145,20 +145,7 @@ class Deployment:
         self.flower = flower
         self.certificates = certificates
         self.port = free_port()
-        files = {}
-        if certificates is not None:
-            files = {
-                "--ssl-ca-certfile": certificates / "ca.crt",
-                "--ssl-certfile": certificates / "server.crt",
-                "--ssl-keyfile": certificates / "server.key",
-            }
-        transport = [part for item in files.items() for part in item] or ["--insecure"]
-        flower.start(
-            "superlink",
-            *("flower-superlink", *transport, "--host", "127.0.0.1", "--port", self.port),
-            *(["--enable-supernode-auth"] if certificates is not None else []),
-            *("--disable-runtime-dependency-installation", "--database", "superlink.db"),
-        )
+        self.start_superlink()
         how = (
             "insecure = true"
             if certificates is None
@@ -167,6 +154,24 @@ class Deployment:
         (flower.home / "config.toml").write_text(
             f'[superlink]\ndefault = "clinic"\n\n[superlink.clinic]\n'
             f'address = "127.0.0.1:{self.port}"\n{how}\n'
+        )
+
+    def start_superlink(self) -> None:
+        """Start the SuperLink, with what its database remembers."""
+        certificates, files = self.certificates, {}
+        if certificates is not None:
+            files = {
+                "--ssl-ca-certfile": certificates / "ca.crt",
+                "--ssl-certfile": certificates / "server.crt",
+                "--ssl-keyfile": certificates / "server.key",
+            }
+        transport = [part for item in files.items() for part in item] or ["--insecure"]
+        self.flower.start(
+            "superlink",
+            *("flower-superlink", *transport, "--host", "127.0.0.1", "--port", self.port),
+            *(["--enable-supernode-auth"] if certificates is not None else []),
+            *("--disable-runtime-dependency-installation", "--database", "superlink.db"),
+            TEST_NODE="superlink",
         )
         wait_for(self._healthy, START_SECONDS, "the SuperLink answers")
 
@@ -210,7 +215,7 @@ class Deployment:
         self.kill_node(name)
 
     def kill_node(self, name: str) -> None:
-        """Kill a SuperNode and everything that it has started, without a word to the others."""
+        """Kill a SuperNode, or "superlink", and all that it has started, without a warning."""
         self.flower.kill(f"TEST_NODE={name}")
 
 

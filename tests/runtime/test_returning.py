@@ -9,6 +9,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.clients import Source, client_app
 from flwr_causal.compat import NODE_UNAVAILABLE
+from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.runtime import loop
 from flwr_causal.strategies import FedGES, Moments, NotearsADMM, run
@@ -177,3 +178,84 @@ def test_without_the_earlier_requests_it_goes_on_without_its_memory(monkeypatch)
     whole = run(admm(), Machines(TABLES, at=10**6))
     assert np.array_equal(outcome.graph.adjacency, whole.graph.adjacency)
     assert not np.array_equal(outcome.scores, whole.scores)
+
+
+class Editing(Machines):
+    """The tables of some parties are replaced before some exchanges, the keys of ``edits``."""
+
+    def __init__(self, tables, edits):
+        super().__init__(tables, at=10**6)
+        self.edits = edits
+
+    def send_and_receive(self, messages, *, timeout=None):
+        messages = list(messages)
+        group = messages[0].metadata.group_id
+        self.tables |= self.edits.pop(int(group), {}) if group.isdigit() else {}
+        return super().send_and_receive(messages, timeout=timeout)
+
+
+NEW = {"oslo": TABLES[1] + 0.5}
+
+
+def test_a_table_that_changes_is_its_partys_failure_until_it_is_restored():
+    outcome = run(admm(), Editing(TABLES, {3: NEW, 5: {"oslo": TABLES[1].copy()}}))
+    assert [(f.server_round, f.party) for f in outcome.failures] == [(3, "oslo"), (4, "oslo")]
+    assert all("the table has changed" in failure.reason for failure in outcome.failures)
+    assert [record["parties"] for record in outcome.history] == [3, 3, 2, 2, 3, 3, 3, 3]
+    assert outcome.answered == {"bern": 8, "oslo": 6, "rome": 8}
+
+
+def test_the_training_starts_again_with_the_new_table():
+    method = admm(changed_tables="restart")
+    outcome = run(method, Editing(TABLES, {3: NEW}))
+    tables = dict(zip(NAMES, TABLES, strict=True)) | NEW
+    expected = run(admm(), Machines(list(tables.values()), at=10**6))
+    same(outcome, expected)
+    assert outcome.rounds == expected.rounds + 3
+    assert [k for k, r in enumerate(outcome.history, 1) if "started_again" in r] == [3]
+    assert outcome.answered == dict.fromkeys(NAMES, expected.rounds)
+    assert [(f.server_round, f.party) for f in outcome.failures] == [(3, "oslo")]
+    assert "after exchange 3: the table of oslo has changed" in outcome.warnings[-1]
+
+
+def test_a_node_that_comes_back_with_another_table_starts_the_training_again():
+    grid = Machines(TABLES, at=3, table=NEW["oslo"])
+    outcome = run(admm(changed_tables="restart"), grid)
+    tables = dict(zip(NAMES, TABLES, strict=True)) | NEW
+    same(outcome, run(admm(), Machines(list(tables.values()), at=10**6)))
+
+
+def test_all_tables_may_change_at_once():
+    new = {name: table + 0.5 for name, table in zip(NAMES, TABLES, strict=True)}
+    outcome = run(admm(changed_tables="restart"), Editing(TABLES, {2: new}))
+    same(outcome, run(admm(), Machines(list(new.values()), at=10**6)))
+    with pytest.raises(FederationError, match="'quorum' asks for 2"):
+        run(admm(), Editing(TABLES, {2: new}))
+
+
+def test_tables_that_keep_changing_end_the_run():
+    edits = {k: {"oslo": TABLES[1] + k} for k in range(2, 30)}
+    with pytest.raises(FederationError, match=r"table of oslo has changed.*started again 3 times"):
+        run(admm(changed_tables="restart"), Editing(TABLES, edits))
+
+
+def test_a_run_that_started_again_with_other_tables_is_resumed(tmp_path):
+    tables = list((dict(zip(NAMES, TABLES, strict=True)) | NEW).values())
+    whole = run(admm(changed_tables="restart"), Editing(TABLES, {3: NEW}))
+
+    class Stopping(Editing):
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            if messages[0].metadata.group_id == "7":
+                raise KeyboardInterrupt
+            return super().send_and_receive(messages, timeout=timeout)
+
+    kept = {"changed_tables": "restart", "output_dir": str(tmp_path)}
+    with pytest.raises(KeyboardInterrupt):
+        run(admm(**kept), Stopping(TABLES, {3: NEW}))
+    outcome = run(admm(**kept, resume=True), Machines(tables, at=10**6))
+    same(outcome, whole)
+    plain = [{**record, "seconds": 0} for record in outcome.history]
+    assert plain == [{**record, "seconds": 0} for record in whole.history]
+    assert outcome.failures == whole.failures
+    assert outcome.answered == whole.answered

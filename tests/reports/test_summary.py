@@ -12,6 +12,7 @@ def test_the_main_facts_are_said(admm_run):
     run = replace(
         admm_run,
         failures=[{"round": 3, "party": "oslo", "reason": "disk full"}],
+        answered={"bern": 8, "oslo": 7, "rome": 8},
         warnings=["Few rows"],
         metrics={
             **admm_run.metrics,
@@ -26,6 +27,8 @@ def test_the_main_facts_are_said(admm_run):
     assert f"{run.bytes_sent // 3:,}" in text
     assert f"{run.bytes_received // 3:,}" in text
     assert "Left out in exchange 3: oslo (disk full)" in text
+    assert "oslo took part in 7 of 8 exchanges" in text
+    assert "rome took part" not in text
     assert "Note: Few rows" in text
     rows = [line.split() for line in describe_run(run) if "party alone" in line]
     assert rows[0][-3:] == ["7.5", "0.40", "0.30"]

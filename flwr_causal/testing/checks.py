@@ -1,0 +1,139 @@
+"""The checks of a method without faults: what stays the same, and what travels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from flwr_causal.protocol import door, records
+from flwr_causal.protocol.setup import PREFIX, Setup
+from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, Spy, distance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr.app import RecordDict
+
+    from flwr_causal.reports.run import Run
+    from flwr_causal.testing.subject import Subject
+
+#: Sums of floats in another order differ by so much, relative to the largest weight.
+TOLERANCE = 1e-6
+
+
+def check_runs(subject: Subject) -> None:
+    """Check that the method ends, with a graph or a model, and leaves nobody out."""
+    run, _ = subject.run()
+    if run.graph is None and run.model is None:
+        raise CheckFailedError("the run ended without a graph and without a model")
+    if run.failures:
+        raise CheckFailedError(f"parties were left out of an undisturbed run: {run.failures}")
+
+
+def check_same_seed_same_result(subject: Subject) -> None:
+    """Check that a second run with the same seed gives the same result, bit for bit."""
+    parties = subject.parties
+    _expect_same(subject, subject.run()[0], subject.run(parties)[0], tolerance=0.0)
+
+
+def check_order_of_parties(subject: Subject) -> None:
+    """Check that the result does not depend on the order of the parties."""
+    _expect_same(subject, subject.run()[0], subject.run(subject.parties[::-1])[0])
+
+
+def check_split_of_rows(subject: Subject) -> None:
+    """Check that pooled rows give the same result in another split, and at one party."""
+    if not subject.strategy.pools_rows:
+        raise CheckSkippedError("the method does not say that it pools rows (pools_rows)")
+    tables = subject.tables_of_rows()
+    whole = pd.concat(tables, ignore_index=True)
+    third = max(2, len(whole) // 3)
+    for parties in ([whole.iloc[:third], whole.iloc[third:]], [whole]):
+        _expect_same(subject, subject.run()[0], subject.run(parties)[0])
+
+
+def check_nothing_undeclared_travels(subject: Subject) -> None:
+    """Check that every request and every reply is one that the contract declares."""
+    run, spy = subject.run()
+    strategy = subject.strategy
+    setup = next(
+        (one for one in (_setup_of(sent) for sent, _ in spy.pairs) if one is not None), None
+    )
+    if setup is None:
+        raise CheckFailedError("no party was sent the agreement")
+    rows = dict(enumerate(run.parties.values()))
+    for sent, reply in spy.pairs:
+        config = records.config_of(sent)
+        if "exchange" not in config:
+            continue  # the schema exchange, the same for all methods
+        exchange = strategy.contract.find(config["exchange"])
+        own = rows[sorted(spy.get_node_ids()).index(reply.metadata.src_node_id)]
+        sizes = door.sizes_of(exchange, sent, strategy.contract.sizes(setup, own))
+        weight = own if exchange.weight == "rows" else 1
+        number = int(str(config[records.NUMBER]))
+        try:
+            door.accepted(exchange, reply.content, sizes, weight=weight, number=number)
+        except door.RefusedError as error:
+            raise CheckFailedError(f"exchange '{exchange.name}': {error}") from None
+
+
+def check_no_entry_for_each_row(subject: Subject) -> None:
+    """Check that nothing that leaves has an entry for each row, unless it is declared so."""
+    tables = subject.tables_of_rows()
+    if any(name in tables[0].columns for name in subject.strategy.role_columns):
+        raise CheckSkippedError("rows with ids cannot be doubled")
+    doubled = [pd.concat([table, table], ignore_index=True) for table in tables]
+    single, double = _axes(subject.run()), _axes(subject.run(doubled))
+    for (name, thing), axes in single.items():
+        declared = {one.name: one for one in subject.strategy.contract.find(name).returns}
+        if declared[thing].rows:
+            continue
+        for axis, sizes in axes.items():
+            twice = double.get((name, thing), {}).get(axis, [])
+            if sizes == [len(table) for table in tables] and twice == [2 * n for n in sizes]:
+                raise CheckFailedError(
+                    f"axis {axis} of '{thing}' in the exchange '{name}' has the size of the "
+                    "party's rows: declare in 'rows' of which rows, or send sums"
+                )
+
+
+CHECKS: tuple[Callable[[Subject], None], ...] = (
+    check_runs,
+    check_same_seed_same_result,
+    check_order_of_parties,
+    check_split_of_rows,
+    check_nothing_undeclared_travels,
+    check_no_entry_for_each_row,
+)
+
+
+def _setup_of(sent: RecordDict) -> Any:
+    config = records.config_of(sent)
+    return Setup.from_config(config) if f"{PREFIX}names" in config else None
+
+
+def _axes(result: tuple[Run, Spy]) -> dict[Any, dict[int, list[int]]]:
+    """Return by exchange, thing and axis the sizes in the first replies of all parties."""
+    sizes: dict[Any, dict[int, list[int]]] = {}
+    seen: set[Any] = set()
+    for sent, reply in result[1].pairs:
+        config, node = records.config_of(sent), reply.metadata.src_node_id
+        if "exchange" not in config or (config["exchange"], node) in seen:
+            continue
+        seen.add((config["exchange"], node))
+        for thing, array in records.arrays_of(reply.content).items():
+            for axis, size in enumerate(array.shape):
+                of_thing = sizes.setdefault((config["exchange"], thing), {})
+                of_thing.setdefault(axis, []).append(size)
+    return sizes
+
+
+def _expect_same(subject: Subject, one: Run, other: Run, tolerance: float = TOLERANCE) -> None:
+    """Raise if two runs found different graphs, or models of different likelihood."""
+    first, second = subject.result(one), subject.result(other)
+    if not first or not second:
+        raise CheckSkippedError("there is no graph and no likelihood to compare")
+    apart, text = distance(first, second)
+    if apart > tolerance:
+        raise CheckFailedError(text)

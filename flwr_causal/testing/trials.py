@@ -1,0 +1,221 @@
+"""Runs with a faulty party, and what becomes of them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from flwr_causal.errors import CausalError
+from flwr_causal.protocol import records
+from flwr_causal.testing.faults import Scene
+from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, distance, own_graphs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr.app import Message
+
+    from flwr_causal.reports.run import Run
+    from flwr_causal.testing.faults import Fault
+    from flwr_causal.testing.subject import Result, Subject
+
+Where = Literal["one exchange", "all exchanges"]
+WHERE: tuple[Where, ...] = ("one exchange", "all exchanges")
+
+#: What the codes of a fault table stand for.
+CODES = {
+    "E": "the run ends with an error that names the party and keeps what was done",
+    "N": "the run completes and lists the party's failure",
+    "=": "the result is that of the undisturbed run",
+    "P": "the reply looks like an honest one, and the result changes",
+    "-": "the fault has no meaning for the replies",
+    "T": "the run ends with an error that is none of flwr-causal's, or that loses what was done",
+    "H": "the run does not end",
+    "W": "the run completes, lists nothing, and the result changes",
+}
+#: The run is given up after so many seconds.
+SECONDS = 120.0
+#: Results agree if they differ by no more than this, relative to their largest value.
+TOLERANCE = 1e-9
+#: A party that was left out of some exchanges changes a result by at most this multiple of what it
+#: changes if it never takes part.
+FARTHEST = 2.0
+
+
+@dataclass(eq=False)
+class FaultyGrid:
+    """A grid in which the replies of the last party are faulty.
+
+    Parameters
+    ----------
+    grid : Grid
+    fault : Fault
+    number : int or None
+        The number of the exchange with the fault; None: all of them.
+    """
+
+    grid: Any
+    fault: Fault
+    number: int | None
+    #: How often the fault had a meaning for a reply.
+    applied: int = 0
+    #: The names of the exchanges with a faulty reply.
+    exchanges: list[str] = field(default_factory=list)
+    _honest: dict[int, Message] = field(default_factory=dict)
+    _attempts: dict[int, int] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
+        """Send messages, and replace the replies of the faulty party."""
+        sent = {message.metadata.dst_node_id: message for message in messages}
+        contents = {node: message.content for node, message in sent.items()}
+        faulty = max(self.grid.get_node_ids())
+        arrived: list[Message] = []
+        replies = list(self.grid.send_and_receive(list(sent.values()), timeout=timeout))
+        for reply in replies:
+            if reply.metadata.src_node_id != faulty:
+                arrived.append(reply)
+                continue
+            others = [one for one in replies if one is not reply]
+            number = int(str(records.config_of(contents[faulty]).get(records.NUMBER, 0)))
+            arrived += self._disturbed(sent[faulty], reply, number, others)
+        return arrived
+
+    def _disturbed(
+        self, request: Message, reply: Message, number: int, others: list[Message]
+    ) -> list[Message]:
+        """Return what arrives in place of a reply."""
+        attempt = self._attempts[number] = self._attempts.get(number, 0) + 1
+        earlier = [self._honest[one] for one in sorted(self._honest) if one < number]
+        self._honest[number] = reply
+        change = None
+        if self.fault.schema:
+            change = self.fault.arrives if number == 0 else None
+            once = self.number is not None
+        else:
+            once = self.fault.once
+            if number and self.number in (None, number):
+                change = self.fault.arrives
+            elif self.number == number - 1:
+                change, once = self.fault.afterwards, True
+        if change is None or not reply.has_content() or (once and attempt > 1):
+            return [reply]
+        scene = Scene(
+            request, reply, earlier[-1] if earlier else None, others[0] if others else None
+        )
+        arrived = change(scene)
+        if arrived is None:
+            return [reply]
+        self.applied += 1
+        if number:
+            self.exchanges.append(str(records.config_of(request.content).get("exchange")))
+        return list(arrived)
+
+
+@dataclass
+class _Trial:
+    """A run in a thread of its own, so that one that never ends can be given up."""
+
+    run: Run | None = None
+    result: Result | None = None
+    error: BaseException | None = None
+
+    def of(self, seconds: float, work: Callable[[], tuple[Run, Result]]) -> bool:
+        """Do the work, and return whether it ended in time."""
+
+        def guarded() -> None:
+            try:
+                self.run, self.result = work()
+            except BaseException as error:
+                self.error = error
+
+        thread = threading.Thread(target=guarded, daemon=True)
+        thread.start()
+        thread.join(seconds)
+        return not thread.is_alive()
+
+
+def check_fault(subject: Subject, fault: Fault, where: Where) -> str:
+    """Run with a faulty party and return the code of what becomes of it.
+
+    Raises
+    ------
+    CheckFailedError
+        With ``code`` T, H or W.
+    CheckSkippedError
+        If the fault has no meaning for the party's replies.
+    """
+    if len(subject.parties) < 2:
+        raise CheckSkippedError("needs two parties")
+    clean, _ = subject.run()
+    number = min(2, clean.rounds) if where == "one exchange" else None
+    grids: list[FaultyGrid] = []
+
+    def faulty(grid: Any) -> FaultyGrid:
+        grids.append(FaultyGrid(grid, fault, number))
+        return grids[0]
+
+    def work() -> tuple[Run, Result]:
+        run = subject.simulate(wrap_grid=faulty)
+        return run, {**subject.result(run), **own_graphs(run)}
+
+    trial = _Trial()
+    if not trial.of(SECONDS, work):
+        raise CheckFailedError(f"no end within {SECONDS:g} s", "H")
+    if grids and not grids[0].applied:
+        raise CheckSkippedError("the fault has no meaning for the replies", "-")
+    name = list(clean.parties)[-1]
+    if trial.error is not None:
+        return _code_of_error(trial.error, name, max(grids[0].grid.get_node_ids()))
+    assert trial.run is not None
+    assert trial.result is not None
+    return _code_of_result(subject, fault, grids[0], trial.run, trial.result)
+
+
+def _code_of_error(error: BaseException, party: str, node_id: int) -> str:
+    if not isinstance(error, CausalError):
+        raise CheckFailedError(f"{type(error).__name__}: {error}", "T") from error
+    if getattr(error, "outcome", None) is None:
+        raise CheckFailedError(f"the error does not keep what was done: {error}", "T") from error
+    if party not in str(error) and f"node {node_id}" not in str(error):
+        raise CheckFailedError(f"the error does not name {party}: {error}", "T") from error
+    return "E"
+
+
+def _code_of_result(
+    subject: Subject, fault: Fault, grid: FaultyGrid, run: Run, result: Result
+) -> str:
+    """Return the code of a run that has completed."""
+    clean, name = subject.run()[0], list(subject.run()[0].parties)[-1]
+    lists = any(failure["party"] == name for failure in run.failures) or any(
+        name in warning for warning in set(run.warnings) - set(clean.warnings)
+    )
+    apart, text = distance(subject.undisturbed, result)
+    if apart <= TOLERANCE:
+        return "N" if lists else "="
+    if not lists:
+        if fault.lie:
+            return "P"
+        raise CheckFailedError(f"nothing is listed, but {text}", "W")
+    without = subject.without_last
+    if without is None:
+        raise CheckFailedError(f"the other parties cannot run alone, but {text}", "W")
+    from_without, text = distance(without, result)
+    if from_without <= TOLERANCE:
+        return "N"
+    whole = [one for one in grid.exchanges if subject.strategy.contract.find(one).same_parties]
+    if whole:
+        raise CheckFailedError(
+            f"{name} was lost in the exchange '{whole[0]}', but the result is not that of the "
+            f"others: {text}",
+            "W",
+        )
+    bound = FARTHEST * distance(subject.undisturbed, without)[0]
+    if min(apart, from_without) > bound:
+        raise CheckFailedError(
+            f"the result is far from that of all parties and from that of the others: {text}", "W"
+        )
+    return "N"

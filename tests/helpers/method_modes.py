@@ -1,0 +1,70 @@
+"""Each method in each of its modes, on three small parties: what the checks and faults run on."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+
+def _numbers(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=rows)
+    b = a + 0.5 * rng.normal(size=rows)
+    c = np.sin(2 * b) + 0.5 * rng.normal(size=rows)
+    return pd.DataFrame({"a": a, "b": b, "c": c})
+
+
+def _parts(table, sizes=(40, 30, 35)):
+    edges = np.cumsum((0, *sizes))
+    return [table.iloc[i:j].reset_index(drop=True) for i, j in pairwise(edges)]
+
+
+ROWS = _numbers(105)
+NUMBERS = _parts(ROWS)
+CATEGORIES = _parts(
+    ROWS.assign(d=np.random.default_rng(1).integers(0, 3, 105)).apply(
+        lambda column: np.digitize(column, (-0.3, 0.6)).astype(str)
+    )
+)
+CLASSES = _parts(ROWS.assign(target=np.where(ROWS["a"] + 0.3 * ROWS["c"] > 0, "yes", "no")))
+SERIES = [table.to_numpy() for table in _parts(_numbers(150, 2), (50, 50, 50))]
+IDS = ROWS.iloc[:40].assign(
+    row=[f"p{i}" for i in range(40)], target=np.where(ROWS["a"].iloc[:40] > 0, "yes", "no")
+)
+COLUMNS = [IDS[["row", "a", "target"]], IDS[["row", "b", "target"]], IDS[["row", "c", "target"]]]
+NO_TARGET = [IDS[["row", one]] for one in "abc"]
+WITH_TARGET = [*NO_TARGET[:2], IDS[["row", "c", "target"]]]
+
+#: Name -> method, parties and options.
+MODES = {
+    "admm": ("notears-admm", NUMBERS, {"max_rounds": 6}),
+    "admm mlp": ("notears-admm", NUMBERS, {"max_rounds": 6, "model": "mlp", "hidden": 2}),
+    "2dbn": ("2dbn", SERIES, {"max_rounds": 6, "order": 1}),
+    "moments": ("moments", NUMBERS, {}),
+    "moments order": ("moments", SERIES, {"order": 1}),
+    "moments additive": ("moments", NUMBERS, {"model": "additive"}),
+    "fedges scores": ("fedges", CATEGORIES, {"mode": "scores"}),
+    "fedges exact": ("fedges", CATEGORIES, {"mode": "exact"}),
+    "fedges fusion": ("fedges", CATEGORIES, {"mode": "fusion", "start": "driven"}),
+    "fedges loop": ("fedges", CATEGORIES, {"mode": "fusion", "start": "fuse", "keep": "best"}),
+    "fedges cuts": ("fedges", NUMBERS, {"mode": "exact", "discretize": 3}),
+    "fedcausal": ("fedcausal", NUMBERS, {"max_rounds": 5}),
+    "fedcausal linear": ("fedcausal", NUMBERS, {"max_rounds": 3, "model": "linear"}),
+    "fedcausal mlp": ("fedcausal", NUMBERS, {"max_rounds": 3, "model": "mlp", "hidden": 2}),
+    "fedcausal local": ("fedcausal", NUMBERS, {"max_rounds": 5, "local_graphs": True}),
+    "fedpc sums": ("fedpc", CLASSES, {"training": "sums"}),
+    "fedpc trees": ("fedpc", CLASSES, {"training": "sums", "learner": "trees"}),
+    "fedpc one pass": ("fedpc", CLASSES, {"training": "one-pass"}),
+    "fedpc columns": (
+        "fedpc",
+        WITH_TARGET,
+        {"row_id": "row", "minimum_count": 1, "training": "one-pass"},
+    ),
+    "fedpc pattern": ("fedpc", NO_TARGET, {"row_id": "row", "minimum_count": 1}),
+    "fedpc joint": (
+        "fedpc",
+        NO_TARGET,
+        {"row_id": "row", "minimum_count": 1, "training": "one-pass", "weights": "em"},
+    ),
+    "fedpc targets": ("fedpc", COLUMNS, {"row_id": "row", "minimum_count": 1}),
+}

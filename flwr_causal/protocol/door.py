@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import Disclosure, Exchange, Shape
+    from flwr_causal.protocol.exchange import Disclosure, Exchange, Shape, Values
     from flwr_causal.protocol.schema import Fact, FactKind, Part
 
 # The rounding errors of products of scaled columns, which may have travelled as float32.
@@ -76,9 +76,9 @@ def outgoing(
         If a name is not declared or missing, a shape is not the declared one, or a value is not
         possible.
     """
+    declared = {item.name: item.values for item in exchange.returns}
     travelling = {
-        name: _as_it_travels(array, precision, _log_density(exchange, name))
-        for name, array in arrays.items()
+        name: _as_it_travels(array, precision, declared.get(name)) for name, array in arrays.items()
     }
     try:
         _check(exchange, travelling, sizes)
@@ -267,11 +267,12 @@ def sizes_of(
     return sizes
 
 
-def _as_it_travels(array: NDArray[Any], precision: str, log_density: bool) -> NDArray[Any]:
+def _as_it_travels(array: NDArray[Any], precision: str, kind: Values | None) -> NDArray[Any]:
+    """Return an array as it is sent: what is declared as whole numbers as it is, else as floats."""
     values = np.asarray(array)
-    if log_density:
+    if kind == "log-density":
         values = np.maximum(values, LOWEST)
-    if values.dtype.kind == "f":
+    if values.dtype.kind == "f" or (values.dtype.kind in "iub" and kind not in WHOLE):
         with np.errstate(over="ignore"):
             values = values.astype(precision, copy=False)
     return values
@@ -313,8 +314,12 @@ def _bind(name: str, declared: Shape, shape: tuple[int, ...], sizes: dict[str, i
 
 
 def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int]) -> None:
-    if array.dtype.kind not in "fiub":
-        raise RefusedError(f"'{item.name}' holds {array.dtype}, but it is declared to hold numbers")
+    numbers, words = ("fiub", "whole numbers") if item.values in WHOLE else ("f", "floats")
+    if array.dtype.kind not in numbers:
+        raise RefusedError(
+            f"'{item.name}' holds {array.dtype}, but it is declared as {item.values}, that is, as "
+            f"{words}"
+        )
     if array.size == 0:
         return
     least, most = array.min(), array.max()  # NaN, if there is one

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -13,7 +16,7 @@ from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, Spy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flwr.app import RecordDict
+    from flwr.app import Message, RecordDict
 
     from flwr_causal.reports.run import Run
     from flwr_causal.testing.subject import Subject
@@ -98,6 +101,40 @@ def check_no_entry_for_each_row(subject: Subject) -> None:
                 )
 
 
+class _KilledError(BaseException):
+    """Ends a run as nothing in flwr-causal expects it."""
+
+
+@dataclass
+class _KilledGrid:
+    """A grid that ends the process of the server in an exchange of a number."""
+
+    grid: Any
+    number: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
+        sent = list(messages)
+        if any(one.metadata.group_id == str(self.number) for one in sent):
+            raise _KilledError
+        return list(self.grid.send_and_receive(sent, timeout=timeout))
+
+
+def check_resume(subject: Subject) -> None:
+    """Check that a run that is killed in the middle goes on to the same result, bit for bit."""
+    whole, _ = subject.run()
+    with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
+        with suppress(_KilledError):
+            subject.simulate(
+                wrap_grid=lambda grid: _KilledGrid(grid, (whole.rounds + 1) // 2),
+                output_dir=directory,
+            )
+        resumed = subject.simulate(output_dir=directory, resume=True)
+        _expect_same(subject, whole, resumed, tolerance=0.0)
+
+
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     check_runs,
     check_same_seed_same_result,
@@ -105,6 +142,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     check_split_of_rows,
     check_nothing_undeclared_travels,
     check_no_entry_for_each_row,
+    check_resume,
 )
 
 

@@ -158,6 +158,10 @@ def _whole(values: NDArray[Any]) -> bool:
     return values.size > 0 and values.dtype.kind in "iu"
 
 
+def _wide(values: NDArray[Any]) -> NDArray[Any]:
+    return values.astype(np.int64 if _whole(values) else np.float64)
+
+
 def _vectors(values: NDArray[Any]) -> bool:
     return values.ndim > 0 and values.size > 0
 
@@ -308,8 +312,8 @@ FAULTS: tuple[Fault, ...] = (
     _each("whole numbers negative", lambda v: -1 - v.astype(np.int64), only=_whole),
     _each("whole numbers halved", lambda v: v + 0.5, only=_whole),
     _each("whole numbers above n", lambda v: v.astype(np.int64) + 10**9, only=_whole),
-    _each("x 1e6", lambda v: v * 1_000_000, lie=True),
-    _each("x -1", lambda v: -v.astype(np.int64 if _whole(v) else np.float64), lie=True),
+    _each("x 1e6", lambda v: _wide(v) * 1_000_000, lie=True),
+    _each("x -1", lambda v: -_wide(v), lie=True),
     _each("random, same scale", _random, lie=True),
     _each("all zeros", np.zeros_like, lie=True),
     Fault("schema: no reply", _nothing, schema=True),

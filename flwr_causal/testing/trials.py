@@ -169,19 +169,21 @@ def check_fault(subject: Subject, fault: Fault, where: Where) -> str:
         raise CheckSkippedError("the fault has no meaning for the replies", "-")
     name = list(clean.parties)[-1]
     if trial.error is not None:
-        return _code_of_error(trial.error, name, max(grids[0].grid.get_node_ids()))
+        names = () if fault.lie else (name, f"node {max(grids[0].grid.get_node_ids())}")
+        return _code_of_error(trial.error, names)
     assert trial.run is not None
     assert trial.result is not None
     return _code_of_result(subject, fault, grids[0], trial.run, trial.result)
 
 
-def _code_of_error(error: BaseException, party: str, node_id: int) -> str:
+def _code_of_error(error: BaseException, names: tuple[str, ...]) -> str:
+    """Return the code of a run that has raised; its message must have one of the names."""
     if not isinstance(error, CausalError):
         raise CheckFailedError(f"{type(error).__name__}: {error}", "T") from error
     if getattr(error, "outcome", None) is None:
         raise CheckFailedError(f"the error does not keep what was done: {error}", "T") from error
-    if party not in str(error) and f"node {node_id}" not in str(error):
-        raise CheckFailedError(f"the error does not name {party}: {error}", "T") from error
+    if names and not any(name in str(error) for name in names):
+        raise CheckFailedError(f"the error does not name {names[0]}: {error}", "T") from error
     return "E"
 
 
@@ -196,9 +198,9 @@ def _code_of_result(
     apart, text = distance(subject.undisturbed, result)
     if apart <= TOLERANCE:
         return "N" if lists else "="
+    if fault.lie:
+        return "N" if lists else "P"
     if not lists:
-        if fault.lie:
-            return "P"
         raise CheckFailedError(f"nothing is listed, but {text}", "W")
     without = subject.without_last
     if without is None:
@@ -206,16 +208,18 @@ def _code_of_result(
     from_without, text = distance(without, result)
     if from_without <= TOLERANCE:
         return "N"
-    whole = [one for one in grid.exchanges if subject.strategy.contract.find(one).same_parties]
-    if whole:
-        raise CheckFailedError(
-            f"{name} was lost in the exchange '{whole[0]}', but the result is not that of the "
-            f"others: {text}",
-            "W",
-        )
-    bound = FARTHEST * distance(subject.undisturbed, without)[0]
-    if min(apart, from_without) > bound:
-        raise CheckFailedError(
-            f"the result is far from that of all parties and from that of the others: {text}", "W"
-        )
+    for exchange in map(subject.strategy.contract.find, grid.exchanges):
+        if exchange.same_parties:
+            raise CheckFailedError(
+                f"{name} was lost in the exchange '{exchange.name}', but the result is not that "
+                f"of the others: {text}",
+                "W",
+            )
+        bound = FARTHEST * distance(subject.undisturbed, without)[0]
+        if exchange.averaged and min(apart, from_without) > bound:
+            raise CheckFailedError(
+                "a mean without the party in some exchanges gives a result that is far from that "
+                f"of all parties and from that of the others: {text}",
+                "W",
+            )
     return "N"

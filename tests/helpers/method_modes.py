@@ -9,8 +9,8 @@ import pandas as pd
 def _numbers(rows, seed=0):
     rng = np.random.default_rng(seed)
     a = rng.normal(size=rows)
-    b = a + 0.5 * rng.normal(size=rows)
-    c = np.sin(2 * b) + 0.5 * rng.normal(size=rows)
+    b = 1.4 * a + rng.normal(size=rows)
+    c = b + np.sin(2 * b) + rng.normal(size=rows)
     return pd.DataFrame({"a": a, "b": b, "c": c})
 
 
@@ -68,3 +68,5 @@ MODES = {
     ),
     "fedpc targets": ("fedpc", COLUMNS, {"row_id": "row", "minimum_count": 1}),
 }
+#: Those that need torch.
+NETWORKS = ("admm mlp", "fedcausal mlp")

@@ -23,7 +23,7 @@ CAUSE = RNG.normal(size=(90, 1))
 ROWS = np.hstack([CAUSE, CAUSE + RNG.normal(size=(90, 1)), RNG.normal(size=(90, 1))])
 NUMBERS = [ROWS[:25], ROWS[25:60], ROWS[60:]]
 
-POOLING = ("moments", "moments additive", "fedges exact", "fedpc sums", "fedpc trees")
+POOLING = ("moments", "moments additive", "fedges exact", "fedges cuts", "fedpc sums")
 #: So many runs make up the table of faults of one mode.
 CELLS = [f"{fault.name}, {where}" for fault in FAULTS for where in WHERE]
 
@@ -33,18 +33,23 @@ def report(mode, cells):
     method, parties, options = MODES[mode]
     chosen = {*cells, *NO_FAULTS}
     checks = [one for one in method_checks(method, parties, **options) if one[0] in chosen]
-    return report_of(method, checks, {})
+    return report_of(method, checks, EXPECTED.get(mode, {}))
 
 
+EXPECTED = {
+    "fedpc columns": {
+        "order_of_parties": "clusters are drawn by the parties' names, here their numbers"
+    }
+}
 NO_FAULTS = [name for name, _ in method_checks("moments", NUMBERS) if name not in CELLS]
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in NETWORKS])
 def test_our_methods_pass_with_some_faults(mode):
     # Each mode has other faults than the next one; all of them are in the slow test.
-    found = report(mode, CELLS[list(MODES).index(mode) % 10 :: 10])
+    found = report(mode, CELLS[list(MODES).index(mode) % 20 :: 20])
     assert found.passed, found.table()
-    assert len(found.codes) >= 10
+    assert len(found.codes) >= 6
     skipped = {result.name for result in found.results if result.status == "skipped"}
     assert ("split_of_rows" in skipped) == (mode not in POOLING)
 
@@ -193,7 +198,8 @@ def test_expected_failures_have_a_reason():
 
 
 def test_the_table_names_what_does_not_hold():
-    found = check_method(Means(first_party_only=True), NUMBERS, client=MeansClient)
+    checks = method_checks(Means(first_party_only=True), NUMBERS, client=MeansClient)
+    found = report_of("means", [one for one in checks if one[0] in NO_FAULTS], {})
     assert not found.passed
     text = found.table()
     assert text.startswith("means: FAILED")
@@ -201,29 +207,38 @@ def test_the_table_names_what_does_not_hold():
     assert "differ by up to" in text
 
 
-TWO = Exchange("parts", "two numbers", returns=(Disclosure("squares", "any", ("*",)),))
+PARTS = Exchange(
+    "parts",
+    "sums",
+    returns=(
+        Disclosure("squares", "sums of squares", ("d",), "non-negative", "sum"),
+        Disclosure("list", "the same, of any size", ("*",)),
+    ),
+)
 
 
 class CarelessClient(CausalClient):
-    contract: ClassVar[Contract] = Contract("careless", (TWO,))
+    contract: ClassVar[Contract] = Contract("careless", (PARTS,))
 
-    @answers(TWO)
+    @answers(PARTS)
     def squares(self, asked: Asked):
-        return {"squares": np.square(self.rows()).sum(axis=0)}
+        squares = np.square(self.rows()).sum(axis=0)
+        return {"squares": squares, "list": squares}
 
 
 @dataclass(kw_only=True, eq=False)
 class Careless(Means):
-    """Trusts a free shape, adds up two exchanges of any parties, and loops until sums agree."""
+    """Looks up a party that may be missing, and compares sums of two exchanges."""
 
-    contract: ClassVar[Contract] = Contract("careless", (TWO,))
+    contract: ClassVar[Contract] = Contract("careless", (PARTS,))
 
     def init(self, agreement):
         return agreement.names, ()
 
     def close(self, state, replies):
-        sums = sum(one[2] for one in replies.list("squares"))
-        return (state[0], (*state[1], sums)), {}
+        if not state[1]:
+            assert replies.of("list")["party 2"].ndim
+        return (state[0], (*state[1], replies["squares"][2])), {}
 
     def finished(self, state):
         return "done" if len(state[1]) == 2 else None
@@ -238,13 +253,15 @@ class Careless(Means):
 def test_a_careless_method_fails_with_a_readable_table():
     found = check_method(Careless(), NUMBERS, client=CarelessClient)
     assert not found.passed
-    # It looks up an entry that is not there.
-    assert found.codes["one entry fewer"] == ("T", "T")
-    # Sums over all parties are divided by sums over two of them, and somebody is listed.
-    assert found.codes["raises"][0] == "W"
-    text = found.table()
-    assert "one entry fewer, one exchange  failed  IndexError" in " ".join(text.split(" " * 2))
-    assert max(map(len, text.split("one exchange/all")[1].splitlines())) < 100
+    # In the second exchange sums over two parties are compared with sums over three; in the first
+    # one it looks up the party that is missing.
+    assert found.codes["raises"] == ("W", "T")
+    lines = found.table().splitlines()
+    (line,) = (one for one in lines if one.startswith("  raises, all exchanges"))
+    assert line.split()[3:] == ["failed", "KeyError:", "'party", "2'"]
+    (row,) = (one for one in lines if one.startswith("raises  "))
+    assert row.split() == ["raises", "W/T"]
+    assert "T  the run ends with an error that is none of flwr-causal's" in found.table()
 
 
 def test_modes_stand_side_by_side_in_a_table():

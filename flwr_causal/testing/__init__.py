@@ -1,7 +1,7 @@
-"""Checks of a method against its contract, for anybody's method.
+"""Checks of a method against its contract, also for methods of other packages.
 
-:func:`check_method` runs a method on a few parties under small changes and with faulty parties, and
-reports what does not hold::
+:func:`check_method` runs a method on a few parties, runs it again under small changes (another
+order of the parties, a faulty party), and reports which checks fail::
 
     report = check_method("notears-admm", parties)
     print(report.table())
@@ -18,6 +18,7 @@ from flwr_causal.testing.report import (
     CheckResult,
     Report,
     check_method,
+    fault_table,
     method_checks,
     parametrize_with_checks,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "CheckSkippedError",
     "Report",
     "check_method",
+    "fault_table",
     "method_checks",
     "parametrize_with_checks",
 ]

@@ -26,7 +26,7 @@ TOLERANCE = 1e-6
 
 
 def check_runs(subject: Subject) -> None:
-    """Check that the method ends, with a graph or a model, and leaves nobody out."""
+    """Check that the run ends with a graph or a model and leaves no party out."""
     run, _ = subject.run()
     if run.graph is None and run.model is None:
         raise CheckFailedError("the run ended without a graph and without a model")
@@ -82,7 +82,7 @@ def check_nothing_undeclared_travels(subject: Subject) -> None:
 
 
 def check_no_entry_for_each_row(subject: Subject) -> None:
-    """Check that nothing that leaves has an entry for each row, unless it is declared so."""
+    """Check that no array of a reply has an entry for each row without declaring it."""
     tables = subject.tables_of_rows()
     if any(name in tables[0].columns for name in subject.strategy.role_columns):
         raise CheckSkippedError("rows with ids cannot be doubled")

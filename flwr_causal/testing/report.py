@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from flwr_causal.app import methods
-from flwr_causal.errors import CausalError
 from flwr_causal.testing.checks import CHECKS
 from flwr_causal.testing.faults import FAULTS
 from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, Subject
@@ -59,7 +58,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed that was not expected to."""
+        """Whether all failures were expected."""
         return all(result.status != "failed" for result in self.results)
 
     @property
@@ -153,8 +152,8 @@ def report_of(
             result = CheckResult(name, "skipped", str(reason), reason.code)
         except CheckFailedError as error:
             result = CheckResult(name, "failed", str(error), error.code)
-        except CausalError as error:
-            result = CheckResult(name, "failed", str(error))
+        except Exception as error:
+            result = CheckResult(name, "failed", f"{type(error).__name__}: {error}")
         if result.status == "failed" and name in expected_failures:
             result = replace(result, status="expected failure", detail=expected_failures[name])
         results.append(result)

@@ -12,7 +12,6 @@ import pandas as pd
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.read.tables import read_table
-from flwr_causal.errors import CausalError
 from flwr_causal.simulations import simulate
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ class Subject:
         try:
             run = self.simulate(self.parties[:-1])
             return {**self.result(run), **own_graphs(run)}
-        except CausalError:
+        except Exception:
             return None
 
     def result(self, run: Run) -> Result:

@@ -119,20 +119,23 @@ class FaultyGrid:
 class _Trial:
     """A run in a thread of its own, so that one that never ends can be given up."""
 
+    subject: Subject
     run: Run | None = None
     result: Result | None = None
     error: BaseException | None = None
 
-    def of(self, seconds: float, work: Callable[[], tuple[Run, Result]]) -> bool:
-        """Do the work, and return whether it ended in time."""
+    def ends_within(self, seconds: float, wrap_grid: Callable[[Any], FaultyGrid]) -> bool:
+        """Run, and return whether that ended in time."""
 
-        def guarded() -> None:
+        def work() -> None:
             try:
-                self.run, self.result = work()
+                self.run = self.subject.simulate(wrap_grid=wrap_grid)
+                # A model may have to ask the parties, through the same grid.
+                self.result = {**self.subject.result(self.run), **own_graphs(self.run)}
             except BaseException as error:
                 self.error = error
 
-        thread = threading.Thread(target=guarded, daemon=True)
+        thread = threading.Thread(target=work, daemon=True)
         thread.start()
         thread.join(seconds)
         return not thread.is_alive()
@@ -158,29 +161,28 @@ def check_fault(subject: Subject, fault: Fault, where: Where) -> str:
         grids.append(FaultyGrid(grid, fault, number))
         return grids[0]
 
-    def work() -> tuple[Run, Result]:
-        run = subject.simulate(wrap_grid=faulty)
-        return run, {**subject.result(run), **own_graphs(run)}
-
-    trial = _Trial()
-    if not trial.of(SECONDS, work):
+    trial = _Trial(subject)
+    if not trial.ends_within(SECONDS, faulty):
         raise CheckFailedError(f"no end within {SECONDS:g} s", "H")
     if grids and not grids[0].applied:
         raise CheckSkippedError("the fault has no meaning for the replies", "-")
     name = list(clean.parties)[-1]
     if trial.error is not None:
         names = () if fault.lie else (name, f"node {max(grids[0].grid.get_node_ids())}")
-        return _code_of_error(trial.error, names)
+        return _code_of_error(trial.error, names, training=trial.run is None)
     assert trial.run is not None
     assert trial.result is not None
     return _code_of_result(subject, fault, grids[0], trial.run, trial.result)
 
 
-def _code_of_error(error: BaseException, names: tuple[str, ...]) -> str:
-    """Return the code of a run that has raised; its message must have one of the names."""
+def _code_of_error(error: BaseException, names: tuple[str, ...], *, training: bool) -> str:
+    """Return the code of a run that has raised; its message must have one of the names.
+
+    Where a query to the trained model has raised, there is nothing else to be kept.
+    """
     if not isinstance(error, CausalError):
         raise CheckFailedError(f"{type(error).__name__}: {error}", "T") from error
-    if getattr(error, "outcome", None) is None:
+    if training and getattr(error, "outcome", None) is None:
         raise CheckFailedError(f"the error does not keep what was done: {error}", "T") from error
     if names and not any(name in str(error) for name in names):
         raise CheckFailedError(f"the error does not name {names[0]}: {error}", "T") from error
@@ -215,11 +217,12 @@ def _code_of_result(
                 f"of the others: {text}",
                 "W",
             )
+        combined = any(item.combine != "each" for item in exchange.returns)
         bound = FARTHEST * distance(subject.undisturbed, without)[0]
-        if exchange.averaged and min(apart, from_without) > bound:
+        if combined and min(apart, from_without) > bound:
             raise CheckFailedError(
-                "a mean without the party in some exchanges gives a result that is far from that "
-                f"of all parties and from that of the others: {text}",
+                f"sums or means without {name} in the exchange '{exchange.name}' give a result "
+                f"that is far from that of all parties and from that of the others: {text}",
                 "W",
             )
     return "N"

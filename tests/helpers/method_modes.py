@@ -52,7 +52,7 @@ MODES = {
     "fedcausal linear": ("fedcausal", NUMBERS, {"max_rounds": 3, "model": "linear"}),
     "fedcausal mlp": ("fedcausal", NUMBERS, {"max_rounds": 3, "model": "mlp", "hidden": 2}),
     "fedcausal local": ("fedcausal", NUMBERS, {"max_rounds": 5, "local_graphs": True}),
-    "fedpc sums": ("fedpc", CLASSES, {"training": "sums"}),
+    "fedpc sums": ("fedpc", CLASSES, {"training": "sums", "minimum_count": 1}),
     "fedpc trees": ("fedpc", CLASSES, {"training": "sums", "learner": "trees"}),
     "fedpc one pass": ("fedpc", CLASSES, {"training": "one-pass"}),
     "fedpc columns": (

@@ -36,6 +36,7 @@ from flwr_causal.core.circuits.leaves.elliptical import (
     whitened,
 )
 from flwr_causal.core.circuits.leaves.yeo_johnson import of_signed_log, signed_log
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -318,7 +319,13 @@ def held_out_likelihoods(
         cross = first[..., :, None] * mean[..., None, :]
         spread = folds.second[judged] - cross - np.swapaxes(cross, -1, -2)
         spread += n[..., None, None] * mean[..., :, None] * mean[..., None, :]
-        deviations = np.sqrt(np.diagonal(covariances[judged], axis1=-2, axis2=-1))
+        variances = np.diagonal(covariances[judged], axis1=-2, axis2=-1)
+        if (variances < 0).any():
+            raise DataError(
+                "The parties' sums contradict each other: the variance of a column in a class is "
+                "negative. The sums of a party are wrong: leave out one party after the other."
+            )
+        deviations = np.sqrt(variances)
         outer = deviations[..., :, None] * deviations[..., None, :]
         # In the eigenvectors of the correlations, shrinking to the diagonal is a step to 1.
         eigenvalues, vectors = np.linalg.eigh(covariances[judged] / outer)

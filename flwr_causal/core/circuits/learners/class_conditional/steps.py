@@ -501,7 +501,13 @@ class Powers(Scaled, Step):
             np.take_along_axis(summed["powers"], chosen[None, None, None], axis=2)[:, :, 0], 1, 0
         )
         center = first.sum(axis=0) / counts.sum()
-        unit = np.sqrt(second.sum(axis=0) / counts.sum() - center**2)
+        variance = second.sum(axis=0) / counts.sum() - center**2
+        if (variance < 0).any():
+            raise DataError(
+                "The parties' sums contradict each other: the variance of a column is negative. "
+                "The sums of a party are wrong: leave out one party after the other."
+            )
+        unit = np.sqrt(variance)
         present = np.where(counts > 0, 1.0, 0.0)[:, None]
         coordinates = known._replace(powers=grid[chosen], center=center, unit=unit)
         offsets = (_class_means(counts, first) - present * center) / unit

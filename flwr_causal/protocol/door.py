@@ -314,12 +314,11 @@ def _bind(name: str, declared: Shape, shape: tuple[int, ...], sizes: dict[str, i
 
 
 def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int]) -> None:
-    numbers, words = ("fiub", "whole numbers") if item.values in WHOLE else ("f", "floats")
+    numbers, words = (
+        ("fiub", "numbers") if item.values in WHOLE else ("f", "floating-point numbers")
+    )
     if array.dtype.kind not in numbers:
-        raise RefusedError(
-            f"'{item.name}' holds {array.dtype}, but it is declared as {item.values}, that is, as "
-            f"{words}"
-        )
+        raise RefusedError(f"'{item.name}' holds {array.dtype}, but it is declared to hold {words}")
     if array.size == 0:
         return
     least, most = array.min(), array.max()  # NaN, if there is one

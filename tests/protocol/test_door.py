@@ -184,14 +184,14 @@ def test_an_empty_array_is_of_any_kind():
 
 @pytest.mark.parametrize("array", [np.array(["a"]), np.array([1j]), np.array([None])])
 def test_only_numbers_leave(array):
-    with pytest.raises(RefusedError, match=r"declared to hold numbers"):
+    with pytest.raises(RefusedError, match=r"declared to hold .*numbers"):
         send({"x": array}, of_values("index"))
 
 
 def test_texts_do_not_arrive():
     record = ArrayRecord({"x": Array(np.array(["a"]))})
     content = RecordDict({"arrays": record, "metrics": MetricRecord({"num-examples": 9.0})})
-    with pytest.raises(RefusedError, match="declared to hold numbers"):
+    with pytest.raises(RefusedError, match=r"declared to hold .*numbers"):
         receive(content, of_values("finite"))
 
 

@@ -68,15 +68,19 @@ def digest(table: pd.DataFrame, key: str) -> str:
     """
     hashed = hashlib.blake2b(key=key.encode()[:64], digest_size=32)
     hashed.update(repr((len(table), list(map(str, table.columns)))).encode())
-    for position in range(table.shape[1]):
-        column = table.iloc[:, position]
-        hashed.update(str(column.dtype).encode())
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub":
-            values = column.to_numpy()
-        else:
-            values = _hashed_values(column)
+    hashed.update(repr(list(map(str, table.dtypes))).encode())
+    if table.dtypes.nunique() == 1 and _plain(table.dtypes.iloc[0]):
+        hashed.update(np.ascontiguousarray(table.to_numpy()).data)
+        return hashed.hexdigest()
+    for _, column in table.items():
+        values = column.to_numpy() if _plain(column.dtype) else _hashed_values(column)
         hashed.update(np.ascontiguousarray(values).data)
     return hashed.hexdigest()
+
+
+def _plain(dtype: object) -> bool:
+    """Return whether values are numbers that numpy holds."""
+    return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
 
 
 def _hashed_values(column: pd.Series) -> NDArray[np.uint64]:

@@ -299,7 +299,7 @@ def test_bad_series(method):
         call(frame[:2])
     with pytest.raises(DataError, match=r"lack the variables \['v1', 'v3'\]"):
         call(frame[["v0", "v2"]])
-    with pytest.raises(DataError, match=r"array of 4 columns .* \(5, 3\)"):
+    with pytest.raises(DataError, match=r"array of 4 columns, got shape \(5, 3\)"):
         call(np.ones((5, 3)))
     with pytest.raises(DataError, match="not all numbers"):
         call(frame.assign(v2="text"))

@@ -72,7 +72,8 @@ def digest(table: pd.DataFrame, key: str) -> str:
     if table.dtypes.nunique() == 1 and _plain(table.dtypes.iloc[0]):
         hashed.update(np.ascontiguousarray(table.to_numpy()).data)
         return hashed.hexdigest()
-    for _, column in table.items():
+    for position in range(table.shape[1]):
+        column = table.iloc[:, position]
         values = column.to_numpy() if _plain(column.dtype) else _hashed_values(column)
         hashed.update(np.ascontiguousarray(values).data)
     return hashed.hexdigest()

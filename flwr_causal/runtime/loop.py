@@ -345,20 +345,18 @@ class _Session(Generic[StateT]):
             federation.check_quorum(collected, self._needed(request), number)
         lost = collected.lost if exchange.same_parties else ()
         info: dict[str, Any] = {}
-        replies = Replies()
+        before, replies = self.state, Replies()
         if changed:
             info["started_again"] = 1
         elif lost:
             info["started_again"] = 1
             self._start_again(lost)
         else:
-            before = self.state
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
                 replies = _combined(method, self.strategy, exchange, number, collected.replies)
                 method.state, info = method.close(before, replies)
             self._count(replies.parties)
             self._remember(number, request, replies.parties)
-            self._weigh(before, exchange, collected.replies)
         self.outcome.schema_bytes += collected.setup_bytes
         record = {
             "round": number,
@@ -370,6 +368,8 @@ class _Session(Generic[StateT]):
             "bytes_received": collected.bytes_received,
         }
         self.outcome.history.append(record)
+        if not (changed or lost):
+            self._weigh(before, exchange, collected.replies)
         failures = tuple(self.federation.failures[known_failures:])
         if changed:
             self._start_over(changed)
@@ -386,9 +386,10 @@ class _Session(Generic[StateT]):
         method, outcome = self.method, self.outcome
         over = method.finished(self.state) is not None
         known = exchange.averaged and self.strategy is method and len(replies) > 1
-        if outcome.rounds or not (over and known):
+        if outcome.rounds > 1 or not (over and known):
             return
-        graph = method.graph(self.state)
+        with server_work(method, "The results after exchange 1"):
+            graph = method.graph(self.state)
         if graph is None:
             return
         left_out = LeaveOneOut.of(method, before, graph, exchange, replies)

@@ -138,6 +138,13 @@ def wait_for(condition, seconds: float, what: str):
     return result
 
 
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended meanwhile
+        return b""
+
+
 class Deployment:
     """A SuperLink, and the SuperNodes that are started one by one."""
 
@@ -213,6 +220,16 @@ class Deployment:
         os.kill(pid, signal.SIGTERM)
         wait_for(lambda: os.waitpid(pid, os.WNOHANG)[0], START_SECONDS, f"{name} has stopped")
         self.kill_node(name)
+
+    def server_apps(self) -> list[int]:
+        """Return the ServerApps' processes, one for each run that has not ended."""
+        pids = self.flower.pids("TEST_NODE=superlink")
+        return [pid for pid in pids if b"flwr-serverapp" in _command_line(pid)]
+
+    def signal_node(self, name: str, number: int) -> None:
+        """Send a signal to a SuperNode and to all that it has started."""
+        for pid in self.flower.pids(f"TEST_NODE={name}"):
+            os.kill(pid, number)
 
     def kill_node(self, name: str) -> None:
         """Kill a SuperNode, or "superlink", and all that it has started, without a warning."""

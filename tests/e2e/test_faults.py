@@ -69,6 +69,10 @@ def wait_for_exchange(results, number):
     )
 
 
+def wait_for_agreement(results):
+    wait_for((results / "exchanges" / "agreement.json").is_file, 400, "the parties agree")
+
+
 def finished(deployment, results, name="run"):
     """Wait until a run has ended, and return it."""
     flower = deployment.flower
@@ -171,7 +175,7 @@ def test_a_run_goes_on_after_its_serverapp_was_killed(clinic, tables, tmp_path, 
     results = tmp_path / "results"
     start_run(clinic, results, method, method=method)
     if method == "moments":  # killed in its only exchange
-        wait_for((results / "exchanges" / "agreement.json").is_file, 400, "the parties agree")
+        wait_for_agreement(results)
     else:
         wait_for_exchange(results, 2)
 
@@ -234,13 +238,14 @@ def test_a_full_disk_is_refused(clinic, full_disk):
 
 def test_a_frozen_node_is_left_out(clinic, tmp_path):
     results = tmp_path / "results"
-    start_run(clinic, results, "frozen", "", "fedcausal", round_timeout=25.0)
-    wait_for_exchange(results, 1)
+    start_run(clinic, results, "frozen", method="moments", round_timeout=35.0)
+    wait_for_agreement(results)
 
     clinic.signal_node("south", signal.SIGSTOP)
     try:
         run = finished(clinic, results, "frozen")
     finally:
         clinic.signal_node("south", signal.SIGCONT)
-    assert {failure["party"] for failure in run.failures} == {"south"}
-    assert [record["parties"] for record in run.history] == [3, 2, 2]
+    assert [failure["party"] for failure in run.failures] == ["south"]
+    assert [record["parties"] for record in run.history] == [2]
+    assert run.graph.num_edges > 0

@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as arrays_of_any
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import Disclosure, Exchange, Sent, door, records
 from flwr_causal.protocol.door import RefusedError, accepted, outgoing, sizes_of
+from flwr_causal.protocol.exchange import WHOLE
 
 ROWS = 9
 SIZES = {"d": 3, "n": ROWS}
@@ -413,9 +414,15 @@ def test_what_is_let_out_is_let_in_and_nothing_else(exchange, arrays):
 @given(exchanges(), st.dictionaries(st.sampled_from("abcd"), SMALL | NUMBERS, max_size=3))
 def test_what_is_not_let_out_is_not_let_in(exchange, arrays):
     logs = {item.name for item in exchange.returns if item.values == "log-density"}
+    whole = {item.name for item in exchange.returns if item.values in WHOLE}
+    # As it would travel: log densities are finite, and whole numbers in place of floats are floats.
     finite = {
         name: np.maximum(array, door.LOWEST) if name in logs else array
         for name, array in arrays.items()
+    }
+    finite = {
+        name: array if name in whole else np.asarray(array, dtype=np.float64)
+        for name, array in finite.items()
     }
     if allowed(exchange, arrays):
         assert set(receive(forged(finite), exchange)) == set(arrays)

@@ -170,7 +170,7 @@ def test_a_run_goes_on_after_its_superlink_was_killed(flower, tables, tmp_path, 
 
 
 # FedCausal and 2DBN are resumed after other faults.
-@pytest.mark.parametrize("method", ["notears-admm", "moments", "fedges", "fedpc"])
+@pytest.mark.parametrize("method", ["moments", "fedges", "fedpc"])
 def test_a_run_goes_on_after_its_serverapp_was_killed(clinic, tables, tmp_path, method):
     results = tmp_path / "results"
     start_run(clinic, results, method, method=method)

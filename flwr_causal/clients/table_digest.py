@@ -67,9 +67,9 @@ def digest(table: pd.DataFrame, key: str) -> str:
         Secret: tables with few possible contents could be guessed from a digest without one.
     """
     hashed = hashlib.blake2b(key=key.encode()[:64], digest_size=32)
-    hashed.update(repr((len(table), list(map(str, table.columns)))).encode())
-    hashed.update(repr(list(map(str, table.dtypes))).encode())
-    if table.dtypes.nunique() == 1 and _plain(table.dtypes.iloc[0]):
+    types = list(table.dtypes)
+    hashed.update(repr((len(table), list(map(str, table.columns)), types)).encode())
+    if len(set(types)) == 1 and _plain(types[0]):
         hashed.update(np.ascontiguousarray(table.to_numpy()).data)
         return hashed.hexdigest()
     for position in range(table.shape[1]):

@@ -18,7 +18,7 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import Exchange, Sent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from flwr.app import RecordDict
     from numpy.typing import NDArray
@@ -52,10 +52,10 @@ def packed(contents: Sequence[RecordDict]) -> dict[str, Any]:
 def unpacked(archive: NDArray[np.uint8], requests: str) -> Iterator[RecordDict]:
     """Return the contents that :func:`packed` took."""
     with np.load(BytesIO(archive.tobytes()), allow_pickle=False) as file:
-        for index, plain in enumerate(json.loads(requests)):
-            arrays: Mapping[str, NDArray[Any]] = {
-                key.partition(" ")[2]: file[key]
-                for key in file.files
-                if key.partition(" ")[0] == str(index)
-            }
+        names: dict[str, list[str]] = {}
+        for key in file.files:
+            index, _, name = key.partition(" ")
+            names.setdefault(index, []).append(name)
+        for number, plain in enumerate(json.loads(requests)):
+            arrays = {name: file[f"{number} {name}"] for name in names.get(str(number), [])}
             yield records.message_content(records.pack_arrays(arrays), plain)

@@ -291,8 +291,8 @@ class Federation:
             self._informed.difference_update(attempt.forgotten)
         again = [
             self.message(node_id, contents[node_id], exchange, server_round, timeout)
-            for node_id, (code, reason) in attempt.reasons.items()
-            if code != NODE_UNAVAILABLE and TableChangedError.__name__ not in reason
+            for node_id, (code, _) in attempt.reasons.items()
+            if code != NODE_UNAVAILABLE and node_id not in attempt.changed
         ]
         if again:
             attempt.collect(again, contents)
@@ -300,11 +300,7 @@ class Federation:
         order = {party.name: index for index, party in enumerate(self.parties)}
         result.replies.sort(key=lambda reply: order[reply.party.name])
         result.lost = tuple(parties[n].name for n in contents if n in attempt.reasons)
-        result.changed = tuple(
-            parties[node_id].name
-            for node_id, (_, reason) in attempt.reasons.items()
-            if TableChangedError.__name__ in reason
-        )
+        result.changed = tuple(parties[node_id].name for node_id in attempt.changed)
         self._note(attempt, server_round)
         return result
 
@@ -371,7 +367,16 @@ class _Attempt:
     @property
     def forgotten(self) -> list[int]:
         """The nodes that have lost their state."""
-        return [n for n, (_, reason) in self.reasons.items() if ForgottenError.__name__ in reason]
+        return self._raised(ForgottenError)
+
+    @property
+    def changed(self) -> list[int]:
+        """The nodes whose table is not the one that they have reported on."""
+        return self._raised(TableChangedError)
+
+    def _raised(self, error: type[Exception]) -> list[int]:
+        # An error travels as a text that names its class.
+        return [n for n, (_, reason) in self.reasons.items() if error.__name__ in reason]
 
     @property
     def gone(self) -> list[int]:

@@ -487,9 +487,7 @@ class _Session(Generic[StateT]):
             f"The training started again without {who} after exchange {number}: sums over "
             "different parties cannot be combined."
         )
-        log(WARNING, warning)
-        own = outcome.warnings[len(outcome.agreement.warnings) :]
-        outcome.warnings = [*agreement.warnings, *own, warning]
+        outcome.warnings = [*agreement.warnings, *self._restarting(warning)]
         outcome.agreement, outcome.parties = agreement, others.parties
         method.federation = replace(
             others,
@@ -497,8 +495,6 @@ class _Session(Generic[StateT]):
             failures=federation.failures,
             connected=federation.connected,
         )
-        self.remembered.clear()
-        self.remembered_bytes = 0
         outcome.answered = dict.fromkeys(agreement.rows, 0)
         with server_work(method, "The initial state"):
             method.state = method.init(agreement)
@@ -514,7 +510,6 @@ class _Session(Generic[StateT]):
             If the training has started again too often, or a party gives no schema.
         """
         outcome, former = self.outcome, self.federation
-        assert outcome.agreement is not None
         who, number = ", ".join(changed), outcome.rounds
         if outcome.restarts > MAX_RESTARTS:
             raise FederationError(
@@ -525,15 +520,21 @@ class _Session(Generic[StateT]):
         warning = (
             f"The training started again after exchange {number}: the table of {who} has changed."
         )
-        log(WARNING, warning)
-        own = [*outcome.warnings[len(outcome.agreement.warnings) :], warning]
-        self.remembered.clear()
-        self.remembered_bytes = 0
+        own = self._restarting(warning)
         outcome.failures = tuple(former.failures)
         self._agree(settle=0.0)
         self.federation.failures = former.failures
         outcome.warnings += own
         self._keep()
+
+    def _restarting(self, warning: str) -> list[str]:
+        """Log a restart, drop the requests before it, return the warnings of the run so far."""
+        outcome = self.outcome
+        assert outcome.agreement is not None
+        log(WARNING, warning)
+        self.remembered.clear()
+        self.remembered_bytes = 0
+        return [*outcome.warnings[len(outcome.agreement.warnings) :], warning]
 
     def _resume(self, steps: Iterable[Step]) -> None:
         """Repeat the steps of the interrupted run; send the parties the requests they need."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Result = dict[str, "NDArray[np.float64]"]
 
 
-class CheckFailedError(AssertionError):
-    """A method does not do what its contract says.
+class CheckError(Exception):
+    """The end of a check that was not passed.
 
     Parameters
     ----------
@@ -43,19 +43,12 @@ class CheckFailedError(AssertionError):
         self.code = code
 
 
-class CheckSkippedError(Exception):
-    """A check has no meaning for the method; the message says why.
+class CheckFailedError(CheckError, AssertionError):
+    """A method does not do what its contract says."""
 
-    Parameters
-    ----------
-    text : str
-    code : str, default ""
-        Of a fault, in the table of faults.
-    """
 
-    def __init__(self, text: str, code: str = "") -> None:
-        super().__init__(text)
-        self.code = code
+class CheckSkippedError(CheckError):
+    """A check has no meaning for the method; the message says why."""
 
 
 @dataclass

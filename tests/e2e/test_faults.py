@@ -47,10 +47,15 @@ def own_tables(tables, tmp_path):
 def clinic(tables, tmp_path_factory):
     """A SuperLink with three nodes, for the tests in which these stay alive."""
     with flower_programs(tmp_path_factory.mktemp("clinic")) as programs:
-        deployment = Deployment(programs)
-        for name, table in tables.items():
-            deployment.add_node(name, table)
-        yield deployment
+        yield deployed(programs, tables)
+
+
+def deployed(flower, tables):
+    """A SuperLink, and a node for each table."""
+    deployment = Deployment(flower)
+    for name, table in tables.items():
+        deployment.add_node(name, table)
+    return deployment
 
 
 def start_run(deployment, results, name="run", more="", method="notears-admm", round_timeout=300.0):
@@ -110,10 +115,7 @@ def resumed_as_undisturbed(deployment, results, tables, name, method):
 
 
 def test_a_node_that_is_killed_and_started_again_changes_nothing(flower, tables, tmp_path):
-    deployment = Deployment(flower)
-    for name, table in tables.items():
-        deployment.add_node(name, table)
-    results = tmp_path / "results"
+    deployment, results = deployed(flower, tables), tmp_path / "results"
     start_run(deployment, results)
     wait_for_exchange(results, 2)
 
@@ -128,10 +130,7 @@ def test_a_node_that_is_killed_and_started_again_changes_nothing(flower, tables,
 
 
 def test_a_table_that_is_replaced_is_its_partys_failure(flower, own_tables, tmp_path):
-    deployment = Deployment(flower)
-    for name, table in own_tables.items():
-        deployment.add_node(name, table)
-    results = tmp_path / "results"
+    deployment, results = deployed(flower, own_tables), tmp_path / "results"
     start_run(deployment, results)
     wait_for_exchange(results, 2)
 
@@ -148,10 +147,7 @@ def test_a_table_that_is_replaced_is_its_partys_failure(flower, own_tables, tmp_
 
 @pytest.mark.parametrize(("method", "nodes_too"), [("notears-admm", False), ("2dbn", True)])
 def test_a_run_goes_on_after_its_superlink_was_killed(flower, tables, tmp_path, method, nodes_too):
-    deployment = Deployment(flower)
-    for name, table in tables.items():
-        deployment.add_node(name, table)
-    results = tmp_path / "results"
+    deployment, results = deployed(flower, tables), tmp_path / "results"
     start_run(deployment, results, method=method)
     wait_for_exchange(results, 2)
 

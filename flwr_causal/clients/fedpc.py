@@ -112,7 +112,7 @@ class FedPCClient(CausalClient):
         """Project the scores of the party's columns of the common rows."""
         secret, common = self._secret(), asked["common"]
         assert secret is not None  # the rows have been aligned
-        domain, target = self._own_domain(asked), self._target
+        domain, target = self._own_domain(asked), str(asked["within"]) or None
         values = self._own_values(domain)[common]
         classes, num_classes = np.zeros(len(values), dtype=np.int64), 1
         if target is not None:

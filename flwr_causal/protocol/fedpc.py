@@ -66,7 +66,11 @@ ALIGN = Exchange(
 DEPENDENCE = Exchange(
     "dependence",
     "how columns depend that no party holds together",
-    sends=(_COMMON, _DOMAIN),
+    sends=(
+        _COMMON,
+        Sent("within", "the class within which columns are scored; empty: within all rows"),
+        _DOMAIN,
+    ),
     returns=(
         Disclosure("counts", "common rows of each class", ("classes",), "count"),
         Disclosure(
@@ -81,7 +85,8 @@ DEPENDENCE = Exchange(
             (2, "draws", "scores"),
         ),
     ),
-    when="weights='auto', the parties have common rows, and all hold the target or there is none",
+    when="weights='auto', and the parties have common rows; not where there is no target and the "
+    "weights are 'em'",
     same_parties=True,
 )
 

@@ -134,7 +134,7 @@ def test_circuits_stay_with_the_parties(vertical):
     method = FedPC(target="target", training="one-pass", min_available_nodes=2)
     model = run(method, grid).model
     phases = [records.config_of(m.content).get("exchange") for m in grid.sent[2:]]
-    assert list(dict.fromkeys(phases)) == ["align", "local, weights by aligned"]
+    assert list(dict.fromkeys(phases)) == ["align", "dependence", "local, weights by aligned"]
     assert all("circuits" not in records.arrays_of(reply.content) for reply in grid.replies[2:])
     for message in grid.sent[2:]:
         assert "secret" not in str(records.config_of(message.content)).lower()
@@ -302,3 +302,10 @@ def test_a_party_that_fails(pattern, request):
         without = simulate("fedpc", tables[:2], training="one-pass").model
         found = outcome.model.log_likelihood(test)
         np.testing.assert_allclose(found, without.log_likelihood(test), rtol=1e-12)
+
+
+def test_parties_of_too_few_rows_are_named_before_the_training():
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=list("abc"))
+    with pytest.raises(DataError, match=r"3 rows or more \(minimum_count\): 'party 1' has 2"):
+        composed([rows, rows[:2]], minimum_count=3)
+    assert composed([rows, rows[:2]], minimum_count=2).failures == []

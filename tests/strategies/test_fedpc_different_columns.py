@@ -1,5 +1,7 @@
 """FedPC over different columns of the same rows: right, or it says that it cannot be."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from federations import spy
 from flwr_causal import simulate
 from flwr_causal.clients import Source, client_app
 from flwr_causal.clients.fedpc import FedPCClient
+from flwr_causal.core.circuits.composed.dependence import cluster_information
 from flwr_causal.errors import DataError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
@@ -196,6 +199,52 @@ def test_mixed_tables_of_which_all_hold_the_target():
     assert chosen.warnings == []
     independent = tables[1].assign(y=np.random.default_rng(4).standard_normal(800))
     assert simulate("fedpc", [tables[0], independent]).warnings == []
+
+
+def test_clusters_that_lose_dependence_where_one_party_holds_the_target():
+    """E[y | x = 2] is 1.1 with clusters and 1.7 with EM; -5.96 and -5.11 nats a row."""
+    first, second = parties(with_class(rows()))
+    given = [first, second.drop(columns="target")]
+    result = simulate("fedpc", given)
+    assert "weights by aligned" in result.stop_reason
+    (warning,) = result.warnings
+    there, kept = map(
+        float, re.search(r"is ([\d.]+) nats .* at most ([\d.]+) of", warning).groups()
+    )
+    # Of normal x and y alone it is -log(1 - r^2) / 2, and the class depends on y too.
+    r = np.corrcoef(first["x"], second.sort_index()["y"])[0, 1]
+    assert there > -0.5 * np.log(1 - r**2) - 0.15
+    assert 0.05 < kept < 0.6 * there
+    for word in ("'x' (party 0)", "'y' (party 1)", "weights='em'"):
+        assert word in warning
+    asked = with_class(rows(seed=1)).drop(columns="row_id")
+    improved = simulate("fedpc", given, weights="em")
+    assert improved.warnings == []
+    one, other = (each.model.log_likelihood(asked).mean() for each in (improved, result))
+    assert one > other + 0.5
+    independent = given[1].assign(y=np.random.default_rng(4).standard_normal(800))
+    assert simulate("fedpc", [given[0], independent]).warnings == []
+
+
+def test_information_of_clusters():
+    """Of copies it is the entropy; of independent clusters 0 up to chance, the bias removed."""
+    labels = np.random.default_rng(0).integers(4, size=(3000, 2))
+    one, other = labels[:, :1], labels[:, 1:]
+    assert cluster_information([one, one]) == pytest.approx(np.log(4), abs=0.01)
+    assert cluster_information([one, other]) < 0.002
+    assert cluster_information([one, labels, other]) == pytest.approx(2 * np.log(4), abs=0.02)
+
+
+def test_a_number_that_is_constant_in_the_common_rows():
+    table = with_class(rows(400))
+    table.loc[:199, "y"] = 2.5
+    first, second = parties(table, shared=("row_id",))
+    first = first.assign(target=table["target"])[:200]
+    result = simulate("fedpc", [first, second], weights="em")
+    assert result.failures == []
+    assert expected_y(result.model, [-1.0, 1.0]) == pytest.approx(2.5)
+    alone = second.assign(v=np.where(second["row_id"] < 200, -1.0, second["v"]))
+    assert simulate("fedpc", [first, alone], weights="em").failures == []
 
 
 def test_the_same_seed_gives_the_same_circuit():

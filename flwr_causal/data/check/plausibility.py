@@ -7,6 +7,7 @@ Nothing here is an error: tables may be as they are. What can be doubted of a fi
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,12 +17,12 @@ import numpy as np
 from flwr_causal.data.check.checks import columns_of, some, some_parties
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.checks import Holders
-    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.check.report import ColumnReport, TableReport
 
 #: Most ratio of a party's standard deviation to that of the others. Of rows that are dealt out at
 #: random at most 2.6 where it is beyond chance (20 seeds of all papers' simulations); centimetres
@@ -38,8 +39,27 @@ LEVEL_ROWS = 10
 #: Most ratio of the standard deviations of two columns where a method looks at the columns' units.
 #: In 1,200 draws of the simulations of NOTEARS-ADMM at most 48; salaries beside shares have more.
 COMPARABLE_COLUMNS = 100.0
-#: How probable a ratio of standard deviations beyond chance may be, over all columns and parties.
+#: How probable a ratio of standard deviations beyond chance may be, over all columns and parties;
+#: also that two tables agree in all means and spreads by chance.
 CHANCE = 1e-6
+#: Relative difference of sums of the same numbers in another order.
+SAME = 1e-9
+#: Fewest rows whose numbers are recognised: the spread of other whole numbers is the same by chance
+#: once in 10,000 columns, of all parties together much less often.
+NUMBERED_ROWS = 30
+#: Names of identifiers: id, patient_id, "patient id", patientID, row_number, uuid.
+IDENTIFIER = re.compile(
+    r"(?i:(?:^|[\W_])(?:ids?|uu?id|guid|row_?(?:id|nr|num|number|index))$)|[a-z](?:Id|ID)$"
+)
+NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?(?:e[+-]?\d+)?")
+#: Texts that stand for a missing value, as `_plain` writes them.
+MISSING = frozenset(
+    (
+        *("", "?", "-", "--", ".", "..", "na", "n/a", "n.a.", "nan", "null", "nil", "<na>", "nat"),
+        *("missing", "#n/a", "#na", "#value!", "#ref!", "#div/0!", "#null!", "#name?"),
+        *("-99", "-999", "-9999", "-99999"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +116,13 @@ def doubts(
         *(_unlike_columns(agreement, comparable) if expected.raw_units else ()),
         *_combinations(reports, agreement.names),
         *_of_one_row(dominated),
+        *_same_tables(reports),
+        *_row_numbers(reports, held),
+        *_without_values(reports, held),
+        *_states_that_are_names(held),
         *_like_states(held),
+        *_like_missing(held),
+        *_other_states(held),
     )
 
 
@@ -264,8 +290,162 @@ def _of_one_row(dominated: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
+def _same_tables(reports: Mapping[str, TableReport]) -> list[str]:
+    """Warn of parties with the same table, as a file that is given twice.
+
+    Equal means and spreads are no chance where values are fractions; whole numbers of few values
+    may agree in them by chance, which many columns must make improbable.
+    """
+    first_with: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    pairs = []
+    for party, report in reports.items():
+        if not report.has_sums or report.has_ids:
+            continue  # common rows of parties with ids are no mistake
+        alike = first_with.setdefault((report.rows, tuple(sorted(report.names))), [])
+        same = next((one for one in alike if _same_sums(reports[one], report)), None)
+        if same is None:
+            alike.append(party)
+        else:
+            pairs.append(f"{party!r} and {same!r}")
+    if not pairs:
+        return []
+    return [
+        f"The tables of some parties seem to be the same: {some(pairs)}. Their rows count twice. "
+        "Check the paths of the tables; give each row to one party."
+    ]
+
+
+def _same_sums(one: TableReport, other: TableReport) -> bool:
+    """Whether all columns have the same kind, mean and spread, which cannot be chance."""
+    by_name = {column.name: column for column in other.columns}
+    nats = 0.0
+    for own in one.columns:
+        column = by_name[own.name]
+        if own.kind != column.kind or own.states != column.states:
+            return False
+        close = np.isclose([own.mean, own.squares], [column.mean, column.squares], SAME, 0.0)
+        if not close.all():
+            return False
+        if own.is_number and own.squares > 0:
+            total = one.rows * own.mean
+            fractions = abs(total - round(total)) > SAME * max(1.0, abs(total))
+            # A sum of whole numbers is approximately normal with this variance.
+            nats += math.inf if fractions else 0.5 * math.log(2 * math.pi * own.squares)
+    return nats > -math.log(CHANCE)
+
+
+def _row_numbers(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
+    """Warn of columns that number the rows, or are identifiers by their names."""
+    found = []
+    for name, holders in held.items():
+        enough = {p: one for p, one in holders.items() if reports[p].rows >= NUMBERED_ROWS}
+        numbered = enough and all(_numbers_rows(reports[p], one) for p, one in enough.items())
+        # Of few states it is a group.
+        many = any(
+            one.is_number and not one.distinct_one and not one.states for one in holders.values()
+        )
+        if numbered or (many and IDENTIFIER.search(name)):
+            found.append(name)
+    if not found:
+        return []
+    return [
+        f"Some columns seem to number the rows or to identify them: {some(map(repr, found))}. Such "
+        "a column is no measurement, and its edges mean nothing. Leave it out, or name it in the "
+        "option for its role, where the method has one."
+    ]
+
+
+def _numbers_rows(report: TableReport, column: ColumnReport) -> bool:
+    """Whether mean and spread are those of successive whole numbers."""
+    if not report.has_sums or report.level_rows is not None or column.missing:
+        return False
+    n = report.rows
+    spread = n * (n**2 - 1) / 12
+    middle = 2 * column.mean + n - 1
+    return (
+        column.kind == "numeric"
+        and abs(column.squares - spread) <= SAME * spread
+        and abs(middle - round(middle)) <= SAME * abs(middle)
+    )
+
+
+def _without_values(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
+    """Warn of columns that a party has without a single value."""
+    empty = {
+        name: [party for party, column in holders.items() if reports[party].is_empty(column)]
+        for name, holders in held.items()
+    }
+    where = [f"{name!r} (at {some_parties(parties)})" for name, parties in empty.items() if parties]
+    if not where:
+        return []
+    return [
+        f"Some columns have no value in any row of a party: {some(where)}. That all values are "
+        "missing counts as a property of its rows. Remove the column from this party's table."
+    ]
+
+
+def _states_that_are_names(held: Mapping[str, Holders]) -> list[str]:
+    """Warn of columns among whose states is the column's own name."""
+    where = _places(held, lambda name, state: _plain(state) == _plain(name))
+    if not where:
+        return []
+    return [
+        f"Some columns have their own name among their states: {some(where)}. The header line may "
+        "be repeated within the table, as in files that were joined; or the table may have none, "
+        "and its first row was taken for the names. Remove such rows, or add the header."
+    ]
+
+
+def _like_missing(held: Mapping[str, Holders]) -> list[str]:
+    """Warn of states that stand for a missing value. The states themselves are not named."""
+    where = _places(held, lambda name, state: _plain(state) in MISSING)
+    if not where:
+        return []
+    return [
+        "Some states look like marks of missing values, as '?', 'NA', a blank or -999, and count "
+        f"as states like all others: {some(where)}. Leave such fields empty, and choose what "
+        "becomes of them by missing_values; or keep them if that a value is missing matters."
+    ]
+
+
+def _places(held: Mapping[str, Holders], striking: Callable[[str, str], bool]) -> list[str]:
+    """Return the columns with a state of some sort, and the parties that have it, in words."""
+    where = []
+    for name, holders in held.items():
+        parties = [
+            party
+            for party, column in holders.items()
+            if any(striking(name, state) for state in column.states)
+        ]
+        if parties:
+            where.append(f"{name!r} (at {some_parties(parties)})")
+    return where
+
+
+def _other_states(held: Mapping[str, Holders]) -> list[str]:
+    """Warn of parties that have as many states as another one, and none of those of any other."""
+    where = []
+    for name, holders in held.items():
+        states = {party: set(column.states) for party, column in holders.items() if column.states}
+        parties = []
+        for party, own in states.items():
+            others = [theirs for other, theirs in states.items() if other != party]
+            alone = not any(own & theirs for theirs in others)
+            if alone and len(own) > 1 and any(len(theirs) == len(own) for theirs in others):
+                parties.append(party)
+        if parties:
+            where.append(f"{name!r} (at {some_parties(parties)})")
+    if not where:
+        return []
+    return [
+        f"Some columns have at a party none of the states that they have at the others: "
+        f"{some(where)}. The same states may be written in another way there, and then count as "
+        "different. Write them alike at all parties."
+    ]
+
+
 def _like_states(held: Mapping[str, Holders]) -> list[str]:
-    """Warn of states that differ in case or blanks only. The states themselves are not named."""
+    """Warn of states that differ in spelling only. The states themselves are not named."""
     where = []
     for name, holders in held.items():
         alike: dict[str, set[str]] = {}
@@ -279,14 +459,18 @@ def _like_states(held: Mapping[str, Holders]) -> list[str]:
     if not where:
         return []
     return [
-        "Some states differ from another one only in case or blanks, as 'Yes ' from 'yes', and "
-        f"count as different: {some(where)}. Write them alike at all parties."
+        "Some states differ from another one only in case or blanks, as 'Yes ' from 'yes', or are "
+        f"the same number, as '1.0' and '1', and count as different: {some(where)}. Write them "
+        "alike at all parties."
     ]
 
 
 def _plain(state: str) -> str:
-    """Return a state without blanks, in one case and one form of each letter."""
-    return "".join(unicodedata.normalize("NFKC", state).casefold().split())
+    """Return a state without blanks, in one case and one form of each letter and number."""
+    text = "".join(unicodedata.normalize("NFKC", state).casefold().split())
+    if not NUMBER.fullmatch(text):
+        return text
+    return f"{float(text.replace(',', '.')) + 0.0:.15g}"  # which makes 0 of -0
 
 
 def times(ratio: float) -> str:

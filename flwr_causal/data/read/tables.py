@@ -383,8 +383,8 @@ def _header(path: Path, separator: str) -> list[str]:
             )
     if all(_is_number(name) for name in header) and not all(name.isdigit() for name in header):
         raise DataError(
-            f"{path} has no header line (the first line is {separator.join(header[:3])}...): "
-            "put the names of the variables there"
+            f"{path} has no header line, its first line holds numbers: put the names of the "
+            "variables there"
         )
     if "" in header:
         raise DataError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from flwr_causal.core.circuits.composed.dependence import with_dependence
+from flwr_causal.core.circuits.composed.dependence import NOTABLE_NATS, with_dependence
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalTrained
@@ -65,6 +65,8 @@ Stage = CutStage | SumsStage | AlignStage | DependenceStage | LocalStage | Joint
 
 #: Learners of which parties with different columns can train components together.
 TRAINED_TOGETHER = ("trees", "class-conditional")
+#: Dependence that clusters lose is reported above this share of it.
+LEAST_LOST_SHARE = 0.2
 #: Weights of combinations of clusters that follow from common rows.
 ALIGNED_WEIGHTS = ("aligned", "em")
 
@@ -182,7 +184,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         Most exchanges after the schema exchange; a run that needs more fails. Class-conditional
         circuits take four or five, trees seven, a head about eight more and the choice of a
         threshold one, cut points three to 13, Einsum networks 1 + epochs x batches; one pass takes
-        one, one more where rows are aligned, and 11 where trees are trained together.
+        one, one more where rows are aligned, a third where the dependence between parties is
+        measured, and 11 where trees are trained together.
     missing_values : {"fail", "drop", "keep"}, default "fail"
         "keep": that a value is missing is a state of a category or an interval; of a number it is
         integrated out.
@@ -370,6 +373,8 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
     ------
     ConfigError
         If options do not fit together, or not these tables.
+    DataError
+        If a party has too few rows for one pass.
     """
     learner = _learner(method, agreement, holdings, target)
     numbers = learner != "trees"
@@ -377,12 +382,25 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
     sums = _by_sums(method, holdings, learner, target)
     weights = _weights(method, holdings, sums, target)
     state = FedPCRun(agreement, holdings, domain, target or None, sums, learner, weights)
+    if not sums:
+        _check_rows(agreement, method.minimum_count)
     if method.trained:
         return replace(state, stage=RecallStage.of(method.trained, domain))
     if not numbers and agreement.continuous:
         stage = CutStage.of(agreement, method.num_bins, _present(state), spreading=True)
         return replace(state, stage=stage)
     return _begun(method, state)
+
+
+def _check_rows(agreement: Agreement, minimum_count: int) -> None:
+    """Raise a DataError if a party has too few rows for a circuit of its own."""
+    few = {party: rows for party, rows in agreement.rows.items() if rows < minimum_count}
+    if few:
+        listed = ", ".join(f"{party!r} has {rows}" for party, rows in few.items())
+        raise DataError(
+            f"In one pass every party trains a circuit of {minimum_count} rows or more "
+            f"(minimum_count): {listed}. Add rows, or leave these parties out."
+        )
 
 
 def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, dict[str, Any]]:
@@ -406,10 +424,14 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
     if isinstance(stage, AlignStage):
         return _aligned(method, state, stage.matched(replies))
     if isinstance(stage, DependenceStage):
-        state = replace(state, dependence=stage.dependence(replies, state.target))
+        state = replace(state, dependence=stage.dependence(replies))
         return _measured(method, state)
     assert stage is not None
     info = stage.info(replies)
+    if isinstance(stage, LocalStage) and state.weights == "aligned":
+        state = replace(
+            state, warnings=(*state.warnings, *_lost_by_clusters(state, stage, replies))
+        )
     if isinstance(stage, JointStage) and not stage.last:
         return replace(state, stage=stage.after(replies)), info
     return _complete(state, stage.model(replies, state.target)), info
@@ -466,10 +488,11 @@ def _aligned(
         if state.weights in ALIGNED_WEIGHTS:
             raise DataError(f'{problem}, or take weights="counts", which needs no ids')
         return _training(method, replace(state, warnings=(_lost(state, problem),))), info
-    if state.weights in ALIGNED_WEIGHTS:
+    if state.weights == "em" or (state.weights == "aligned" and method.weights != "auto"):
         return _training(method, state), info
     assert isinstance(matched, Matched)
-    stage = DependenceStage(state.domain, state.holdings, matched.common)
+    within = state.target if state.target and state.holdings.all_hold(state.target) else None
+    stage = DependenceStage(state.domain, state.holdings, matched.common, within)
     return replace(state, stage=stage), info
 
 
@@ -478,6 +501,9 @@ def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]
     found, holdings = state.dependence, state.holdings
     assert found is not None
     info = {"nats": found.nats, "nonlinear_nats": found.nonlinear_nats}
+    if state.weights == "aligned":
+        # How much of it the parties' clusters keep is known once they are there.
+        return _training(method, state), info
     if not found.enough:
         problem = "the parties have too few rows in common to measure how their columns depend"
         return _training(method, replace(state, warnings=(_lost(state, problem),))), info
@@ -503,6 +529,23 @@ def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]
             "part of it"
         )
     return _training(method, replace(state, warnings=(*state.warnings, *warnings))), info
+
+
+def _lost_by_clusters(state: FedPCRun, stage: LocalStage, replies: Replies) -> list[str]:
+    """Return the warning that the parties' clusters keep only a part of the dependence."""
+    found, holdings = state.dependence, state.holdings
+    if found is None or not found.enough:
+        return []
+    there, kept = found.nats + found.nonlinear_nats, stage.information(replies)
+    if there - kept < LEAST_LOST_SHARE * there or there - kept < NOTABLE_NATS:
+        return []
+    one, other, correlation = found.strongest
+    return [
+        f"the mutual information of columns of different parties is {there:.2f} nats a row, most "
+        f"of all between {holdings.where(one)} and {holdings.where(other)} with a correlation of "
+        f"{correlation:.2f}, and weights='aligned' keeps at most {kept:.2f} of it: weights='em' "
+        "keeps more, but all parties learn which rows are similar"
+    ]
 
 
 def _lost(state: FedPCRun, problem: str) -> str:

@@ -11,7 +11,11 @@ import numpy as np
 from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed import joint_leaves
 from flwr_causal.core.circuits.composed.composition import factors_of, one_pass, tasks_of
-from flwr_causal.core.circuits.composed.dependence import Projections, measured
+from flwr_causal.core.circuits.composed.dependence import (
+    Projections,
+    cluster_information,
+    measured,
+)
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.composed.joint_trees import (
     PRODUCT_STEPS,
@@ -131,17 +135,21 @@ class DependenceStage:
     holdings : Holdings
     common : dict of str to ndarray of int64
         Where each party has the common rows.
+    within : str or None
+        The class within which columns are scored, which all parties hold; None: there is none.
     """
 
     domain: Domain
     holdings: Holdings
     common: dict[str, IntArray]
+    within: str | None
 
     def request(self) -> Request:
         """Say which rows are common."""
-        return Request(DEPENDENCE, own={k: {"common": rows} for k, rows in self.common.items()})
+        own = {party: {"common": rows} for party, rows in self.common.items()}
+        return Request(DEPENDENCE, {"within": self.within or ""}, own)
 
-    def dependence(self, replies: Replies, target: str | None) -> Dependence:
+    def dependence(self, replies: Replies) -> Dependence:
         """Return the dependence within classes.
 
         Raises
@@ -155,7 +163,7 @@ class DependenceStage:
             for one in replies.by_party.values()
         ]
         try:
-            return measured(self.domain, self.holdings.presence, target, given)
+            return measured(self.domain, self.holdings.presence, self.within, given)
         except DataError as error:
             listed = ", ".join(self.holdings.parties)
             raise FederationError(f"Of the parties {listed}: {error}") from error
@@ -220,6 +228,10 @@ class LocalStage:
             circuits = [unpacked(reply["circuits"]) for reply in returned]
             return CircuitModel(composition.circuit(circuits), target)
         return CircuitModel(FederatedCircuit(composition, presence, replies.parties), target)
+
+    def information(self, replies: Replies) -> float:
+        """Return how much the clusters of parties tell of each other, weights "aligned"."""
+        return cluster_information(replies.list("labels"))
 
     def info(self, replies: Replies) -> dict[str, Any]:
         """Return how many circuits the parties have."""

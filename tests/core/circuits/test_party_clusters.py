@@ -42,6 +42,24 @@ def test_clusters_are_split_by_class():
     assert len(set(zip(labels, group, classes, strict=True))) == 4
 
 
+def test_a_number_that_is_constant_at_the_party_varies_little():
+    """No covariance with it exists; the other columns keep theirs."""
+    values, _, _ = two_groups()
+    domain, tasks = domain_of([0] * 8), [Task(tuple(range(8)), True)]
+    values[:, 3], values[:, 5] = 1.5, 1e20
+    own = train_party(domain, values, tasks, num_clusters=2)
+    assert own.sizes == (2,)
+    asked = values[:9].copy()
+    first = np.logaddexp.reduce(log_densities(own.circuits, asked), axis=1)
+    asked[:, 3] = 3.0
+    assert np.isfinite(first).all()
+    assert (np.logaddexp.reduce(log_densities(own.circuits, asked), axis=1) < first - 100).all()
+    asked[:, [3, 5]] = np.nan
+    assert np.isfinite(log_densities(own.circuits, asked)).all()
+    constant = train_party(domain, np.tile(values[:1], (30, 1)), tasks, num_clusters=2)
+    assert np.isfinite(log_densities(constant.circuits, values[:1])).all()
+
+
 def test_small_clusters_join_the_largest_of_their_class():
     values, _, _ = two_groups()
     classes = np.zeros(60, dtype=int)

@@ -142,17 +142,114 @@ def test_a_rare_state_is_no_outlier():
     assert not any("single row" in text for text in warned(given))
 
 
-@pytest.mark.parametrize("spelling", ["YES", "yes ", " Yes", "y es"])
-def test_states_that_differ_in_case_or_blanks(spelling):
+def test_a_table_that_two_parties_have():
+    given = {**tables(), "copy": tables()["p1"].sample(frac=1, random_state=0)}
+    text = the_only(given, "'copy' and 'p1'", "one party")
+    assert "p0" not in text
+    changed = given["copy"].copy()
+    changed.iloc[0, 0] += 0.01
+    assert warned({**given, "copy": changed}) == ()
+
+
+def test_equal_counts_of_few_columns_are_chance():
+    """A yes-or-no column is as often true at another party once in twenty pairs."""
+    rng = np.random.default_rng(0)
+    marks = pd.DataFrame(rng.integers(0, 2, (60, 3)), columns=list("abc"))
+    other = pd.DataFrame({name: rng.permutation(marks[name]) for name in marks})
+    assert warned({"p0": marks, "p1": other}) == ()
+    many = pd.DataFrame(rng.integers(0, 2, (60, 12))).rename(columns=str)
+    the_only({"p0": many, "p1": many.sample(frac=1, random_state=0)}, "'p1' and 'p0'")
+
+
+@pytest.mark.parametrize("start", [0, 1, 5000])
+def test_a_column_that_numbers_the_rows(start):
     given = {
+        name: frame.assign(nr=np.random.default_rng(0).permutation(60) + start)
+        for name, frame in tables().items()
+    }
+    texts = warned(given, Expected(SAME_UNITS))
+    assert ["number the rows" in text and "'nr'" in text for text in texts] == [True]
+    for frame in given.values():
+        frame.loc[3, "nr"] += 1  # a count, with a value twice
+    assert warned(given, Expected(SAME_UNITS)) == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["id", "ID", "patient_id", "Patient ID", "patientId", "row_number"]
+)
+def test_a_column_whose_name_says_that_it_identifies(name):
+    given = {party: f.rename(columns={"c2": name}) for party, f in tables().items()}
+    the_only(given, repr(name), "identify")
+
+
+@pytest.mark.parametrize("name", ["paid", "Covid", "acid", "grid", "idle", "madrid"])
+def test_other_names_in_i_d(name):
+    assert warned({party: f.rename(columns={"c2": name}) for party, f in tables().items()}) == ()
+
+
+def categories():
+    """Tables of two columns of states."""
+    return {
         name: pd.DataFrame({"ill": ["yes", "no"] * 20, "sex": ["f", "m", "m", "f"] * 10})
         for name in ("north", "south", "west")
     }
-    policy = Policy(text_columns="keep", duplicate_columns="keep")
-    assert warned(given, Expected(), policy, states=True) == ()
+
+
+KEEP = Policy(text_columns="keep", duplicate_columns="keep", missing_values="keep")
+
+
+def only_of_states(given, *words):
+    return the_only(given, *words, expected=Expected(), policy=KEEP, states=True)
+
+
+def test_a_header_line_within_the_table():
+    given = categories()
+    given["south"] = pd.concat([given["south"], pd.DataFrame({"ill": ["ill"], "sex": ["Sex"]})])
+    text = only_of_states(given, "'ill' (at party 'south')", "'sex' (at party 'south')", "header")
+    assert "north" not in text
+
+
+@pytest.mark.parametrize("mark", ["?", " ", "NA", "n/a", "NaN", "-", "#N/A", "-999", "Missing"])
+def test_states_that_stand_for_missing_values(mark):
+    given = categories()
+    given["west"].loc[3, "sex"] = mark
+    text = only_of_states(given, "'sex' (at party 'west')", "missing_values")
+    assert "'ill'" not in text
+
+
+def test_states_that_are_written_in_another_way():
+    given = categories()
+    given["west"]["sex"] = given["west"]["sex"].map({"f": "Frau", "m": "Mann"})
+    text = only_of_states(given, "'sex' (at party 'west')", "Write them alike")
+    assert "Frau" not in text
+    # Wards of its own, or more states than elsewhere, are a party's right.
+    given["west"]["sex"] = "unknown"
+    assert not any("Write them" in one for one in warned(given, Expected(), KEEP, states=True))
+    given["west"]["sex"] = ["w", "x", "y", "z"] * 10
+    assert warned(given, Expected(), KEEP, states=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("1", "1.0"), ("0", "-0.0"), ("1.5", "1,5"), ("7", "07")]
+)
+def test_numbers_as_text_in_two_spellings(one, other):
+    given = {name: f.assign(sex=[one, "x"] * 20) for name, f in categories().items()}
+    assert warned(given, Expected(), KEEP, states=True) == ()
+    given["south"]["sex"] = [other, "x"] * 20
+    only_of_states(given, "'sex'", "Write them alike")
+
+
+def test_a_column_without_a_value_at_one_party():
+    given = categories()
+    given["south"]["ill"] = None
+    only_of_states(given, "'ill' (at party 'south')", "Remove the column")
+
+
+@pytest.mark.parametrize("spelling", ["YES", "yes ", " Yes", "y es"])
+def test_states_that_differ_in_case_or_blanks(spelling):
+    given = categories()
+    assert warned(given, Expected(), KEEP, states=True) == ()
     given["south"]["ill"] = [spelling, "no"] * 20
-    text = the_only(
-        given, "'ill'", "Write them alike", expected=Expected(), policy=policy, states=True
-    )
+    text = only_of_states(given, "'ill'", "Write them alike")
     assert "'sex'" not in text
     assert all(f"'{party}'" in text for party in given)

@@ -23,6 +23,7 @@ References
 ----------
 Gavish & Donoho: Optimal shrinkage of singular values, IEEE Transactions on Information Theory 2017.
 Johnson & Lindenstrauss: Extensions of Lipschitz mappings into a Hilbert space, 1984.
+Miller: Note on the bias of information estimates, Information Theory in Psychology 1955.
 """
 
 from __future__ import annotations
@@ -364,6 +365,29 @@ def with_dependence(
         root = root * deviations[:, None]
         covariances.append(root @ added[np.ix_(at, at)] @ root.T)
     return replace(trained, moments=moments._replace(covariances=np.stack(covariances)))
+
+
+def cluster_information(labels: Sequence[IntArray]) -> float:
+    """Return the mutual information of the parties' clusters of the same rows, in nats a row.
+
+    Where the columns of a party depend on those of another by way of their clusters alone, it is
+    the most that there can be of dependence. The entropies are estimated from counts, with the
+    correction of Miller (1955) for the number of cells.
+
+    Parameters
+    ----------
+    labels : sequence of ndarray of int64, shape (n, tasks)
+        Of each party.
+    """
+    joint = _entropy(np.concatenate(labels, axis=1))
+    return max(0.0, sum(map(_entropy, labels)) - joint)
+
+
+def _entropy(labels: IntArray) -> float:
+    """Return the entropy of rows of labels (n, k), in nats."""
+    counts = np.unique(labels, axis=0, return_counts=True)[1]
+    shares = counts / len(labels)
+    return float(-(shares * np.log(shares)).sum() + (len(counts) - 1) / (2 * len(labels)))
 
 
 def _of_first_holders(

@@ -26,6 +26,7 @@ from scipy.special import logsumexp
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.composed.composition import Composition, Output
 from flwr_causal.core.circuits.composed.joint_leaves import NumberTable
+from flwr_causal.core.circuits.composed.party_clusters import constant_leaves
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.trees import trees as tree_mixtures
 from flwr_causal.core.circuits.learners.trees.learner import STRENGTHS, tree_leaves
@@ -40,7 +41,7 @@ from flwr_causal.core.circuits.learners.trees.trees import (
     products,
     shrunk_trees,
 )
-from flwr_causal.core.circuits.leaves.univariate import Categorical
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import joined, mixed
 from flwr_causal.errors import DataError
 
@@ -219,9 +220,11 @@ class PartyRows:
     target : int or None
         Column of the class; None if the party does not hold it.
     columns : tuple of int
-        The other columns.
+        The other columns, without the constant ones.
+    constant : tuple of Gaussian
+        A leaf for each number that is constant in these rows, the same in all components.
     table : Table, NumberTable or None
-        Of the other columns; a NumberTable if a number is among them; None if there are none.
+        Of ``columns``; a NumberTable if a number is among them; None if there are none.
     classes : ndarray of int64, shape (n,)
         Class of each row; -1 if it is missing or the party does not hold it.
     """
@@ -229,6 +232,7 @@ class PartyRows:
     domain: Domain
     target: int | None
     columns: tuple[int, ...]
+    constant: tuple[Gaussian, ...]
     table: Table | NumberTable | None
     classes: IntArray
 
@@ -236,7 +240,8 @@ class PartyRows:
     def of(cls, domain: Domain, values: FloatArray, target: str | None) -> PartyRows:
         """Return the rows of values (n, d) of the party's domain, NaN where missing."""
         place = domain.index(target) if target in domain.names else None
-        columns = tuple(j for j in range(len(domain.names)) if j != place)
+        constant = constant_leaves(domain, values)
+        columns = tuple(j for j in range(len(domain.names)) if j != place and j not in constant)
         own = list(columns)
         states = domain.num_states[own]
         table: Table | NumberTable | None = None
@@ -248,7 +253,7 @@ class PartyRows:
         classes = np.full(len(values), -1, dtype=np.int64)
         if place is not None:
             classes = np.where(np.isnan(values[:, place]), -1, values[:, place]).astype(np.int64)
-        return cls(domain, place, columns, table, classes)
+        return cls(domain, place, columns, tuple(constant.values()), table, classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,6 +263,8 @@ class Part:
     Parameters
     ----------
     rows : PartyRows
+    size : int
+        E K.
     own : Trees, Leaves or None
         E K of them over the columns but the class; None if there are no such columns.
     shares : ndarray of float64, shape (E K, classes), or None
@@ -265,6 +272,7 @@ class Part:
     """
 
     rows: PartyRows
+    size: int
     own: Any
     shares: FloatArray | None
 
@@ -273,10 +281,10 @@ class Part:
         """Return the part with which EM starts, from anchor rows (E, K)."""
         own = None if rows.table is None else rows.table.start(anchors)
         if rows.target is None:
-            return cls(rows, own, None)
+            return cls(rows, anchors.size, own, None)
         every = np.unique(rows.classes[rows.classes >= 0])
         classes = np.concatenate([_all_classes(rows.classes[one], every) for one in anchors])
-        return cls(rows, own, _class_shares(rows, classes))
+        return cls(rows, anchors.size, own, _class_shares(rows, classes))
 
     @classmethod
     def made(
@@ -299,22 +307,27 @@ class Part:
         if rows.table is not None:
             made = rows.table.trees(enough) if trees else rows.table.products(enough)
         if rows.target is None:
-            return cls(rows, made, None)
+            return cls(rows, shared.shape[1], made, None)
         states = range(int(rows.domain.num_states[rows.target]))
         counts = [enough[rows.classes == c].sum(axis=0) for c in states]
-        return cls(rows, made, _class_shares(rows, np.argmax(counts, axis=0)))
+        return cls(rows, shared.shape[1], made, _class_shares(rows, np.argmax(counts, axis=0)))
 
     def log_densities(self) -> FloatArray:
-        """Return the log density of the party's columns of each row, shape (n, E K)."""
+        """Return the log density of the party's columns of each row, shape (n, E K).
+
+        Constant columns are left out: they are as probable in all components.
+        """
         classes = self.rows.classes
-        result = 0.0 if self.shares is None else _log_class(self.shares, classes)
+        result = np.zeros((len(classes), self.size))
+        if self.shares is not None:
+            result += _log_class(self.shares, classes)
         if self.rows.table is not None:
-            result = result + self.rows.table.log_densities(self.own)
-        return np.asarray(result)
+            result += self.rows.table.log_densities(self.own)
+        return result
 
     def circuits(self) -> list[Circuit]:
         """Return a circuit for each component, over the party's domain."""
-        factors: list[list[Node]] = []
+        factors: list[list[Node]] = [[leaf] * self.size for leaf in self.rows.constant]
         if self.rows.table is not None:
             factors.append(self.rows.table.nodes(self.own, self.rows.columns))
         if self.shares is not None and self.rows.target is not None:

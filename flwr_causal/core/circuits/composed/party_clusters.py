@@ -16,9 +16,11 @@ from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN
+from flwr_causal.core.circuits.learners.spn.leaves import location_and_spread
 from flwr_causal.core.circuits.learners.spn.splits import cluster_rows, indicators
-from flwr_causal.core.circuits.leaves.univariate import Categorical
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import joined, mixed
+from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -262,7 +264,7 @@ def elliptical_circuits(
     The clusters are the classes of a class-conditional circuit of the party's rows. They share
     powers and degrees of freedom, and their covariances are shrunk by held-out likelihood, so that
     a cluster may have fewer rows than columns. Categories are independent of the numbers within a
-    cluster.
+    cluster, and a number that is constant at this party of everything, see `constant_leaves`.
 
     Parameters
     ----------
@@ -275,9 +277,10 @@ def elliptical_circuits(
         Of the folds.
     """
     states = domain.num_states
-    numbers = np.flatnonzero(states == 0)
+    constant = constant_leaves(domain, values)
+    numbers = np.array([j for j in np.flatnonzero(states == 0) if j not in constant], dtype=int)
     num_clusters = int(labels.max()) + 1
-    factors: list[list[Node]] = [[] for _ in range(num_clusters)]
+    factors: list[list[Node]] = [list(constant.values()) for _ in range(num_clusters)]
     if len(numbers):
         for own, leaf in zip(
             factors, _elliptical(domain, values, numbers, labels, seed), strict=True
@@ -289,6 +292,31 @@ def elliptical_circuits(
         for own, row in zip(factors, counts, strict=True):
             own.append(Categorical(int(column), row / row.sum()))
     return [Circuit(domain, joined(own)) for own in factors]
+
+
+def constant_leaves(domain: Domain, values: FloatArray) -> dict[int, Gaussian]:
+    """Return a leaf for each number that has one value in all rows, or hardly varies.
+
+    A column may vary over the rows of all parties and be constant at one of them, where no
+    covariance with it exists.
+
+    Parameters
+    ----------
+    domain : Domain
+    values : ndarray of float64, shape (n, d)
+        Without missing values.
+
+    Returns
+    -------
+    dict of int to Gaussian
+        By column.
+    """
+    found = {}
+    for j in map(int, np.flatnonzero(domain.num_states == 0)):
+        column = values[:, j]
+        if column.std() <= CONSTANT_TOLERANCE * abs(column.mean()):
+            found[j] = Gaussian(j, *location_and_spread(column, np.ones(len(column))))
+    return found
 
 
 def _elliptical(

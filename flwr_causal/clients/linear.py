@@ -10,7 +10,12 @@ import numpy as np
 from flwr_causal.clients.base import CausalClient, Memory
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.folds import split_rows
-from flwr_causal.data.series.levels import Centering, centered_rows, describe_series
+from flwr_causal.data.series.levels import (
+    Centering,
+    centered_rows,
+    describe_series,
+    perturbed_rows,
+)
 from flwr_causal.data.series.series import Layout, Series, find_series, long_enough
 from flwr_causal.errors import FederationError
 
@@ -132,3 +137,11 @@ class SeriesClient(LinearClient):
             return rows
         scale = np.tile(np.sqrt(setup.variance), 1 + order)
         return [one / scale for one in rows]
+
+    def leveled_rows(self, series: list[Series], order: int) -> FloatArray:
+        """Return the rows [1, g, z] of the series; g is 1 if the agreed mean was subtracted."""
+        rows = np.concatenate(self.designs(series, order))
+        level = np.ones(len(rows))
+        if self.setup.options["center"] == "phase":
+            level = 1.0 - np.concatenate([perturbed_rows(one, order) for one in series])
+        return np.column_stack([np.ones(len(rows)), level, rows])

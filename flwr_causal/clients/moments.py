@@ -10,12 +10,10 @@ from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.additive import basis_rows
-from flwr_causal.data.series.levels import perturbed_rows
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
-    from flwr_causal.data.series.series import Series
     from flwr_causal.protocol.exchange import Contract
 
 
@@ -57,23 +55,15 @@ class MomentsClient(SeriesClient):
     def _of_series(self) -> FloatArray:
         """Return the products of the rows of each fold, then those with fewer lags."""
         series, options = self.series(), self.setup.options
-        rows = self._rows(series, self.order)
+        rows = self.leveled_rows(series, self.order)
         count = int(options["folds"])
         fold = stretches([len(one.values) - self.order for one in series], count)
         parts = [rows[fold == k] for k in range(count)]
         if options["select-order"]:
             # A smaller order has further rows: steps with fewer than p steps before them.
-            parts += [self._rows(series, order) for order in range(1, self.order)]
+            parts += [self.leveled_rows(series, order) for order in range(1, self.order)]
         sums = np.zeros((len(parts), rows.shape[1], rows.shape[1]))
         for part, products in zip(parts, sums, strict=True):
             size = part.shape[1]
             products[:size, :size] = part.T @ part / len(rows)
         return sums
-
-    def _rows(self, series: list[Series], order: int) -> FloatArray:
-        """Return the rows [1, g, z] of the series; g is 1 if the agreed mean was subtracted."""
-        rows = np.concatenate(self.designs(series, order))
-        level = np.ones(len(rows))
-        if self.setup.options["center"] == "phase":
-            level = 1.0 - np.concatenate([perturbed_rows(one, order) for one in series])
-        return np.column_stack([np.ones(len(rows)), level, rows])

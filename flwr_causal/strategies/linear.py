@@ -14,7 +14,7 @@ from flwr_causal.core.linear.baselines import all_data, alone, quick_solver
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.model import LinearModel, fit
 from flwr_causal.core.linear.moments import Moments, data_scale
-from flwr_causal.core.series.design import companion_radius, stacked_edges
+from flwr_causal.core.series.design import companion_radius, knowledge_masks, stacked_edges
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
@@ -27,7 +27,7 @@ from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.loop import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.base import Baselines, CausalStrategy
-from flwr_causal.strategies.options import MOST, require
+from flwr_causal.strategies.options import MOST, refuse_ignored, require
 from flwr_causal.strategies.plausibility import (
     direction_warning,
     negligible,
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.base import RunAlone
 
 
+# Values of ``center`` without lags, and with them.
+WITHOUT_TIME, OF_SERIES = ("global", "party"), ("global", "series", "phase")
 # Values of ``center`` that subtract the means of units of their own, with the name of such a unit.
 OWN_LEVELS = {"party": "party", "series": "series"}
 
@@ -361,6 +363,90 @@ def expected_of_series(expected: Expected, order: int) -> Expected:
     """Return what is taken for granted of series with lags, given that of rows without time."""
     remedy = expected.level_remedy and "set center='series'"
     return replace(expected, columns=1 + order, level_remedy=remedy) if order else expected
+
+
+@dataclass(kw_only=True, eq=False)
+class RowsOrSeries(SeriesOptions, LinearStrategy[StateT]):
+    """Base of the methods on rows without time or, with an ``order``, on time series.
+
+    Parameters
+    ----------
+    order : int, default 0
+        p, the number of lags; 0 is for rows without time. The options of
+        :class:`~flwr_causal.strategies.linear.SeriesOptions` have an effect with an order only.
+    center : {"global", "party", "series", "phase"}, default "global"
+        "party" is for rows without time; "series" and "phase" are for series, see
+        :class:`~flwr_causal.strategies.two_dbn.TwoDBN`.
+    """
+
+    order: int = 0
+    center: Literal["global", "party", "series", "phase"] = "global"  # type: ignore[assignment]
+
+    def validate_center(self, *lagged: str) -> None:
+        """Check that centring and options for series fit the order.
+
+        Parameters
+        ----------
+        *lagged : str
+            Names of the method's own options that have an effect with an order only.
+        """
+        known = OF_SERIES if self.order else WITHOUT_TIME
+        condition = f"{' or '.join(map(repr, known))} with order {self.order}"
+        require(self.center in known, "center", self.center, condition)
+        if self.order:
+            self.validate_series(self.center)
+        else:
+            of_series = (*lagged, *(option.name for option in fields(SeriesOptions)))
+            refuse_ignored(self, dict.fromkeys(of_series, "time series (order=1 or more)"))
+
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns of series, times and phases, which are not variables; none without lags."""
+        return super().role_columns if self.order else ()
+
+    @property
+    def schema_options(self) -> dict[str, Scalar]:
+        """How the parties find and centre their rows or series."""
+        return {**self.layout_options, "center": self.center}
+
+    @property
+    def expected(self) -> Expected:
+        """One unit and level of each column, more steps than columns with their lags."""
+        return expected_of_series(super().expected, self.order)
+
+    def masks(self, agreement: Agreement) -> EdgeMasks:
+        """Return the background knowledge over the columns or, with lags, the lagged design."""
+        if self.order == 0:
+            return super().masks(agreement)
+        return knowledge_masks(self.knowledge_or_none, agreement.names, self.order)
+
+
+def series_moments(products: FloatArray, num_rows: int, columns: tuple[str, ...]) -> list[Moments]:
+    """Return the moments of each fold's rows from its products of [1, g, z].
+
+    All folds are centred by the same means of z, the means over all rows with g = 1, so that
+    held-out rows are compared with the intercept of all rows, not of the other folds.
+
+    Parameters
+    ----------
+    products : ndarray of shape (folds, 2 + m, 2 + m)
+        Products of the rows [1, g, z] with z centred and scaled, and g = 1 for rows that are
+        centred by the agreed mean, summed over each fold and divided by n.
+    num_rows : int
+        n, the divisor of the products.
+    columns : tuple of str
+        Names of the m columns.
+    """
+    level = products[:, 1, 2:].sum(axis=0) / products[:, 1, 1].sum()
+    folds = []
+    for fold in products:
+        share, sharing, own = fold[0, 0], fold[1, 1], fold[1, 2:]
+        if share == 0:
+            continue
+        about = np.outer(level, own)
+        second = fold[2:, 2:] - about - about.T + sharing * np.outer(level, level)
+        folds.append(Moments(round(num_rows * float(share)), level, second / share, columns))
+    return folds
 
 
 def by_block(now: float, lagged: float, num_variables: int, order: int) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -21,17 +21,16 @@ from flwr_causal.core.linear.selection import (
 )
 from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
-from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
+from flwr_causal.core.series.design import lagged_graph, lagged_names
 from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.data.check.report import tells_combinations
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.linear import (
-    LinearStrategy,
-    SeriesOptions,
+    RowsOrSeries,
     by_block,
-    expected_of_series,
+    series_moments,
     stationarity_warning,
     system_of_series,
 )
@@ -45,14 +44,12 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
 
 
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
-WITHOUT_TIME, OF_SERIES = ("global", "party"), ("global", "series", "phase")
 # Options that have an effect with lags only.
 LAGGED = ("select_order", "instantaneous", "regression", "ranking", "ridge")
 
@@ -104,7 +101,7 @@ class MomentsRun:
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
-class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
+class Moments(RowsOrSeries[MomentsRun]):
     """Federated linear structure learning from summed second moments, in one exchange.
 
     Means and second moments are sufficient statistics of a linear Gaussian system (Ng & Zhang 2022,
@@ -128,9 +125,6 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         (``core.nonlinear.additive``). The parties send their second moments, (1 + 5 d) x (1 + 5 d),
         and the graph is again that of the pooled rows. ``graph.weights`` are then the effects'
         standard deviations in units of that of the effect variable, without a sign.
-    order : int, default 0
-        p, the number of lags; 0 is for rows without time. The options of
-        :class:`~flwr_causal.strategies.linear.SeriesOptions` have an effect with an order only.
     solver : {"dagma", "notears"}, default "dagma"
         "dagma" is the central path of the log-determinant (Bello et al. 2022), also for hundreds of
         variables; "notears" the augmented Lagrangian of the trace exponential (Zheng et al. 2018).
@@ -143,9 +137,6 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
     threshold : float or None, default None
         Edges of absolute weight up to this are left out. None is 0.3, 0.15 with an order (weights
         of series are smaller), and 0.1 for additive effects.
-    center : {"global", "party", "series", "phase"}, default "global"
-        "party" is for rows without time; "series" and "phase" are for series, see
-        :class:`~flwr_causal.strategies.two_dbn.TwoDBN`.
     select_order : bool, default False
         Choose the number of lags, 1 to ``order``, by the held-out error of one-step predictions.
         All orders are compared on the steps that have ``order`` steps before them; the chosen order
@@ -173,11 +164,9 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
     contract: ClassVar[Contract] = CONTRACT
 
     kind: Literal["linear", "additive"] = "linear"
-    order: int = 0
     solver: Literal["dagma", "notears"] = "dagma"
     sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
     threshold: float | None = None  # type: ignore[assignment]
-    center: Literal["global", "party", "series", "phase"] = "global"  # type: ignore[assignment]
     select_order: bool = False
     instantaneous: bool | Literal["auto"] = True
     regression: Literal["lasso", "ridge", "held-out"] = "lasso"
@@ -201,14 +190,7 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         for name in ("sparsity", "ridge"):
             value = getattr(self, name)
             require(isinstance(value, str) or value >= 0, name, value, "0 or more")
-        known = OF_SERIES if self.order else WITHOUT_TIME
-        condition = f"{' or '.join(map(repr, known))} with order {self.order}"
-        require(self.center in known, "center", self.center, condition)
-        if self.order:
-            self.validate_series(self.center)
-        else:
-            of_series = (*LAGGED, *(option.name for option in fields(SeriesOptions)))
-            refuse_ignored(self, dict.fromkeys(of_series, "time series (order=1 or more)"))
+        self.validate_center(*LAGGED)
         if self.kind == "additive":
             of_linear = ("order", "polish", "solver")
             refuse_ignored(self, dict.fromkeys(of_linear, "model='linear'"))
@@ -226,16 +208,6 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
         """The thresholds of instantaneous and of lagged edges."""
         assert self.threshold is not None
         return self.limits(self.threshold)
-
-    @property
-    def role_columns(self) -> tuple[str, ...]:
-        """The columns of series, times and phases, which are not variables; none without lags."""
-        return super().role_columns if self.order else ()
-
-    @property
-    def schema_options(self) -> dict[str, Scalar]:
-        """How the parties find and centre their rows or series."""
-        return {**self.layout_options, "center": self.center}
 
     @property
     def client_options(self) -> dict[str, Scalar]:
@@ -261,17 +233,6 @@ class Moments(SeriesOptions, LinearStrategy[MomentsRun]):
             or self.ranking.startswith("partial-correlation")
         )
         return NUM_FOLDS if holds_out else 1
-
-    @property
-    def expected(self) -> Expected:
-        """One unit and level of each column, more steps than columns with their lags."""
-        return expected_of_series(super().expected, self.order)
-
-    def masks(self, agreement: Agreement) -> EdgeMasks:
-        """Return the background knowledge over the columns or, with lags, the lagged design."""
-        if self.order == 0:
-            return super().masks(agreement)
-        return knowledge_masks(self.knowledge_or_none, agreement.names, self.order)
 
     def init(self, agreement: Agreement) -> MomentsRun:
         """Return the state before the exchange."""
@@ -450,8 +411,10 @@ def solve_series(
         ridge=method.ridge,
         solver=method.solver,
     )
-    folds = _moments(products[: method.num_folds], agreement.n, columns)
-    own = [_moments(part[None], agreement.n, columns)[0] for part in products[method.num_folds :]]
+    folds = series_moments(products[: method.num_folds], agreement.n, columns)
+    own = [
+        series_moments(part[None], agreement.n, columns)[0] for part in products[method.num_folds :]
+    ]
     found = problem.solve(folds, d, by_order={1 + k: part for k, part in enumerate(own)})
     over_columns = problem.cut(found.moments, found.raw, refit=method.refit)
     m = found.moments.d
@@ -484,30 +447,3 @@ def solve_series(
             **{name: value for name, value in info.items() if np.isfinite(value)},
         },
     )
-
-
-def _moments(products: FloatArray, num_rows: int, columns: tuple[str, ...]) -> list[SecondMoments]:
-    """Return the moments of each fold's rows from its products of [1, g, z].
-
-    All folds are centred by the same means of z, the means over all rows with g = 1, so that
-    held-out rows are compared with the intercept of all rows, not of the other folds.
-
-    Parameters
-    ----------
-    products : ndarray of shape (folds, 2 + m, 2 + m)
-        See :func:`solve_series`.
-    num_rows : int
-        n, the divisor of the products.
-    columns : tuple of str
-        Names of the m columns.
-    """
-    level = products[:, 1, 2:].sum(axis=0) / products[:, 1, 1].sum()
-    folds = []
-    for fold in products:
-        share, sharing, own = fold[0, 0], fold[1, 1], fold[1, 2:]
-        if share == 0:
-            continue
-        about = np.outer(level, own)
-        second = fold[2:, 2:] - about - about.T + sharing * np.outer(level, level)
-        folds.append(SecondMoments(round(num_rows * float(share)), level, second / share, columns))
-    return folds

@@ -16,8 +16,7 @@ from flwr_causal.core.circuits.composed.composition import Task
 from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scores_of
 from flwr_causal.core.circuits.composed.joint_trees import Part, PartyRows
 from flwr_causal.core.circuits.composed.party_clusters import train_party
-from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.learners.by_name import learner_of, training_of
+from flwr_causal.core.circuits.learners.by_name import learner_class, learner_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.discrete.cut_points import count_up_to
@@ -40,6 +39,9 @@ from flwr_causal.protocol.fedpc import (
     PEAKS,
     RECALL,
     SUMS,
+    domain_of,
+    own_domain,
+    plan_of,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.composed.party_clusters import PartyCircuits
+    from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
@@ -93,13 +96,12 @@ class FedPCClient(CausalClient):
     @answers(*SUMS.values())
     def training_sums(self, asked: Asked) -> Arrays:
         """Return the sums over the party's rows of one step of a training."""
-        options, domain = self.setup.options, self._domain(asked)
-        learner, step = next(key for key, one in SUMS.items() if one is asked.exchange)
-        training = training_of(learner, self._target, self._options)
-        plan = training.plan(domain, seed=int(options["seed"]), min_rows=self._minimum_count)
-        exchange = training.steps[step]
-        sent = {one.name: asked[one.name] for one in exchange.sent}
-        return exchange.sums(self._values(domain, asked), plan, sent)
+        learner, name = next(key for key, one in SUMS.items() if one is asked.exchange)
+        step = learner_class(learner).steps[name]
+        sent = {one.name: asked[one.name] for one in step.sent}
+        plan = plan_of(learner, self.setup, asked.values)
+        sums: Arrays = step.sums(self._values(self._domain(asked), asked), plan, sent)
+        return sums
 
     @answers(ALIGN)
     def align(self, asked: Asked) -> Arrays:
@@ -244,14 +246,12 @@ class FedPCClient(CausalClient):
         return str(self.context.node_config.get("model-path", ""))
 
     def _domain(self, asked: Asked) -> Domain:
-        """Return the joint domain: that of the message if it has one, else that of the setup."""
-        text = str(asked["domain"] if "domain" in asked else self.setup.options["domain"])
-        return Domain.from_plain(json.loads(text))
+        """Return the joint domain."""
+        return domain_of(self.setup, asked.values)
 
     def _own_domain(self, asked: Asked) -> Domain:
         """Return the variables of the joint domain that the party holds."""
-        held = set(self._variables().columns)
-        return Domain(tuple(one for one in self._domain(asked).variables if one.name in held))
+        return own_domain(self._domain(asked), self._variables().columns)
 
     def _kept_rows(self) -> pd.DataFrame:
         table = self._variables()

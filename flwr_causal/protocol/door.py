@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
 
+from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.limits import LARGEST
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import FederationError
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 # The rounding errors of products of scaled columns, which may have travelled as float32.
 _TOLERANCE = 1e-5
+# More than the rounding errors of sums of float64, relative to their largest possible value.
+_ROUNDING = 1e-6
 #: Stands for minus infinity among log densities, which cannot travel; exact in either precision.
 LOWEST = float(np.finfo(np.float32).min)
 
@@ -196,9 +199,31 @@ def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int
         raise RefusedError(
             f"the report names more than {max_states} states of a column (max_states)"
         )
-    if not 0 <= report["rows"] + report["dropped-rows"] <= MOST_ROWS:
+    rows = report["rows"] + report["dropped-rows"]
+    if not 0 <= rows <= MOST_ROWS:
         raise RefusedError(f"the report says that the table has {report['rows']} rows")
+    for key in ("missing", "infinite", "distinct"):
+        if max(report.get(key, []), default=0) > rows:
+            raise RefusedError(f"'{key}' is {max(report[key])} for a column of {rows} rows")
+    _check_remainders(report)
     return dict(report)
+
+
+def _check_remainders(report: Mapping[str, Any]) -> None:
+    """Refuse sums of deviations that are larger than the sums of their squares allow.
+
+    A remainder is the rounding error of the mean, times the rows.
+    """
+    n = report["rows"]
+    sums = (report.get(key, []) for key in ("names", "means", "remainders", "squares"))
+    for name, mean, remainder, squares in zip(*sums, strict=False):
+        rounding = _ROUNDING * n * (1 + abs(mean))
+        # The inequality of Cauchy and Schwarz; the largest sums of squares are infinite.
+        if abs(remainder) > (1 + _ROUNDING) * math.sqrt(n * squares) + rounding:
+            raise RefusedError(
+                f"the sum of the deviations of the column '{name}' from its mean, {remainder:g}, "
+                f"is larger than the sum of their squares, {squares:g}, allows"
+            )
 
 
 def _check_fact(fact: Fact, value: Any) -> None:
@@ -293,6 +318,8 @@ def _check(
         if name in arrays:
             _bind(name, item.shape, np.shape(arrays[name]), bound)
             _check_values(item, arrays[name], bound)
+            if item.values == "dag":
+                _check_dag(item, arrays[name], bound)
         elif not item.optional:
             raise RefusedError(f"'{name}' of the exchange '{exchange.name}' is missing")
 
@@ -342,11 +369,11 @@ def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int
         raise RefusedError(
             f"'{item.name}' has negative values, but it is declared as {item.values}"
         )
-    limits: dict[str, float] = {"probability": 1, "mark": 1, "bytes": 255}
+    limits: dict[str, float] = {"probability": 1, "mark": 1, "dag": 1, "bytes": 255}
     if item.values == "count" and "n" in sizes:
         limits["count"] = sizes["n"]
     if item.below:
-        limits["index"] = sizes[item.below] - 1
+        limits[item.values] = sizes[item.below] - 1
     if most > limits.get(item.values, np.inf):
         raise RefusedError(
             f"'{item.name}' is {most:g}, but it is declared as {item.values}, at most "
@@ -356,6 +383,17 @@ def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int
         raise RefusedError(
             f"'{item.name}' is declared as {item.values}, but not all of it is whole"
         )
+
+
+def _check_dag(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int]) -> None:
+    """Refuse edges that close a cycle."""
+    adjacency = array
+    if item.below:
+        adjacency = np.zeros((sizes[item.below],) * 2, dtype=np.bool_)
+        causes, effects = array.astype(np.int64).T
+        adjacency[causes, effects] = True
+    if not is_acyclic(adjacency):
+        raise RefusedError(f"'{item.name}' are the edges of a graph with a cycle")
 
 
 def _check_products(item: Disclosure, array: NDArray[Any]) -> None:

@@ -34,6 +34,7 @@ Values: TypeAlias = Literal[
     "count",
     "index",
     "mark",
+    "dag",
     "bytes",
     "log-density",
     "products",
@@ -44,7 +45,7 @@ Combine: TypeAlias = Literal["sum", "mean", "each"]
 #: The names of what every reply holds beside the arrays, see :mod:`flwr_causal.protocol.records`.
 RESERVED = (WEIGHT, NUMBER)
 #: Values that are whole numbers.
-WHOLE: tuple[Values, ...] = ("count", "index", "mark", "bytes")
+WHOLE: tuple[Values, ...] = ("count", "index", "mark", "dag", "bytes")
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ class Disclosure:
         What is a possible value: any ``"finite"`` number, a ``"non-negative"`` one, a
         ``"probability"``; of whole numbers a ``"count"`` of the party's rows (from 0 to n), an
         ``"index"`` (from 0 on), a ``"mark"`` (0 or 1), ``"bytes"``; a ``"log-density"`` (finite or
-        minus infinity). Of square matrices with any leading dimensions: mean ``"products"`` of
+        minus infinity); the edges of a ``"dag"``, a graph without a cycle: a square matrix with 1
+        where the row causes the column, or with ``below`` a list of pairs (cause, effect). Of
+        square matrices with any leading dimensions: mean ``"products"`` of
         pairs of columns (symmetric, no entry larger than its diagonal ones allow, by Cauchy and
         Schwarz), of which some may be masked with 0; ``"second-moments"``, the same without a mask
         (positive semi-definite).
@@ -101,14 +104,14 @@ class Disclosure:
     optional : bool, default False
         Whether a reply may lack it.
     below : str, default ""
-        Of an ``"index"``: the symbol of the size that every value is below, such as ``"d"`` for
-        numbers of columns. Default: no bound.
+        Of an ``"index"``, or of the pairs of a ``"dag"``: the symbol of the size that every value
+        is below, such as ``"d"`` for numbers of columns. Default: no bound.
 
     Raises
     ------
     ConfigError
         If the shape contains the number of rows and ``rows`` does not say so in words, or values
-        that are no ``"index"`` have the bound ``below``.
+        other than an ``"index"`` and a ``"dag"`` have the bound ``below``.
     """
 
     name: str
@@ -121,10 +124,10 @@ class Disclosure:
     below: str = ""
 
     def __post_init__(self) -> None:
-        if self.below and self.values != "index":
+        if self.below and self.values not in ("index", "dag"):
             raise ConfigError(
                 f"The disclosure '{self.name}' is below '{self.below}', but it is declared as "
-                f"{self.values}: only an index has such a bound."
+                f"{self.values}: only an index and a dag have such a bound."
             )
         if self.name in RESERVED:
             raise ConfigError(
@@ -146,8 +149,8 @@ class Known:
     ----------
     sizes : mapping of str to int
         What the symbols in shapes stand for.
-    sent : dict of str to ndarray
-        The arrays that the party was sent.
+    sent : mapping of str to ndarray, number or text
+        What the party was sent.
     setup : Setup
         What the parties agreed on.
     report : TableReport
@@ -155,7 +158,7 @@ class Known:
     """
 
     sizes: Mapping[str, int]
-    sent: Arrays
+    sent: Mapping[str, Any]
     setup: Setup
     report: TableReport
 

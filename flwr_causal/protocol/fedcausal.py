@@ -130,7 +130,7 @@ LOCAL = Exchange(
         Sent("candidates", "number of additions into each variable that are tried in a step"),
     ),
     returns=(
-        Disclosure("own-graph", "the party's own graph", ("d", "d"), "mark"),
+        Disclosure("own-graph", "the party's own graph", ("d", "d"), "dag"),
         Disclosure(
             "support",
             "how much the party's rows support each edge of its own and the common graph, in nats",

@@ -10,25 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.discrete import contingency_tables
-from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Known
-
-
-def _cyclic(arrays: Arrays, known: Known) -> str:
-    """Return a complaint if a party's edges close a cycle, else ""."""
-    for name in ("edges", "overwritten", "fused"):
-        if name in arrays:
-            adjacency = np.zeros((known.sizes["d"],) * 2, dtype=np.bool_)
-            parents, children = arrays[name].astype(np.int64).T
-            adjacency[parents, children] = True
-            if not is_acyclic(adjacency):
-                return f"'{name}' are the edges of a graph with a cycle"
-    return ""
 
 
 def _other_rows(arrays: Arrays, known: Known) -> str:
@@ -81,10 +68,9 @@ GRAPH = Exchange(
         *_CUT_POINTS,
     ),
     returns=(
-        Disclosure("edges", "edges of the DAG that the party found", _EDGES, "index", below="d"),
+        Disclosure("edges", "edges of the DAG that the party found", _EDGES, "dag", below="d"),
     ),
     when="in each round, mode='fusion' with keep='last'",
-    contradiction=_cyclic,
 )
 
 JUDGED_GRAPH = Exchange(
@@ -96,7 +82,6 @@ JUDGED_GRAPH = Exchange(
         Disclosure("score", "the party's score of the received graph", ()),
     ),
     when="in each round, mode='fusion' with keep='best' and a fixed start",
-    contradiction=_cyclic,
 )
 
 GRAPHS = Exchange(
@@ -108,19 +93,18 @@ GRAPHS = Exchange(
             "overwritten",
             "edges of the DAG found from the fused graph",
             _EDGES,
-            "index",
+            "dag",
             below="d",
         ),
         Disclosure(
             "fused",
             "edges of the DAG found from the fused graph fused with the party's last one",
             _EDGES,
-            "index",
+            "dag",
             below="d",
         ),
     ),
     when="in each round, mode='fusion' with start='driven'",
-    contradiction=_cyclic,
 )
 
 JUDGE = Exchange(

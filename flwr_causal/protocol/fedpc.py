@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class
+import numpy as np
+
+from flwr_causal.core.circuits.circuit import unpacked
+from flwr_causal.core.circuits.composed.dependence import score_columns
+from flwr_causal.core.circuits.domain import Domain
+from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
+from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
+from flwr_causal.errors import CausalError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 
 if TYPE_CHECKING:
-    from flwr_causal.core.circuits.learners.training_by_sums import Step
+    from collections.abc import Iterable, Mapping
+
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.core.circuits.learners.training_by_sums import Plan, Step
+    from flwr_causal.protocol.exchange import Known
+    from flwr_causal.protocol.setup import Setup
 
 _DOMAIN = Sent("domain", "the variables, once cut points have changed them", optional=True)
 _COMMON = Sent("common", "the position of each common row in the party's table", ("common",))
@@ -23,9 +37,125 @@ _CIRCUITS = Disclosure(
 )
 
 
+def domain_of(setup: Setup, sent: Mapping[str, Any]) -> Domain:
+    """Return the joint domain: that of the message if it has one, else that of the agreement."""
+    return _domain(str(sent["domain"] if "domain" in sent else setup.options["domain"]))
+
+
+@lru_cache(maxsize=8)
+def _domain(text: str) -> Domain:
+    return Domain.from_plain(json.loads(text))
+
+
+def own_domain(joint: Domain, names: Iterable[str]) -> Domain:
+    """Return the variables of the joint domain that a party with these columns holds."""
+    held = set(names)
+    return Domain(tuple(one for one in joint.variables if one.name in held))
+
+
+def plan_of(learner: str, setup: Setup, sent: Mapping[str, Any]) -> Plan:
+    """Return the settings of a training by sums, the same at the server and at the parties."""
+    options = setup.options
+    target, seed, least = options["target"], options["seed"], options["minimum-count"]
+    text = str(options["settings"])
+    return _plan(learner, str(target), text, domain_of(setup, sent), int(seed), int(least))
+
+
+@lru_cache(maxsize=8)
+def _plan(
+    learner: str, target: str, settings: str, domain: Domain, seed: int, min_rows: int
+) -> Plan:
+    options = from_plain(LearnerOptions, json.loads(settings))
+    return training_of(learner, target or None, options).plan(domain, seed=seed, min_rows=min_rows)
+
+
+# -- what contradicts a party's report, or itself --------------------------------------------------
+
+
+def _repeated(arrays: Arrays, known: Known) -> str:
+    """Return a complaint if rows have the same hash, else ""."""
+    hashes = arrays.get("hashes")
+    if hashes is None:
+        return ""
+    different = len(np.unique(hashes.astype(np.uint8), axis=0))
+    if different == len(hashes):
+        return ""
+    return (
+        f"only {different} of the hashes of {len(hashes)} ids differ: rows are aligned by ids, one "
+        "row each"
+    )
+
+
+def _other_projections(arrays: Arrays, known: Known) -> str:
+    """Return a complaint if projections are of other classes, rows or columns, else ""."""
+    joint, target = domain_of(known.setup, known.sent), str(known.setup.options["target"])
+    classes = int(joint.num_states[joint.index(target)]) if target else 1
+    scores = len(score_columns(own_domain(joint, known.report.names), target or None))
+    if arrays["linear"].shape[::2] != (classes, scores):
+        return (
+            f"its projections are of {arrays['linear'].shape[0]} classes and "
+            f"{arrays['linear'].shape[2]} scores, not of {classes} and {scores}"
+        )
+    counted, rows = int(arrays["counts"].sum()), known.sizes["common"]
+    left_out = (int(known.setup.options["minimum-count"]) - 1) * classes
+    if not rows - left_out <= counted <= rows:
+        return f"its classes count {counted} rows, but {rows} are common to all parties"
+    return ""
+
+
+def _other_clusters(arrays: Arrays, known: Known) -> str:
+    """Return a complaint if the clusters of a party are not of its rows, else ""."""
+    sizes, rows = (arrays[name].astype(np.int64) for name in ("sizes", "rows"))
+    if (sizes < 1).any() or sizes.sum() != len(rows):
+        return f"'sizes' says that there are {sizes.sum()} circuits, 'rows' is of {len(rows)}"
+    first = np.cumsum(sizes) - sizes
+    counted, n = np.add.reduceat(rows, first), known.sizes["n"]
+    if (counted != n).any():
+        wrong = counted[counted != n][0]
+        return f"the clusters of a group of columns count {wrong} rows, but the party reported {n}"
+    if "classes" in arrays and (arrays["classes"].sum(axis=0) != rows).any():
+        return "'classes' does not count the rows of each circuit"
+    if "labels" in arrays:
+        if (arrays["labels"] >= sizes).any():
+            return "'labels' has a cluster that there is not"
+        places = (arrays["labels"].astype(np.int64) + first).ravel()
+        if (np.bincount(places, minlength=len(rows)) > rows).any():
+            return "'labels' counts more rows of a cluster than it has"
+    if "circuits" in arrays:
+        groups = np.repeat(known.sent["tasks"] > 0, sizes, axis=0)
+        return _other_circuits(arrays, known, [np.flatnonzero(one).tolist() for one in groups])
+    return ""
+
+
+def _other_parts(arrays: Arrays, known: Known) -> str:
+    """Return a complaint if the circuits are not the party's parts of the components, else ""."""
+    held = set(known.report.names)
+    names = domain_of(known.setup, known.sent).names
+    columns = [j for j, name in enumerate(names) if name in held]
+    return _other_circuits(arrays, known, [columns] * known.sizes["components"])
+
+
+def _other_circuits(arrays: Arrays, known: Known, columns: list[list[int]]) -> str:
+    """Return a complaint if circuits cannot be read, or are not over these columns, else ""."""
+    try:
+        joint, circuits = domain_of(known.setup, known.sent), unpacked(arrays["circuits"])
+        found = [list(circuit.root_in(joint).scope) for circuit in circuits]
+    except CausalError as error:
+        return f"'circuits' cannot be read: {error}"
+    if len(found) != len(columns):
+        return f"'circuits' holds {len(found)} circuits, but there are {len(columns)}"
+    return "" if found == columns else "'circuits' holds a circuit over other columns"
+
+
 def _sums(learner: str, step: type[Step]) -> Exchange:
     """Return the exchange of a step of a training by sums."""
     assert step.__doc__ is not None
+
+    def contradiction(arrays: Arrays, known: Known) -> str:
+        plan = plan_of(learner, known.setup, known.sent)
+        sent = {one.name: known.sent[one.name] for one in step.sent}
+        return step.contradiction(arrays, plan, sent, known.sizes["n"])
+
     return Exchange(
         f"{learner}: {step.name}",
         step.__doc__.splitlines()[0].rstrip("."),
@@ -35,6 +165,7 @@ def _sums(learner: str, step: type[Step]) -> Exchange:
         ),
         when=f"training='sums', {learner} circuits",
         same_parties=True,
+        contradiction=contradiction,
     )
 
 
@@ -61,6 +192,7 @@ ALIGN = Exchange(
     when="parties with ids and a secret hold different columns; not with weights='counts' or "
     "'classes'",
     same_parties=True,
+    contradiction=_repeated,
 )
 
 DEPENDENCE = Exchange(
@@ -88,6 +220,7 @@ DEPENDENCE = Exchange(
     when="weights='auto', and the parties have common rows; not where there is no target and the "
     "weights are 'em'",
     same_parties=True,
+    contradiction=_other_projections,
 )
 
 _LOCAL = Exchange(
@@ -104,6 +237,7 @@ _LOCAL = Exchange(
     ),
     same_parties=True,
     remembered=True,
+    contradiction=_other_clusters,
 )
 #: What a party also returns, by the weights of combinations of clusters.
 _EVIDENCE = {
@@ -206,7 +340,10 @@ _TREES = Exchange(
     remembered=True,
 )
 #: By whether the circuits are sent to the server.
-JOINT_TREES = {False: _TREES, True: _with_circuits(_TREES)}
+JOINT_TREES = {
+    False: _TREES,
+    True: replace(_with_circuits(_TREES), contradiction=_other_parts),
+}
 
 RECALL = Exchange(
     "recall",

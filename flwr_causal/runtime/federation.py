@@ -423,9 +423,8 @@ class _Attempt:
             exchange, reply.content, sizes, weight=weight, number=self.server_round
         )
         if exchange.contradiction is not None:
-            known = Known(
-                sizes, records.arrays_of(sent), federation.setup, federation.reports[party.name]
-            )
+            received = {**records.config_of(sent), **records.arrays_of(sent)}
+            known = Known(sizes, received, federation.setup, federation.reports[party.name])
             complaint = exchange.contradiction(arrays, known)
             if complaint:
                 raise door.RefusedError(complaint)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from flwr_causal.protocol.exchange import Disclosure, Exchange, Values
+
     Arrays = dict[str, NDArray[Any]]
 
 #: Entries of the array that is too large: 20 MB of float64.
@@ -36,12 +38,15 @@ class Scene:
         Its honest reply in the exchange before.
     other : Message or None
         The reply of another party in this exchange.
+    exchange : Exchange or None
+        None in the schema exchange.
     """
 
     request: Message
     reply: Message
     before: Message | None
     other: Message | None
+    exchange: Exchange | None = None
 
     def with_content(self, content: RecordDict) -> Message:
         """Return a reply of the party with another content."""
@@ -139,6 +144,59 @@ def _each(
         return {k: np.asarray(change(v)) if only(v) else v for k, v in things.items()}
 
     return _things(name, changed, lie=lie)
+
+
+def _declared(
+    name: str,
+    kind: Values,
+    change: Callable[[NDArray[Any], Disclosure], NDArray[Any] | None],
+    *,
+    lie: bool = False,
+) -> Fault:
+    """Return the fault of arrays that are declared to hold such values.
+
+    ``change`` takes a copy and the declaration, and returns None where it has no meaning.
+    """
+
+    def arrives(scene: Scene) -> list[Message] | None:
+        things, changed = scene.things(), {}
+        for one in () if scene.exchange is None else scene.exchange.returns:
+            if one.values == kind and one.name in things and things[one.name].size:
+                wrong = change(things[one.name].copy(), one)
+                if wrong is not None:
+                    changed[one.name] = wrong
+        return [scene.with_things({**things, **changed})] if changed else None
+
+    return Fault(name, arrives, lie=lie)
+
+
+def _one_row_more(counts: NDArray[Any], item: Disclosure) -> NDArray[Any]:
+    counts[(0,) * counts.ndim] += 1
+    return counts
+
+
+def _cycle(edges: NDArray[Any], item: Disclosure) -> NDArray[Any]:
+    pairs = np.array([[0, 1], [1, 0]], dtype=edges.dtype)
+    if item.below:
+        return pairs
+    edges[tuple(pairs)] = 1
+    return edges
+
+
+def _half(content: NDArray[Any], item: Disclosure) -> NDArray[Any]:
+    return content[: len(content) // 2]
+
+
+def _byte_changed(content: NDArray[Any], item: Disclosure) -> NDArray[Any]:
+    content[(len(content) // 2, *(0,) * (content.ndim - 1))] ^= 1
+    return content
+
+
+def _twice(content: NDArray[Any], item: Disclosure) -> NDArray[Any] | None:
+    if content.ndim == 1 or len(content) == 1:
+        return None
+    content[0] = content[-1]
+    return content
 
 
 def _one_entry(value: float) -> Callable[[NDArray[Any]], NDArray[Any]]:
@@ -312,6 +370,11 @@ FAULTS: tuple[Fault, ...] = (
     _each("whole numbers negative", lambda v: -1 - v.astype(np.int64), only=_whole),
     _each("whole numbers halved", lambda v: v + 0.5, only=_whole),
     _each("whole numbers above n", lambda v: v.astype(np.int64) + 10**9, only=_whole),
+    _declared("one row more in a count", "count", _one_row_more, lie=True),
+    _declared("a cycle in a graph", "dag", _cycle),
+    _declared("half of the bytes", "bytes", _half),
+    _declared("a byte changed", "bytes", _byte_changed, lie=True),
+    _declared("an id twice", "bytes", _twice),
     _each("x 1e6", lambda v: _wide(v) * 1_000_000, lie=True),
     _each("x -1", lambda v: -_wide(v), lie=True),
     _each("random, same scale", _random, lie=True),
@@ -330,6 +393,8 @@ FAULTS: tuple[Fault, ...] = (
     _schema("one name fewer", lambda values: values.update(names=values["names"][1:])),
     _schema("mean NaN", _put_first("means", np.nan)),
     _schema("mean Inf", _put_first("means", np.inf)),
+    _schema("remainder 1e300", _put_first("remainders", 1e300)),
+    _schema("more missing values than rows", _put_first("missing", 10**9)),
     _schema("squares < 0", _put_first("squares", -1.0)),
     _schema("squares NaN", _put_first("squares", np.nan)),
     _schema("squares 1e308", _put_first("squares", 1e308), lie=True),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from flwr.app import Message
 
+    from flwr_causal.protocol.exchange import Contract
     from flwr_causal.reports.run import Run
     from flwr_causal.testing.faults import Fault
     from flwr_causal.testing.subject import Result, Subject
@@ -53,11 +54,14 @@ class FaultyGrid:
     fault : Fault
     number : int or None
         The number of the exchange with the fault; None: all of them.
+    contract : Contract
+        Of the method.
     """
 
     grid: Any
     fault: Fault
     number: int | None
+    contract: Contract
     #: How often the fault had a meaning for a reply.
     applied: int = 0
     #: The names of the exchanges with a faulty reply.
@@ -103,15 +107,21 @@ class FaultyGrid:
                 change, once = self.fault.afterwards, True
         if change is None or not reply.has_content() or (once and attempt > 1):
             return [reply]
+        name = records.config_of(request.content).get("exchange")
+        exchanges = {one.name: one for one in self.contract.exchanges}
         scene = Scene(
-            request, reply, earlier[-1] if earlier else None, others[0] if others else None
+            request,
+            reply,
+            earlier[-1] if earlier else None,
+            others[0] if others else None,
+            exchanges.get(str(name)) if number else None,
         )
         arrived = change(scene)
         if arrived is None:
             return [reply]
         self.applied += 1
         if number:
-            self.exchanges.append(str(records.config_of(request.content).get("exchange")))
+            self.exchanges.append(str(name))
         return list(arrived)
 
 
@@ -158,7 +168,7 @@ def check_fault(subject: Subject, fault: Fault, where: Where) -> str:
     grids: list[FaultyGrid] = []
 
     def faulty(grid: Any) -> FaultyGrid:
-        grids.append(FaultyGrid(grid, fault, number))
+        grids.append(FaultyGrid(grid, fault, number, subject.strategy.contract))
         return grids[0]
 
     trial = _Trial(subject)

@@ -55,6 +55,7 @@ MODES = {
     "fedpc sums": ("fedpc", CLASSES, {"training": "sums", "minimum_count": 1}),
     "fedpc trees": ("fedpc", CLASSES, {"training": "sums", "learner": "trees"}),
     "fedpc one pass": ("fedpc", CLASSES, {"training": "one-pass"}),
+    "fedpc central": ("fedpc", CLASSES, {"training": "one-pass", "queries": "central"}),
     "fedpc columns": (
         "fedpc",
         WITH_TARGET,

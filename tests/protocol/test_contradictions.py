@@ -6,10 +6,12 @@ import pytest
 from federations import SpyGrid, app_of, make_federation
 from flwr.app import Array, ArrayRecord
 
+from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.data.partition import split
+from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid, simulate
-from flwr_causal.strategies import FedGES, Moments, NotearsADMM, run
+from flwr_causal.strategies import FedCausal, FedGES, FedPC, Moments, NotearsADMM, run
 
 TABLES = make_federation(d=4, n=120, parties=3).tables
 STATES = [
@@ -144,3 +146,100 @@ def test_a_graph_with_a_cycle_is_no_dag():
 
     outcome = run(FedGES(mode="fusion"), Forging(STATES, cyclic, "graphs"))
     assert "a graph with a cycle" in outcome.failures[0].reason
+
+
+def test_a_partys_own_graph_has_no_cycle():
+    def cyclic(arrays):
+        arrays["own-graph"][:2, :2] = 1 - np.eye(2)
+
+    method = FedCausal(max_rounds=5, local_graphs=True)
+    outcome = run(method, Forging(TABLES, cyclic, "local graphs"))
+    assert [failure.party for failure in outcome.failures] == ["party 1"]
+    assert "'own-graph' are the edges of a graph with a cycle" in outcome.failures[0].reason
+
+
+CLASSES = [
+    table.assign(target=np.where(table["x0"] > table["x1"], "yes", "no")) for table in TABLES
+]
+IDS = [
+    pd.DataFrame({"row_id": range(40), f"c{k}": np.random.default_rng(k).normal(size=40)})
+    for k in range(3)
+]
+LABELLED = [table.assign(target=np.arange(40) % 2).astype({"target": str}) for table in IDS]
+ONE_PASS = {"training": "one-pass", "minimum_count": 1}
+ALIGNED = {"training": "one-pass", "weights": "aligned"}
+CENTRAL = {"training": "one-pass", "queries": "central"}
+JOINT = {"training": "one-pass", "weights": "em", "queries": "central"}
+
+
+def put(name, place, value):
+    def change(arrays):
+        arrays[name][place] = value
+
+    return change
+
+
+def plus(name, place, value=1):
+    def change(arrays):
+        arrays[name][place] += value
+
+    return change
+
+
+def half(arrays):
+    arrays["circuits"] = arrays["circuits"][: len(arrays["circuits"]) // 2]
+
+
+def one_circuit(arrays):
+    circuits = unpacked(arrays["circuits"])
+    arrays["circuits"] = packed(circuits[:1], circuits[0].domain)
+
+
+def one_class(arrays):
+    for name in arrays:
+        arrays[name] = arrays[name][:1]
+
+
+def two_scores(arrays):
+    for name in ("linear", "nonlinear"):
+        arrays[name] = np.repeat(arrays[name], 2, axis=2)
+
+
+@pytest.mark.parametrize(
+    ("tables", "options", "exchange", "change", "words"),
+    [
+        (CLASSES, {}, "class-conditional: scale", plus("counts", 0, 5), "its sums count 45 rows"),
+        (CLASSES, {}, "class-conditional: scale", one_class, "'counts' has the size 1 for class"),
+        (CLASSES, {}, "class-conditional: scale", plus("first", 0, 1e9), "than its rows and the"),
+        (CLASSES, {}, "class-conditional: moments", plus("counts", (0, 0), -5), "count 35 rows"),
+        (CLASSES, {"learner": "trees"}, "trees: pairs", plus("counts", (0, 0), 9), "count 49 rows"),
+        (CLASSES, {"learner": "trees"}, "trees: pairs", plus("counts", (0, 5)), "pairs of states"),
+        (CLASSES, {"learner": "trees"}, "trees: trees", put("counts", 0, 41), "more rows than the"),
+        (CLASSES, ONE_PASS, "local, weights by counts", plus("rows", 0, -3), "count 37 rows, but"),
+        (CLASSES, ONE_PASS, "local, weights by counts", plus("sizes", 0), "that there are"),
+        (LABELLED, ONE_PASS, "local, weights by classes", plus("classes", 0), "rows of each c"),
+        (IDS, ALIGNED, "local, weights by aligned", put("labels", 0, 99), "that there is not"),
+        (IDS, ALIGNED, "local, weights by aligned", put("labels", slice(None), 0), "than it has"),
+        (CLASSES, CENTRAL, "local, weights by counts, circuits sent", half, "cannot be read: the"),
+        (IDS, JOINT, "joint trees, circuits sent", half, "'circuits' cannot be read: these are n"),
+        (IDS, JOINT, "joint trees, circuits sent", one_circuit, "holds 1 circuits, but there are"),
+        (IDS, {}, "align", put("hashes", [0, 1], 7), "only 39 of the hashes of 40 ids differ"),
+        (IDS, {}, "dependence", plus("counts", 0, -5), "count 35 rows, but 40 are common"),
+        (IDS, {}, "dependence", two_scores, "of 1 classes and 2 scores, not of 1 and 1"),
+    ],
+)
+def test_sums_and_clusters_of_circuits_are_of_the_partys_rows(
+    tables, options, exchange, change, words
+):
+    forging = Forging(tables, lambda arrays: change(arrays), exchange)
+    outcome = failed(FedPC(**options), forging)
+    assert {failure.party for failure in outcome.failures} == {"party 1"}
+    assert words in outcome.failures[0].reason
+
+
+def failed(method, grid):
+    """The outcome of a run, whether it completes or not."""
+    try:
+        return run(method, grid)
+    except FederationError as error:
+        return error.outcome

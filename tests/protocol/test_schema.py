@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 from federations import app_of, make_federation
@@ -156,3 +157,53 @@ def test_nonsense_is_asked_again_and_then_named(change, words):
     assert "party 0" not in str(caught.value)
     _, agreement, _ = exchange_schema(method, ForgingSchema(TABLES, change, attempts=1))
     assert list(agreement.rows) == ["party 0", "party 1", "party 2"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("remainders", 1e300, "deviations of the column 'a' from its mean, 1e\\+300, is larger"),
+        ("remainders", -3.0, "is larger than the sum of their squares, 1.5, allows"),
+        ("missing", 4, "'missing' is 4 for a column of 3 rows"),
+        ("distinct", 5, "'distinct' is 5 for a column of 3 rows"),
+    ],
+)
+def test_sums_and_counts_that_rows_cannot_have_do_not_leave(key, value, words):
+    report = WHOLE.to_dict()
+    with pytest.raises(RefusedError, match=words):
+        reported({**report, key: [value, *report[key][1:]]}, tuple(PARTS), 9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e12])
+def test_remainders_of_rounded_means_leave(offset):
+    values = np.random.default_rng(0).normal(size=(5000, 3)) + offset
+    values[:, 2] = np.where(np.arange(5000) < 2, offset, offset + 1 / 3)
+    report = describe(pd.DataFrame(values), sums=True).to_dict()
+    assert reported(report, tuple(PARTS), 2) == report
+
+
+class OneRemainder:
+    """A grid in which one party's report has an absurd remainder."""
+
+    def __init__(self, grid):
+        self.grid = grid
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        replies = list(self.grid.send_and_receive(messages, timeout=timeout))
+        for reply in replies:
+            config = reply.content["config"]
+            if config["party"] == "party 1":
+                config["remainders"] = [1e300, *config["remainders"][1:]]
+        return replies
+
+
+def test_an_absurd_remainder_names_its_sender_alone():
+    tables = make_federation(d=3, n=60, parties=3).tables
+    grid = OneRemainder(LocalGrid(app_of(tables), 3))
+    with pytest.raises(FederationError, match="party 1: its answer was refused") as error:
+        exchange_schema(Moments(), grid)
+    assert "party 0" not in str(error.value)
+    assert "party 2" not in str(error.value)

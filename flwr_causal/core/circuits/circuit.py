@@ -109,6 +109,8 @@ def moved(root: Node, columns: Mapping[int, int]) -> Node:
 
 
 FORMAT = "flwr-causal circuit 1"
+#: The most bytes that packed circuits may take once unpacked.
+MOST_BYTES = 2**31
 
 
 class Circuit(Distribution):
@@ -253,9 +255,9 @@ def packed(circuits: Sequence[Circuit], domain: Domain) -> NDArray[np.uint8]:
         for k, circuit in enumerate(circuits)
         for name, array in circuit.to_arrays().items()
     }
+    plain = {"format": FORMAT, "num": len(circuits), "domain": domain.to_plain()}
     buffer = io.BytesIO()
-    head = {"num": np.array(len(circuits)), "domain": np.array(json.dumps(domain.to_plain()))}
-    np.savez_compressed(buffer, **head, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(buffer, head=np.array(json.dumps(plain)), **arrays)  # type: ignore[arg-type]
     return np.frombuffer(buffer.getvalue(), dtype=np.uint8)
 
 
@@ -265,17 +267,25 @@ def unpacked(data: NDArray[np.uint8]) -> list[Circuit]:
     Raises
     ------
     DataError
-        If the bytes are not those of circuits.
+        If the bytes are not those of circuits of this version, or are too many once unpacked.
     """
     try:
+        with zipfile.ZipFile(io.BytesIO(data.tobytes())) as file:
+            size = sum(one.file_size for one in file.infolist())
+        if size > MOST_BYTES:
+            raise DataError(f"{size} bytes, at most {MOST_BYTES} are read")
         with np.load(io.BytesIO(data.tobytes())) as file:
             arrays = dict(file)
-        number = int(arrays.pop("num"))
-        domain = Domain.from_plain(json.loads(str(arrays.pop("domain"))))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"these are no circuits ({error!r}): train them again") from error
-    parts: list[dict[str, NDArray[np.generic]]] = [{} for _ in range(number)]
-    for key, array in arrays.items():
-        k, _, name = key.partition("/")
-        parts[int(k)][name] = array
-    return [Circuit.from_arrays(domain, part) for part in parts]
+        plain = json.loads(str(arrays.pop("head")))
+        if plain["format"] != FORMAT:
+            raise DataError(f"of the format {plain['format']!r} instead of {FORMAT!r}")
+        domain = Domain.from_plain(plain["domain"])
+        parts: list[dict[str, NDArray[np.generic]]] = [{} for _ in range(plain["num"])]
+        for key, array in arrays.items():
+            k, _, name = key.partition("/")
+            parts[int(k)][name] = array
+        return [Circuit.from_arrays(domain, part) for part in parts]
+    except Exception as error:  # damaged bytes fail anywhere
+        raise DataError(
+            f"these are no circuits of this version of flwr-causal ({error}): train them again"
+        ) from error

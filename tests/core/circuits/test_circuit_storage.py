@@ -1,5 +1,7 @@
 """Circuits as arrays and files: every digit comes back, damage is refused."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from circuit_cases import (
@@ -14,7 +16,8 @@ from circuit_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits import circuit
+from flwr_causal.core.circuits.circuit import Circuit, packed, unpacked
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.leaves.univariate import Gaussian
 from flwr_causal.core.circuits.nodes import Product, Sum
@@ -106,3 +109,34 @@ def test_damaged_circuits_are_refused(tmp_path):
     (tmp_path / "circuit.json").write_text('{"format": "flwr-causal circuit 0"}')
     with pytest.raises(DataError, match="of this version"):
         Circuit.load(tmp_path)
+
+
+def test_packed_circuits_that_are_damaged_are_refused():
+    circuits = [random_circuit(seed, MIXED) for seed in range(3)]
+    data = packed(circuits, circuits[0].domain)
+    rows = mixed_rows(np.random.default_rng(0), 20, MIXED)
+    for one, again in zip(circuits, unpacked(data), strict=True):
+        np.testing.assert_array_equal(one.log_likelihood(rows), again.log_likelihood(rows))
+    rng = np.random.default_rng(1)
+    changed = data.copy()
+    changed[len(data) // 2 :: 97] ^= 0xFF
+    for bad in (data[:0], data[:50], data[: len(data) // 2], data[::-1], changed):
+        with pytest.raises(DataError, match="no circuits of this version"):
+            unpacked(bad)
+    for _ in range(60):  # whatever the bytes are, nothing else is raised
+        noisy = data.copy()
+        noisy[rng.integers(len(data), size=3)] = rng.integers(256, size=3)
+        with suppress(DataError):
+            unpacked(noisy)
+
+
+def test_packed_circuits_of_another_version_or_size_are_refused(monkeypatch):
+    one = random_circuit(0, MIXED)
+    data = packed([one], one.domain)
+    monkeypatch.setattr(circuit, "FORMAT", "flwr-causal circuit 9")
+    with pytest.raises(DataError, match="of the format 'flwr-causal circuit 1' instead of"):
+        unpacked(data)
+    monkeypatch.undo()
+    monkeypatch.setattr(circuit, "MOST_BYTES", 100)
+    with pytest.raises(DataError, match="at most 100 are read"):
+        unpacked(data)

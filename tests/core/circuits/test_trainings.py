@@ -74,6 +74,24 @@ def check_values(declared, reply):
             assert (reply[one.name] % 1 == 0).all(), one.name
 
 
+def check_contradictions(step, reply, plan, asked, rows):
+    """Honest sums contradict nothing; other numbers of rows and other sizes do."""
+
+    def found(**changed):
+        return step.contradiction({**reply, **changed}, plan, asked, rows)
+
+    assert found() == ""
+    for one in step.summed:
+        more = reply[one.name].copy()
+        if one.values == "count" and more.size:
+            more[(0,) * more.ndim] += rows + 1
+            assert found(**{one.name: more}), one.name
+        for axis, symbol in enumerate(one.shape):
+            if more.size and symbol in step.sizes(plan, asked):
+                wrong = np.concatenate([reply[one.name], reply[one.name]], axis=axis)
+                assert f"for {symbol}, which is" in found(**{one.name: wrong})
+
+
 def exchanged(learner, parties, domain, min_rows=1):
     """Train, checking that what is sent and what comes back is declared; return steps too."""
     plan = learner.plan(domain, min_rows=min_rows)
@@ -87,6 +105,8 @@ def exchanged(learner, parties, domain, min_rows=1):
             check_shapes(step.summed, {one.name: reply[one.name] for one in step.summed}, symbols)
             assert set(reply) == {one.name for one in step.summed}
             check_values(step.summed, reply)
+        for reply, values in zip(replies, parties, strict=True):
+            check_contradictions(step, reply, plan, state.arrays(), len(values))
         steps.append(state.name)
         state = state.after(add(replies))
     return state.model(domain), steps
@@ -137,6 +157,47 @@ def test_it_makes_no_difference_how_rows_are_split(case):
         found, expected = (one.predict_proba(values) for one in (model, pooled))
         np.testing.assert_allclose(found, expected, atol=max(tolerance, 1e-6))
     assert model.threshold == pytest.approx(pooled.threshold)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sums_without_small_groups_contradict_nothing(case):
+    learner, domain, states = case_of(case)
+    values = rows_of(np.random.default_rng(5), states, 160)
+    rare = values[(values[:, -1] == 0) | (np.arange(160) < 12)]
+    exchanged(learner, [values, rare, values[:7]], domain, min_rows=5)
+
+
+def test_sums_that_contradict_each_other_are_named():
+    learner, domain, states = case_of("class-conditional")
+    values = rows_of(np.random.default_rng(6), states, 80)
+    plan = learner.plan(domain)
+    state = learner.start(plan)
+    sums = state.sums(values, plan, state.arrays())
+
+    def found(rows=80, **changed):
+        return state.contradiction({**sums, **changed}, plan, state.arrays(), rows)
+
+    assert found(rows=81) == "its sums count 80 rows, but the party reported 81"
+    allows = "the sums of a column are larger than its rows and the sums of squares allow"
+    assert found(second=0.5 * sums["first"] ** 2 / sums["counts"][:, None]) == allows
+    state = state.after(sums)
+    while "tables" not in (sums := state.sums(values, plan, state.arrays())):
+        state = state.after(sums)
+    tables = sums["tables"].copy()
+    tables[0, 0, 0] += 1
+    assert found(tables=tables) == "the states of a category do not count the rows of each class"
+
+
+def test_pairs_of_states_count_no_more_rows_than_states():
+    learner, domain, states = case_of("trees")
+    values = rows_of(np.random.default_rng(7), states, 60)
+    plan = learner.plan(domain)
+    state = learner.start(plan)
+    counts = state.sums(values, plan, state.arrays())["counts"]
+    for place in range(counts.shape[1]):
+        more = counts.copy()
+        more[0, place] += 60
+        assert state.contradiction({"counts": more}, plan, state.arrays(), 60), place
 
 
 def test_the_density_of_trees_is_that_of_the_pooled_rows_with_a_head_too():

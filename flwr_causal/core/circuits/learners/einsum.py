@@ -44,6 +44,8 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     Trained,
     TrainingBySums,
     by_name,
+    impossible,
+    miscounted,
     row_folds,
 )
 from flwr_causal.core.circuits.model import CircuitModel
@@ -60,7 +62,7 @@ from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
@@ -355,6 +357,27 @@ class Scale(ScaleStep):
             "states": np.concatenate([np.zeros(0), *states]),
         }
 
+    @classmethod
+    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+        """Return the sizes that follow from the plan and what was sent."""
+        return {"columns": len(plan.num_states), "states": sum(plan.num_states)}
+
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield how a party's sums contradict each other or its rows."""
+        counts, numbers = sums["counts"], np.array(plan.num_states)
+        yield from miscounted(sums["rows"], plan, rows)
+        if (counts > sums["rows"]).any():
+            yield "a column has more values than there are rows"
+        yield from impossible(counts, sums["first"][:, None], sums["second"][:, None])
+        ends = np.cumsum(numbers)
+        total = np.concatenate([[0.0], np.cumsum(sums["states"])])
+        by_column = total[ends] - total[ends - numbers]
+        if (by_column != counts)[numbers > 0].any():
+            yield "the states of a category do not count its values"
+
     def after(self, summed: Mapping[str, FloatArray]) -> Scale | EStep:
         """Return the first E-step, or this exchange about a better origin."""
         plan, counts = self.plan, summed["counts"]
@@ -500,6 +523,14 @@ class EStep(Known, Step):
             "rows": np.array([float(len(values))]),
             "log_densities": np.array([densities]),
         }
+
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield whether more rows are counted than there are."""
+        if sums["rows"][0] > rows:
+            yield f"its sums count {sums['rows'][0]:g} rows, but the party reported {rows}"
 
     def after(self, summed: Mapping[str, FloatArray]) -> EStep | EinsumTrained:
         """Return the next E-step, or the trained circuit."""

@@ -27,13 +27,15 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     SummedArray,
     Trained,
     TrainingBySums,
+    impossible,
+    miscounted,
     symmetric,
     upper_triangles,
 )
 from flwr_causal.core.circuits.model import EDGES, Head, best_threshold, log_odds_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.circuit import Circuit
@@ -332,6 +334,13 @@ class ThresholdStep(Step):
         features, classes = cls.kind.of_rows(values, plan, asked)
         return {"log_odds": log_odds_counts(head_of(asked).log_posterior(features), classes)}
 
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield whether the counts contradict the party's rows."""
+        yield from miscounted(sums["log_odds"], plan, rows)
+
     def after(self, summed: Mapping[str, FloatArray]) -> State:
         """Return the result with the threshold of the best macro F1."""
         return replace(self.trained, threshold=best_threshold(summed["log_odds"])[0])
@@ -383,6 +392,14 @@ class HeadStep(Step):
         """Return loss, gradient and Hessian over a party's rows; see :func:`head_sums`."""
         features, classes = cls.threshold.kind.of_rows(values, plan, asked)
         return head_sums(features, classes, head_of(asked))
+
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield how a party's sums contradict each other or its rows."""
+        yield from miscounted(sums["count"], plan, rows)
+        yield from impossible(sums["count"], sums["first"], sums["second"])
 
     def after(self, summed: Mapping[str, FloatArray]) -> State:
         """Return the state after the Newton step."""

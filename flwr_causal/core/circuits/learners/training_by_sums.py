@@ -27,7 +27,7 @@ from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -178,6 +178,73 @@ class Step(ABC):
     def after(self, summed: Mapping[str, FloatArray]) -> State:
         """Return the state after the exchange; ``summed`` are the parties' sums, added up."""
 
+    @classmethod
+    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+        """Return the symbols in `summed` whose size follows from the plan and what was sent."""
+        return {"classes": plan.num_classes}
+
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield how sums of one party contradict each other, or its number of rows, in words.
+
+        Parameters
+        ----------
+        sums : mapping of str to ndarray
+            As `sums` returns them, of the declared shapes and possible values.
+        plan, asked
+            As of `sums`.
+        rows : int
+            The number of rows that the party has reported.
+        """
+        yield from ()
+
+    @classmethod
+    def contradiction(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> str:
+        """Return what is wrong with the sums of one party, "" if nothing is; see `doubts`."""
+        sizes = cls.sizes(plan, asked)
+        for one in cls.summed:
+            for symbol, size in zip(one.shape, sums[one.name].shape, strict=True):
+                wanted = sizes.get(str(symbol), size)
+                if size != wanted:
+                    return f"'{one.name}' has the size {size} for {symbol}, which is {wanted} here"
+        return next(cls.doubts(sums, plan, asked, rows), "")
+
+
+def miscounted(counts: FloatArray, plan: Plan, rows: int, folds: int = 1) -> Iterator[str]:
+    """Yield whether numbers of rows contradict the number that the party has reported.
+
+    Parameters
+    ----------
+    counts : ndarray of float
+        Each row is counted in one entry. The rows of a class may be left out if they are fewer than
+        ``plan.min_rows``, and so may the rows without a class.
+    plan : Plan
+    rows : int
+    folds : int, default 1
+        Parts of a class that are left out one by one.
+    """
+    counted, left_out = int(counts.sum()), (plan.min_rows - 1) * (plan.num_classes + 1) * folds
+    if not rows - left_out <= counted <= rows:
+        yield f"its sums count {counted} rows, but the party reported {rows}"
+
+
+def impossible(counts: FloatArray, first: FloatArray, squares: FloatArray) -> Iterator[str]:
+    """Yield whether sums are larger than sums of squares allow (Cauchy and Schwarz).
+
+    Parameters
+    ----------
+    counts : ndarray of float, shape (...)
+        The rows that are summed.
+    first, squares : ndarray of float, shape (..., columns)
+    """
+    rows = counts[..., None]
+    if (first**2 > (1.0 + ROUNDING) * rows * squares).any() or ((rows == 0) & (squares > 0)).any():
+        yield "the sums of a column are larger than its rows and the sums of squares allow"
+
 
 class Trained(ABC):
     """The state after the last exchange. A subclass is a frozen dataclass."""
@@ -189,6 +256,8 @@ class Trained(ABC):
 
 State = Step | Trained
 
+#: More than the relative rounding error of a sum over rows.
+ROUNDING = 1e-6
 #: Sums of squares about an origin this many standard deviations from the mean lose four digits.
 FAR = 100.0
 

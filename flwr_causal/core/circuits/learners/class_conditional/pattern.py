@@ -57,6 +57,8 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     SentArray,
     Step,
     SummedArray,
+    impossible,
+    miscounted,
     symmetric,
     upper_triangles,
 )
@@ -65,7 +67,7 @@ from flwr_causal.core.limits import check_deadline
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -305,6 +307,17 @@ class PatternScale(ByGroup):
         answer = super().party_sums(values, party, asked)
         return answer | {"counts": np.repeat(answer["counts"][:, None], len(party.own), axis=1)}
 
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield how a party's sums contradict each other or its rows; columns not held are 0."""
+        held = sums["counts"].any(axis=0)
+        for counts in sums["counts"].T[held]:
+            yield from miscounted(counts, plan, rows)
+        first, second = sums["first"][..., None], sums["second"][..., None]
+        yield from impossible(sums["counts"], first, second)
+
     def group_sums(self, group: Step, summed: Mapping[str, FloatArray]) -> Arrays:
         """Return the sums of a group, all columns of which have the same counts."""
         answer = super().group_sums(group, summed)
@@ -372,6 +385,31 @@ class PatternMoments(ByGroup):
             reply["second"][..., party.triangle] = answer["second"]
         reply["tables"][..., party.states] = answer["tables"]
         return reply
+
+    @classmethod
+    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+        """Return the sizes that follow from the plan and what was sent."""
+        *_, last = triangles_of(asked["patterns"] > 0)
+        return {**steps.Moments.sizes(plan, asked), "column pairs": last.stop}
+
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield how a party's sums contradict each other or its rows; columns not held are 0."""
+        counts = sums["counts"]
+        if counts.any():
+            yield from miscounted(counts, plan, rows)
+        by_category = steps.by_category(sums["tables"], plan)
+        held = by_category.any(axis=(0, 1))
+        for own in np.moveaxis(by_category, -1, 0)[held]:
+            yield from miscounted(own, plan, rows)
+        columns = columns_of(asked["patterns"] > 0)
+        triangles = triangles_of(asked["patterns"] > 0)
+        for one, first, own, place in zip(counts, sums["first"], columns, triangles, strict=True):
+            products = symmetric(sums["second"][..., place], len(own))
+            squares = np.diagonal(products, axis1=-2, axis2=-1)
+            yield from impossible(one, first[..., own], squares)
 
     def after(self, summed: Mapping[str, FloatArray]) -> PatternHeldOut:
         """Return the exchange of held-out rows, with the joint moments of each class."""

@@ -64,6 +64,8 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     State,
     Step,
     SummedArray,
+    impossible,
+    miscounted,
     row_folds,
     symmetric,
     upper_triangles,
@@ -78,7 +80,7 @@ from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
@@ -175,6 +177,23 @@ def tables_of(
     for j, start in enumerate(starts_of(sizes)):
         np.add.at(counts, (groups, start + categories[:, j]), 1.0)
     return counts
+
+
+def by_category(tables: FloatArray, plan: Plan) -> FloatArray:
+    """Return the rows that the states of each category count together.
+
+    Parameters
+    ----------
+    tables : ndarray of float, shape (..., sum of sizes)
+    plan : Plan
+
+    Returns
+    -------
+    ndarray of float, shape (..., number of categories)
+    """
+    if not plan.sizes:
+        return tables[..., :0]
+    return np.asarray(np.add.reduceat(tables, starts_of(plan.sizes), axis=-1))
 
 
 def probabilities(counts: FloatArray, sizes: Sequence[int]) -> FloatArray:
@@ -403,6 +422,14 @@ class Scale(ScaleStep):
             "second": np.stack([(group**2).sum(axis=0) for group in groups]),
         }
 
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield how a party's sums contradict each other or its rows."""
+        yield from miscounted(sums["counts"], plan, rows)
+        yield from impossible(sums["counts"], sums["first"], sums["second"])
+
     def after(self, summed: Mapping[str, FloatArray]) -> Scale | Powers | Moments:
         """Return the exchange of powers or of moments, or this one about a better origin."""
         counts, first, second = summed["counts"], summed["first"], summed["second"]
@@ -598,6 +625,25 @@ class Moments(Scaled, Step):
             "second": second,
             "tables": tables.reshape(NUM_FOLDS, num_classes, sum(plan.sizes)),
         }
+
+    @classmethod
+    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+        """Return the sizes that follow from the plan and what was sent."""
+        d = len(plan.numbers)
+        own = {"columns": d, "column pairs": d * (d + 1) // 2, "states": sum(plan.sizes)}
+        return {**super().sizes(plan, asked), **own, "folds": NUM_FOLDS}
+
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield how a party's sums contradict each other or its rows."""
+        counts, first = sums["counts"], sums["first"]
+        squares = np.diagonal(symmetric(sums["second"], len(plan.numbers)), axis1=-2, axis2=-1)
+        yield from miscounted(counts, plan, rows)
+        yield from impossible(counts, first, squares)
+        if (by_category(sums["tables"], plan) != counts[..., None]).any():
+            yield "the states of a category do not count the rows of each class"
 
     def after(self, summed: Mapping[str, FloatArray]) -> State:
         """Return the exchange of held-out rows, or the next state if there is nothing to choose."""

@@ -52,6 +52,7 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     Step,
     SummedArray,
     by_name,
+    miscounted,
     symmetric,
     upper_triangles,
 )
@@ -87,7 +88,7 @@ from flwr_causal.core.circuits.nodes import Product, mixed
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
@@ -289,6 +290,18 @@ class Pairs(Step):
         """Count a party's rows."""
         return {"counts": pair_sums_of(rows_by_class(values, plan), plan)}
 
+    @classmethod
+    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+        """Return the sizes that follow from the plan and what was sent."""
+        return {**super().sizes(plan, asked), "pairs": _all_states(plan).num_pairs}
+
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield how a party's counts contradict each other or its rows."""
+        yield from _miscounted_pairs(sums["counts"], plan, rows)
+
     def after(self, summed: Mapping[str, FloatArray]) -> Products:
         """Return the first step of EM, from components that are drawn."""
         plan, counts = self.plan, summed["counts"]
@@ -406,6 +419,20 @@ class Products(Step):
         ]
         return {"counts": withheld(np.concatenate(parts), plan.min_rows)}
 
+    @classmethod
+    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+        """Return the sizes that follow from the plan and what was sent."""
+        layout = Layout(plan.sizes, bool(asked["complete"]))
+        return {"states": layout.width, "pairs": layout.num_pairs}
+
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield whether a component counts more rows than there are."""
+        if (sums["counts"] > np.minimum(sums["counts"][:, :1], rows)).any():
+            yield f"a component counts more rows than there are, the party reported {rows}"
+
     def components(self, counts: FloatArray, cells: FloatArray) -> Trees:
         """Return a class's components from their counts."""
         return products(self.layout, self.layout.state_counts(counts), cells)
@@ -462,12 +489,36 @@ def rows_by_class(values: FloatArray, plan: Plan) -> list[Codes]:
     return [np.ascontiguousarray(codes[:, classes == c]) for c in range(plan.num_classes)]
 
 
-def pair_sums_of(groups: list[Codes], plan: Plan) -> FloatArray:
-    """Return counts of pairs of states for each group of rows, shape (groups, num_pairs).
+def _all_states(plan: Plan) -> Layout:
+    """Return the layout in which all states have a column, as parties may have missing values."""
+    return Layout(plan.sizes, complete=False)
 
-    All states have a column, as other parties may have missing values.
+
+def _miscounted_pairs(counts: FloatArray, plan: Plan, rows: int, folds: int = 1) -> Iterator[str]:
+    """Yield how counts of pairs of states contradict each other, or the party's rows.
+
+    Parameters
+    ----------
+    counts : ndarray of float, shape (groups, num_pairs)
+        As `pair_sums_of` returns them.
+    plan, rows, folds
+        As of `miscounted`.
     """
-    layout = Layout(plan.sizes, complete=False)
+    yield from miscounted(counts[:, 0], plan, rows, folds)
+    layout = _all_states(plan)
+    for own in counts:
+        pairs = layout.pair_counts(own)
+        states = own[1 : layout.width]
+        # A row has at most one state of a variable, and the pair of a state with itself is it.
+        by_variable = np.add.reduceat(np.column_stack((states, pairs)), layout.first, axis=0)
+        most = np.concatenate((own[:1], states))
+        if (np.diagonal(pairs) != states).any() or (by_variable > most).any():
+            yield "the pairs of states count more rows than there are"
+
+
+def pair_sums_of(groups: list[Codes], plan: Plan) -> FloatArray:
+    """Return counts of pairs of states for each group of rows, shape (groups, num_pairs)."""
+    layout = _all_states(plan)
     counts = [row_sums(layout, codes, 1, partial(_ones, codes), pairs=True) for codes in groups]
     return withheld(np.concatenate(counts), plan.min_rows)
 
@@ -580,6 +631,13 @@ class Odds(Step):
         joint = np.stack([one.log_likelihood(codes) for one in mixtures], axis=1)
         return {"log_odds": log_odds_counts(joint + np.log(asked["rows"]), plan.classes_of(values))}
 
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield whether the counts contradict the party's rows."""
+        yield from miscounted(sums["log_odds"], plan, rows)
+
     def after(self, summed: Mapping[str, FloatArray]) -> TreesTrained:
         """Return the trained mixture with the threshold."""
         return replace(self.trained, threshold=best_threshold(summed["log_odds"])[0])
@@ -608,6 +666,18 @@ class FoldPairs(Step):
         """Count a party's rows."""
         rows = FoldedRows.of(values, plan, NUM_FOLDS)
         return {"counts": pair_sums_of(rows.groups(NUM_FOLDS, plan.num_classes), plan)}
+
+    @classmethod
+    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+        """Return the sizes that follow from the plan and what was sent."""
+        return {"groups": NUM_FOLDS * plan.num_classes, "pairs": _all_states(plan).num_pairs}
+
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield how a party's counts contradict each other or its rows."""
+        yield from _miscounted_pairs(sums["counts"], plan, rows, NUM_FOLDS)
 
     def after(self, summed: Mapping[str, FloatArray]) -> State:
         """Return the first Newton step of the head."""

@@ -146,4 +146,6 @@ LOCAL = Exchange(
     when="in the last exchange, local_graphs=True",
 )
 
-CONTRACT = Contract("fedcausal", (GROUP, LINEAR, NORMS, LAYERS, EVIDENCE, LOCAL))
+CONTRACT = Contract(
+    "fedcausal", (GROUP, LINEAR, NORMS, LAYERS, EVIDENCE, LOCAL), reports=("sums", "relations")
+)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 
 from flwr_causal.core.fedcausal import evidence_search, group, linear, perceptrons
-from flwr_causal.core.fedcausal.evidence import Tables
+from flwr_causal.core.fedcausal.evidence import Tables, fitted_noise
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import edge_weights, edges_above
@@ -23,6 +23,7 @@ from flwr_causal.protocol.fedcausal import CONTRACT, EVIDENCE, GROUP, LAYERS, LI
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.linear import PERCEPTRONS, LinearStrategy, PerceptronOptions
 from flwr_causal.strategies.options import also_called, refuse_ignored, require
+from flwr_causal.strategies.plausibility import direction_warning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -581,10 +582,9 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
 
     @property
     def expected(self) -> Expected:
-        """Mechanisms and levels may differ; of its own models only the paper's look at units."""
-        own = self.kind != "group"
-        raw = own and not self.standardize
-        return Expected(raw_units=raw, columns=1, own_fits=True)
+        """Mechanisms and levels may differ; the search on evidence with own noise has no units."""
+        no_units = self.standardize or (self.refine == "evidence" and self.noise == "own")
+        return Expected(raw_units=not no_units, columns=1, own_fits=True)
 
     def heterogeneity(self, state: FedCausalRun) -> Heterogeneity | None:
         """Return the local graphs and their differences from the common one, None without them."""
@@ -603,9 +603,29 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         """Warn of edges of no strength, and where units may have decided directions."""
         graph, left_out = self._plausible(state)
         found = [*super().warnings(state), *left_out]
-        if self.kind != "linear" or self.refine == "evidence":
-            return found
-        return found + self.doubtful_directions(state.agreement, graph, state.masks, None)
+        if isinstance(state.stage, EvidenceStage):
+            return found + self._undecided(state, state.stage, graph)
+        if self.kind == "linear":
+            found += self.doubtful_directions(state.agreement, graph, state.masks, None)
+        return found
+
+    def _undecided(
+        self, state: FedCausalRun, stage: EvidenceStage, graph: CausalGraph
+    ) -> list[str]:
+        """Warn of directions that the evidence leaves open, so that the start decides them.
+
+        With ``noise="equal"`` the evidence itself depends on the columns' units.
+        """
+        agreement = state.agreement
+        best = evidence_search.more_probable(stage.searches)
+        noise = fitted_noise(best.evidence / agreement.n, self.noise)
+        undecided = None
+        if self.noise == "own":
+            noise = noise * agreement.variance
+            undecided = evidence_search.undecided(best)
+        return direction_warning(
+            graph, state.masks, noise, standardized=self.standardize, undecided=undecided
+        )
 
 
 def _causal_graph(state: FedCausalRun, found: Found) -> CausalGraph:

@@ -12,7 +12,7 @@ import numpy as np
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.baselines import all_data, alone, quick_solver
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
-from flwr_causal.core.linear.model import LinearModel, fit
+from flwr_causal.core.linear.model import LinearModel, fit, implied_noise
 from flwr_causal.core.linear.moments import Moments, data_scale
 from flwr_causal.core.series.design import companion_radius, knowledge_masks, stacked_edges
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
@@ -29,6 +29,8 @@ from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.options import MOST, refuse_ignored, require
 from flwr_causal.strategies.plausibility import (
+    UNEQUAL_IMPLIED,
+    UNEQUAL_NOISE,
     direction_warning,
     negligible,
     negligible_warning,
@@ -224,12 +226,20 @@ class LinearStrategy(CausalStrategy[StateT]):
         masks: EdgeMasks,
         model: LinearModel | LaggedModel | None,
     ) -> list[str]:
-        """Warn of directions of linear effects that rest on the columns' units."""
-        noise = None
+        """Warn of directions of linear effects that rest on the columns' units.
+
+        Without a fitted model the noise variances follow from the weights, where there are no lags.
+        """
+        noise, unequal = None, UNEQUAL_NOISE
+        if model is None and graph.lagged is None:
+            variance = agreement.variance / self.scale(agreement) ** 2
+            noise, unequal = implied_noise(graph.weights, variance), UNEQUAL_IMPLIED
         if model is not None:
             noise = model.noise_variances / self.scale(agreement) ** 2
             noise = np.where(model.noise_variances > COLLINEAR * agreement.variance, noise, 0.0)
-        return direction_warning(graph, masks, noise, standardized=self.standardize)
+        return direction_warning(
+            graph, masks, noise, standardized=self.standardize, unequal=unequal
+        )
 
 
 def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) -> FloatArray:

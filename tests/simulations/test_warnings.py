@@ -29,6 +29,9 @@ SMALL = [
     ("2dbn", SERIES(5, 30, 10), {}),
     ("moments", SERIES(5, 30, 10), {"order": 1}),
     ("fedcausal", NONLINEAR(5, 300, 5), {"refine": "none"}),
+    ("fedcausal", NONLINEAR(5, 300, 5), {}),
+    ("fedcausal", NONLINEAR(5, 300, 5, mechanisms=("lg",), iid=True), {}),
+    ("fedcausal", NONLINEAR(5, 300, 5), {"model": "linear"}),
     ("fedcausal", NONLINEAR(5, 300, 5, mechanisms=("lg",), iid=True), {"model": "linear"}),
     ("moments", NONLINEAR(5, 300, 5, mechanisms=("anm-mlp",), iid=True), {"model": "additive"}),
 ]
@@ -39,6 +42,11 @@ LARGE = [
     *(("2dbn", one, {}) for one in series_scenarios.growing_dimension((5, 10, 20))),
     *(("2dbn", one, {}) for one in series_scenarios.growing_parties((10,), (2, 64), (256,))),
     *(("fedcausal", one, {}) for one in nonlinear_scenarios.different_mechanisms((10,))),
+    *(("fedcausal", one, {}) for one in nonlinear_scenarios.same_functions("lg", (10,))),
+    *(
+        ("fedcausal", one, {"model": "linear"})
+        for one in nonlinear_scenarios.different_mechanisms((10,))
+    ),
 ]
 
 
@@ -151,7 +159,7 @@ CASES = {
         for method, options in {
             "moments": {},
             "notears-admm": {"schedule": "paper", "max_rounds": 4},
-            "fedcausal": {"model": "linear", "max_rounds": 4},
+            "fedcausal": {"refine": "none", "max_rounds": 4},
             "2dbn": {"max_rounds": 8},
         }.items()
     },
@@ -164,6 +172,26 @@ CASES = {
         )
         for method in ("moments", "notears-admm", "2dbn")
     },
+    **{
+        f"units that decide, {options}": (
+            method,
+            of_units,
+            options,
+            ("may have decided edges and directions", "standardize=True", "tiers"),
+        )
+        for method, options in (
+            ("fedcausal", {}),
+            ("fedcausal", {"noise": "equal"}),
+            ("fedcausal", {"model": "linear", "max_rounds": 10}),
+            ("notears-admm", {"refit": False, "max_rounds": 12}),
+        )
+    },
+    "standardised, evidence": (
+        "fedcausal",
+        system,
+        {"standardize": True},
+        ("With standardised columns", "rows as well the other way", "tiers"),
+    ),
     "standardised": (
         "moments",
         system,
@@ -199,6 +227,18 @@ CASES = {
         lambda: changed(system(6, 42, 7), None, c5=lambda t: t.c1 + t.c2),
         {},
         ("'c5' is a linear combination of 'c1', 'c2'",),
+    ),
+    "combination, own mechanisms": (
+        "fedcausal",
+        lambda: changed(system(), None, c5=lambda t: t.c1 + t.c2),
+        {"max_rounds": 4},
+        ("'c5' is a linear combination of 'c1', 'c2'", "Leave one of them out"),
+    ),
+    "one row, own mechanisms": (
+        "fedcausal",
+        lambda: changed(system(), 0, c3=lambda t: np.where(t.index == t.index[4], -9999, t.c3)),
+        {"max_rounds": 4},
+        ("A single row", "'c3'", "party 'party 0'", "logarithms"),
     ),
     "one row": (
         "moments",

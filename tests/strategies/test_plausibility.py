@@ -61,6 +61,19 @@ def test_standardised_columns_leave_directions_open():
     assert warned(masks=known, standardized=True) == []
 
 
+def test_what_other_evidence_decides_is_not_in_doubt():
+    """a -> b is the one that the class leaves open; b -> c it decides anyway."""
+    for mask, found in ((np.zeros((4, 4), bool), 0), (GRAPH.adjacency, 1)):
+        texts = direction_warning(
+            GRAPH, FREE, UNLIKE, standardized=False, undecided=mask
+        ) + direction_warning(GRAPH, FREE, None, standardized=True, undecided=mask)
+        assert len(texts) == 2 * found
+        assert all("(a -> b; " in text for text in texts)
+    assert (
+        direction_warning(GRAPH, FREE, ALIKE, standardized=False, undecided=GRAPH.adjacency) == []
+    )
+
+
 def test_lags_decide_directions():
     """A lagged cause of a alone: a <- b would make a collider of it."""
     lagged = np.zeros((1, 4, 4))

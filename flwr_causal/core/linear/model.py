@@ -277,6 +277,28 @@ def freeze_parameters(system: Any, kind: str, shapes: Mapping[str, tuple[int, ..
         raise DataError(f"the weights have a directed cycle: a {kind} needs a DAG")
 
 
+def implied_noise(weights: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return the noise variances with which a system has given variances.
+
+    They need no covariances: with ``T = (I - W)^{-1}`` the variance of variable j is
+    ``sum_i T[i, j]^2 noise_i``.
+
+    Parameters
+    ----------
+    weights
+        ``(d, d)`` W, of a DAG.
+    variances
+        ``(d,)`` of the variables.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        Not positive where the weights explain more than a variable's variance.
+    """
+    total = np.linalg.inv(np.eye(len(weights)) - weights)
+    return np.asarray(np.linalg.solve((total**2).T, variances))
+
+
 def log_density(residuals: FloatArray, variances: FloatArray, names: Sequence[str]) -> FloatArray:
     """Return the Gaussian log density of each row, ``(n,)``, from the noise terms ``(n, d)``.
 

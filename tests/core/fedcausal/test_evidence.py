@@ -19,6 +19,7 @@ from flwr_causal.core.fedcausal.evidence import (
     client_step,
     evidence_changes,
     evidence_problem,
+    fitted_noise,
     log_evidence,
 )
 from flwr_causal.core.graphs.acyclicity import is_acyclic
@@ -409,3 +410,33 @@ def test_knowledge_is_honoured():
     assert state.graph[effect, cause]
     assert (state.graph <= masks.allowed).all()
     assert is_acyclic(state.graph)
+
+
+@pytest.mark.parametrize("noise", ["own", "equal"])
+def test_the_noise_variance_follows_from_the_evidence(noise):
+    """y = 2 x + noise of variance 1: a fifth of the variance of y, or the party's own unit."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=600)
+    rows = np.column_stack([x, 2 * x + rng.normal(size=600)])
+    start = np.array([[False, True], [False, False]])
+    problem = evidence_problem(rows, noise=noise, start=start)
+    evidence = np.array([log_evidence(problem, 0, []), log_evidence(problem, 1, [0])])
+    expected = [1.0, 0.2] if noise == "own" else [1.0, 1.0]
+    np.testing.assert_allclose(fitted_noise(evidence / 600, noise), expected, rtol=0.15)
+
+
+def test_a_direction_that_the_evidence_leaves_open():
+    """Of linear Gaussian effects neither direction is better; of a square one is."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=300)
+    for effect, open_edge in ((2 * x, True), (x**2, False)):
+        rows = np.column_stack([x, effect + 0.5 * rng.normal(size=300)])
+        problem = evidence_problem(rows - rows.mean(axis=0))
+        settings = search.SearchProblem(no_knowledge(2))
+        start = np.array([[False, True], [False, False]])
+        state = search.init(start, start.astype(float), settings)
+        for _ in range(3):
+            tables = client_step(problem, state.graph, state.wanted)
+            state, _ = search.server_step(state, tables, settings)
+        assert state.graph.sum() == 1
+        assert search.undecided(state).sum() == open_edge

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.linear.model import LinearModel, fit, refit, regress
+from flwr_causal.core.linear.model import LinearModel, fit, implied_noise, refit, regress
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.errors import DataError
 
@@ -20,6 +20,14 @@ def model():
     return LinearModel(
         NAMES, weights, np.array([1.0, -2.0, 0.5, 3.0]), np.array([0.5, 1.0, 2.0, 0.3])
     )
+
+
+def test_noise_follows_from_weights_and_variances():
+    system = model()
+    found = implied_noise(system.weights, np.diag(system.covariance()))
+    np.testing.assert_allclose(found, system.noise_variances, rtol=1e-12)
+    too_strong = implied_noise(1.5 * system.weights, np.diag(system.covariance()))
+    assert (too_strong[[0, 3]] < 0).all()
 
 
 def test_density_is_the_multivariate_normals():

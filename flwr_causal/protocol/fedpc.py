@@ -88,7 +88,7 @@ def _repeated(arrays: Arrays, known: Known) -> str:
 
 def _other_projections(arrays: Arrays, known: Known) -> str:
     """Return a complaint if projections are of other classes, rows or columns, else ""."""
-    joint, target = domain_of(known.setup, known.sent), str(known.setup.options["target"])
+    joint, target = domain_of(known.setup, known.sent), str(known.sent["within"])
     classes = int(joint.num_states[joint.index(target)]) if target else 1
     scores = len(score_columns(own_domain(joint, known.report.names), target or None))
     if arrays["linear"].shape[::2] != (classes, scores):

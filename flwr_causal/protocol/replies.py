@@ -73,6 +73,7 @@ class Fold:
             for item in exchange.returns
             if item.combine == "sum"
         }
+        self._whole = {item.name for item in exchange.returns if item.values in WHOLE}
         self._parties: list[str] = []
         self._combined: Arrays = {}
         self._by_party: dict[str, Arrays] = {}
@@ -89,7 +90,9 @@ class Fold:
         self._by_party[party] = {}
         for name, array in arrays.items():
             if name not in self._sums:
-                self._by_party[party][name] = array
+                # Whole numbers may arrive as floats.
+                whole = name in self._whole and array.dtype.kind == "f"
+                self._by_party[party][name] = array.astype(np.int64) if whole else array
                 continue
             part = array.astype(self._sums[name])
             total = self._combined.setdefault(name, np.zeros_like(part))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.ges.linear_class import linear_class
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.folds import NUM_FOLDS, num_held_out
 from flwr_causal.core.linear.moments import Moments as SecondMoments
@@ -21,7 +23,7 @@ from flwr_causal.core.linear.selection import (
 )
 from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
-from flwr_causal.core.series.design import lagged_graph, lagged_names
+from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
 from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.data.check.report import tells_combinations
 from flwr_causal.errors import ConfigError
@@ -34,16 +36,16 @@ from flwr_causal.strategies.linear import (
     stationarity_warning,
     system_of_series,
 )
-from flwr_causal.strategies.options import also_called, refuse_ignored, require
+from flwr_causal.strategies.options import MOST, also_called, refuse_ignored, require
 from flwr_causal.strategies.plausibility import combination_warning
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
@@ -52,6 +54,11 @@ if TYPE_CHECKING:
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
 # Options that have an effect with lags only.
 LAGGED = ("select_order", "instantaneous", "regression", "ranking", "ridge")
+# Options of the solvers that find weights first, and edges by a threshold.
+OF_WEIGHTS = (
+    *("threshold", "sparsity", "polish", "score", "refit", "lagged_threshold", "lagged_sparsity"),
+    *LAGGED,
+)
 
 
 class Outcome(NamedTuple):
@@ -125,9 +132,15 @@ class Moments(RowsOrSeries[MomentsRun]):
         (``core.nonlinear.additive``). The parties send their second moments, (1 + 5 d) x (1 + 5 d),
         and the graph is again that of the pooled rows. ``graph.weights`` are then the effects'
         standard deviations in units of that of the effect variable, without a sign.
-    solver : {"dagma", "notears"}, default "dagma"
+    solver : {"dagma", "notears", "ges"}, default "dagma"
         "dagma" is the central path of the log-determinant (Bello et al. 2022), also for hundreds of
         variables; "notears" the augmented Lagrangian of the trace exponential (Zheng et al. 2018).
+        "ges" is greedy equivalence search by the Gaussian BIC (Chickering 2002; Hauser & Buhlmann
+        2012): the result is an equivalence class, a CPDAG, which does not depend on the units of
+        the columns; directions that second moments cannot decide stay open. It has neither a
+        sparsity nor a threshold.
+    max_parents : int, optional
+        Largest number of parents of a variable, for ``solver="ges"``. Default: no limit.
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight of the L1 norm. "auto" is c sqrt(log d / n) times the geometric mean of the variances
         (``core.linear.selection.default_sparsity``; ``core.series.solution`` with lags); "bic"
@@ -164,7 +177,8 @@ class Moments(RowsOrSeries[MomentsRun]):
     contract: ClassVar[Contract] = CONTRACT
 
     kind: Literal["linear", "additive"] = "linear"
-    solver: Literal["dagma", "notears"] = "dagma"
+    solver: Literal["dagma", "notears", "ges"] = "dagma"
+    max_parents: int | None = None
     sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
     threshold: float | None = None  # type: ignore[assignment]
     select_order: bool = False
@@ -178,6 +192,10 @@ class Moments(RowsOrSeries[MomentsRun]):
 
     def validate(self) -> None:
         """Check the options' values."""
+        if self.solver == "ges":
+            self._validate_class()
+        else:
+            refuse_ignored(self, {"max_parents": "solver='ges'"})
         if self.threshold is None:
             usual = ADDITIVE_THRESHOLD if self.kind == "additive" else THRESHOLD
             self.threshold = LAGGED_THRESHOLD if self.order else usual
@@ -196,6 +214,15 @@ class Moments(RowsOrSeries[MomentsRun]):
             refuse_ignored(self, dict.fromkeys(of_linear, "model='linear'"))
             chosen = self.sparsity in ("bic", "held-out")
             require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
+
+    def _validate_class(self) -> None:
+        """Check the options for a search among equivalence classes."""
+        most = self.max_parents
+        require(most is None or 1 <= most <= MOST, "max_parents", most, f"from 1 to {MOST}")
+        # A search without a threshold: all its edges are above 0.
+        self.threshold = self.threshold or None
+        refuse_ignored(self, dict.fromkeys(OF_WEIGHTS, "solver='dagma' or 'notears'"))
+        self.threshold = 0.0
 
     @property
     def pools_rows(self) -> bool:
@@ -234,6 +261,12 @@ class Moments(RowsOrSeries[MomentsRun]):
         )
         return NUM_FOLDS if holds_out else 1
 
+    @property
+    def expected(self) -> Expected:
+        """What linear methods expect; units of columns do not matter to equivalence classes."""
+        expected = super().expected
+        return replace(expected, raw_units=False) if self.solver == "ges" else expected
+
     def init(self, agreement: Agreement) -> MomentsRun:
         """Return the state before the exchange."""
         names, masks = agreement.names, self.masks(agreement)
@@ -252,6 +285,7 @@ class Moments(RowsOrSeries[MomentsRun]):
         """Find the graph from the pooled moments."""
         solve = solve_series if self.order else solve_rows
         solve = solve_additive if self.kind == "additive" else solve
+        solve = solve_class if self.solver == "ges" else solve
         outcome = solve(self, state.agreement, state.masks, replies["moments"])
         return replace(state, outcome=outcome), outcome.info
 
@@ -329,10 +363,7 @@ def solve_rows(
     graph, warnings = method.plausible(graph, method.units(agreement), masks)
     model = method.fitted_system(agreement, pooled, graph.adjacency)
     warnings += method.doubtful_directions(agreement, graph, masks, model)
-    by_party = any(tells_combinations(rows, pooled.d) for rows in agreement.rows.values())
-    if not by_party and tells_combinations(pooled.n, pooled.d):
-        # No party has enough rows to find the combinations itself.
-        warnings += combination_warning(pooled)
+    warnings += _combinations(agreement, pooled)
     return Outcome(
         moments=pooled,
         graph=graph,
@@ -341,6 +372,64 @@ def solve_rows(
         warnings=tuple(warnings),
         info={"sparsity": sparsity},
     )
+
+
+def solve_class(
+    method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
+) -> Outcome:
+    """Find the equivalence class of the columns, with lags or without.
+
+    The lags are not modelled themselves: there are no edges among them, and their edges into the
+    columns have the direction of time.
+
+    Parameters
+    ----------
+    method : Moments
+        The strategy, for its options.
+    agreement : Agreement
+        Columns, rows, means and variances.
+    masks : EdgeMasks
+        Background knowledge over the m columns of the design.
+    products : ndarray of shape (1, d, d) or (1, 2 + m, 2 + m)
+        Products of the rows, as in :func:`solve_rows` and :func:`solve_series`.
+    """
+    names, d = agreement.names, len(agreement.names)
+    if method.order:
+        pooled = series_moments(products, agreement.n, lagged_names(names, method.order))[0]
+    else:
+        pooled = SecondMoments(agreement.n, np.zeros(d), products[0], names)
+    present = np.arange(pooled.d) < d
+    found = linear_class(
+        [pooled] * pooled.d,
+        masks,
+        distinguished=present[:, None] != present,
+        max_parents=method.max_parents,
+    )
+    now, lagged = split_blocks(found.weights[:, :d])
+    graph = CausalGraph(
+        names,
+        now,
+        kind="cpdag",
+        lagged=lagged,
+        required=masks.required[:d, :d] if masks.required.any() else None,
+    )
+    member = graph.to_dag()
+    model: LinearModel | LaggedModel
+    if method.order:
+        model = system_of_series(agreement, method.scale(agreement), pooled, member)
+        warnings = stationarity_warning(member, agreement.n)
+    else:
+        model = method.fitted_system(agreement, pooled, member.adjacency)
+        warnings = _combinations(agreement, pooled)
+    strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
+    return Outcome(pooled, graph, model, strengths, tuple(warnings), {})
+
+
+def _combinations(agreement: Agreement, moments: SecondMoments) -> list[str]:
+    """Warn of linear combinations where no party has enough rows to find these itself."""
+    by_party = any(tells_combinations(rows, moments.d) for rows in agreement.rows.values())
+    enough = tells_combinations(moments.n, moments.d)
+    return combination_warning(moments) if enough and not by_party else []
 
 
 def solve_additive(

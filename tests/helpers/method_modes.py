@@ -42,6 +42,7 @@ MODES = {
     "2dbn": ("2dbn", SERIES, {"max_rounds": 6, "order": 1}),
     "moments": ("moments", NUMBERS, {}),
     "moments order": ("moments", SERIES, {"order": 1}),
+    "moments ges": ("moments", NUMBERS, {"solver": "ges"}),
     "moments additive": ("moments", NUMBERS, {"model": "additive"}),
     "fedges scores": ("fedges", CATEGORIES, {"mode": "scores"}),
     "fedges exact": ("fedges", CATEGORIES, {"mode": "exact"}),

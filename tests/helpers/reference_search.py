@@ -30,13 +30,24 @@ def all_dags(size):
             yield dag
 
 
-def all_classes(size):
-    """The CPDAG and the members of every class."""
+def all_classes(size, distinguished=False):
+    """The CPDAG and the members of every class.
+
+    Members also agree on the directions of the edges between the distinguished pairs, (d, d).
+    """
     groups = defaultdict(list)
     for dag in all_dags(size):
-        groups[equivalence.cpdag(dag).tobytes()].append(dag)
+        groups[equivalence.cpdag(dag).tobytes(), (dag & distinguished).tobytes()].append(dag)
     for members in groups.values():
         yield np.logical_or.reduce(members), members
+
+
+def told_apart(size, target_sets):
+    """The pairs of which some target set holds exactly one, (d, d)."""
+    inside = np.zeros((len(target_sets), size), dtype=bool)
+    for row, targets in zip(inside, target_sets, strict=True):
+        row[list(targets)] = True
+    return (inside[:, :, None] != inside[:, None, :]).any(axis=0)
 
 
 def random_dag(size, rng, density=0.5):

@@ -1,4 +1,4 @@
-"""Scores of DAGs, and the gains of further parents, computed from rows or from moments.
+"""Scores of DAGs of categories, and the gains of further parents, computed from rows.
 
 The score of a DAG is the sum over its families, ``sum_y s(y | Pa_y)``. All scores are
 log-probabilities or penalised log-likelihoods in nats: higher is better.
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.core.linear.moments import Moments
 
     Words = NDArray[np.uint64]
     CellCounts = NDArray[np.int32]
@@ -588,55 +587,6 @@ class TableGains:
     def graph_score(self, adjacency: BoolArray) -> float:
         """Return the score of a DAG, shape (d, d), in nats."""
         return sum(self.family_score(y, parents) for y, parents in families_of(adjacency))
-
-
-class MomentGains:
-    """Gains of the Gaussian BIC from second moments.
-
-    ``s(y | S) = -n/2 log var(y | S) - |S| log(n) / 2``, so that the gain of x is
-    ``-n/2 log(1 - r^2) - log(n) / 2`` with r the partial correlation of x and y given S.
-
-    Parameters
-    ----------
-    moments : Moments
-        Number of rows and covariances of all variables.
-    """
-
-    def __init__(self, moments: Moments) -> None:
-        self.n = moments.n
-        # Correlations, so that the test for linear dependence does not depend on units.
-        spread = np.sqrt(np.diag(moments.second))
-        spread[spread == 0.0] = 1.0
-        self.correlation = moments.second / np.outer(spread, spread)
-
-    def enough(self, num_operators: int) -> bool:
-        """Return False: every gain can be computed here."""
-        return False
-
-    def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
-        """Compute the wanted gains of some rows of ``families``."""
-        for row, mask in zip(rows, wanted, strict=True):
-            y, size = int(families.owners[row]), int(families.sizes[row])
-            gains = self._gains(y, families.members[row, :size])
-            families.gains[row, mask] = gains[mask]
-
-    def _gains(self, y: int, given: IntArray) -> NDArray[np.float64]:
-        """Return the gain of every variable as a further parent of y, shape (d,)."""
-        C = self.correlation
-        if len(given):
-            # Parents may be linearly dependent, which solve would refuse.
-            coefficients = np.linalg.lstsq(C[np.ix_(given, given)], C[given], rcond=None)[0]
-            with_y = C[y] - C[y, given] @ coefficients
-            variances = np.diag(C) - np.einsum("sj,sj->j", C[given], coefficients)
-        else:
-            with_y, variances = C[y], np.diag(C).copy()
-        # A variable that S determines gains nothing.
-        known = variances <= 1e-10 * np.diag(C)
-        variances = np.where(known, 1.0, variances)
-        squared = np.where(known | known[y], 0.0, with_y**2 / (variances * variances[y]))
-        # The gain of a variable that determines y is bounded.
-        squared = np.clip(squared, 0.0, 1.0 - 1e-12)
-        return np.asarray(-0.5 * self.n * np.log1p(-squared) - 0.5 * np.log(self.n))
 
 
 def score_graph(

@@ -17,9 +17,10 @@ import numpy as np
 
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
 from flwr_causal.core.discrete.families import empty_families
-from flwr_causal.core.discrete.scores import MomentGains, TableGains
-from flwr_causal.core.ges.cpdag import graph_of, member_of
+from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.ges.cpdag import NO_PAIRS, graph_of, member_of
 from flwr_causal.core.ges.greedy_search import GainSource, Search, knowing_member
+from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
@@ -114,8 +115,9 @@ def prepared_search(
     names: Sequence[str],
     *,
     start: BoolArray,
-    knowledge: Knowledge | None = None,
+    knowledge: Knowledge | EdgeMasks | None = None,
     max_parents: int | None = None,
+    distinguished: BoolArray = NO_PAIRS,
 ) -> Search:
     """Return a search that is ready to run.
 
@@ -127,8 +129,11 @@ def prepared_search(
         independent of the order of columns.
     start : ndarray of bool, shape (d, d)
         Marks of a DAG or CPDAG.
-    knowledge : Knowledge, optional
+    knowledge : Knowledge or EdgeMasks, optional
+        Masks are over the variables in the order of ``names``.
     max_parents : int, optional
+    distinguished : ndarray of bool, shape (d, d), optional
+        Pairs whose edge has a direction in every class, see :mod:`flwr_causal.core.ges.cpdag`.
 
     Raises
     ------
@@ -138,11 +143,13 @@ def prepared_search(
         For an impossible ``max_parents``, or knowledge of unknown variables.
     """
     check_limit("max_parents", max_parents)
-    masks = knowledge.masks(names) if knowledge else None
-    graph = graph_of(start)
+    masks = knowledge or None
+    if isinstance(masks, Knowledge):
+        masks = masks.masks(names)
+    graph = graph_of(start, distinguished)
     if graph is not None and masks is not None:
         # Where a DAG contradicts the knowledge, another DAG of its class may respect it.
-        graph = graph_of(informed_start(graph.marks, masks))
+        graph = graph_of(informed_start(graph.marks, masks, distinguished), distinguished)
     if graph is None:
         raise DataError(
             "the start graph has a cycle, or no DAG has its edges and no further v-structure: "
@@ -151,7 +158,9 @@ def prepared_search(
     return Search(graph, source, empty_families(len(names)), max_parents, masks)
 
 
-def informed_start(start: BoolArray, masks: EdgeMasks) -> BoolArray:
+def informed_start(
+    start: BoolArray, masks: EdgeMasks, distinguished: BoolArray = NO_PAIRS
+) -> BoolArray:
     """Return a DAG of the start's class with the required edges added.
 
     Raises
@@ -161,7 +170,8 @@ def informed_start(start: BoolArray, masks: EdgeMasks) -> BoolArray:
     """
     adjacent = start | start.T
     missing = masks.required & ~adjacent
-    member = knowing_member(start, EdgeMasks(masks.allowed, masks.required & adjacent))
+    own = EdgeMasks(masks.allowed, masks.required & adjacent)
+    member = knowing_member(start, own, distinguished)
     if member is None:
         raise DataError(
             "the start graph contradicts the background knowledge (a forbidden edge, an edge "

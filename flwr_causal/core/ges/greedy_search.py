@@ -20,7 +20,7 @@ import numpy as np
 
 from flwr_causal.core.discrete.families import FULL, Families, enlarged
 from flwr_causal.core.ges import operators
-from flwr_causal.core.ges.cpdag import Graph, affected, class_of, member_of
+from flwr_causal.core.ges.cpdag import NO_PAIRS, Graph, affected, class_of, member_of
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.errors import DataError
@@ -69,7 +69,10 @@ class Search:
         d = len(self.graph.degrees)
         allowed = np.ones((d, d), dtype=np.bool_) if self.masks is None else self.masks.allowed
         required = np.zeros((d, d), dtype=np.bool_) if self.masks is None else self.masks.required
+        # Where the class decides the direction anyway, only the allowed one is tried.
         self._insertable = allowed | allowed.T
+        if len(self.graph.distinguished):
+            self._insertable = np.where(self.graph.distinguished, allowed, self._insertable)
         self._removable = ~(required | required.T)
         self._limit = d if self.max_parents is None else self.max_parents
         self._room = operators.room_for(d)
@@ -191,7 +194,7 @@ class Search:
             if not gain > largest + operators.TOLERANCE or not operators.is_valid(self.graph, turn):
                 continue
             trial = operators.turned(self.graph, turn)
-            if self.masks is None or knowing_member(trial.marks, self.masks) is not None:
+            if self.masks is None or self._member(trial) is not None:
                 best, largest = trial, float(gain)
         return best, largest
 
@@ -245,11 +248,16 @@ class Search:
 
     def _respects(self) -> bool:
         """Whether the present class has a member that background knowledge allows."""
+        return self._member(self.graph) is not None
+
+    def _member(self, graph: Graph) -> BoolArray | None:
         assert self.masks is not None
-        return knowing_member(self.graph.marks, self.masks) is not None
+        return knowing_member(graph.marks, self.masks, graph.distinguished)
 
 
-def knowing_member(marks: BoolArray, masks: EdgeMasks) -> BoolArray | None:
+def knowing_member(
+    marks: BoolArray, masks: EdgeMasks, distinguished: BoolArray = NO_PAIRS
+) -> BoolArray | None:
     """Return a DAG of a class that respects background knowledge, None if there is none.
 
     Required edges must be adjacent in the class.
@@ -257,7 +265,7 @@ def knowing_member(marks: BoolArray, masks: EdgeMasks) -> BoolArray | None:
     informed = orient(marks, masks)
     member = None if informed is None else member_of(informed)
     # An orientation may have made a v-structure that the class does not have.
-    if member is None or not np.array_equal(class_of(member), marks):
+    if member is None or not np.array_equal(class_of(member, distinguished), marks):
         return None
     return member
 

@@ -469,7 +469,7 @@ def turned(graph: Graph, turn: Turn) -> Graph:
     marks = graph.marks.copy()
     marks[turn.y, [turn.x, *turn.clique]] = False
     marks[turn.x, turn.y] = True
-    result = graph_of(marks)
+    result = graph_of(marks, graph.distinguished)
     if result is None:
         raise AssertionError(f"Turn of {turn.x} and {turn.y} left a graph without an extension")
     return result

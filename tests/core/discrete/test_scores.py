@@ -19,7 +19,8 @@ from small_graphs import dags, matrix
 
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
 from flwr_causal.core.discrete.families import empty_families, row_of
-from flwr_causal.core.discrete.scores import MOST_ROWS, MomentGains, TableGains, regret, score_graph
+from flwr_causal.core.discrete.scores import MOST_ROWS, TableGains, regret, score_graph
+from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_search import all_dags
+from reference_search import all_classes, all_dags, told_apart
 from small_graphs import dags, matrix, v_structures
 
 from flwr_causal.core.ges.cpdag import class_of, graph_of, join, member_of, open_path, part
@@ -76,3 +76,20 @@ def test_open_paths_are_those_of_the_graph_without_the_blocked_nodes(dag, blocke
     others = nx.from_numpy_array(graph.marks.astype(int), create_using=nx.DiGraph)
     others.remove_nodes_from(blocked)
     assert open_path(graph, 0, 6) == nx.has_path(others, 0, 6)
+
+
+@pytest.mark.parametrize("targets", [[{0}], [{1, 2}], [{0}, {3}], [{0, 1}, {1, 2}], [{0, 1, 2, 3}]])
+def test_the_class_of_every_small_dag_under_interventions(targets):
+    pairs = told_apart(4, targets)
+    for marks, members in all_classes(4, pairs):
+        for dag in members:
+            np.testing.assert_array_equal(class_of(dag, pairs), marks)
+        graph = graph_of(marks, pairs)
+        assert any(np.array_equal(graph.dag, dag) for dag in members)
+
+
+@given(dags(8), st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
+def test_classes_of_larger_dags_under_interventions(dag, one, two):
+    pairs = told_apart(8, [one, two])
+    known = equivalence.cpdag(dag) & ~(dag.T & pairs)
+    np.testing.assert_array_equal(class_of(dag, pairs), equivalence.meek(known))

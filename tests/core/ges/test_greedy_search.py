@@ -15,12 +15,13 @@ from reference_search import (
     random_table,
     sampled_table,
     search_on,
+    told_apart,
 )
 
 from flwr_causal.core.discrete.families import empty_families
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges import greedy_search, operators
-from flwr_causal.core.ges.cpdag import graph_of
+from flwr_causal.core.ges.cpdag import NO_PAIRS, graph_of
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.ges.greedy_search import Search, knowing_member
 from flwr_causal.core.ges.operators import nothing_best
@@ -51,9 +52,9 @@ def wanted_operators(insert, graph, families, max_parents=99):
             yield from ((int(row), int(x)) for x in np.flatnonzero(mask))
 
 
-def valid_inserts(marks, max_parents=99):
+def valid_inserts(marks, max_parents=99, pairs=NO_PAIRS):
     """Yield (y, given, x, class) of every Insert that the kernels call valid."""
-    graph, families = graph_of(marks), empty_families(len(marks), 1024)
+    graph, families = graph_of(marks, pairs), empty_families(len(marks), 1024)
     d = len(marks)
     for row, x in wanted_operators(True, graph, families, max_parents):
         y = int(families.owners[row])
@@ -78,9 +79,9 @@ def valid_inserts(marks, max_parents=99):
             yield y, families.members[row, : families.sizes[row]].tolist(), x, after
 
 
-def valid_deletes(marks):
+def valid_deletes(marks, pairs=NO_PAIRS):
     """Yield (y, given, x, class) of every Delete."""
-    graph, families = graph_of(marks), empty_families(len(marks), 1024)
+    graph, families = graph_of(marks, pairs), empty_families(len(marks), 1024)
     for row, x in wanted_operators(False, graph, families):
         y, after = int(families.owners[row]), graph.copy()
         assert operators.apply_delete(after, families, x, y, row)
@@ -89,36 +90,42 @@ def valid_deletes(marks):
 
 def check_state(graph):
     """The lists, the member and the marks say the same."""
-    np.testing.assert_array_equal(equivalence.cpdag(graph.dag), graph.marks)
+    np.testing.assert_array_equal(class_among(graph.dag, graph.distinguished), graph.marks)
     for node, degree in enumerate(graph.degrees):
         beside = np.flatnonzero(graph.marks[node] | graph.marks[:, node])
         np.testing.assert_array_equal(graph.lists[node, :degree], beside)
 
 
-def longer(members):
+def class_among(dag, pairs):
+    """The class of the DAGs that also agree on the edges between distinguished pairs."""
+    marks = equivalence.cpdag(dag)
+    return equivalence.meek(marks & ~(dag.T & pairs)) if len(pairs) else marks
+
+
+def longer(members, pairs=NO_PAIRS):
     """The classes of the members with one edge more."""
     return {
-        equivalence.cpdag(more).tobytes()
+        class_among(more, pairs).tobytes()
         for dag in members
         for edge in np.argwhere(~(dag | dag.T | np.eye(len(dag), dtype=bool))).tolist()
         if is_acyclic(more := changed(dag, add=[tuple(edge)]))
     }
 
 
-def shorter(members):
+def shorter(members, pairs=NO_PAIRS):
     """The classes of the members with one edge less."""
     return {
-        equivalence.cpdag(changed(dag, drop=[tuple(edge)])).tobytes()
+        class_among(changed(dag, drop=[tuple(edge)]), pairs).tobytes()
         for dag in members
         for edge in np.argwhere(dag).tolist()
     }
 
 
-def check_operators(marks, members, slow):
+def check_operators(marks, members, slow, pairs=NO_PAIRS):
     before = slow.total(members[0])
     for valid, expected, sign in (
-        (valid_inserts(marks), longer(members), 1),
-        (valid_deletes(marks), shorter(members), -1),
+        (valid_inserts(marks, pairs=pairs), longer(members, pairs), 1),
+        (valid_deletes(marks, pairs), shorter(members, pairs), -1),
     ):
         reached = set()
         for y, given, x, after in valid:
@@ -134,6 +141,14 @@ def test_operators_reach_what_one_edge_of_any_member_reaches(size):
     slow = SlowScore(random_table(size, 50, seed=size))
     for marks, members in all_classes(size):
         check_operators(marks, members, slow)
+
+
+@pytest.mark.parametrize("targets", [[{0}], [{1, 2}], [{0}, {0, 3}], [{0}, {1}, {2}, {3}]])
+def test_operators_among_classes_of_interventions(targets):
+    pairs = told_apart(4, targets)
+    slow = SlowScore(random_table(4, 50, seed=4))
+    for marks, members in all_classes(4, pairs):
+        check_operators(marks, members, slow, pairs)
 
 
 @pytest.mark.parametrize("size", [5, 6])

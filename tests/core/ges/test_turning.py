@@ -12,11 +12,12 @@ from reference_search import (
     random_table,
     sampled_table,
     search_on,
+    told_apart,
 )
 
 from flwr_causal.core.discrete.families import empty_families
 from flwr_causal.core.discrete.scores import TableGains
-from flwr_causal.core.ges.cpdag import graph_of
+from flwr_causal.core.ges.cpdag import NO_PAIRS, class_of, graph_of
 from flwr_causal.core.ges.greedy_search import Search, knowing_member
 from flwr_causal.core.ges.operators import (
     is_valid,
@@ -30,21 +31,21 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 
 
-def with_one_edge_reversed(members):
+def with_one_edge_reversed(members, pairs=NO_PAIRS):
     """The other classes of the members with one edge reversed, where that makes no cycle."""
     return {
         other.tobytes()
         for dag in members
         for i, j in np.argwhere(dag).tolist()
         if is_acyclic(reverse := changed(dag, add=[(j, i)], drop=[(i, j)]))
-        and not np.array_equal(other := equivalence.cpdag(reverse), equivalence.cpdag(dag))
+        and not np.array_equal(other := class_of(reverse, pairs), class_of(dag, pairs))
     }
 
 
-def check_turns(marks, members, table, score):
+def check_turns(marks, members, table, score, pairs=NO_PAIRS):
     d = len(marks)
     slow, before = score, score.total(members[0])
-    graph = graph_of(marks)
+    graph = graph_of(marks, pairs)
     found, families = possible_turns(graph, empty_families(d, 4, 2), d)
     rows, wanted = unknown_gains(families, found)
     TableGains(table, slow.kind, slow.ess).fill(families, rows, wanted)
@@ -56,9 +57,9 @@ def check_turns(marks, members, table, score):
         after = turned(graph, turn)
         reached.add(after.marks.tobytes())
         assert gain == pytest.approx(slow.total(after.dag) - before, abs=1e-8)
-        np.testing.assert_array_equal(after.marks, equivalence.cpdag(after.dag))
+        np.testing.assert_array_equal(after.marks, class_of(after.dag, pairs))
         np.testing.assert_array_equal(after.marks | after.marks.T, marks | marks.T)
-    assert reached == with_one_edge_reversed(members)
+    assert reached == with_one_edge_reversed(members, pairs)
     np.testing.assert_array_equal(graph.marks, marks)
     return len(found) - len(reached)
 
@@ -69,6 +70,15 @@ def test_turns_reach_what_one_reversed_edge_of_any_member_reaches(size):
     slow = SlowScore(table)
     for marks, members in all_classes(size):
         check_turns(marks, members, table, slow)
+
+
+@pytest.mark.parametrize("targets", [[{0}], [{1, 2}], [{0}, {0, 3}]])
+def test_turns_among_classes_of_interventions(targets):
+    pairs = told_apart(4, targets)
+    table = random_table(4, 50, seed=4)
+    slow = SlowScore(table)
+    for marks, members in all_classes(4, pairs):
+        check_turns(marks, members, table, slow, pairs)
 
 
 @pytest.mark.parametrize("size", [5, 6])

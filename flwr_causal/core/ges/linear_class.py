@@ -1,0 +1,124 @@
+"""The equivalence class of a linear Gaussian system, from second moments, with weights.
+
+References
+----------
+Chickering, D. M. (2002). Optimal structure identification with greedy search. JMLR 3.
+Hauser, A. & Bühlmann, P. (2012). Characterization and greedy learning of interventional Markov
+equivalence classes of directed acyclic graphs. JMLR 13.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.moment_gains import MomentGains
+from flwr_causal.core.graphs.equivalence import directed_part, undirected_part
+from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear.model import regress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.linear.moments import Moments
+
+
+class LinearClass(NamedTuple):
+    """The class that the search reached.
+
+    Attributes
+    ----------
+    marks : ndarray of bool, shape (m, m)
+        ``[i, j]`` alone is i -> j, both ways is i - j.
+    weights : ndarray of shape (m, m)
+        ``[i, j]``: the coefficient of i in the regression of j on i and on the variables with a
+        directed edge into j. There is a DAG of the class in which these are all causes of j (with
+        background knowledge: not always). It is not 0 where there is an edge, and 0 elsewhere.
+    strengths : ndarray of shape (m, m)
+        The absolute partial correlation of i and j in that regression.
+    """
+
+    marks: BoolArray
+    weights: FloatArray
+    strengths: FloatArray
+
+
+def linear_class(
+    moments: Sequence[Moments],
+    masks: EdgeMasks,
+    *,
+    distinguished: BoolArray,
+    max_parents: int | None = None,
+) -> LinearClass:
+    """Find the equivalence class of highest Gaussian BIC that a greedy search reaches.
+
+    The search inserts, deletes and turns edges until none of these improves the score. The result
+    depends neither on the order of the variables nor on their units.
+
+    Parameters
+    ----------
+    moments : sequence of Moments
+        For each of the m variables the moments of all variables, over the rows that inform about
+        its mechanism.
+    masks : EdgeMasks
+        Background knowledge over the m variables.
+    distinguished : ndarray of bool, shape (m, m)
+        Pairs whose edge has a direction in every class, symmetric.
+    max_parents : int, optional
+        Largest number of parents of a variable. Default: no limit.
+
+    Raises
+    ------
+    DataError
+        If a moment is missing, a variable is constant, or the graph becomes too dense to search.
+    ConfigError
+        For an impossible ``max_parents``.
+    """
+    for part in {id(part): part for part in moments}.values():
+        part.require_complete()
+        part.require_varying()
+    names = moments[0].names
+    # In the order of names, by which ties are broken.
+    order = sorted(range(len(names)), key=names.__getitem__)
+    own = {id(part): part.subset(order) for part in moments}
+    both = np.ix_(order, order)
+    known = EdgeMasks(masks.allowed[both], masks.required[both])
+    search = prepared_search(
+        MomentGains([own[id(moments[k])] for k in order]),
+        [names[k] for k in order],
+        start=np.zeros((len(names), len(names)), dtype=np.bool_),
+        knowledge=known if _says_something(known) else None,
+        max_parents=max_parents,
+        distinguished=distinguished[both],
+    )
+    search.run(turn=True)
+    back = np.argsort(order)
+    marks = search.marks[np.ix_(back, back)]
+    return LinearClass(marks, *_weights(moments, marks))
+
+
+def _says_something(masks: EdgeMasks) -> bool:
+    return bool(masks.required.any() or (~masks.allowed).sum() > len(masks.allowed))
+
+
+def _weights(moments: Sequence[Moments], marks: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return the weights and strengths of a class, each (m, m); see :class:`LinearClass`."""
+    weights, strengths = np.zeros(marks.shape), np.zeros(marks.shape)
+    directed, undirected = directed_part(marks), undirected_part(marks)
+    for j, part in enumerate(moments):
+        causes = np.flatnonzero(directed[:, j])
+        regressions = [(causes, causes)]
+        for i in np.flatnonzero(undirected[:, j]):
+            regressions.append((np.append(causes, i), np.array([i])))
+        for parents, asked in regressions:
+            coefficients, residual = regress(part.second, parents, j)
+            for i in asked:
+                weight = float(coefficients[parents == i][0])
+                # Effects may cancel each other exactly, but the edge stands.
+                weights[i, j] = weight if weight else np.finfo(np.float64).tiny
+                without = regress(part.second, parents[parents != i], j)[1]
+                strengths[i, j] = np.sqrt(max(1.0 - residual / without, 0.0)) if without else 0.0
+    return weights, strengths

@@ -1,0 +1,138 @@
+"""Moments with solver="ges": the class of the pooled rows, whatever their split and units."""
+
+import numpy as np
+import pytest
+from federations import make_federation
+from lagged_systems import simulate_series
+
+from flwr_causal.core.ges.ges import ges
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.linear.model import least_squares
+from flwr_causal.core.linear.moments import Moments as PooledMoments
+from flwr_causal.core.linear.moments import merge
+from flwr_causal.data.partition import split
+from flwr_causal.errors import ConfigError
+from flwr_causal.reports.run import Run
+from flwr_causal.simulations import simulate
+
+FED = make_federation(d=7, n=400, parties=3, seed=2)
+NAMES = tuple(FED.tables[0].columns)
+POOLED = PooledMoments.from_rows(FED.pooled, NAMES)
+
+
+def found(tables=FED.tables, **options):
+    return simulate("moments", tables, solver="ges", **options)
+
+
+def same(one, two, scale=1.0):
+    assert one.graph.kind == two.graph.kind == "cpdag"
+    assert np.array_equal(one.graph.adjacency, two.graph.adjacency)
+    np.testing.assert_allclose(one.graph.weights, two.graph.weights * scale, rtol=1e-6)
+    np.testing.assert_allclose(one.scores, two.scores, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return found()
+
+
+def test_the_class_is_that_of_the_centralised_search(plain):
+    central = ges(POOLED, "gaussian-bic", turn=True)
+    assert np.array_equal(plain.graph.adjacency, central.adjacency)
+    assert plain.rounds == 1
+    assert plain.graph.to_cpdag() is plain.graph
+    assert 0 < plain.graph.num_edges < 21
+
+
+@pytest.mark.parametrize("parties", [1, 5])
+def test_any_split_of_the_rows_gives_the_same_answer(plain, parties):
+    same(found(split(FED.pooled, parties, seed=4)), plain)
+
+
+def test_units_change_the_weights_alone(plain):
+    units = 10.0 ** np.linspace(-4, 5, 7)
+    same(found([table * units for table in FED.tables]), plain, units / units[:, None])
+    spread = FED.pooled.std(axis=0)
+    same(found(standardize=True), plain, spread[:, None] / spread)
+    assert not found([table * units for table in FED.tables]).warnings
+
+
+def test_the_model_is_fitted_to_a_member_of_the_class(plain):
+    member = plain.graph.to_dag()
+    weights, noise = least_squares(POOLED, member.adjacency)
+    np.testing.assert_allclose(plain.model.weights, weights, atol=1e-9)
+    np.testing.assert_allclose(plain.model.noise_variances, noise, rtol=1e-9)
+    assert np.array_equal(member.to_cpdag().adjacency, plain.graph.adjacency)
+
+
+def test_knowledge_is_respected(plain):
+    tiers = (NAMES[4:], NAMES[:4])
+    graph = found(knowledge=Knowledge(required=[("x5", "x0")], tiers=tiers)).graph
+    assert not graph.adjacency[:4, 4:].any()
+    assert graph.adjacency[5, 0]
+    assert graph.required[5, 0]
+    assert not np.array_equal(graph.adjacency, plain.graph.adjacency)
+
+
+def test_a_limit_on_parents(plain):
+    assert plain.graph.to_dag().adjacency.sum(axis=0).max() > 1
+    assert found(max_parents=1).graph.to_dag().adjacency.sum(axis=0).max() == 1
+
+
+def test_levels_of_parties_can_be_left_out(plain):
+    shifted = [table + 10.0 * k for k, table in enumerate(FED.tables)]
+    centred = found(shifted, center="party")
+    own = [PooledMoments.from_rows(table.to_numpy(), NAMES) for table in FED.tables]
+    within = merge([PooledMoments(one.n, np.zeros(7), one.second, NAMES) for one in own])
+    expected = ges(within, "gaussian-bic", turn=True)
+    assert np.array_equal(centred.graph.adjacency, expected.adjacency)
+    assert found(shifted).graph.num_edges > plain.graph.num_edges
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"threshold": 0.2}, "threshold"),
+        ({"sparsity": 0.1}, "sparsity"),
+        ({"sparsity": "bic"}, "sparsity"),
+        ({"polish": True}, "polish"),
+        ({"refit": False}, "refit"),
+        ({"score": "equal-variance"}, "score"),
+        ({"order": 1, "select_order": True}, "select_order"),
+        ({"order": 1, "lagged_sparsity": 2.0}, "lagged_sparsity"),
+        ({"order": 1, "instantaneous": "auto"}, "instantaneous"),
+        ({"model": "additive"}, "solver"),
+        ({"max_parents": 0}, "max_parents"),
+        ({"solver": "dagma", "max_parents": 2}, "max_parents"),
+    ],
+)
+def test_options_without_an_effect_are_refused(options, named):
+    with pytest.raises(ConfigError, match=f"option '{named}'"):
+        simulate("moments", FED.tables, **{"solver": "ges", **options})
+
+
+# --- time series ----------------------------------------------------------------------------------
+
+NOW, PAST = np.zeros((3, 3)), np.diag([0.6, 0.6, 0.6])
+NOW[1, 0] = NOW[2, 1] = 0.7
+PARTIES = [[simulate_series(k, 400, NOW, PAST)] for k in range(3)]
+
+
+def test_lags_direct_the_present(tmp_path):
+    run = found(PARTIES, order=2)
+    assert np.array_equal(run.graph.adjacency, NOW != 0)
+    assert np.array_equal(run.graph.lagged[0] != 0, PAST != 0)
+    np.testing.assert_allclose(run.model.weights, run.graph.weights, atol=1e-9)
+    np.testing.assert_allclose(run.model.lagged, run.graph.lagged, atol=1e-9)
+    one = found([[series for party in PARTIES for series in party]], order=2)
+    same(one, run)
+    assert np.array_equal(one.graph.lagged != 0, run.graph.lagged != 0)
+    run.save(tmp_path)
+    assert Run.load(tmp_path).graph.equals(run.graph)
+
+
+def test_an_open_edge_of_a_series_stays_open():
+    run = found([[simulate_series(k, 400, NOW, 0 * PAST)] for k in range(3)], order=1)
+    assert np.array_equal(run.graph.adjacency, (NOW != 0) | (NOW.T != 0))
+    assert not run.graph.lagged.any()
+    assert run.graph.to_dag().adjacency.sum() == 2

@@ -498,7 +498,7 @@ def solve_series(
         sparsity=method.sparsity,
         lagged_sparsity=method.lagged_factor(automatic=isinstance(method.sparsity, str)),
         ridge=method.ridge,
-        solver=method.solver,
+        solver="notears" if method.solver == "notears" else "dagma",
     )
     folds = series_moments(products[: method.num_folds], agreement.n, columns)
     own = [

@@ -137,7 +137,12 @@ def direction_warning(
         if not open_edges.any():
             return []
     count = int(open_edges.sum())
-    may_turn, remedy = "", "State what comes first as tiers of background knowledge"
+    may_turn = ""
+    remedy = (
+        "State what comes first as tiers of background knowledge (option 'knowledge'). The method "
+        "'moments' with solver='ges' does not depend on units and leaves open what correlations "
+        "leave open; where noise is not Gaussian, 'lingam' finds directions from it."
+    )
     if count:
         them = "it" if count == 1 else "them"
         leaves = "" if graph.lagged is not None else f"; run.graph.to_cpdag() leaves {them} open"
@@ -150,7 +155,7 @@ def direction_warning(
             return []
         return [
             "With standardised columns the directions that the rows leave open are arbitrary. "
-            f"{may_turn}{remedy} (option 'knowledge')."
+            f"{may_turn}{remedy}"
         ]
     size = np.zeros(0) if noise is None else np.sqrt(np.where(noise > 0, noise, np.nan))
     if not graph.num_edges or np.isnan(size).all() or not _unequal(size, unequal):
@@ -160,7 +165,7 @@ def direction_warning(
         "The units of the columns may have decided edges and directions: what the graph leaves "
         f"unexplained of {high!r} is {times(np.nanmax(size) / np.nanmin(size))} that of {low!r} "
         "(standard deviations), and least squares takes all columns to have as much. "
-        f"{may_turn}Compare with standardize=True. {remedy} (option 'knowledge')."
+        f"{may_turn}Compare with standardize=True. {remedy}"
     ]
 
 

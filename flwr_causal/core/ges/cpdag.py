@@ -135,8 +135,9 @@ def recomplete(graph: Graph, x: int, y: int) -> bool:
     """Turn the marks after an operator on x and y into a CPDAG; False if they have no extension.
 
     First ``dag`` becomes a consistent extension (Dor & Tarsi), then ``marks`` its class (Chickering
-    1995, "label edges"; with distinguished pairs by Meek's rules). Only the entries between adjacent nodes are read and written. Then the
-    :func:`affected` nodes are marked in ``work[6]``, and ``before`` becomes equal to ``marks``.
+    1995, "label edges"; with distinguished pairs by Meek's rules). Only the entries between
+    adjacent nodes are read and written. Then the :func:`affected` nodes are marked in ``work[6]``,
+    and ``before`` becomes equal to ``marks``.
     """
     marks, dag, work = graph.marks, graph.dag, graph.work
     lists, degrees = graph.lists, graph.degrees

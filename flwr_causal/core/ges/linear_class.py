@@ -110,10 +110,8 @@ def _weights(moments: Sequence[Moments], marks: BoolArray) -> tuple[FloatArray, 
     directed, undirected = directed_part(marks), undirected_part(marks)
     for j, part in enumerate(moments):
         causes = np.flatnonzero(directed[:, j])
-        regressions = [(causes, causes)]
-        for i in np.flatnonzero(undirected[:, j]):
-            regressions.append((np.append(causes, i), np.array([i])))
-        for parents, asked in regressions:
+        alone = [(np.append(causes, i), np.array([i])) for i in np.flatnonzero(undirected[:, j])]
+        for parents, asked in [(causes, causes), *alone]:
             coefficients, residual = regress(part.second, parents, j)
             for i in asked:
                 weight = float(coefficients[parents == i][0])

@@ -182,7 +182,9 @@ class CausalGraph:
         The threshold is applied to the raw weights (to the weights if the graph has no raw
         weights), so that a lower threshold restores edges. An edge that the graph has keeps its
         weight, which may have been refitted; a restored edge gets its raw weight. In a graph of
-        kind "dag" the weakest edges on cycles are removed. Required edges are always kept.
+        kind "dag" the weakest edges on cycles are removed. An undirected edge of a CPDAG stays
+        undirected if its weight exceeds the threshold in one direction or the other. Required edges
+        are always kept.
 
         Parameters
         ----------
@@ -204,7 +206,10 @@ class CausalGraph:
         required = np.zeros_like(self.adjacency) if self.required is None else self.required
         # A required edge takes part in cycles even when its own weight is zero.
         strength = np.where(required & (raw == 0), 1.0, raw)
-        strength = np.where(required | (np.abs(raw) > value), strength, 0.0)
+        above = np.abs(raw) > value
+        if self.kind == "cpdag":
+            above |= above.T & equivalence.undirected_part(raw != 0)
+        strength = np.where(required | above, strength, 0.0)
         if self.kind == "dag":
             strength = acyclicity.break_cycles(strength, required)
         weights = np.where(self.adjacency, self.weights, raw)

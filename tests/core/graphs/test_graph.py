@@ -269,3 +269,11 @@ def test_equality_looks_at_everything():
 def test_the_representation_is_short():
     assert repr(CausalGraph.from_array(CHAIN)) == "<CausalGraph dag: 3 variables, 2 edges>"
     assert "lagged" in repr(full_graph())
+
+
+def test_a_threshold_leaves_undirected_edges_undirected():
+    weights = np.array([[0, 0.5, 0], [0.2, 0, 0.1], [0, 0.2, 0]])
+    graph = CausalGraph.from_array(weights, kind="cpdag").threshold(0.3)
+    np.testing.assert_array_equal(graph.weights, [[0, 0.5, 0], [0.2, 0, 0], [0, 0, 0]])
+    directed = CausalGraph.from_array(np.triu(weights), kind="cpdag").threshold(0.3)
+    np.testing.assert_array_equal(directed.weights, [[0, 0.5, 0], [0, 0, 0], [0, 0, 0]])

@@ -23,7 +23,14 @@ CAUSE = RNG.normal(size=(90, 1))
 ROWS = np.hstack([CAUSE, CAUSE + RNG.normal(size=(90, 1)), RNG.normal(size=(90, 1))])
 NUMBERS = [ROWS[:25], ROWS[25:60], ROWS[60:]]
 
-POOLING = ("moments", "moments additive", "fedges exact", "fedges cuts", "fedpc sums")
+POOLING = (
+    "moments",
+    "moments ges",
+    "moments additive",
+    "fedges exact",
+    "fedges cuts",
+    "fedpc sums",
+)
 #: So many runs make up the table of faults of one mode.
 CELLS = [f"{fault.name}, {where}" for fault in FAULTS for where in WHERE]
 

@@ -108,7 +108,7 @@ def test_wrong_values(strategy, options, name, allowed):
         (NotearsADMM, {"refit": "yes"}, "refit"),
         (NotearsADMM, {"early_stop": None}, "early_stop"),
         (Moments, {"max_rounds": 2}, "max_rounds"),
-        (Moments, {"solver": "ges"}, "solver"),
+        (Moments, {"solver": "pc"}, "solver"),
         (Moments, {"score": "aic"}, "score"),
         (Moments, {"polish": 1}, "polish"),
     ],

@@ -89,3 +89,11 @@ def test_what_a_party_sent_is_not_changed():
 def test_no_replies():
     assert folded([]).parties == Replies().parties == ()
     assert Replies().of("edges") == {}
+
+
+def test_whole_numbers_that_arrive_as_floats():
+    own = party(3)
+    kept = folded([("p", {name: array.astype(np.float64) for name, array in own.items()})])
+    assert kept.by_party["p"]["edges"].dtype == np.int64
+    assert np.array_equal(kept.by_party["p"]["edges"], own["edges"])
+    assert kept.by_party["p"]["score"].dtype == np.float64

@@ -23,6 +23,7 @@ SUITES = (
     "rounds",
     "variants",
     "moments",
+    "beyond",
     "perceptrons",
     "time",
     *DYNAMIC_SUITES,
@@ -74,12 +75,14 @@ def main():
         "--names",
         type=lambda text: text.split(","),
         help="the networks to take, e.g. alarm,andes; each suite has its own default; in the "
-        "suites fedcausal and fedpc their parts, e.g. linear,mixed or vertical,income",
+        "suites fedcausal and fedpc their parts, e.g. linear,mixed or vertical,income, in the "
+        "suite beyond the kinds of data, e.g. ER2,ER4",
     )
     parser.add_argument(
         "--modes",
         type=lambda text: text.split(";"),
-        help="the modes to run in the suite fedges, e.g. 'driven;scores;exact, BIC'",
+        help="the modes to run in the suite fedges, e.g. 'driven;scores;exact, BIC', in the suite "
+        "beyond the columns, e.g. 'moments;ADMM;dagma package'",
     )
     parser.add_argument(
         "--dream4",
@@ -126,6 +129,10 @@ def measure(name, arguments):
         import pooled
 
         pooled.main(seeds, quick)
+    elif name == "beyond":
+        import beyond
+
+        beyond.main(seeds, quick, arguments.names, arguments.modes)
     elif name == "perceptrons":
         import perceptrons
 

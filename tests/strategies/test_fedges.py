@@ -60,6 +60,38 @@ def test_a_party_that_fails_once_is_asked_again(mode, whole):
     assert outcome.rounds == whole[mode].rounds
 
 
+FUSIONS = ("driven", "fuse", "overwrite")
+
+
+@pytest.fixture(scope="module")
+def fused_without():
+    """Fusions without the last party, whose states the others have too."""
+    return {mode: run_on(spy(TABLES[:3]), mode) for mode in FUSIONS}
+
+
+@pytest.mark.parametrize("mode", FUSIONS)
+def test_a_fusion_without_a_party_is_that_of_the_others(mode, fused_without):
+    outcome = run_on(disturbed(TABLES, raising(3, range(1, 99), attempts=2)), mode)
+    assert outcome.graph.equals(fused_without[mode].graph)
+    assert outcome.rounds == fused_without[mode].rounds
+
+
+@pytest.mark.parametrize("mode", FUSIONS)
+@pytest.mark.parametrize("lost", [{1}, {2}, {3}, range(2, 99)], ids=str)
+def test_a_fusion_with_a_party_for_some_exchanges_lies_between(mode, lost, whole, fused_without):
+    """No farther from either than the fusion of all parties and that of the others are apart."""
+
+    def pairs(one, other):
+        different = one.graph.adjacency != other.graph.adjacency
+        return int(np.triu(different | different.T).sum())
+
+    outcome = run_on(disturbed(TABLES, raising(3, lost, attempts=2)), mode)
+    assert {failure.party for failure in outcome.failures} == {"party 3"}
+    bound = pairs(whole[mode], fused_without[mode])
+    assert pairs(outcome, whole[mode]) <= bound
+    assert pairs(outcome, fused_without[mode]) <= bound
+
+
 @pytest.mark.parametrize("mode", ["scores", "exact"])
 @pytest.mark.parametrize("lost", [0, 3])
 @pytest.mark.parametrize("since", [1, 2, 3])

@@ -313,12 +313,15 @@ class Federation:
             If fewer than ``needed`` have.
         """
         if len(collected.replies) < needed:
-            latest = {failure.party: failure.reason for failure in self.failures}
             raise FederationError(
                 f"Exchange {server_round}: only {len(collected.replies)} parties replied, the "
-                f"option 'quorum' asks for {needed}. "
-                + "; ".join(f"{party}: {reason}" for party, reason in list(latest.items())[-3:])
+                f"option 'quorum' asks for {needed}. {self.latest_reasons()}"
             )
+
+    def latest_reasons(self) -> str:
+        """Say why the last parties that failed have failed."""
+        latest = {failure.party: failure.reason for failure in self.failures}
+        return "; ".join(f"{party}: {reason}" for party, reason in list(latest.items())[-3:])
 
     def _note(self, attempt: _Attempt, server_round: int) -> None:
         """Note which parties have the setup, and which have failed."""

@@ -471,17 +471,18 @@ class _Session(Generic[StateT]):
         who, number = ", ".join(lost), outcome.rounds + 1
         if outcome.restarts >= MAX_RESTARTS:
             raise FederationError(
-                f"Exchange {number}: {who} did not answer, and the training has started again "
-                f"{MAX_RESTARTS} times already. Start the run again once all parties stay "
-                "connected."
+                f"Exchange {number}: there is no usable reply of {who}, and the training has "
+                f"started again {MAX_RESTARTS} times already. {federation.latest_reasons()}. Start "
+                "the run again once all parties can answer."
             )
         parties = [party for party in federation.parties if party.name not in lost]
         others, agreement = agreed(method, parties, federation.reports)
         columns = [name for name in outcome.agreement.names if name not in agreement.names]
         if columns:
             raise FederationError(
-                f"Exchange {number}: {who} did not answer, and no other party holds "
-                f"{', '.join(columns)}. Start the run again once all parties are connected."
+                f"Exchange {number}: there is no usable reply of {who}, and no other party holds "
+                f"{', '.join(columns)}. {federation.latest_reasons()}. Start the run again once "
+                "all parties can answer."
             )
         warning = (
             f"The training started again without {who} after exchange {number}: sums over "

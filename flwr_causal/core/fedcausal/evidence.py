@@ -241,7 +241,8 @@ def fitted_noise(evidence: FloatArray, noise: Noise) -> FloatArray:
     noise variance; NaN where the evidence is.
     """
     left = -2.0 * evidence - np.log(2.0 * np.pi)
-    return np.asarray(np.exp(left - 1.0) if noise == "own" else left)
+    # A false reply may hold any number.
+    return np.asarray(np.exp(np.clip(left - 1.0, -100.0, 100.0)) if noise == "own" else left)
 
 
 def client_step(

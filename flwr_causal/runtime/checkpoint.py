@@ -21,18 +21,19 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replies import Replies
 from flwr_causal.protocol.setup import PREFIX
-from flwr_causal.runtime.federation import Failure
+from flwr_causal.runtime.federation import Failure, Party
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.setup import Setup
+    from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.influence import Influence
 
 RUN_FILE = "run.json"
@@ -57,6 +58,7 @@ FREE_OPTIONS = frozenset(
     {"output_dir", "resume", "round_timeout", "server_timeout", "min_available_nodes", "quorum"}
 )
 _TOKEN = f"{PREFIX}exchange"
+_PARTIES = "parties"
 # Where the training started again with other tables, what had happened before.
 _HISTORY, _FAILURES = "history before", "failures before"
 # Prefixes of the names of arrays in a file: of combined arrays, and of those kept by party.
@@ -145,6 +147,10 @@ class Checkpoint:
     ----------
     interrupted : bool
         Whether there is a run to resume, until its parties have agreed again.
+    parties : list of Party
+        That agreed in the run to resume, in their order; without nodes.
+    reports : dict of str to TableReport
+        Theirs, by name.
     history : list of dict
         The records of its exchanges before its last agreement.
     failures : list of Failure
@@ -163,6 +169,9 @@ class Checkpoint:
         self._config = dict(config)
         self._token = ""
         self._resumed = False
+        self._agreed: dict[str, Any] = {}
+        self.parties: list[Party] = []
+        self.reports: dict[str, TableReport] = {}
         self.history: list[dict[str, Any]] = []
         self.failures: list[Failure] = []
         with _writable(self.directory):
@@ -175,11 +184,22 @@ class Checkpoint:
             # With content: a full disk still takes names.
             write(self._exchanges / ".written", bytes(4096))
         self.interrupted = resume and self._agreement.is_file()
+        if self.interrupted:
+            self._read_agreement()
+
+    def _read_agreement(self) -> None:
+        content = _read_json(self._agreement)
+        self._token = content.pop(_TOKEN)
+        self.history = content.pop(_HISTORY)
+        self.failures = [Failure(**failure) for failure in content.pop(_FAILURES)]
+        for number, (name, partition, report) in enumerate(content.pop(_PARTIES), 1):
+            self.parties.append(Party(-number, name, partition))
+            self.reports[name] = TableReport.from_dict(report)
+        self._agreed = content
 
     def agree(
         self,
-        setup: Setup,
-        reports: Mapping[str, TableReport],
+        federation: Federation,
         sent: Mapping[str, Any],
         history: Sequence[Any] = (),
         failures: Sequence[Failure] = (),
@@ -190,10 +210,8 @@ class Checkpoint:
 
         Parameters
         ----------
-        setup : Setup
-            What the parties agreed on.
-        reports : mapping of str to TableReport
-            Their reports, by their names in their order.
+        federation : Federation
+            The parties, and what they agreed on.
         sent : mapping
             Further plain values that are sent with each message.
         history : sequence of dict
@@ -204,30 +222,34 @@ class Checkpoint:
         Raises
         ------
         CheckpointError
-            If parties, tables or values differ from those of the interrupted run.
+            If values that the parties are sent differ from those of the interrupted run.
         """
-        new = _comparable(setup, reports, sent)
+        setup = federation.setup
+        new = _comparable(setup, sent)
         if self.interrupted:
-            old = _read_json(self._agreement)
-            token = old.pop(_TOKEN)
-            self.history = old.pop(_HISTORY)
-            self.failures = [Failure(**failure) for failure in old.pop(_FAILURES)]
+            old = self._agreed
             changed = [name for name in {**new, **old} if old.get(name) != new.get(name)]
             if changed:
                 raise CheckpointError(
-                    f"The run in '{self.directory}' cannot be resumed: the parties, their tables "
-                    "or their versions are not those of the interrupted run "
-                    f"({', '.join(name.removeprefix(PREFIX) for name in changed)}). Connect the "
-                    "same parties, of the same names, with the same tables, or start anew without "
-                    "resume."
+                    f"The run in '{self.directory}' cannot be resumed: what the parties are sent "
+                    "is not what they were sent in the interrupted run "
+                    f"({', '.join(name.removeprefix(PREFIX) for name in changed)}). Give the same "
+                    "values, with the same version of flwr-causal, or start anew without resume."
                 )
-            setup = replace(setup, exchange=token)
             # Another agreement later in the run takes the place of this one.
             self._resumed, self.interrupted = True, False
-        else:
-            before = {_HISTORY: list(history), _FAILURES: [vars(one) for one in failures]}
-            with _writable(self.directory):
-                write(self._agreement, json.dumps({_TOKEN: setup.exchange, **before, **new}))
+            return replace(setup, exchange=self._token)
+        content = {
+            _TOKEN: setup.exchange,
+            _HISTORY: list(history),
+            _FAILURES: [vars(one) for one in failures],
+            _PARTIES: [
+                (party.name, party.partition_id, federation.reports[party.name].to_dict())
+                for party in federation.parties
+            ],
+        }
+        with _writable(self.directory):
+            write(self._agreement, json.dumps({**content, **new}))
         self._token = setup.exchange
         return setup
 
@@ -275,14 +297,10 @@ def _writable(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def _comparable(
-    setup: Setup, reports: Mapping[str, TableReport], sent: Mapping[str, Any]
-) -> dict[str, str]:
-    """Return hashes of what two runs must have in common."""
+def _comparable(setup: Setup, sent: Mapping[str, Any]) -> dict[str, str]:
+    """Return hashes of what two runs must have in common, beside the parties' reports."""
     plain = {
         **setup.to_config(),
-        "parties": list(reports),
-        **{f"table of {party}": report.to_dict() for party, report in reports.items()},
         "train_config": {name: repr(value) for name, value in sent.items()},
     }
     del plain[_TOKEN]

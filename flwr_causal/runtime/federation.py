@@ -42,7 +42,7 @@ class Party:
     Parameters
     ----------
     node_id : int
-        Flower's id, random in each run.
+        Flower's id, random in each run; negative while the party has no node.
     name : str
         The party's own name; unique in the run.
     partition_id : int
@@ -55,6 +55,11 @@ class Party:
     name: str
     partition_id: int
     num_rows: int = 0
+
+    @property
+    def has_node(self) -> bool:
+        """Whether it can be sent a message."""
+        return self.node_id >= 0
 
 
 @dataclass(frozen=True)
@@ -202,12 +207,20 @@ class Federation:
 
     def moved(self, name: str, node_id: int) -> None:
         """Note that a party now has another node, or the same one without its state."""
+        self._place(name, node_id)
+        self._informed.discard(node_id)
+        self.failed_in_a_row[name] = 0
+
+    def left(self, party: Party) -> None:
+        """Note that a party has no node; the next exchange looks for it."""
+        self.connected.discard(party.node_id)
+        self._place(party.name, min(0, *(each.node_id for each in self.parties)) - 1)
+
+    def _place(self, name: str, node_id: int) -> None:
         self.parties = tuple(
             replace(party, node_id=node_id) if party.name == name else party
             for party in self.parties
         )
-        self._informed.discard(node_id)
-        self.failed_in_a_row[name] = 0
 
     def needed(self, fraction: float, quorum: float) -> int:
         """Return how many parties must reply in an exchange, of all that agreed at the start."""
@@ -389,6 +402,12 @@ class _Attempt:
 
     def collect(self, messages: Sequence[Message], contents: Mapping[int, RecordDict]) -> None:
         """Send messages, add the accepted replies to the result, note why others failed."""
+        placed = {m.metadata.dst_node_id: self.parties[m.metadata.dst_node_id] for m in messages}
+        without = [node_id for node_id, party in placed.items() if not party.has_node]
+        self.reasons |= dict.fromkeys(without, (NODE_UNAVAILABLE, "it is not connected"))
+        messages = [m for m in messages if m.metadata.dst_node_id not in without]
+        if not messages:
+            return
         waiting = {message.metadata.dst_node_id for message in messages}
         asked = set(waiting)
         self.result.bytes_sent += sum(records.num_bytes(m.content) for m in messages)

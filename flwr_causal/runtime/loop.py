@@ -24,7 +24,7 @@ from flwr_causal.runtime.influence import (
     influence_warnings,
 )
 from flwr_causal.runtime.method import Method, StateT
-from flwr_causal.runtime.returning import find_returned
+from flwr_causal.runtime.returning import find_returned, reconnected
 from flwr_causal.runtime.schema import agreed, exchange_schema
 from flwr_causal.runtime.server_work import server_work
 
@@ -291,16 +291,16 @@ class _Session(Generic[StateT]):
     ) -> None:
         """Run the schema exchange and set the first state."""
         method, outcome = self.method, self.outcome
-        federation, agreement, size = exchange_schema(method, self.grid, settle=settle)
-        outcome.schema_bytes += size
         checkpoint = checkpoint or self.checkpoint
+        if checkpoint is not None and checkpoint.interrupted:
+            known = checkpoint.parties, checkpoint.reports
+            federation, agreement, size = reconnected(method, self.grid, *known, settle=settle)
+        else:
+            federation, agreement, size = exchange_schema(method, self.grid, settle=settle)
+        outcome.schema_bytes += size
         if checkpoint is not None:
             federation.setup = checkpoint.agree(
-                federation.setup,
-                federation.reports,
-                self.config,
-                outcome.history,
-                outcome.failures,
+                federation, self.config, outcome.history, outcome.failures
             )
         outcome.agreement, outcome.parties = agreement, federation.parties
         outcome.warnings = list(agreement.warnings)
@@ -447,7 +447,7 @@ class _Session(Generic[StateT]):
         self.outcome.parties = federation.parties
         # A privacy wrapper's mods at the parties expect nothing but the wrapper's messages.
         if self.strategy is method:
-            self._replay([party for party in federation.parties if party.name in found.nodes], 0)
+            self._replay([party for party in federation.parties if party.name in found.nodes])
         # Where a node loses its state again, the next message still finds the agreement.
         for name, node_id in found.nodes.items():
             federation.moved(name, node_id)
@@ -555,12 +555,30 @@ class _Session(Generic[StateT]):
                     outcome.warnings += influence_warnings(step.influence, method.graph(self.state))
             outcome.history.append(step.record)
         log(INFO, "Resumed after %d exchanges", outcome.rounds)
-        self._replay(self.federation.parties, len(self.federation.parties))
+        federation = self.federation
+        lost = self._replay([party for party in federation.parties if party.has_node])
+        for party in federation.parties:
+            if party.name in lost:
+                federation.left(party)
+        absent = ", ".join(party.name for party in federation.parties if not party.has_node)
+        if absent and method.finished(self.state) is None:
+            warning = (
+                f"The run was resumed after exchange {outcome.rounds} without {absent}, which did "
+                "not answer."
+            )
+            log(WARNING, warning)
+            outcome.warnings.append(warning)
 
-    def _replay(self, parties: Sequence[Party], needed: int) -> None:
-        """Send parties the earlier requests that they answered and remember."""
+    def _replay(self, parties: Sequence[Party]) -> tuple[str, ...]:
+        """Send parties the earlier requests that they answered and remember.
+
+        Returns
+        -------
+        tuple of str
+            The names of those that gave no reply.
+        """
         if not (self.remembered and parties):
-            return
+            return ()
         method, outcome, number = self.method, self.outcome, self.outcome.rounds
         contents: dict[tuple[object, ...], RecordDict] = {}
         messages = []
@@ -584,8 +602,8 @@ class _Session(Generic[StateT]):
             server_round=number,
             timeout=method.round_timeout,
         )
-        self.federation.check_quorum(collected, needed, number)
         outcome.schema_bytes += collected.bytes_sent + collected.bytes_received
+        return collected.lost
 
     def _replayed(self, party: str, answered: Sequence[_Remembered]) -> RecordDict:
         method = self.method

@@ -1,23 +1,27 @@
-"""Parties whose node went away, or was restarted, and is back."""
+"""Parties whose node went away, or was restarted, and is back; in one run, or in a resumed one."""
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
 from flwr.supercore import log
 
 from flwr_causal.data.check.report import TableReport
-from flwr_causal.errors import TableChangedError
+from flwr_causal.errors import FederationError, TableChangedError
 from flwr_causal.protocol.schema import own_version
-from flwr_causal.runtime.federation import Found
-from flwr_causal.runtime.schema import ask_schema
+from flwr_causal.runtime.checkpoint import CheckpointError
+from flwr_causal.runtime.federation import Found, Party
+from flwr_causal.runtime.schema import POLL_SECONDS, agreed, ask_schema, check_versions, is_another
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
     from flwr.serverapp import Grid
 
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.method import Method
 
@@ -61,12 +65,10 @@ def find_returned(
     for reason in failed.values():
         log(WARNING, "A node that has just come gives no schema (%s)", reason)
     for node, values in answers:
-        # A name that several parties chose has the id of its node behind it.
-        names = {node.name, f"{node.name} ({node.node_id})"}.intersection(absent)
-        if not names:
+        name = _place_of(node, absent)
+        if not name:
             log(INFO, "%s (node %d) has come later and takes no part", node.name, node.node_id)
             continue
-        name = names.pop()
         change = _change(values, federation.reports[name])
         if change:
             log(WARNING, "%s is back, but %s", name, change)
@@ -80,10 +82,100 @@ def find_returned(
     return found._replace(num_bytes=size)
 
 
+def reconnected(
+    method: Method[Any],
+    grid: Grid,
+    parties: Sequence[Party],
+    reports: Mapping[str, TableReport],
+    *,
+    settle: float,
+) -> tuple[Federation, Agreement, int]:
+    """Find the nodes of the parties of an interrupted run; repeat the parties' agreement.
+
+    A party of which no connected node has the name, or none that answers, stays without a node.
+    The exchanges decide whether the run can go on without it.
+
+    Parameters
+    ----------
+    method : Method
+    grid : Grid
+    parties : sequence of Party
+        Of the interrupted run, in their order.
+    reports : mapping of str to TableReport
+        Theirs, by name.
+    settle : float
+        If not 0, nodes that are not connected yet are waited for, :data:`PATIENCE` at most.
+
+    Returns
+    -------
+    federation : Federation
+    agreement : Agreement
+    num_bytes : int
+        Sent and received to find them.
+
+    Raises
+    ------
+    CheckpointError
+        If a party's table is not that of the interrupted run.
+    ConfigError
+        If a node runs another version of flwr-causal.
+    FederationError
+        If no party has a node.
+    """
+    timeout = min(method.round_timeout, PATIENCE)
+    deadline = time.monotonic() + (timeout if settle else 0.0)
+    absent, connected, asked = {party.name: party for party in parties}, {}, set[int]()
+    warnings, total = [], 0
+    while absent:
+        new = sorted(set(grid.get_node_ids()) - asked)
+        if not new and time.monotonic() >= deadline:
+            break
+        if not new:
+            time.sleep(POLL_SECONDS)
+            continue
+        asked.update(new)
+        answers, _, size = ask_schema(method, grid, new, timeout)
+        total += size
+        warnings += check_versions([one for one in answers if _place_of(one[0], absent)])
+        for node, values in answers:
+            name = _place_of(node, absent)
+            if not name:
+                warnings.append(
+                    f"{node.name} is connected, but was not in the run that is resumed: it takes "
+                    "no part."
+                )
+                continue
+            change = _change(values, reports[name])
+            if change:
+                raise CheckpointError(
+                    f"The run in '{method.output_dir}' cannot be resumed: {name} is connected, but "
+                    f"{change}. Or stop its node, to continue without {name}; or start anew "
+                    "without resume."
+                )
+            connected[name] = replace(absent.pop(name), node_id=node.node_id)
+        log(INFO, "%d of %d parties are connected", len(connected), len(parties))
+    if not connected:
+        raise FederationError(
+            f"The run in '{method.output_dir}' cannot be resumed: none of its parties is connected "
+            f"({', '.join(absent)}). Start their nodes, under these names."
+        )
+    placed = [connected.get(party.name, party) for party in parties]
+    federation, agreement = agreed(method, placed, reports)
+    federation.connected = {party.node_id for party in connected.values()}
+    return federation, replace(agreement, warnings=(*warnings, *agreement.warnings)), total
+
+
+def _place_of(node: Party, absent: Collection[str]) -> str:
+    """Return which of the absent parties a node stands for by its name; "" for none."""
+    # A name that several parties chose has the id of its node behind it.
+    names = {node.name, f"{node.name} ({node.node_id})"}.intersection(absent)
+    return names.pop() if names else ""
+
+
 def _change(values: dict[str, Any], report: TableReport) -> str:
     """Return why a node's answer is not that of the party as it was; "" if it is."""
-    version = values.pop("version")
-    if version != own_version():
+    version = values.pop("version", own_version())
+    if is_another(version):
         return f"it has version {version} of flwr-causal, the server {own_version()}"
     if "error" in values:
         return str(values["error"])

@@ -71,7 +71,7 @@ def exchange_schema(
     # Node ids are random in each run: parties are ordered by what stays the same.
     answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))
     answers = _with_unique_names(answers)
-    other_patches = _check_versions(answers)
+    other_patches = check_versions(answers)
     _check_errors(answers)
     reports = {party.name: TableReport.from_dict(values) for party, values in answers}
     _check_parts(reports)
@@ -202,7 +202,7 @@ def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]
             raise door.RefusedError("it lacks the party's name or number")
         if not isinstance(values.get("version"), str):
             raise door.RefusedError("it lacks the version of flwr-causal")
-        if _is_another(values["version"]):
+        if is_another(values["version"]):
             return Party(node_id, party, partition), {"version": values["version"]}
         if not isinstance(values.get("error"), str):
             door.reported(values, method.contract.reports, method.policy.max_states)
@@ -251,12 +251,12 @@ def _with_unique_names(
     ]
 
 
-def _is_another(version: str) -> bool:
+def is_another(version: str) -> bool:
     """Return whether the contracts of a version may differ from those of this one."""
     return version.split(".")[:2] != own_version().split(".")[:2]
 
 
-def _check_versions(answers: Sequence[tuple[Party, dict[str, Any]]]) -> list[str]:
+def check_versions(answers: Sequence[tuple[Party, dict[str, Any]]]) -> list[str]:
     """Take the versions out of the answers; return warnings of those that differ a little.
 
     Raises
@@ -269,7 +269,7 @@ def _check_versions(answers: Sequence[tuple[Party, dict[str, Any]]]) -> list[str
         versions[party.name] = values.pop("version")
     differ = {name: version for name, version in versions.items() if version != own}
     text = ", ".join(f"{name} has {version}" for name, version in differ.items())
-    if any(_is_another(version) for version in differ.values()):
+    if any(is_another(version) for version in differ.values()):
         raise ConfigError(
             f"The parties' versions of flwr-causal are not the server's, {own}; training was not "
             f"started: {text}. Install the same version on all machines."

@@ -98,9 +98,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
         None writes nothing.
     resume : bool, default False
         Continue the interrupted run that ``output_dir`` holds, after its last exchange. If the
-        directory holds no run, a new one starts; a completed run is returned. Method, options,
-        parties and tables must be the same. Without ``resume`` an earlier run in the directory is
-        replaced.
+        directory holds no run, a new one starts; a completed run is returned. Method, options
+        and tables must be the same; a party that is missing is left out of the exchanges until it
+        is back. Without ``resume`` an earlier run in the directory is replaced.
     missing_values, constant_columns, text_columns, unshared_columns, duplicate_columns : \
 {"fail", "drop"}, default "fail"
         What to do about rows with missing or infinite values, columns that are constant over all

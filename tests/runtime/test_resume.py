@@ -242,10 +242,10 @@ def test_other_options_are_refused(tmp_path, options, words):
 
 def test_other_tables_are_refused(tmp_path):
     interrupted(tmp_path)
-    with pytest.raises(ConfigError, match=r"not those of the interrupted run .*mean"):
-        resumed(tmp_path, [LINEAR[0] + 1.0, *LINEAR[1:]])
-    with pytest.raises(ConfigError, match=r"not those of the interrupted run .*num-clients"):
-        resumed(tmp_path, LINEAR[:2])
+    for table in (LINEAR[1] + 1.0, LINEAR[1].assign(x0=np.nan)):
+        with pytest.raises(ConfigError, match=r"cannot be resumed: party 1 is connected, but"):
+            resumed(tmp_path, [LINEAR[0], table, LINEAR[2]])
+    same(resumed(tmp_path), simulate("notears-admm", LINEAR, **ADMM))
 
 
 def test_options_that_do_not_change_the_result_may_differ(tmp_path):
@@ -394,6 +394,111 @@ class Reached(Killing):
     def send_and_receive(self, messages, *, timeout=None):
         replies = super().send_and_receive(messages, timeout=timeout)
         return [r for r in replies if not self.lost(r.metadata.group_id, r.metadata.src_node_id)]
+
+
+# Where several exchanges are summed, the training starts again without the party that was lost.
+STARTS_AGAIN = ("ges exact", "ges cuts", "pc rows", "pc trees", "pc own rows")
+
+
+def check_lost_for_good(name, directory, places):
+    """Resume without the last party, and lose it in a run that is not interrupted."""
+    method, parties, options = CASES[name]
+    last = 1 + len(parties)
+
+    def ended(tables, **more):
+        """Return the run, or the text of its error up to the party's failures."""
+        try:
+            return simulate(method, tables, round_timeout=1.0, **options, **more)
+        except FederationError as error:
+            return str(error).partition(" replied")[0]
+
+    for place in places(ended(parties).rounds):
+        kept = {"output_dir": directory / str(place)}
+        with pytest.raises(KilledError):
+            ended(parties, wrap_grid=lambda grid, place=place: Killing(grid, place), **kept)
+
+        def lost(group, node, place=place):
+            return node == last and group.isdigit() and int(group) >= place
+
+        run = ended(parties[:-1], resume=True, **kept)
+        expected = ended(parties, wrap_grid=lambda grid, lost=lost: Reached(grid, lost))
+        if isinstance(expected, str):  # the party alone holds columns
+            assert run == expected
+            continue
+        np.testing.assert_equal(found(run)[1], found(expected)[1])
+        took_part = [record["parties"] for record in run.history]
+        assert took_part == [record["parties"] for record in expected.history]
+        missed = [(one["round"], one["party"]) for one in run.failures]
+        assert missed == [(one["round"], one["party"]) for one in expected.failures]
+        assert f"resumed after exchange {place - 1} without party {last - 2}" in "".join(
+            run.warnings
+        )
+        if name in STARTS_AGAIN:
+            np.testing.assert_equal(found(run)[1], found(ended(parties[:-1]))[1])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_party_that_is_lost_for_good_is_left_out(name, tmp_path):
+    check_lost_for_good(name, tmp_path, lambda rounds: [(rounds + 1) // 2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_wherever_it_is_lost_for_good(name, tmp_path):
+    check_lost_for_good(name, tmp_path, many)
+
+
+def test_a_run_without_a_lost_party_is_resumed_again(tmp_path):
+    interrupted(tmp_path, 3)
+    with pytest.raises(KilledError):
+        resumed(tmp_path, LINEAR[:2], wrap_grid=lambda grid: Killing(grid, 5))
+    assert resumed(tmp_path, LINEAR[:2]).rounds == ADMM["max_rounds"]
+    interrupted(tmp_path, 3)
+    with pytest.raises(KilledError):
+        resumed(tmp_path, LINEAR[:2], wrap_grid=lambda grid: Killing(grid, 5))
+    back = resumed(tmp_path)
+    assert [record["parties"] for record in back.history] == [3, 3, 2, 2, 3, 3, 3, 3]
+    assert [failure["round"] for failure in back.failures] == [3, 4]
+
+
+def test_the_quorum_decides_whether_a_resumed_run_goes_on(tmp_path):
+    interrupted(tmp_path)
+    before = (tmp_path / "run.json").read_bytes()
+    with pytest.raises(FederationError, match=r"none of its parties is connected \(party 0, par"):
+        resumed(tmp_path, wrap_grid=lambda grid: Reached(grid, lambda group, _: group == "schema"))
+    assert (tmp_path / "run.json").read_bytes() == before
+    with pytest.raises(FederationError, match=r"Exchange 5: only 1 parties .* asks for 2"):
+        resumed(tmp_path, LINEAR[:1])
+    same(resumed(tmp_path), simulate("notears-admm", LINEAR, **ADMM))
+
+
+def test_a_party_that_was_not_in_the_run_takes_no_part(tmp_path):
+    interrupted(tmp_path)
+    run = resumed(tmp_path, [*LINEAR, LINEAR[0]])
+    same(run, simulate("notears-admm", LINEAR, **ADMM))
+    assert any("party 3 is connected, but was not in the run" in one for one in run.warnings)
+    assert list(run.parties) == ["party 0", "party 1", "party 2"]
+
+
+def test_a_party_that_does_not_answer_the_replay_is_asked_again(tmp_path):
+    """In the next exchange, where it is sent the requests again."""
+    interrupted(tmp_path)
+    replays = []
+
+    class Losing(Killing):
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            replies = super().send_and_receive(messages, timeout=timeout)
+            if records.config_of(messages[0].content).get("exchange") == "replay":
+                replays.append(len(messages))
+                if len(replays) == 1:
+                    return [reply for reply in replies if reply.metadata.src_node_id != 3]
+            return replies
+
+    run = resumed(tmp_path, wrap_grid=lambda grid: Losing(grid, -1), round_timeout=1.0)
+    assert replays == [3, 1]
+    assert run.failures == [{"round": 4, "party": "party 1", "reason": "no reply within 1 s"}]
+    same(run, simulate("notears-admm", LINEAR, **ADMM))
 
 
 def test_a_party_that_is_not_asked_any_more_stays_so(tmp_path):

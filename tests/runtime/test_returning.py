@@ -11,7 +11,7 @@ from flwr_causal.clients import Source, client_app
 from flwr_causal.compat import NODE_UNAVAILABLE
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
-from flwr_causal.runtime import loop
+from flwr_causal.runtime import loop, returning
 from flwr_causal.strategies import FedGES, Moments, NotearsADMM, run
 
 TABLES = make_federation(d=4, n=160, parties=3).tables
@@ -239,17 +239,62 @@ def test_tables_that_keep_changing_end_the_run():
         run(admm(changed_tables="restart"), Editing(TABLES, edits))
 
 
+class Stopping(Editing):
+    """The run is interrupted in exchange 7."""
+
+    def send_and_receive(self, messages, *, timeout=None):
+        messages = list(messages)
+        if messages[0].metadata.group_id == "7":
+            raise KeyboardInterrupt
+        return super().send_and_receive(messages, timeout=timeout)
+
+
+def interrupted(tmp_path):
+    kept = {"output_dir": str(tmp_path)}
+    with pytest.raises(KeyboardInterrupt):
+        run(admm(**kept), Stopping(TABLES, {}))
+    grid = Machines(TABLES, at=10**6)
+    grid.killed = grid._contexts.pop(3)
+    return admm(**kept, resume=True), grid
+
+
+@pytest.mark.parametrize(("back", "missed"), [(7, []), (8, [7])])
+def test_a_party_without_a_node_is_found_after_the_run_was_resumed(tmp_path, back, missed):
+    method, grid = interrupted(tmp_path)
+    grid.back = back
+    outcome = run(method, grid)
+    assert [(f.server_round, f.party) for f in outcome.failures] == [(k, "oslo") for k in missed]
+    assert [record["parties"] for record in outcome.history][-2:] == ([2, 3] if missed else [3, 3])
+    assert "resumed after exchange 6 without oslo" in outcome.warnings[-1]
+    if not missed:
+        same(outcome, run(admm(), Machines(TABLES, at=10**6)))
+
+
+def test_a_run_on_real_nodes_waits_for_its_parties_when_it_is_resumed(tmp_path, monkeypatch):
+    method, grid = interrupted(tmp_path / "late")
+
+    def look():
+        grid.looks += 1
+        if grid.looks == 3:
+            grid.start()
+        return sorted(grid._contexts)
+
+    grid.get_node_ids = look
+    monkeypatch.setattr(returning, "POLL_SECONDS", 0.01)
+    outcome = run(method, grid, settle=0.1)
+    same(outcome, run(admm(), Machines(TABLES, at=10**6)))
+    assert (outcome.failures, outcome.warnings) == ((), [])
+
+    monkeypatch.setattr(returning, "PATIENCE", 0.05)
+    method, grid = interrupted(tmp_path / "never")
+    outcome = run(method, grid, settle=0.1)
+    assert grid.looks > 3
+    assert [failure.party for failure in outcome.failures] == ["oslo", "oslo"]
+
+
 def test_a_run_that_started_again_with_other_tables_is_resumed(tmp_path):
     tables = list((dict(zip(NAMES, TABLES, strict=True)) | NEW).values())
     whole = run(admm(changed_tables="restart"), Editing(TABLES, {3: NEW}))
-
-    class Stopping(Editing):
-        def send_and_receive(self, messages, *, timeout=None):
-            messages = list(messages)
-            if messages[0].metadata.group_id == "7":
-                raise KeyboardInterrupt
-            return super().send_and_receive(messages, timeout=timeout)
-
     kept = {"changed_tables": "restart", "output_dir": str(tmp_path)}
     with pytest.raises(KeyboardInterrupt):
         run(admm(**kept), Stopping(TABLES, {3: NEW}))

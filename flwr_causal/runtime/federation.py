@@ -412,12 +412,13 @@ class _Attempt:
         asked = set(waiting)
         self.result.bytes_sent += sum(records.num_bytes(m.content) for m in messages)
         self.result.setup_bytes += sum(_setup_bytes(m) for m in messages)
-        late = f"no reply within {self.timeout:g} s"
+        late, code = f"no reply within {self.timeout:g} s", REFUSED
         for reply in self.grid.send_and_receive(messages, timeout=self.timeout):
             node_id = reply.metadata.src_node_id
             if node_id not in asked:
                 # The SuperLink itself answers for a node that it has given up.
-                late = _last_line(reply.error.reason) if reply.has_error() else late
+                if reply.has_error():
+                    late, code = _last_line(reply.error.reason), reply.error.code
                 continue
             if node_id not in waiting:
                 continue  # delivered twice
@@ -434,6 +435,9 @@ class _Attempt:
             self.result.replies.append(Arrival(self.parties[node_id], arrays, reply))
             self.result.bytes_received += records.reply_bytes(reply)
         self.reasons |= dict.fromkeys(waiting, (NODE_UNAVAILABLE, late))
+        if code == NODE_UNAVAILABLE:
+            # If such a node is connected, it was restarted: with node authentication its id stays.
+            self.federation.connected -= waiting
 
     def _accepted(self, party: Party, sent: RecordDict, reply: Message) -> Arrays:
         """Return the arrays of a reply that the contract allows."""

@@ -202,6 +202,12 @@ class LossyGrid(SpyGrid):
         super().__init__(app, num_nodes)
         self.server_round, self.gone = str(server_round), gone
 
+    def get_node_ids(self):
+        away = (
+            self.gone and bool(self.sent) and self.sent[-1].metadata.group_id == self.server_round
+        )
+        return [node for node in super().get_node_ids() if node != 3 or not away]
+
     def pull_messages(self, message_ids):
         kept = []
         for reply in super().pull_messages(message_ids):

@@ -31,7 +31,7 @@ class Machines(SpyGrid):
     back : int, default at
         Its new node is connected after the first attempt of this exchange.
     same_id : bool
-        Whether it comes back under its id, as with node authentication, and at once.
+        Whether it comes back under its id, as with node authentication; at once without ``back``.
     name, table
         What it comes back with.
     """
@@ -43,6 +43,7 @@ class Machines(SpyGrid):
         configs = [{"name": name, "data-path": "/a.csv"} for name in NAMES]
         super().__init__(app, 3, node_configs=configs)
         self.at, self.back = at, at if back is None else back
+        self.at_once = same_id and back is None
         self.same_id, self.name = same_id, name
         self.table = self.tables["oslo"] if table is None else table
         self.looks, self.killed, self.started = 0, None, False
@@ -73,22 +74,21 @@ class Machines(SpyGrid):
         number = int(group) if group.isdigit() else 0
         if self.killed is None and number == self.at:
             self.killed = self._contexts.pop(3)
-            if self.same_id:
+            if self.at_once:
                 self.start()
         present = [m for m in messages if m.metadata.dst_node_id in self._contexts]
         replies = super().send_and_receive(present, timeout=timeout)
         if self.killed is not None and not self.started and number >= self.back:
             self.start()
-        return replies + [
-            Message(Error(NODE_UNAVAILABLE, "Node unavailable"), reply_to=self.numbered(m))
-            for m in messages
-            if m not in present
-        ]
+        return replies + [self.unavailable(m) for m in messages if m not in present]
 
     @staticmethod
-    def numbered(message):
+    def unavailable(message):
+        """Answer for a node as the SuperLink does."""
         message.metadata.__dict__["_message_id"] = "lost"
-        return message
+        reply = Message(Error(NODE_UNAVAILABLE, "Node unavailable"), reply_to=message)
+        reply.metadata.__dict__["_src_node_id"] = 1
+        return reply
 
 
 def admm(**options):
@@ -109,13 +109,17 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("same_id", [False, True])
+@pytest.mark.parametrize(
+    ("same_id", "at_once"),
+    [(False, False), (True, True), (True, False)],
+    ids=["new", "same", "later"],
+)
 @pytest.mark.parametrize("name", METHODS)
-def test_a_node_restarted_in_an_exchange_changes_nothing(name, same_id):
+def test_a_node_restarted_in_an_exchange_changes_nothing(name, same_id, at_once):
     method, tables = METHODS[name]
     whole = run(method(), Machines(tables, at=10**6))
     for at in sorted({1, (whole.rounds + 1) // 2, whole.rounds}):
-        grid = Machines(tables, at, same_id=same_id)
+        grid = Machines(tables, at, back=None if at_once else at, same_id=same_id)
         outcome = run(method(), grid)
         same(outcome, whole)
         assert outcome.failures == ()
@@ -125,6 +129,7 @@ def test_a_node_restarted_in_an_exchange_changes_nothing(name, same_id):
         assert outcome.rounds == whole.rounds
 
 
+@pytest.mark.parametrize("same_id", [False, True])
 @pytest.mark.parametrize(
     ("back", "missed", "parties"),
     [
@@ -134,8 +139,8 @@ def test_a_node_restarted_in_an_exchange_changes_nothing(name, same_id):
         (6, [3, 4, 5], [3, 3, 2, 2, 2, 2, 3, 3]),
     ],
 )
-def test_a_node_that_comes_later_takes_part_from_then_on(back, missed, parties):
-    grid = Machines(TABLES, at=3, back=back)
+def test_a_node_that_comes_later_takes_part_from_then_on(back, missed, parties, same_id):
+    grid = Machines(TABLES, at=3, back=back, same_id=same_id)
     outcome = run(admm(), grid)
     assert [(f.server_round, f.party) for f in outcome.failures] == [(k, "oslo") for k in missed]
     assert [record["parties"] for record in outcome.history] == parties

@@ -14,7 +14,14 @@ from flwr_causal.errors import FederationError, TableChangedError
 from flwr_causal.protocol.schema import own_version
 from flwr_causal.runtime.checkpoint import CheckpointError
 from flwr_causal.runtime.federation import Found, Party
-from flwr_causal.runtime.schema import POLL_SECONDS, agreed, ask_schema, check_versions, is_another
+from flwr_causal.runtime.schema import (
+    POLL_SECONDS,
+    agreed,
+    ask_schema,
+    check_errors,
+    check_versions,
+    is_another,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -119,6 +126,8 @@ def reconnected(
         If a party's table is not that of the interrupted run.
     ConfigError
         If a node runs another version of flwr-causal.
+    DataError
+        If a party's table cannot be used any more.
     FederationError
         If no party has a node.
     """
@@ -136,7 +145,9 @@ def reconnected(
         asked.update(new)
         answers, _, size = ask_schema(method, grid, new, timeout)
         total += size
-        warnings += check_versions([one for one in answers if _place_of(one[0], absent)])
+        own = [answer for answer in answers if _place_of(answer[0], absent)]
+        warnings += check_versions(own)
+        check_errors(own)
         for node, values in answers:
             name = _place_of(node, absent)
             if not name:

@@ -72,7 +72,7 @@ def exchange_schema(
     answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))
     answers = _with_unique_names(answers)
     other_patches = check_versions(answers)
-    _check_errors(answers)
+    check_errors(answers)
     reports = {party.name: TableReport.from_dict(values) for party, values in answers}
     _check_parts(reports)
     federation, agreement = agreed(method, [party for party, _ in answers], reports)
@@ -301,7 +301,8 @@ def _check_parts(reports: Mapping[str, TableReport]) -> None:
             )
 
 
-def _check_errors(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:
+def check_errors(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:
+    """Check that all parties can use their tables; a DataError names those that cannot."""
     errors = [f"{party.name}: {values['error']}" for party, values in answers if "error" in values]
     if errors:
         raise DataError(

@@ -5,32 +5,34 @@ import os
 import shutil
 import signal
 import subprocess
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
-from processes import APP, Deployment, flower_programs, wait_for
+from processes import APP, EXAMPLE, Deployment, flower_programs, wait_for
 
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-ROUNDS = 6
-# A quick mode of every method: its run config, and the same as options of ``simulate``.
+# Modes of the methods: a method and its options.
 CASES = {
-    "notears-admm": (f"max-rounds={ROUNDS}", {"max_rounds": ROUNDS}),
-    "2dbn": (f"max-rounds={ROUNDS}", {"max_rounds": ROUNDS}),
-    "moments": ("", {}),
-    "fedcausal": (
-        "max-rounds=3 fedcausal.model='linear'",
-        {"max_rounds": 3, "model": "linear"},
-    ),
-    "fedges": (
-        "fedges.mode='exact' fedges.discretize=3",
-        {"mode": "exact", "discretize": 3},
-    ),
-    "fedpc": ("", {}),
+    "admm": ("notears-admm", {"max_rounds": 6}),
+    "admm long": ("notears-admm", {"max_rounds": 12}),
+    "admm mlp": ("notears-admm", {"model": "mlp", "max_rounds": 6, "inner_steps": 5}),
+    "2dbn": ("2dbn", {"max_rounds": 6}),
+    "moments": ("moments", {}),
+    "moments order": ("moments", {"order": 1}),
+    "fedcausal": ("fedcausal", {"max_rounds": 4}),
+    "fedcausal linear": ("fedcausal", {"model": "linear", "max_rounds": 3}),
+    "fedcausal mlp": ("fedcausal", {"model": "mlp", "max_rounds": 2, "inner_steps": 5}),
+    "ges scores": ("fedges", {"mode": "scores", "discretize": 3}),
+    "ges exact": ("fedges", {"mode": "exact", "discretize": 3}),
+    "ges loop": ("fedges", {"mode": "fusion", "start": "fuse", "keep": "last", "discretize": 3}),
+    "pc": ("fedpc", {}),
+    "pc trees": ("fedpc", {"learner": "trees", "bins": 4}),
+    "pc one pass": ("fedpc", {"training": "one-pass"}),
 }
 
 
@@ -58,11 +60,19 @@ def deployed(flower, tables):
     return deployment
 
 
-def start_run(deployment, results, name="run", more="", method="notears-admm", round_timeout=300.0):
-    """Start a run in the background."""
-    given = f"method='{method}' {CASES[method][0]} output-dir='{results}'"
-    config = f"{given} round-timeout={round_timeout} {more}"
-    deployment.flower.start(name, "flwr", "run", APP, "clinic", "--stream", "-c", config)
+def start_run(deployment, results, name="run", more="", mode="admm", round_timeout=300.0):
+    """Start a run in the background; return the process id of its ServerApp."""
+    method, options = CASES[mode]
+    own = {key if key == "max_rounds" else f"{method}.{key}": options[key] for key in options}
+    given = {"method": method, "output_dir": str(results), "round_timeout": round_timeout, **own}
+    config = " ".join(f"{key.replace('_', '-')}={value!r}" for key, value in given.items())
+    with deployment.starting:
+        before = set(deployment.server_apps())
+        command = ("flwr", "run", APP, "clinic", "--stream", "-c", f"{config} {more}")
+        deployment.flower.start(name, *command)
+        new = lambda: set(deployment.server_apps()) - before  # noqa: E731
+        (pid,) = wait_for(new, 120, "the ServerApp has started")
+    return pid
 
 
 def wait_for_exchange(results, number):
@@ -100,18 +110,19 @@ def same_result(run, expected, tables):
         np.testing.assert_allclose(run.graph.lagged, expected.graph.lagged, rtol=0, atol=1e-9)
 
 
-def undisturbed(tables, method="notears-admm"):
-    return simulate(method, list(tables.values()), **CASES[method][1])
+def undisturbed(tables, mode="admm"):
+    method, options = CASES[mode]
+    return simulate(method, list(tables.values()), **options)
 
 
-def resumed_as_undisturbed(deployment, results, tables, name, method):
+def resumed_as_undisturbed(deployment, results, tables, name, mode):
     """Resume an interrupted run, and compare its result with that of an undisturbed one."""
     before = Run.load(results)
-    start_run(deployment, results, name, "resume=true", method)
+    start_run(deployment, results, name, "resume=true", mode)
     run = finished(deployment, results, name)
     assert run.history[: before.rounds] == before.history
     assert run.failures == []
-    same_result(run, undisturbed(tables, method), tables)
+    same_result(run, undisturbed(tables, mode), tables)
 
 
 def test_a_node_that_is_killed_and_started_again_changes_nothing(flower, tables, tmp_path):
@@ -127,6 +138,76 @@ def test_a_node_that_is_killed_and_started_again_changes_nothing(flower, tables,
     assert [record["parties"] for record in run.history] == [3] * run.rounds
     assert "south is back" in flower.log("run")
     same_result(run, undisturbed(tables), tables)
+
+
+class Missing:
+    """A local grid in which parties miss some exchanges."""
+
+    def __init__(self, grid, failures, names):
+        self.grid = grid
+        self.missed = {(str(one["round"]), 2 + names.index(one["party"])) for one in failures}
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        present = [
+            message
+            for message in messages
+            if (message.metadata.group_id, message.metadata.dst_node_id) not in self.missed
+        ]
+        return self.grid.send_and_receive(present, timeout=timeout)
+
+
+@pytest.mark.skipif(
+    shutil.which("openssl") is None or shutil.which("ssh-keygen") is None,
+    reason="the example's scripts call openssl and ssh-keygen",
+)
+def test_restarted_nodes_under_tls_and_node_authentication(flower, tables, tmp_path):
+    """One comes back under its key, with its id; one has a new key, and with it a new id."""
+    certificates, keys, results = (tmp_path / name for name in ("certificates", "keys", "results"))
+    for script, directory, *names in (
+        ("make_certificates.sh", certificates, "127.0.0.1"),
+        ("make_keys.sh", keys, *tables, "stranger", "new"),
+    ):
+        command = ["sh", EXAMPLE / script, directory, *names]
+        subprocess.run([str(part) for part in command], check=True, capture_output=True)
+    deployment, processes = Deployment(flower, certificates), {}
+    deployment.add_node("stranger", tables["north"], keys / "stranger")
+    wait_for(lambda: "Exit Code: 305" in flower.log("stranger"), 60, "the stranger is turned away")
+    ids = {}
+    for name, table in tables.items():
+        ids[name] = deployment.register(keys / name)
+        processes[name] = deployment.add_node(name, table, keys / name)
+    start_run(deployment, results, mode="admm long")
+    wait_for_exchange(results, 2)
+
+    deployment.stop_node("south", processes["south"])
+    deployment.add_node("south", tables["south"], keys / "south")
+    back = f"south is back (node {ids['south']})"
+    wait_for(lambda: back in flower.log("run"), 120, "south is back with its id")
+
+    deployment.kill_node("north")
+    flower.call("flwr", "supernode", "unregister", ids["north"], "clinic")
+    ids["new"] = deployment.register(keys / "new")
+    deployment.add_node("north", tables["north"], keys / "new")
+    assert ids["new"] != ids["north"]
+    back = f"north is back (node {ids['new']})"
+    wait_for(lambda: back in flower.log("run"), 120, "north is back with a new id")
+
+    run = finished(deployment, results)
+    assert {failure["party"] for failure in run.failures} <= {"north", "south"}
+    assert [record["parties"] for record in run.history][-1] == 3
+    # Each gets its memory back: the result is that of parties that were away, and forgot nothing.
+    method, options = CASES["admm long"]
+    expected = simulate(
+        method,
+        list(tables.values()),
+        wrap_grid=lambda grid: Missing(grid, run.failures, list(tables)),
+        **options,
+    )
+    assert [one["parties"] for one in expected.history] == [one["parties"] for one in run.history]
+    same_result(run, expected, tables)
 
 
 def test_a_table_that_is_replaced_is_its_partys_failure(flower, own_tables, tmp_path):
@@ -145,60 +226,81 @@ def test_a_table_that_is_replaced_is_its_partys_failure(flower, own_tables, tmp_
     assert run.history[-1]["parties"] == 2
 
 
-@pytest.mark.parametrize(("method", "nodes_too"), [("notears-admm", False), ("2dbn", True)])
-def test_a_run_goes_on_after_its_superlink_was_killed(flower, tables, tmp_path, method, nodes_too):
+def test_a_run_goes_on_after_its_superlink_and_all_nodes_were_killed(flower, tables, tmp_path):
     deployment, results = deployed(flower, tables), tmp_path / "results"
-    start_run(deployment, results, method=method)
+    start_run(deployment, results, mode="2dbn")
     wait_for_exchange(results, 2)
 
-    deployment.kill_node("superlink")
+    for name in ("superlink", *tables):
+        deployment.kill_node(name)
     assert json.loads((results / "run.json").read_text())["status"] == "running"
-    if nodes_too:
-        for name in tables:
-            deployment.kill_node(name)
     deployment.start_superlink()
-    if nodes_too:
-        # For a minute the SuperLink takes the nodes that were killed for connected.
-        time.sleep(70.0)
-        for name, table in tables.items():
-            deployment.add_node(name, table)
-    resumed_as_undisturbed(deployment, results, tables, "again", method)
+    for name, table in tables.items():
+        deployment.add_node(name, table)
+    # The SuperLink takes the nodes that were killed for connected: the run waits for the others.
+    resumed_as_undisturbed(deployment, results, tables, "again", "2dbn")
 
 
-# FedCausal and 2DBN are resumed after other faults.
-@pytest.mark.parametrize("method", ["moments", "fedges", "fedpc"])
-def test_a_run_goes_on_after_its_serverapp_was_killed(clinic, tables, tmp_path, method):
-    results = tmp_path / "results"
-    start_run(clinic, results, method, method=method)
-    if method == "moments":  # killed in its only exchange
+def test_a_party_that_is_lost_for_good_is_left_out_of_the_resumed_run(flower, tables, tmp_path):
+    deployment, results = deployed(flower, tables), tmp_path / "results"
+    start_run(deployment, results, mode="ges exact")
+    wait_for_exchange(results, 3)
+
+    for name in ("superlink", "south"):
+        deployment.kill_node(name)
+    deployment.start_superlink()
+    start_run(deployment, results, "again", "resume=true", "ges exact", round_timeout=30.0)
+
+    run = finished(deployment, results, "again")
+    assert {failure["party"] for failure in run.failures} == {"south"}
+    assert list(run.parties) == ["centre", "north"]
+    same_result(run, undisturbed({name: tables[name] for name in run.parties}, "ges exact"), tables)
+
+
+# The modes in which parties keep something, and a mode of one exchange for each way of summing.
+@pytest.mark.parametrize(
+    "modes",
+    [
+        ("admm", "fedcausal linear", "fedcausal mlp", "moments"),
+        ("ges scores", "ges loop", "moments order", "fedcausal"),
+        ("pc", "pc trees", "pc one pass"),
+    ],
+    ids=["averages", "searches", "circuits"],
+)
+def test_runs_go_on_after_their_serverapps_were_killed(clinic, tables, tmp_path, modes):
+    """All at once on one SuperLink: real nodes mostly wait."""
+
+    def killed_and_resumed(mode):
+        results, name = tmp_path / mode, mode.replace(" ", "-")
+        pid = start_run(clinic, results, name, mode=mode)
         wait_for_agreement(results)
-    else:
-        wait_for_exchange(results, 2)
+        if len(undisturbed(tables, mode).history) > 2:
+            wait_for_exchange(results, 2)
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: pid not in clinic.server_apps(), 30, "the ServerApp has ended")
+        assert Run.load(results).status == "running"
+        resumed_as_undisturbed(clinic, results, tables, f"{name}-again", mode)
 
-    (pid,) = clinic.server_apps()
-    os.kill(pid, signal.SIGKILL)
-
-    wait_for(lambda: not clinic.server_apps(), 30, "the ServerApp has ended")
-    assert Run.load(results).status == "running"
-    resumed_as_undisturbed(clinic, results, tables, f"{method}-again", method)
+    with ThreadPoolExecutor(len(modes)) as pool:
+        list(pool.map(killed_and_resumed, modes))
 
 
 def test_a_run_that_was_stopped_goes_on(clinic, tables, tmp_path):
     results = tmp_path / "results"
-    start_run(clinic, results, "stopped", method="fedcausal")
+    pid = start_run(clinic, results, "stopped", mode="fedcausal linear")
     wait_for_exchange(results, 1)
     runs = json.loads(clinic.flower.call("flwr", "list", "clinic", "--format", "json"))["runs"]
 
     clinic.flower.call("flwr", "stop", runs[0]["run-id"], "clinic")
 
-    wait_for(lambda: not clinic.server_apps(), 120, "the ServerApp has ended")
-    assert Run.load(results).status in ("running", "stopped")
-    resumed_as_undisturbed(clinic, results, tables, "stopped-again", "fedcausal")
+    wait_for(lambda: pid not in clinic.server_apps(), 120, "the ServerApp has ended")
+    assert Run.load(results).status == "stopped"
+    resumed_as_undisturbed(clinic, results, tables, "stopped-again", "fedcausal linear")
 
 
 def refused(deployment, results, name):
     """Start a run that ends before the first message is sent; return its log."""
-    start_run(deployment, results, name, method="moments")
+    start_run(deployment, results, name, mode="moments")
     wait_for(lambda: '{"flwr-causal":' in deployment.flower.log(name), 120, "the run has ended")
     wait_for(lambda: not deployment.server_apps(), 30, "the ServerApp has ended")
     assert deployment.flower.statuses("clinic")[0].startswith("finished:failed")
@@ -234,7 +336,7 @@ def test_a_full_disk_is_refused(clinic, full_disk):
 
 def test_a_frozen_node_is_left_out(clinic, tmp_path):
     results = tmp_path / "results"
-    start_run(clinic, results, "frozen", method="moments", round_timeout=35.0)
+    start_run(clinic, results, "frozen", mode="moments", round_timeout=35.0)
     wait_for_agreement(results)
 
     clinic.signal_node("south", signal.SIGSTOP)

@@ -1,13 +1,11 @@
 """The app of examples/three-nodes on a SuperLink and three SuperNodes, each its own process."""
 
 import json
-import shutil
-import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
-from processes import APP, EXAMPLE, Deployment, wait_for
+from processes import APP, Deployment, wait_for
 
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.reports.run import Run
@@ -128,29 +126,3 @@ def test_run_survives_a_node_that_is_killed(flower, tables, tmp_path):
     assert run.history[-1]["parties"] == 2
     assert "south is left out" in output
     assert run.graph.num_edges > 0
-
-
-@pytest.mark.skipif(
-    shutil.which("openssl") is None or shutil.which("ssh-keygen") is None,
-    reason="the example's scripts call openssl and ssh-keygen",
-)
-@pytest.mark.slow
-def test_tls_and_node_authentication(flower, tables, tmp_path):
-    certificates, keys = tmp_path / "certificates", tmp_path / "keys"
-    for script, directory, *names in (
-        ("make_certificates.sh", certificates, "127.0.0.1"),
-        ("make_keys.sh", keys, *tables, "stranger"),
-    ):
-        command = ["sh", EXAMPLE / script, directory, *names]
-        subprocess.run([str(part) for part in command], check=True, capture_output=True)
-    deployment = Deployment(flower, certificates)
-    deployment.add_node("stranger", tables["north"], keys / "stranger")
-    wait_for(lambda: "Exit Code: 305" in flower.log("stranger"), 60, "the stranger is turned away")
-    for name, table in tables.items():
-        deployment.register(keys / name)
-        deployment.add_node(name, table, keys / name)
-
-    output = flower.run(APP, "clinic", f"output-dir='{tmp_path / 'results'}'")
-
-    assert flower.statuses("clinic") == ["finished:completed"], output
-    assert list(Run.load(tmp_path / "results").parties) == list(tables)

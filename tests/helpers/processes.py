@@ -11,6 +11,7 @@ import time
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLE = REPOSITORY / "examples" / "three-nodes"
@@ -152,6 +153,8 @@ class Deployment:
         self.flower = flower
         self.certificates = certificates
         self.port = free_port()
+        # Held while a run starts, so that its ServerApp is known among others.
+        self.starting = Lock()
         self.start_superlink()
         how = (
             "insecure = true"
@@ -193,9 +196,10 @@ class Deployment:
         except OSError:
             return False
 
-    def register(self, key: Path) -> None:
-        """Admit the SuperNode that has the key."""
-        self.flower.call("flwr", "supernode", "register", f"{key}.pub", "clinic")
+    def register(self, key: Path) -> int:
+        """Admit the SuperNode that has the key; return its id."""
+        command = ("flwr", "supernode", "register", f"{key}.pub", "clinic", "--format", "json")
+        return int(json.loads(self.flower.call(*command))["node-id"])
 
     def add_node(
         self, name: str, table: Path, key: Path | None = None, **node_config: object

@@ -249,7 +249,7 @@ def test_a_party_that_is_lost_for_good_is_left_out_of_the_resumed_run(flower, ta
     for name in ("superlink", "south"):
         deployment.kill_node(name)
     deployment.start_superlink()
-    start_run(deployment, results, "again", "resume=true", "ges exact", round_timeout=30.0)
+    start_run(deployment, results, "again", "resume=true", "ges exact", round_timeout=60.0)
 
     run = finished(deployment, results, "again")
     assert {failure["party"] for failure in run.failures} == {"south"}

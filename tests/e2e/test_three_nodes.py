@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from processes import APP, Deployment, wait_for
+from processes import APP, Deployment
 
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.reports.run import Run
@@ -98,31 +98,3 @@ def test_three_nodes_agree_on_time_series(flower, tmp_path):
     np.testing.assert_allclose(found.graph.weights, expected.graph.weights, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.graph.lagged, expected.graph.lagged, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-12)
-
-
-@pytest.mark.slow
-def test_run_survives_a_node_that_is_killed(flower, tables, tmp_path):
-    deployment = Deployment(flower)
-    for name, table in tables.items():
-        deployment.add_node(name, table)
-    results = tmp_path / "results"
-    config = f"method='notears-admm' max-rounds=6 round-timeout=25.0 output-dir='{results}'"
-    command = ("flwr", "run", APP, "clinic", "--stream", "-c", config)
-    flower.start("run", *command)
-    wait_for(lambda: "Exchange 2 of" in flower.log("run"), 400, "two exchanges are done")
-
-    deployment.kill_node("south")
-
-    wait_for(lambda: '{"flwr-causal":' in flower.log("run"), 600, "the run has ended")
-    output = flower.log("run")
-    assert compact_line(output)["status"] == "completed", output
-    assert flower.statuses("clinic") == ["finished:completed"]
-    run = Run.load(results)
-    assert run.rounds == 6
-    assert {failure["party"] for failure in run.failures} == {"south"}
-    # Three rounds without it, then it is asked no more.
-    assert len(run.failures) == 3
-    assert [record["parties"] for record in run.history][:2] == [3, 3]
-    assert run.history[-1]["parties"] == 2
-    assert "south is left out" in output
-    assert run.graph.num_edges > 0

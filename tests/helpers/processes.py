@@ -11,7 +11,6 @@ import time
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLE = REPOSITORY / "examples" / "three-nodes"
@@ -153,8 +152,6 @@ class Deployment:
         self.flower = flower
         self.certificates = certificates
         self.port = free_port()
-        # Held while a run starts, so that its ServerApp is known among others.
-        self.starting = Lock()
         self.start_superlink()
         how = (
             "insecure = true"

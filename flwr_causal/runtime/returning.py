@@ -134,7 +134,7 @@ def reconnected(
     timeout = min(method.round_timeout, PATIENCE)
     deadline = time.monotonic() + (timeout if settle else 0.0)
     absent, connected, asked = {party.name: party for party in parties}, {}, set[int]()
-    warnings, total = [], 0
+    warnings, changed, total = [], [], 0
     while absent:
         new = sorted(set(grid.get_node_ids()) - asked)
         if not new and time.monotonic() >= deadline:
@@ -157,13 +157,13 @@ def reconnected(
                 )
                 continue
             change = _change(values, reports[name])
-            if change:
-                raise CheckpointError(
-                    f"The run in '{method.output_dir}' cannot be resumed: {name} is connected, but "
-                    f"{change}. Or stop its node, to continue without {name}; or start anew "
-                    "without resume."
-                )
+            changed += [f"{name} is connected, but {change}"] if change else []
             connected[name] = replace(absent.pop(name), node_id=node.node_id)
+        if changed:
+            raise CheckpointError(
+                f"The run in '{method.output_dir}' cannot be resumed: {'; '.join(changed)}. To "
+                "continue without a party stop its node."
+            )
         log(INFO, "%d of %d parties are connected", len(connected), len(parties))
     if not connected:
         raise FederationError(

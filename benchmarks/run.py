@@ -24,6 +24,7 @@ SUITES = (
     "variants",
     "moments",
     "beyond",
+    "non-gaussian",
     "perceptrons",
     "time",
     *DYNAMIC_SUITES,
@@ -133,6 +134,10 @@ def measure(name, arguments):
         import beyond
 
         beyond.main(seeds, quick, arguments.names, arguments.modes)
+    elif name == "non-gaussian":
+        import non_gaussian
+
+        non_gaussian.main(seeds, quick)
     elif name == "perceptrons":
         import perceptrons
 

@@ -6,6 +6,7 @@
 Each takes an array of shape ``(n, d)`` or anything with ``.columns``, such as a DataFrame:
 
 - `notears`, `dagma`: a linear DAG; they also take ``Moments``.
+- `lingam`: a linear DAG whose noise is not Gaussian, with all directions.
 - `notears_mlp`: a nonlinear DAG by perceptrons; needs the extra ``torch``.
 - `ges`: the equivalence class of a Bayesian network, or of a linear Gaussian model.
 - `fuse`: the union of several DAGs along a common order.
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
     from flwr_causal.core.ges.fusion import fuse
     from flwr_causal.core.ges.ges import ges
     from flwr_causal.core.linear.dagma import dagma
+    from flwr_causal.core.linear.lingam import lingam
     from flwr_causal.core.linear.notears import notears
     from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
 
-__all__ = ["dagma", "fuse", "ges", "learn_spn", "notears", "notears_mlp"]
+__all__ = ["dagma", "fuse", "ges", "learn_spn", "lingam", "notears", "notears_mlp"]
 
 _HOMES = {
     "dagma": "flwr_causal.core.linear.dagma",
     "fuse": "flwr_causal.core.ges.fusion",
     "ges": "flwr_causal.core.ges.ges",
     "learn_spn": "flwr_causal.core.circuits.learners.spn.learn_spn",
+    "lingam": "flwr_causal.core.linear.lingam",
     "notears": "flwr_causal.core.linear.notears",
     "notears_mlp": "flwr_causal.core.nonlinear.notears_mlp",
 }

@@ -30,6 +30,7 @@ POOLING = (
     "fedges exact",
     "fedges cuts",
     "fedpc sums",
+    "lingam",
 )
 #: So many runs make up the table of faults of one mode.
 CELLS = [f"{fault.name}, {where}" for fault in FAULTS for where in WHERE]

@@ -30,6 +30,7 @@ _OWN = {
     "2dbn": ("two_dbn", "TwoDBN", "consensus"),
     "fedcausal": ("fedcausal", "FedCausal", "fedcausal"),
     "fedpc": ("fedpc.fedpc", "FedPC", "fedpc"),
+    "lingam": ("lingam", "Lingam", "lingam"),
 }
 #: The ids of this package's own methods.
 OWN_METHODS = tuple(_OWN)

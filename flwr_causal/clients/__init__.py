@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from flwr_causal.clients.fedges import FedGESClient
     from flwr_causal.clients.fedpc import FedPCClient
     from flwr_causal.clients.linear import LinearClient
+    from flwr_causal.clients.lingam import LingamClient
     from flwr_causal.clients.moments import MomentsClient
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "FedGESClient",
     "FedPCClient",
     "LinearClient",
+    "LingamClient",
     "MomentsClient",
     "NotearsADMMClient",
     "Source",
@@ -37,6 +39,7 @@ _HOMES = {
     "FedGESClient": "flwr_causal.clients.fedges",
     "FedPCClient": "flwr_causal.clients.fedpc",
     "LinearClient": "flwr_causal.clients.linear",
+    "LingamClient": "flwr_causal.clients.lingam",
     "MomentsClient": "flwr_causal.clients.moments",
     "NotearsADMMClient": "flwr_causal.clients.consensus",
     "Source": "flwr_causal.clients.base",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.fedges.fedges import FedGES
     from flwr_causal.strategies.fedpc.fedpc import FedPC
     from flwr_causal.strategies.linear import LinearStrategy
+    from flwr_causal.strategies.lingam import Lingam
     from flwr_causal.strategies.moments import Moments
     from flwr_causal.strategies.notears_admm import NotearsADMM
     from flwr_causal.strategies.two_dbn import TwoDBN
@@ -22,6 +23,7 @@ __all__ = [
     "FedGES",
     "FedPC",
     "LinearStrategy",
+    "Lingam",
     "Moments",
     "NotearsADMM",
     "Outcome",
@@ -36,6 +38,7 @@ _HOMES = {
     "FedGES": "flwr_causal.strategies.fedges.fedges",
     "FedPC": "flwr_causal.strategies.fedpc.fedpc",
     "LinearStrategy": "flwr_causal.strategies.linear",
+    "Lingam": "flwr_causal.strategies.lingam",
     "Moments": "flwr_causal.strategies.moments",
     "NotearsADMM": "flwr_causal.strategies.notears_admm",
     "Outcome": "flwr_causal.runtime.loop",

@@ -25,7 +25,6 @@ from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
 from flwr_causal.core.series.solution import LaggedProblem
-from flwr_causal.data.check.report import tells_combinations
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.runtime.method import Request
@@ -363,7 +362,7 @@ def solve_rows(
     graph, warnings = method.plausible(graph, method.units(agreement), masks)
     model = method.fitted_system(agreement, pooled, graph.adjacency)
     warnings += method.doubtful_directions(agreement, graph, masks, model)
-    warnings += _combinations(agreement, pooled)
+    warnings += combination_warning(pooled, agreement.rows.values())
     return Outcome(
         moments=pooled,
         graph=graph,
@@ -420,16 +419,9 @@ def solve_class(
         warnings = stationarity_warning(member, agreement.n)
     else:
         model = method.fitted_system(agreement, pooled, member.adjacency)
-        warnings = _combinations(agreement, pooled)
+        warnings = combination_warning(pooled, agreement.rows.values())
     strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
     return Outcome(pooled, graph, model, strengths, tuple(warnings), {})
-
-
-def _combinations(agreement: Agreement, moments: SecondMoments) -> list[str]:
-    """Warn of linear combinations where no party has enough rows to find these itself."""
-    by_party = any(tells_combinations(rows, moments.d) for rows in agreement.rows.values())
-    enough = tells_combinations(moments.n, moments.d)
-    return combination_warning(moments) if enough and not by_party else []
 
 
 def solve_additive(

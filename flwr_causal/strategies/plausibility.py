@@ -16,9 +16,10 @@ from flwr_causal.core.linear.combinations import combinations
 from flwr_causal.core.series.design import split_blocks, stacked_edges, to_square
 from flwr_causal.data.check.checks import letters, some
 from flwr_causal.data.check.plausibility import combination_text, times
+from flwr_causal.data.check.report import tells_combinations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
@@ -38,6 +39,8 @@ UNEQUAL_NOISE = 3.0
 #: penalty makes smaller distort: on the papers' simulations, with parties of different mechanisms
 #: too, at most 4.8 (25 fits), and at least 8.8 where the columns are multiplied by .1 to 10.
 UNEQUAL_IMPLIED = 6.0
+#: How probable it is that Gaussian noise is taken for non-Gaussian noise, for each variable.
+GAUSSIAN_CHANCE = 0.01
 #: Names of what is fixed before anything else is measured, letters and digits alone.
 EARLY = frozenset(
     (
@@ -169,6 +172,45 @@ def direction_warning(
     ]
 
 
+def gaussian_noise_warning(
+    graph: CausalGraph, masks: EdgeMasks, negentropies: FloatArray, num_rows: int
+) -> list[str]:
+    """Say which directions rest on noise that cannot be told from Gaussian noise.
+
+    Between two variables the direction follows from non-Gaussian noise of either of them.
+
+    Parameters
+    ----------
+    graph : CausalGraph
+        A DAG over d variables, with lags or without.
+    masks : EdgeMasks
+        Background knowledge over the columns of the design: what it decides is not in doubt.
+    negentropies : ndarray of shape (d,)
+        Of the residuals, as :func:`flwr_causal.core.linear.negentropy.negentropies` fits them; NaN
+        where not known.
+    num_rows : int
+        n, the rows that they were fitted to.
+    """
+    # A likelihood ratio of densities that differ by two parameters.
+    gaussian = 2 * num_rows * negentropies < -2 * np.log(GAUSSIAN_CHANCE)
+    adjacency = to_square(stacked_edges(graph))
+    d = len(graph.names)
+    open_edges = reversible(adjacency, masks.first(len(adjacency)).allowed)[:d, :d]
+    open_edges &= gaussian[:, None] & gaussian
+    if not open_edges.any():
+        return []
+    count = int(open_edges.sum())
+    named = [repr(name) for name, one in zip(graph.names, gaussian, strict=True) if one]
+    return [
+        f"The noise of {len(named)} of {d} variables cannot be told from Gaussian noise "
+        f"({some(named)}; likelihood ratio, level {GAUSSIAN_CHANCE:g}). LiNGAM finds the direction "
+        "of an edge only if the noise of its cause or of its effect is not Gaussian: the direction "
+        f"of {count} of {graph.num_edges} edges is arbitrary ({_edge_list(graph, open_edges)}). "
+        "State what comes first as tiers of background knowledge (option 'knowledge'), or compare "
+        "with moments and solver='ges', which leaves such edges undirected."
+    ]
+
+
 def _unequal(size: FloatArray, most: float) -> bool:
     """Whether standard deviations of noise terms differ by more than chance and wrong edges do."""
     return float(np.exp(2 * np.nanstd(np.log(size)))) > most
@@ -217,8 +259,19 @@ def majority_warning(metrics: Mapping[str, Any], rows: str, head: bool) -> list[
     ]
 
 
-def combination_warning(moments: Moments) -> list[str]:
-    """Name the variables that are linear combinations of others, from second moments."""
+def combination_warning(moments: Moments, rows: Iterable[int]) -> list[str]:
+    """Name the variables that are linear combinations of others, unless the parties report them.
+
+    Parameters
+    ----------
+    moments : Moments
+        Pooled second moments.
+    rows : iterable of int
+        The parties' rows: a party with enough of them finds the combinations itself.
+    """
+    d = moments.d
+    if any(tells_combinations(own, d) for own in rows) or not tells_combinations(moments.n, d):
+        return []
     found = combinations(moments.second)
     return [
         combination_text(moments.names[j], [moments.names[i] for i in others])

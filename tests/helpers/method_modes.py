@@ -69,6 +69,8 @@ MODES = {
         {"row_id": "row", "minimum_count": 1, "training": "one-pass", "weights": "em"},
     ),
     "fedpc targets": ("fedpc", COLUMNS, {"row_id": "row", "minimum_count": 1}),
+    "lingam": ("lingam", NUMBERS, {}),
+    "lingam order": ("lingam", SERIES, {"order": 1}),
 }
 #: Those that need torch.
 NETWORKS = ("admm mlp", "fedcausal mlp")

@@ -1,0 +1,383 @@
+"""LiNGAM by a search over causal orders, from second moments and means of bounded functions.
+
+In a linear system ``x = W^T x + e`` with independent non-Gaussian noise, W follows from the
+distribution of x (Shimizu et al. 2006). With residuals ``u_j`` of each variable on its parents, the
+log-likelihood of a DAG is, up to a constant, ``-n sum_j (log sd(u_j) - J(u_j / sd))``, where J is
+the negentropy. Gaussian noise has J = 0, and then all DAGs of an equivalence class are equal.
+
+The search minimises ``n sum_j (log sd - J) + cost |edges|`` over orders of the variables. In a
+given order the parents of a variable are chosen among those before it by the Gaussian BIC
+(:mod:`~flwr_causal.core.linear.grow_shrink`), from second moments alone. A move takes one variable
+out of the order and inserts it where the score is best (as in BOSS, Andrews et al. 2023). Several
+searches begin at orders that the same search has found for Gaussian noise.
+
+The negentropy of a regression needs the means over rows of two functions of its residual
+(:mod:`~flwr_causal.core.linear.negentropy`), a linear combination of the columns. So the search
+alternates with rounds in which these means are computed wherever the rows are: it moves as long as
+the score is known to fall, then lists all regressions whose negentropy it lacks to judge every
+possible move. A few rounds suffice for any number of variables.
+
+References
+----------
+Shimizu, Hoyer, Hyvarinen & Kerminen: A linear non-Gaussian acyclic model for causal discovery,
+JMLR 2006. Shimizu et al.: DirectLiNGAM, JMLR 2011. Andrews, Ramsey, Sanchez Romero, Camchong &
+Kummerfeld: Fast scalable and accurate discovery of DAGs using the best order score search and
+grow-shrink trees, NeurIPS 2023.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from flwr_causal.core.graphs.acyclicity import topological_order
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.linear.gaussian_scores import COLLINEAR, edge_cost, residual_variances
+from flwr_causal.core.linear.grow_shrink import grow_shrink
+from flwr_causal.core.linear.model import refit, regress
+from flwr_causal.core.linear.moments import as_moments
+from flwr_causal.core.linear.negentropy import mean_functions, negentropies
+from flwr_causal.core.linear.solution import edge_masks, edge_weights
+from flwr_causal.core.threads import single_threaded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+    from flwr_causal.core.linear.moments import Moments
+
+
+#: A variable and its parents, ascending.
+Regression: TypeAlias = tuple[int, tuple[int, ...]]
+
+# Orders at which searches begin: of the columns, reversed, and random.
+NUM_STARTS = 4
+# Cost of an edge beyond that of the BIC, in units of log d, see `edge_cost`. Summed SHD on 12 kinds
+# of noise (d = 10, n = 300) is 6.8 at 0, 4.2 at 0.25, 4.0 at 0.5, and 4.7 at 1.
+GAMMA = 0.5
+# A move must lower the score by more than this; smaller changes are rounding errors.
+LEAST_GAIN = 1e-6
+
+
+class OrderProblem:
+    """The part of the score that second moments determine, and the parents in any order.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of the m columns: d variables, followed by lags that precede all of them. Complete.
+    num_variables : int
+        d.
+    masks : EdgeMasks
+        Background knowledge over the m columns.
+    """
+
+    def __init__(self, moments: Moments, num_variables: int, masks: EdgeMasks) -> None:
+        self.moments, self.num_variables = moments, num_variables
+        scale = np.sqrt(moments.variances)
+        scale = np.where(scale > 0, scale, 1.0)
+        self.correlation = moments.second / np.outer(scale, scale)
+        self.masks, self._required = masks, masks.required
+        #: Of each variable the columns that may be its parents, as bits, and its lags among them.
+        self._possible = [_bits(column) for column in masks.allowed.T[:num_variables]]
+        lags = _bits(np.arange(moments.d) >= num_variables)
+        self._lags = [possible & lags for possible in self._possible]
+        self._cost = edge_cost(moments.n, moments.d, GAMMA)
+        self._families: dict[tuple[int, int], Regression] = {}
+        self._residuals: dict[Regression, float] = {}
+
+    def regression(self, variable: int, before: int) -> Regression:
+        """Return a variable and its parents among the variables before it, given as bits."""
+        key = variable, self._candidates(variable, before)
+        if key not in self._families:
+            candidates = _positions(key[1], self.moments.d)
+            parents, residual = grow_shrink(
+                self.correlation,
+                variable,
+                candidates,
+                self._required[candidates, variable],
+                2.0 * self._cost / self.moments.n,
+                (self.moments.n - 1) // 2,
+                COLLINEAR,
+            )
+            found = variable, tuple(parents.tolist())
+            self._families[key] = found
+            self._residuals[found] = residual
+        return self._families[key]
+
+    def _candidates(self, variable: int, before: int) -> int:
+        return (before & self._possible[variable]) | self._lags[variable]
+
+    def gaussian_score(self, regression: Regression) -> float:
+        """Return ``n log sd(u) + cost |parents|``."""
+        residual = max(self._residuals[regression], COLLINEAR)
+        return 0.5 * self.moments.n * float(np.log(residual)) + self._cost * len(regression[1])
+
+    def determined(self, regression: Regression) -> bool:
+        """Whether a variable is a linear combination of its parents, so that nothing is left."""
+        return self._residuals[regression] <= COLLINEAR
+
+    def limits(self, variable: int, others: Sequence[int]) -> tuple[int, int]:
+        """Return the first and the last place for a variable that required edges allow."""
+        places = {other: place for place, other in enumerate(others)}
+        d = self.num_variables
+        causes = np.flatnonzero(self._required[:d, variable])
+        effects = np.flatnonzero(self._required[variable, :d])
+        first = max((places[int(cause)] + 1 for cause in causes), default=0)
+        return first, min((places[int(effect)] for effect in effects), default=len(others))
+
+    def starts(self, seed: int) -> list[list[int]]:
+        """Return the orders at which the searches begin; required edges lead forward in them."""
+        d = self.num_variables
+        rng = np.random.default_rng(seed)
+        chosen = [np.arange(d), np.arange(d)[::-1]]
+        chosen += [rng.permutation(d) for _ in range(NUM_STARTS - len(chosen))]
+        required = self._required[:d, :d]
+        return [
+            [int(order[k]) for k in topological_order(required[np.ix_(order, order)])]
+            for order in chosen
+        ]
+
+    def directions(self, regressions: Sequence[Regression]) -> FloatArray:
+        """Return the combinations of the centred columns that are the standardised residuals.
+
+        Returns
+        -------
+        ndarray of shape (q, m)
+        """
+        found = np.zeros((len(regressions), self.moments.d))
+        for row, (variable, parents) in zip(found, regressions, strict=True):
+            index = np.array(parents, dtype=np.intp)
+            weights, residual = regress(self.moments.second, index, variable)
+            row[variable], row[index] = 1.0, -weights
+            row /= np.sqrt(residual)
+        return found
+
+    def adjacency(self, order: Sequence[int]) -> BoolArray:
+        """Return the parents of each variable in an order, shape (m, d)."""
+        found = np.zeros((self.moments.d, self.num_variables), dtype=bool)
+        for variable, parents in self.regressions(order):
+            found[list(parents), variable] = True
+        return found
+
+    def strengths(self, order: Sequence[int]) -> FloatArray:
+        """Return how strongly each column acts on each later variable in an order, shape (m, d).
+
+        It is the absolute partial correlation given the variable's other parents; 0 for columns
+        that cannot be parents in the order.
+        """
+        found = np.zeros((self.moments.d, self.num_variables))
+        before = 0
+        for variable in order:
+            parents = np.array(self.regression(variable, before)[1], dtype=np.intp)
+            left, without, with_another = residual_variances(self.correlation, parents, variable)
+            shares = 1.0 - with_another / max(left, COLLINEAR)
+            shares[parents] = 1.0 - left / np.maximum(without, COLLINEAR)
+            possible = _positions(self._candidates(variable, before), self.moments.d)
+            found[possible, variable] = np.sqrt(np.clip(shares[possible], 0.0, 1.0))
+            before |= 1 << variable
+        return found
+
+    def regressions(self, order: Sequence[int]) -> list[Regression]:
+        """Return each variable with its parents, in an order."""
+        before, found = 0, []
+        for variable in order:
+            found.append(self.regression(variable, before))
+            before |= 1 << variable
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class OrderSearch:
+    """Where the searches are, and what is known.
+
+    Parameters
+    ----------
+    orders : tuple of tuple of int
+        The order that each search has reached.
+    known : mapping of Regression to float
+        The negentropies.
+    wanted : tuple of Regression
+        Those that are needed to go on; empty: no move of any search lowers the score.
+    """
+
+    orders: tuple[tuple[int, ...], ...]
+    known: Mapping[Regression, float]
+    wanted: tuple[Regression, ...]
+
+    def best_order(self, problem: OrderProblem) -> tuple[int, ...]:
+        """Return the order of lowest score; the first one as long as no score is known."""
+        score = _Score(problem, self.known)
+        totals = [sum(map(score.of, problem.regressions(order))) for order in self.orders]
+        return self.orders[int(np.argmin(np.where(np.isnan(totals), np.inf, totals)))]
+
+    def negentropies(self, problem: OrderProblem, order: Sequence[int]) -> FloatArray:
+        """Return those of the variables given their parents in an order, (d,); NaN if not known."""
+        found = np.full(len(order), np.nan)
+        for regression in problem.regressions(order):
+            found[regression[0]] = self.known.get(regression, np.nan)
+        return found
+
+
+@single_threaded()
+def begin(problem: OrderProblem, seed: int) -> OrderSearch:
+    """Return the searches at orders of best Gaussian score."""
+    return _resumed(problem, [_climb(order, _Score(problem)) for order in problem.starts(seed)], {})
+
+
+@single_threaded()
+def advance(problem: OrderProblem, search: OrderSearch, means: FloatArray) -> OrderSearch:
+    """Return the searches after all moves that lower the score with what is now known.
+
+    Parameters
+    ----------
+    problem : OrderProblem
+    search : OrderSearch
+    means : ndarray of shape (q, 2)
+        Of :func:`~flwr_causal.core.linear.negentropy.mean_functions` for the residuals of
+        ``search.wanted``.
+    """
+    found = dict(zip(search.wanted, negentropies(means).tolist(), strict=True))
+    return _resumed(problem, search.orders, {**search.known, **found})
+
+
+def lingam(
+    data: Any, *, knowledge: Knowledge | EdgeMasks | None = None, seed: int = 0
+) -> CausalGraph:
+    """Find the linear DAG with independent non-Gaussian noise.
+
+    Parameters
+    ----------
+    data : array of shape (n, d) or DataFrame
+        Rows; units do not matter.
+    knowledge : Knowledge or EdgeMasks, optional
+        Required and forbidden edges.
+    seed : int, default 0
+        Of the orders at which the search begins.
+
+    Returns
+    -------
+    CausalGraph
+        A DAG with least-squares weights.
+
+    Raises
+    ------
+    DataError
+        If the data are not a table of finite numbers, or a variable is constant.
+    ConfigError
+        If the knowledge does not fit the variables.
+    """
+    moments = as_moments(data)
+    moments.require_varying()
+    rows = np.asarray(data, dtype=np.float64) - moments.mean
+    problem = OrderProblem(moments, moments.d, edge_masks(knowledge, moments.names))
+    search = begin(problem, seed)
+    while search.wanted:
+        search = advance(problem, search, mean_functions(rows, problem.directions(search.wanted)))
+    adjacency = problem.adjacency(search.best_order(problem))
+    weights = edge_weights(adjacency, refit(moments, adjacency))
+    return CausalGraph(moments.names, weights, required=problem.masks.required)
+
+
+class _Score:
+    """The score of a variable given the variables before it in an order; NaN if it is not known.
+
+    Parameters
+    ----------
+    problem : OrderProblem
+    known : mapping of Regression to float, optional
+        Negentropies. Default: the noise is Gaussian, all are 0.
+    """
+
+    def __init__(
+        self, problem: OrderProblem, known: Mapping[Regression, float] | None = None
+    ) -> None:
+        self.problem, self.known = problem, known
+        #: The regressions whose score was asked for and is not known.
+        self.missing: set[Regression] = set()
+        self._scores: dict[tuple[int, int], float] = {}
+
+    def __call__(self, variable: int, before: int) -> float:
+        key = variable, before
+        score = self._scores.get(key)
+        if score is None:
+            score = self._scores[key] = self.of(self.problem.regression(variable, before))
+        if score != score:
+            self.missing.add(self.problem.regression(variable, before))
+        return score
+
+    def of(self, regression: Regression) -> float:
+        """Return the score of a regression."""
+        score = self.problem.gaussian_score(regression)
+        if self.known is None or self.problem.determined(regression):
+            return score
+        return score - self.problem.moments.n * self.known.get(regression, np.nan)
+
+
+def _resumed(
+    problem: OrderProblem, orders: Sequence[Sequence[int]], known: Mapping[Regression, float]
+) -> OrderSearch:
+    wanted: set[Regression] = set()
+    reached = []
+    for order in dict.fromkeys(map(tuple, orders)):
+        score = _Score(problem, known)
+        reached.append(tuple(_climb(order, score)))
+        wanted |= score.missing
+    return OrderSearch(tuple(dict.fromkeys(reached)), known, tuple(sorted(wanted)))
+
+
+def _climb(order: Sequence[int], score: _Score) -> list[int]:
+    """Move variables as long as the score is known to fall.
+
+    Afterwards ``score.missing`` are the regressions without which no further move can be judged.
+    """
+    reached, moving = list(order), True
+    while moving:
+        score.missing.clear()
+        moving = False
+        for variable in range(len(order)):
+            check_deadline()
+            moving |= _moved(reached, variable, score)
+    return reached
+
+
+def _moved(order: list[int], variable: int, score: _Score) -> bool:
+    """Insert a variable at the place of lowest score; return whether it has moved."""
+    place = order.index(variable)
+    others = order[:place] + order[place + 1 :]
+    own = 1 << variable
+    before = [0]
+    for other in others:
+        before.append(before[-1] | 1 << other)
+    first, last = score.problem.limits(variable, others)
+    here = score(variable, before[place])
+    best, chosen = -LEAST_GAIN, place
+    change = 0.0  # of the variables that it passes
+    for k in range(place, last):
+        change += score(others[k], before[k]) - score(others[k], before[k] | own)
+        total = change + score(variable, before[k + 1]) - here
+        if total < best:
+            best, chosen = total, k + 1
+    change = 0.0
+    for k in range(place - 1, first - 1, -1):
+        change += score(others[k], before[k] | own) - score(others[k], before[k])
+        total = change + score(variable, before[k]) - here
+        if total < best:
+            best, chosen = total, k
+    order[:] = [*others[:chosen], variable, *others[chosen:]]
+    return chosen != place
+
+
+def _bits(mask: BoolArray) -> int:
+    """Return a mask as the bits of a whole number."""
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+
+def _positions(bits: int, size: int) -> IntArray:
+    """Return where the bits are 1, ascending."""
+    packed = np.frombuffer(bits.to_bytes((size + 7) // 8, "little"), dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(packed, count=size, bitorder="little"))

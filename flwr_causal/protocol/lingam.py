@@ -1,0 +1,96 @@
+"""Exchanges of LiNGAM (Shimizu et al. 2006): second moments, then means of bounded functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.second_moments import other_variances
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.protocol.exchange import Known
+    from flwr_causal.protocol.setup import Setup
+
+# The largest value of u exp(-u^2 / 2), and what rounding may add.
+LARGEST_SKEW = float(np.exp(-0.5)) + 1e-5
+
+SUMS = Exchange(
+    "sums",
+    "the second moments of the parties' rows, from which the residuals of all regressions follow",
+    returns=(
+        Disclosure(
+            "moments",
+            "X_k^T X_k / n_k of the centred and scaled rows X_k; of time series the rows are "
+            "[1, g, x_t, x_{t-1}, ..., x_{t-p}], where g marks rows that are not perturbed",
+            (1, "s", "s"),
+            "second-moments",
+            "mean",
+        ),
+    ),
+    when="once",
+    same_parties=True,
+    contradiction=other_variances,
+)
+
+
+def impossible_means(arrays: Arrays, known: Known) -> str:
+    """Return whether ``skew`` holds values that no mean of the function has.
+
+    Parameters
+    ----------
+    arrays : dict
+        ``skew`` of shape (q,).
+    known : Known
+
+    Returns
+    -------
+    str
+        What is wrong, in words; "" if nothing is.
+    """
+    largest = float(np.abs(arrays["skew"]).max(initial=0.0))
+    if largest <= LARGEST_SKEW:
+        return ""
+    return f"'skew' reaches {largest:.3g}, but u exp(-u^2 / 2) is at most {LARGEST_SKEW:.3g}"
+
+
+RESIDUALS = Exchange(
+    "residuals",
+    "how far the residuals of some regressions are from Gaussian",
+    sends=(
+        Sent(
+            "directions",
+            "the combinations of the columns that are the standardised residuals u",
+            ("q", "s"),
+        ),
+    ),
+    returns=(
+        Disclosure(
+            "tails",
+            "mean of log cosh u of each residual over the party's rows",
+            ("q",),
+            "non-negative",
+            "mean",
+        ),
+        Disclosure(
+            "skew",
+            "mean of u exp(-u^2 / 2) of each residual over the party's rows",
+            ("q",),
+            combine="mean",
+        ),
+    ),
+    when="until no move of a variable in the causal order improves the score",
+    same_parties=True,
+    contradiction=impossible_means,
+)
+
+
+def dimensions(setup: Setup) -> dict[str, int]:
+    """Return s, the number of columns of the rows."""
+    order, d = int(setup.options["order"]), len(setup.names)
+    return {"s": 2 + d * (1 + order) if order else d}
+
+
+CONTRACT = Contract("lingam", (SUMS, RESIDUALS), dimensions, ("sums", "relations", "series"))

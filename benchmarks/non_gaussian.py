@@ -1,8 +1,8 @@
 """LiNGAM by the federation, and the lingam package on the pooled rows of the same tables.
 
 Linear systems with independent non-Gaussian noise: two edges a variable (Erdos-Renyi or
-scale-free), absolute coefficients from 0.5 to 2, noise of variance 1. Neither method looks at units, but the
-threshold that is usual for the package's weights does.
+scale-free), absolute coefficients from 0.5 to 2, noise of variance 1. Neither method looks at
+units, but the threshold that is usual for the package's weights does.
 """
 
 import logging

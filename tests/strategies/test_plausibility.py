@@ -185,6 +185,9 @@ def test_an_accuracy_that_guessing_reaches(head, two):
 def test_combinations_are_named():
     rows = np.random.default_rng(0).normal(size=(40, 4))
     rows[:, 3] = rows[:, 0] - rows[:, 1]
-    (text,) = combination_warning(Moments.from_rows(rows, NAMES))
+    moments = Moments.from_rows(rows, NAMES)
+    (text,) = combination_warning(moments, [3, 3])
     assert "'d' is a linear combination of 'a', 'b'" in text
-    assert combination_warning(Moments.from_rows(rows[:, :3], NAMES[:3])) == []
+    assert combination_warning(moments, [3, 30]) == []  # the second party has seen it
+    assert combination_warning(Moments.from_rows(rows[:, :3], NAMES[:3]), [3, 3]) == []
+    assert combination_warning(Moments.from_rows(rows[:4], NAMES), [2, 2]) == []

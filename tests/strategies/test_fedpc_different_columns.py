@@ -226,6 +226,15 @@ def test_clusters_that_lose_dependence_where_one_party_holds_the_target():
     assert simulate("fedpc", [given[0], independent]).warnings == []
 
 
+def test_ids_that_mean_other_rows_are_seen_where_a_column_is_shared():
+    first, second = parties(rows())
+    second = second.merge(rows()[["row_id", "u"]])
+    assert simulate("fedpc", [first, second]).warnings == []
+    second = second.assign(row_id=second["row_id"] + 1)
+    texts = simulate("fedpc", [first, second]).warnings
+    assert any("'u' has other values at party 1 than at party 0" in text for text in texts), texts
+
+
 def test_information_of_clusters():
     """Of copies it is the entropy; of independent clusters 0 up to chance, the bias removed."""
     labels = np.random.default_rng(0).integers(4, size=(3000, 2))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from flwr_causal.core.circuits.composed.dependence import NOTABLE_NATS, with_dependence
+from flwr_causal.core.circuits.composed.dependence import ALIKE, NOTABLE_NATS, with_dependence
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalTrained
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import IntArray
-    from flwr_causal.core.circuits.composed.dependence import Dependence
+    from flwr_causal.core.circuits.composed.dependence import Copies, Dependence
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.data.check.agreement import Agreement
@@ -501,12 +501,15 @@ def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]
     found, holdings = state.dependence, state.holdings
     assert found is not None
     info = {"nats": found.nats, "nonlinear_nats": found.nonlinear_nats}
+    if found.least_alike.correlation < ALIKE:
+        state = replace(state, warnings=(*state.warnings, _not_alike(holdings, found.least_alike)))
     if state.weights == "aligned":
         # How much of it the parties' clusters keep is known once they are there.
         return _training(method, state), info
     if not found.enough:
         problem = "the parties have too few rows in common to measure how their columns depend"
-        return _training(method, replace(state, warnings=(_lost(state, problem),))), info
+        lost = (*state.warnings, _lost(state, problem))
+        return _training(method, replace(state, warnings=lost)), info
     if found.mostly_nonlinear and state.sums and not state.target and method.training == "auto":
         return _training(method, replace(state, sums=False, weights="em")), info
     given = f"given {state.target!r} " if state.target else ""
@@ -529,6 +532,16 @@ def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]
             "part of it"
         )
     return _training(method, replace(state, warnings=(*state.warnings, *warnings))), info
+
+
+def _not_alike(holdings: Holdings, copies: Copies) -> str:
+    """Return the warning that rows with the same id differ."""
+    one, other = holdings.parties[copies.first], holdings.parties[copies.second]
+    return (
+        f"column {holdings.names[copies.column]!r} has other values at {other} than at {one} in "
+        f"rows with the same id (a correlation of {copies.correlation:.2f}): the ids may not mean "
+        "the same rows, or the columns not the same quantity. Check both at these parties"
+    )
 
 
 def _lost_by_clusters(state: FedPCRun, stage: LocalStage, replies: Replies) -> list[str]:

@@ -29,6 +29,7 @@ Miller: Note on the bias of information estimates, Information Theory in Psychol
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -64,6 +65,8 @@ CHANCE = 6.0
 #: A polynomial of which less than this share is left after regression on the lower ones counts as
 #: 0.
 LEAST_SHARE = 1e-3
+#: Scores of one column at two parties that correlate less than this are not of the same rows.
+ALIKE = 0.9
 #: Mutual information below this many nats a row is not reported.
 NOTABLE_NATS = 0.05
 
@@ -216,6 +219,15 @@ class Pair(NamedTuple):
     correlation: float
 
 
+class Copies(NamedTuple):
+    """A column at two parties, and the correlation of its scores in the common rows."""
+
+    column: int
+    first: int
+    second: int
+    correlation: float
+
+
 @dataclass(frozen=True, eq=False)
 class Dependence:
     """Dependence between columns that no party holds together, within classes.
@@ -240,6 +252,8 @@ class Dependence:
         Whether there are enough rows for an estimate; if not, the coherence is the identity.
     nonlinear_nats : float
         Mutual information of the pairs with nonlinear dependence, in nats a row, added up.
+    least_alike : Copies
+        The column that two parties hold with the most different values in the common rows.
     """
 
     columns: IntArray
@@ -250,6 +264,7 @@ class Dependence:
     strongest_nonlinear: Pair
     enough: bool
     nonlinear_nats: float
+    least_alike: Copies
 
     @property
     def nats(self) -> float:
@@ -344,7 +359,32 @@ def measured(
         enough,
         # Each pair is there twice.
         float(0.25 * np.log(1.0 / np.maximum(1.0 - found**2, LEAST_EIGENVALUE)).sum()),
+        _least_alike(columns, presence, given),
     )
+
+
+def _least_alike(columns: IntArray, presence: BoolArray, given: Sequence[Projections]) -> Copies:
+    """Return the column whose projections at two parties differ most; 1 where none is shared.
+
+    The same values in the same rows have the same projections.
+    """
+    found = Copies(0, 0, 0, 1.0)
+    places = np.arange(len(columns))
+    for one, other in combinations(range(len(given)), 2):
+        both = presence[one, columns] & presence[other, columns]
+        first, second = (
+            given[k].linear.sum(axis=0)[
+                :, np.searchsorted(places[presence[k, columns]], places[both])
+            ]
+            for k in (one, other)
+        )
+        lengths = np.sqrt((first**2).sum(axis=0) * (second**2).sum(axis=0))
+        products = (first * second).sum(axis=0)
+        alike = np.where(lengths > 0, products / np.where(lengths > 0, lengths, 1.0), 1.0)
+        if both.any() and alike.min() < found.correlation:
+            worst = int(alike.argmin())
+            found = Copies(int(columns[places[both][worst]]), one, other, float(alike[worst]))
+    return found
 
 
 def with_dependence(

@@ -70,10 +70,6 @@ class LinearADMMClient(LinearClient):
         seconds = np.stack([fold.T @ fold / len(design) for fold in self.folds(design)])
         return {"moments": np.where(asked["moments"] > 0, seconds, 0.0)}
 
-    def count_rows(self) -> int:
-        """Count the rows of the design."""
-        return len(self.design())
-
     def _problems(self) -> list[admm.LocalProblem]:
         """Return the local problem of all rows; with held-out rows, after that of the others."""
         return self.once("problems", self._decompose)

@@ -42,10 +42,6 @@ class FedCausalClient(LinearClient):
 
     contract: ClassVar[Contract] = CONTRACT
 
-    def count_rows(self) -> int:
-        """Count the centred and scaled rows."""
-        return len(self._rows)
-
     @property
     def _rows(self) -> FloatArray:
         """The party's centred and scaled rows, prepared once a process."""

@@ -10,6 +10,7 @@ import numpy as np
 from flwr_causal.clients.base import CausalClient, Memory
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.folds import split_rows
+from flwr_causal.data.check.party_table import complete_rows
 from flwr_causal.data.series.levels import (
     Centering,
     centered_rows,
@@ -59,6 +60,10 @@ class LinearClient(CausalClient):
         text = str(self.setup.options["knowledge"])
         knowledge = Knowledge.from_dict(json.loads(text)) if text else Knowledge()
         return knowledge.masks(self.setup.names)
+
+    def count_rows(self) -> int:
+        """Count the rows that are kept, each of which is a row of the design."""
+        return int(complete_rows(self.table(), self.setup.policy).sum())
 
     def design(self) -> FloatArray:
         """Return the party's rows centred and scaled as agreed, shape (n_k, d)."""
@@ -115,6 +120,10 @@ class SeriesClient(LinearClient):
             relations="relations" in self.contract.reports,
             by=by,
         )
+
+    def count_rows(self) -> int:
+        """Count the rows of the design: with lags, the steps that have all of them."""
+        return len(self.design()) if self.order else super().count_rows()
 
     def design(self) -> FloatArray:
         """Return the party's rows with their lags, centred and scaled, shape (n_k, m)."""

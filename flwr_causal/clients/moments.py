@@ -40,10 +40,6 @@ class MomentsClient(SeriesClient):
         total = sum(map(len, folds))
         return {"moments": np.stack([fold.T @ fold / total for fold in folds])}
 
-    def count_rows(self) -> int:
-        """Count the rows of the design; for series, the steps with all their lags."""
-        return len(self.design())
-
     def _of_functions(self) -> FloatArray:
         """Return the mean products of the rows [1, functions of the variables]."""
         setup, rows = self.setup, self.design()

@@ -68,8 +68,10 @@ def digest(table: pd.DataFrame, key: str) -> str:
     """
     hashed = hashlib.blake2b(key=key.encode()[:64], digest_size=32)
     types = list(table.dtypes)
-    hashed.update(repr((len(table), list(map(str, table.columns)), types)).encode())
-    if len(set(types)) == 1 and _plain(types[0]):
+    one_type = bool(types) and types.count(types[0]) == len(types)
+    shown = types[:1] if one_type else types
+    hashed.update(repr((table.shape, list(map(str, table.columns)), shown)).encode())
+    if one_type and _plain(types[0]):
         hashed.update(np.ascontiguousarray(table.to_numpy()).data)
         return hashed.hexdigest()
     for position in range(table.shape[1]):

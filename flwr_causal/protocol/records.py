@@ -134,7 +134,9 @@ def _value_bytes(value: object) -> int:
     if isinstance(value, (str, bytes)):
         return len(value)
     if isinstance(value, list):
-        return sum(_value_bytes(entry) for entry in value)
+        # All entries are of one type.
+        texts = bool(value) and isinstance(value[0], (str, bytes))
+        return sum(map(len, value)) if texts else 8 * len(value)
     return 8
 
 

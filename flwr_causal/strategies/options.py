@@ -38,8 +38,17 @@ LONGEST_SHOWN = 200
 MOST = 1_000_000
 
 
-def option_types(strategy: type) -> dict[str, Any]:
-    """Return the type of every option of a strategy class, by name."""
+_known_types: dict[type, Mapping[str, Any]] = {}
+
+
+def option_types(strategy: type) -> Mapping[str, Any]:
+    """Return the type of every option of a strategy class, by name; computed once."""
+    if strategy not in _known_types:
+        _known_types[strategy] = _option_types(strategy)
+    return _known_types[strategy]
+
+
+def _option_types(strategy: type) -> dict[str, Any]:
     wanted = {field.name for field in fields(strategy) if field.init}
     types_by_name: dict[str, Any] = {}
     for base in reversed(strategy.__mro__):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -154,6 +155,10 @@ class EdgeProblem:
         product: FloatArray = np.asarray(transposed @ self.second)
         return product[self.columns, self.rows]
 
+    @cached_property
+    def _graph(self) -> Any:
+        return csr_array(self.second.shape)
+
     def acyclicity(
         self, values: FloatArray, measure: BlockMeasure
     ) -> tuple[float, FloatArray | None]:
@@ -165,8 +170,10 @@ class EdgeProblem:
         gradient = np.zeros(len(values))
         nonzero = np.flatnonzero(values)
         i, j = self.rows[nonzero], self.columns[nonzero]
-        starts = np.searchsorted(i, np.arange(d + 1))
-        graph: Any = csr_array((np.ones(len(i)), j, starts), shape=(d, d))
+        starts = np.searchsorted(i, np.arange(d + 1)).astype(np.int32)
+        graph = self._graph
+        # Set part by part, as the checks of a new array take longer than the components.
+        graph.data, graph.indices, graph.indptr = np.ones(len(i)), j.astype(np.int32), starts
         _, labels = connected_components(graph, directed=True, connection="strong")
         inner = np.flatnonzero(labels[i] == labels[j])
         total = 0.0

@@ -119,19 +119,20 @@ def describe(
     first_with: dict[bytes, int] = {}
     columns = []
     every = bool(kept.all())
-    for position, (column, kind) in enumerate(zip(all_columns(frame), kinds, strict=True)):
-        name = str(column.name)
-        rows = column if every else column[kept]
+    # Only where they are needed: pandas takes longer to cut out a column than to add it up.
+    whole = all_columns(frame) if states or len(places) < len(kinds) else []
+    rows = whole if every else [column[kept] for column in whole]
+    for position, (name, kind) in enumerate(zip(map(str, frame.columns), kinds, strict=True)):
         if kind in NUMBERS:
             facts, digest = next(numbers)
             if relations:
                 facts["combination_of"] = tuple(places[k] for k in facts["combination_of"])
         else:
-            facts, digest = _describe_text(column, rows)
+            facts, digest = _describe_text(whole[position], rows[position])
         first = first_with.setdefault(digest, position)
         copy_of = None if first == position else first
         if states and kind != "other":
-            facts |= _states(rows, name, kind, policy)
+            facts |= _states(rows[position], name, kind, policy)
         columns.append(ColumnReport(name, kind, copy_of=copy_of, **facts))
     count = int(kept.sum())
     dropped = len(frame) - count
@@ -268,9 +269,10 @@ def _columns(frame: pd.DataFrame, names: Sequence[str]) -> FloatArray:
 
 def _is_plain(frame: pd.DataFrame) -> bool:
     """Say whether all columns have one numpy type of numbers."""
-    first = frame.dtypes.iloc[0] if frame.shape[1] else None
+    types = list(frame.dtypes)
+    first = types[0] if types else None
     plain = isinstance(first, np.dtype) and first.kind in PLAIN
-    return plain and bool((frame.dtypes == first).all())
+    return plain and types.count(first) == len(types)
 
 
 def _kinds(frame: pd.DataFrame) -> list[Kind]:
@@ -297,10 +299,13 @@ def _check_exact(
     """Check the columns of large whole numbers; see :func:`check_exact`."""
     # A float has lost what it lost before; states of plain whole numbers are named exactly.
     ignored = "f" + "iu" * states
+    largest = np.fmax.reduce(block, axis=0, initial=0) - np.fmin.reduce(block, axis=0, initial=0)
+    places = np.flatnonzero(largest > LARGEST_EXACT)
+    if not len(places):
+        return
     pairs = zip(kinds, all_columns(frame), strict=True)
     columns = [column for kind, column in pairs if kind in NUMBERS]
-    largest = np.fmax.reduce(block, axis=0, initial=0) - np.fmin.reduce(block, axis=0, initial=0)
-    for place in np.flatnonzero(largest > LARGEST_EXACT):
+    for place in places:
         if columns[place].dtype.kind not in ignored:
             check_exact(columns[place], block[:, place])
 

@@ -168,13 +168,14 @@ def _unlike_parties(
         middle = int(np.argsort(spread, kind="stable")[(len(spread) - 1) // 2])
         ratio = spread / spread[middle]
         unlike = np.maximum(ratio, 1 / ratio) > most
-        unlike &= _chance(ratio, rows, middle) * len(parties) * len(held) < CHANCE
+        if unlike.any():
+            unlike &= _chance(ratio, rows, middle) * len(parties) * len(held) < CHANCE
         if unlike.any():
             spreads[name] = some(
                 f"{times(ratio[k])} at {parties[k]!r}" for k in np.flatnonzero(unlike)
             )
             continue
-        usual = np.quantile(means, 0.5, method="lower")
+        usual = np.sort(means)[(len(means) - 1) // 2]
         far = (rows >= LEVEL_ROWS) & (
             np.abs(means - usual) > SAME_LEVEL * (spread + spread[middle])
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from flwr_causal.core.discrete.discrete import MAX_STATES
@@ -90,7 +90,7 @@ class Policy:
 
     def to_dict(self) -> dict[str, str | int]:
         """Return the fields as plain strings and ints (a policy travels to the parties)."""
-        return asdict(self)
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Policy:

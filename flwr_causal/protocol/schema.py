@@ -129,6 +129,7 @@ FACTS = (
         "count",
         part="series",
     ),
+    Fact("step", "length of a time step, where a column has the times", "text", part="series"),
     Fact("notes", "how many series are too short for the order", "text", "note", "series"),
     Fact("has-ids", "whether there is a column of ids", "flag", part="ids"),
 )

@@ -23,6 +23,7 @@ WHOLE = replace(
     level_rows=2,
     has_ids=True,
     notes=("one series",),
+    step="1 days",
 )
 
 

@@ -116,6 +116,7 @@ def doubts(
         *(_unlike_columns(agreement, comparable) if expected.raw_units else ()),
         *_combinations(reports, agreement.names),
         *_of_one_row(dominated),
+        *_unlike_steps(reports),
         *_same_tables(reports),
         *_row_numbers(reports, held),
         *_without_values(reports, held),
@@ -288,6 +289,22 @@ def _of_one_row(dominated: Mapping[str, Sequence[str]]) -> list[str]:
         f"A single row has more than half of a party's variance of a column: {listed}. Second "
         "moments of such a column depend on this row. Correct the value if it is a mistake or "
         "stands for a missing one; where a column has heavy tails, take logarithms or ranks."
+    ]
+
+
+def _unlike_steps(reports: Mapping[str, TableReport]) -> list[str]:
+    """Warn of time steps that differ between the parties."""
+    by_step: dict[str, list[str]] = {}
+    for party, report in reports.items():
+        if report.step:
+            by_step.setdefault(report.step, []).append(party)
+    if len(by_step) < 2:
+        return []
+    listed = some(f"{step} at {some_parties(parties)}" for step, parties in by_step.items())
+    return [
+        f"The time steps differ between the parties: {listed}. A lag then is not the same time at "
+        "all parties. Bring the series to one step, or leave parties out; if only the clocks "
+        "differ, give the times in one unit."
     ]
 
 

@@ -114,6 +114,8 @@ class TableReport:
         Remarks on the table for the user, one sentence each; they hold no values of it.
     has_relations : bool
         Whether the columns' ``combination_of`` and ``dominated`` were found.
+    step : str
+        The length of a time step, with its unit; empty without a column of times.
     """
 
     rows: int
@@ -125,6 +127,7 @@ class TableReport:
     has_ids: bool = False
     notes: tuple[str, ...] = ()
     has_relations: bool = False
+    step: str = ""
 
     @property
     def tells_combinations(self) -> bool:
@@ -152,11 +155,11 @@ class TableReport:
         """Whether a column has no value at all, so that its kind means nothing."""
         return column.missing == self.rows + self.dropped_rows
 
-    def to_dict(self) -> dict[str, int | list[str] | list[int] | list[float]]:
+    def to_dict(self) -> dict[str, int | str | list[str] | list[int] | list[float]]:
         """Return plain ints and lists of one type each, fit for a Flower ConfigRecord."""
         columns = self.columns
         sums = columns if self.has_sums else ()
-        values: dict[str, int | list[str] | list[int] | list[float]] = {
+        values: dict[str, int | str | list[str] | list[int] | list[float]] = {
             "rows": self.rows,
             "dropped-rows": self.dropped_rows,
             "has-sums": int(self.has_sums),
@@ -180,6 +183,8 @@ class TableReport:
             values["dominated"] = [int(column.dominated) for column in columns]
         if self.level_rows is not None:
             values["level-rows"] = self.level_rows
+        if self.step:
+            values["step"] = self.step
         if self.has_ids:
             values["has-ids"] = 1
         if self.notes:
@@ -246,6 +251,7 @@ class TableReport:
                 has_ids,
                 notes,
                 has_relations,
+                str(values.get("step", "")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the report of the table is malformed ({error!r})") from error

@@ -11,7 +11,7 @@ from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.data.check.columns import all_columns, kind_of
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import NUMBERS
-from flwr_causal.data.series.series import find_series, long_enough, value_columns
+from flwr_causal.data.series.series import find_series, long_enough, time_step, value_columns
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ def describe_series(
     rows = np.concatenate([one.rows[p:] for one in series])
     # Incomplete rows are dropped already: only columns of texts can have missing values here.
     report = describe(variables.iloc[rows], policy, sums=sums, relations=relations)
+    report = replace(report, step=time_step(frame, layout))
     if warning:
         report = replace(report, notes=(warning,))
     if by == "global":

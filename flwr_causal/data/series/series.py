@@ -233,6 +233,16 @@ def long_enough(series: Sequence[Series], order: int) -> tuple[list[Series], str
     )
 
 
+def time_step(frame: pd.DataFrame, layout: Layout) -> str:
+    """Return the smallest step of the column of times, with its unit; empty if there is none."""
+    if not layout.time_column:
+        return ""
+    times = read_times(frame[layout.time_column])
+    steps = [np.diff(times.values[rows]) for rows in _groups(frame, layout)]
+    smallest = min((float(own.min()) for own in steps if len(own)), default=None)
+    return "" if smallest is None else times.span(smallest)
+
+
 def value_columns(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     """Return the table without the columns of series, times and phases.
 

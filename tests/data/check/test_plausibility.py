@@ -11,6 +11,8 @@ from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.plausibility import SAME_UNITS, Expected, doubts
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
+from flwr_causal.data.series.levels import describe_series
+from flwr_causal.data.series.series import Layout
 
 LINEAR = Expected(SAME_UNITS, level_remedy="set center='party'", raw_units=True, columns=1)
 
@@ -149,6 +151,27 @@ def test_a_table_that_two_parties_have():
     changed = given["copy"].copy()
     changed.iloc[0, 0] += 0.01
     assert warned({**given, "copy": changed}) == ()
+
+
+def test_time_steps_that_differ():
+    """An hour at one party, a day at the others; the unit does not matter, nor the origin."""
+    layout = Layout(time_column="t", order=1)
+    days = pd.date_range("2020-01-01", periods=60)
+    given = {name: frame.assign(t=days) for name, frame in tables().items()}
+    given["p2"]["t"] = days.astype(str) + "T06:00"
+
+    def texts():
+        reports = {
+            name: TableReport.from_dict(describe_series(frame, layout, sums=True).to_dict())
+            for name, frame in given.items()
+        }
+        return doubts(reports, agree(reports), Expected(columns=2))
+
+    assert texts() == ()
+    given["p1"]["t"] = pd.date_range("2020-01-01", periods=60, freq="h")
+    (text,) = texts()
+    assert "0 days 01:00:00 at party 'p1'" in text
+    assert "1 days 00:00:00 at parties 'p0', 'p2'" in text
 
 
 def test_equal_counts_of_few_columns_are_chance():

@@ -1,5 +1,7 @@
 """Levels of series: centring, and reports that agree on what is learned from."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -77,7 +79,7 @@ def test_without_lags_to_lose_it_is_the_ordinary_report():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.standard_normal((9, 3)), columns=list("abc"))
     table = table.assign(d=table["a"], e=1.0, f=["u"] * 9, g=[True, False] * 4 + [True])
-    targets = describe(table.iloc[2:], sums=True)
+    targets = replace(describe(table.iloc[2:], sums=True), step="1")
     layout = Layout(series_column="id", time_column="t", order=2)
     assert describe_series(table.assign(id=7, t=range(9)), layout, sums=True) == targets
     assert targets.columns[3].copy_of == 0

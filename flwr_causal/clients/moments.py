@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -10,10 +11,18 @@ from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.additive import basis_rows
+from flwr_causal.data.check.party_table import complete_rows
+from flwr_causal.data.interventions import NODE_KEY, by_party, split_names, targets_by_row
+from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    import pandas as pd
+
+    from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.interventions import Targets
     from flwr_causal.protocol.exchange import Contract
 
 
@@ -36,9 +45,53 @@ class MomentsClient(SeriesClient):
             return {"moments": self._of_series()}
         if self._additive:
             return {"moments": self._of_functions()}
+        if self.setup.targets:
+            return {"moments": self._of_groups()}
         folds = self.folds(self.design())
         total = sum(map(len, folds))
         return {"moments": np.stack([fold.T @ fold / total for fold in folds])}
+
+    def table(self) -> pd.DataFrame:
+        """Return the party's table without the column that names targets."""
+        return super().table().drop(columns=self._target_column, errors="ignore")
+
+    def describe(self, policy: Policy) -> TableReport:
+        """Report the table, and the targets of its rows if there are any."""
+        report = super().describe(policy)
+        if self.order:
+            if NODE_KEY in self.context.node_config:
+                raise ConfigError(
+                    "its node config states interventions, which are for rows without time: set "
+                    "order=0, or take them out"
+                )
+            return report
+        codes, sets = self._targets(policy)
+        present = tuple(sets[k] for k in np.unique(codes))
+        return replace(report, targets=present) if any(present) else report
+
+    @property
+    def _target_column(self) -> list[str]:
+        name = str(self.options["intervention-column"])
+        return [name] if name else []
+
+    def _targets(self, policy: Policy) -> tuple[IntArray, list[Targets]]:
+        """Return each kept row's position in a list of sets of targets, and that list."""
+        stated = by_party(str(self.options["interventions"])).get(self.source.name, [])
+        of_node = split_names(str(self.context.node_config.get(NODE_KEY, "")))
+        column = str(self.options["intervention-column"])
+        codes, sets = targets_by_row(super().table(), column, [*stated, *of_node])
+        return codes[complete_rows(self.table(), policy)], sets
+
+    def _of_groups(self) -> FloatArray:
+        """Return the mean products of the rows [1, x] of each set of targets."""
+        rows = self.design()
+        rows = np.column_stack([np.ones(len(rows)), rows])
+        codes, sets = self._targets(self.setup.policy)
+        parts = [
+            rows[np.isin(codes, [k for k, own in enumerate(sets) if own == one])]
+            for one in self.setup.targets
+        ]
+        return np.stack([part.T @ part / len(rows) for part in parts])
 
     def _of_functions(self) -> FloatArray:
         """Return the mean products of the rows [1, functions of the variables]."""

@@ -19,7 +19,8 @@ SUMS = Exchange(
             "moments",
             "X_k^T X_k / n_k of each fold of the centred and scaled rows X_k; of time series the "
             "rows are [1, g, x_t, x_{t-1}, ..., x_{t-p}], where g marks rows that are not "
-            "perturbed; with model='additive' they are [1, five functions of each variable]",
+            "perturbed; with model='additive' they are [1, five functions of each variable]; under "
+            "known interventions they are [1, x], a fold for each set of targets",
             ("folds", "s", "s"),
             "second-moments",
             "mean",
@@ -33,18 +34,23 @@ SUMS = Exchange(
 def dimensions(setup: Setup) -> dict[str, int]:
     """Return the sizes: m columns of the lagged design, s columns of the moments, and the folds.
 
-    Rows are divided into folds if something is chosen by held-out error. If the order is chosen,
-    the array of each smaller order counts as a further fold.
+    Rows are divided into folds if something is chosen by held-out error, and by their targets under
+    known interventions. If the order is chosen, the array of each smaller order counts as a further
+    fold.
     """
     options, d = setup.options, len(setup.names)
     order = int(options["order"])
     m = d * (1 + order)
     if options["model"] == "additive":
         return {"m": m, "s": 1 + SIZE * d, "folds": 1}
+    if setup.targets:
+        return {"m": m, "s": 1 + d, "folds": len(setup.targets)}
     if order == 0:
         return {"m": m, "s": d, "folds": 2 if options["held-out"] else 1}
     smaller = order - 1 if options["select-order"] else 0
     return {"m": m, "s": m + 2, "folds": int(options["folds"]) + smaller}
 
 
-CONTRACT = Contract("moments", (SUMS,), dimensions, ("sums", "relations", "series"))
+CONTRACT = Contract(
+    "moments", (SUMS,), dimensions, ("sums", "relations", "series", "interventions")
+)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: The parts of a report that only some methods need; a contract names the parts that its method
 #: needs.
-Part: TypeAlias = Literal["sums", "relations", "states", "series", "ids"]
+Part: TypeAlias = Literal["sums", "relations", "states", "series", "ids", "interventions"]
 #: When each part leaves, in words.
 PARTS: dict[Part, str] = {
     "sums": "where columns are centred, scaled or cut into intervals",
@@ -24,6 +24,7 @@ PARTS: dict[Part, str] = {
     "states": "where columns are categories",
     "series": "where rows are steps of time series",
     "ids": "where rows may be matched by ids",
+    "interventions": "where rows may be under known interventions",
 }
 
 
@@ -131,6 +132,14 @@ FACTS = (
     ),
     Fact("step", "length of a time step, where a column has the times", "text", part="series"),
     Fact("notes", "how many series are too short for the order", "text", "note", "series"),
+    Fact(
+        "targets",
+        "the different sets of columns on which known interventions act, as JSON lists, if there "
+        "are any; not in how many or which rows",
+        "text",
+        "note",
+        "interventions",
+    ),
     Fact("has-ids", "whether there is a column of ids", "flag", part="ids"),
 )
 #: What every report has.

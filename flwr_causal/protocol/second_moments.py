@@ -25,7 +25,8 @@ def other_variances(arrays: Arrays, known: Known) -> str:
     Parameters
     ----------
     arrays : dict
-        ``moments`` of shape (folds, d, d); of another width nothing is compared.
+        ``moments`` of shape (folds, d, d), with targets (groups, 1 + d, 1 + d); of another width
+        nothing is compared.
     known : Known
 
     Returns
@@ -35,6 +36,9 @@ def other_variances(arrays: Arrays, known: Known) -> str:
     """
     setup, report = known.setup, known.report
     diagonal = np.diagonal(arrays["moments"], axis1=-2, axis2=-1).sum(axis=0)
+    if setup.targets:
+        # The rows are [1, x].
+        diagonal = diagonal[1:]
     if not report.has_sums or len(diagonal) != len(setup.names):
         return ""
     columns = {column.name: column for column in report.columns}

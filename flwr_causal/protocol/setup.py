@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ _POLICY = PREFIX + "policy-"
 _OPTION = PREFIX + "option-"
 _STATES = PREFIX + "states"
 _NUM_STATES = PREFIX + "num-states"
+_TARGETS = PREFIX + "targets"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,9 @@ class Setup:
     states : tuple of tuple of str
         For methods on categories: the agreed states of every column, empty for one that is to be
         discretised. ``()`` for the others.
+    targets : tuple of tuple of str
+        The different sets of columns on which known interventions act, by which rows are grouped;
+        empty if there are no interventions.
     """
 
     names: tuple[str, ...]
@@ -63,6 +68,7 @@ class Setup:
     options: Mapping[str, Scalar] = field(default_factory=dict)
     exchange: str = ""
     states: States = ()
+    targets: tuple[tuple[str, ...], ...] = ()
 
     @property
     def continuous(self) -> tuple[str, ...]:
@@ -83,6 +89,7 @@ class Setup:
             f"{PREFIX}precision": self.precision,
             f"{PREFIX}exchange": self.exchange,
             **self._states_config(),
+            **({_TARGETS: [json.dumps(one) for one in self.targets]} if self.targets else {}),
             **{_POLICY + name: value for name, value in self.policy.to_dict().items()},
             **{_OPTION + name: value for name, value in self.options.items()},
         }
@@ -115,4 +122,5 @@ class Setup:
             exchange=config[f"{PREFIX}exchange"],
             options=part(_OPTION),
             states=unpack_states(config.get(_STATES, []), config.get(_NUM_STATES, [])),
+            targets=tuple(tuple(json.loads(text)) for text in config.get(_TARGETS, [])),
         )

@@ -121,6 +121,7 @@ def agreed(
         options={**method.schema_options, **method.client_options},
         exchange=secrets.token_hex(8),
         states=agreement.states,
+        targets=agreement.targets,
     )
     with_rows = tuple(replace(party, num_rows=agreement.rows[party.name]) for party in parties)
     return Federation(with_rows, own, setup, method.contract, len(parties)), agreement

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -11,6 +12,11 @@ from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.folds import NUM_FOLDS, num_held_out
+from flwr_causal.core.linear.interventions import (
+    distinguished_pairs,
+    fit_mechanisms,
+    moments_by_variable,
+)
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.polish import polish_graph
@@ -25,6 +31,7 @@ from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
 from flwr_causal.core.series.solution import LaggedProblem
+from flwr_causal.data.interventions import by_party
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.runtime.method import Request
@@ -39,12 +46,15 @@ from flwr_causal.strategies.options import MOST, also_called, refuse_ignored, re
 from flwr_causal.strategies.plausibility import combination_warning
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
@@ -140,6 +150,15 @@ class Moments(RowsOrSeries[MomentsRun]):
         sparsity nor a threshold.
     max_parents : int, optional
         Largest number of parents of a variable, for ``solver="ges"``. Default: no limit.
+    interventions : dict or str, optional
+        For ``solver="ges"``: from a party's name (in a simulation also its number) to the columns
+        that interventions set or changed in all its rows; or such a mapping as JSON text. The rows
+        then say nothing about what causes these columns, and the result is an interventional
+        equivalence class (Hauser & Buhlmann 2012). A node may state its own columns in its node
+        config, ``interventions='x,y'``.
+    intervention_column : str, default ""
+        The column whose values name the columns on which an intervention acted in each row,
+        separated by commas; empty where there was none. It is no variable.
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight of the L1 norm. "auto" is c sqrt(log d / n) times the geometric mean of the variances
         (``core.linear.selection.default_sparsity``; ``core.series.solution`` with lags); "bic"
@@ -178,6 +197,8 @@ class Moments(RowsOrSeries[MomentsRun]):
     kind: Literal["linear", "additive"] = "linear"
     solver: Literal["dagma", "notears", "ges"] = "dagma"
     max_parents: int | None = None
+    interventions: dict[Any, Any] | str | None = None
+    intervention_column: str = ""
     sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
     threshold: float | None = None  # type: ignore[assignment]
     select_order: bool = False
@@ -194,7 +215,8 @@ class Moments(RowsOrSeries[MomentsRun]):
         if self.solver == "ges":
             self._validate_class()
         else:
-            refuse_ignored(self, {"max_parents": "solver='ges'"})
+            of_classes = ("max_parents", "interventions", "intervention_column")
+            refuse_ignored(self, dict.fromkeys(of_classes, "solver='ges'"))
         if self.threshold is None:
             usual = ADDITIVE_THRESHOLD if self.kind == "additive" else THRESHOLD
             self.threshold = LAGGED_THRESHOLD if self.order else usual
@@ -222,6 +244,15 @@ class Moments(RowsOrSeries[MomentsRun]):
         self.threshold = self.threshold or None
         refuse_ignored(self, dict.fromkeys(OF_WEIGHTS, "solver='dagma' or 'notears'"))
         self.threshold = 0.0
+        # As a text, which run configs and messages can hold.
+        stated = by_party(self.interventions)
+        self.interventions = json.dumps(stated) if stated else None
+        if stated or self.intervention_column:
+            own_levels = self.center if self.center != "global" else None
+            require(own_levels is None, "center", own_levels, "'global' with interventions")
+            require(self.order == 0, "order", self.order, "0 with interventions")
+            known = self.aggregation == "mean"
+            require(known, "aggregation", self.aggregation, "'mean' with interventions")
 
     @property
     def pools_rows(self) -> bool:
@@ -234,6 +265,50 @@ class Moments(RowsOrSeries[MomentsRun]):
         """The thresholds of instantaneous and of lagged edges."""
         assert self.threshold is not None
         return self.limits(self.threshold)
+
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are not variables."""
+        return (*super().role_columns, *filter(None, (self.intervention_column,)))
+
+    @property
+    def schema_options(self) -> dict[str, Scalar]:
+        """How the parties find their series, and the targets of interventions on their rows."""
+        return {
+            **super().schema_options,
+            "interventions": str(self.interventions or ""),
+            "intervention-column": self.intervention_column,
+        }
+
+    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
+        """Agree on the columns and on the targets of interventions.
+
+        Raises
+        ------
+        ConfigError
+            If interventions are stated for a party that there is not, or other options do not use
+            them.
+        """
+        for party in by_party(self.interventions):
+            if party not in reports:
+                raise ConfigError(
+                    f"The option 'interventions' names the party {party!r}; there are "
+                    f"{', '.join(reports)}."
+                )
+        agreement = super().agree(reports)
+        if agreement.targets and not self.groups_rows:
+            raise ConfigError(
+                "Some nodes state interventions, which this run does not use: set solver='ges' "
+                "with order=0, center='global' and aggregation='mean', or take 'interventions' out "
+                "of their node configs."
+            )
+        return agreement
+
+    @property
+    def groups_rows(self) -> bool:
+        """Whether the options allow interventions, by which rows are grouped."""
+        plain = self.order == 0 and self.center == "global" and self.aggregation == "mean"
+        return self.solver == "ges" and plain
 
     @property
     def client_options(self) -> dict[str, Scalar]:
@@ -264,6 +339,9 @@ class Moments(RowsOrSeries[MomentsRun]):
     def expected(self) -> Expected:
         """What linear methods expect; units of columns do not matter to equivalence classes."""
         expected = super().expected
+        if self.interventions or self.intervention_column:
+            # They shift levels at some parties.
+            expected = replace(expected, level_remedy="")
         return replace(expected, raw_units=False) if self.solver == "ges" else expected
 
     def init(self, agreement: Agreement) -> MomentsRun:
@@ -393,6 +471,8 @@ def solve_class(
         Products of the rows, as in :func:`solve_rows` and :func:`solve_series`.
     """
     names, d = agreement.names, len(agreement.names)
+    if agreement.targets:
+        return _interventional_class(method, agreement, masks, products)
     if method.order:
         pooled = series_moments(products, agreement.n, lagged_names(names, method.order))[0]
     else:
@@ -422,6 +502,40 @@ def solve_class(
         warnings = combination_warning(pooled, agreement.rows.values())
     strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
     return Outcome(pooled, graph, model, strengths, tuple(warnings), {})
+
+
+def _interventional_class(
+    method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
+) -> Outcome:
+    """Find the class of the columns from products of the rows [1, x] of each set of targets."""
+    names = agreement.names
+    acted = np.array([[name in own for name in names] for own in agreement.targets])
+    by_variable = moments_by_variable(products, acted, agreement.n, names)
+    found = linear_class(
+        by_variable,
+        masks,
+        distinguished=distinguished_pairs(acted),
+        max_parents=method.max_parents,
+    )
+    graph = CausalGraph(
+        names,
+        found.weights,
+        kind="cpdag",
+        required=masks.required if masks.required.any() else None,
+    )
+    scale = method.scale(agreement)
+    in_units = [
+        SecondMoments(
+            own.n,
+            agreement.mean + own.mean * scale,
+            own.second * np.outer(scale, scale),
+            names,
+        )
+        for own in by_variable
+    ]
+    model = fit_mechanisms(in_units, graph.to_dag().adjacency)
+    info = {"target sets": len(agreement.targets)}
+    return Outcome(by_variable[0], graph, model, found.strengths, (), info)
 
 
 def solve_additive(

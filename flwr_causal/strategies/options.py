@@ -28,6 +28,11 @@ from flwr_causal.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+#: Options of one method that users may expect of others, with the settings that have them.
+ELSEWHERE = dict.fromkeys(
+    ("interventions", "intervention_column"), "the method 'moments' with solver='ges'"
+)
+
 StrategyT = TypeVar("StrategyT")
 
 #: The largest whole number that travels to the parties.
@@ -135,6 +140,7 @@ def check_names(strategy: type, given: Mapping[str, object]) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
+            hint = f" It is for {ELSEWHERE[name]}." if name in ELSEWHERE else hint
             raise ConfigError(
                 f"{strategy.__name__} has no option '{name}'.{hint} It has: "
                 f"{', '.join(sorted(known))}."

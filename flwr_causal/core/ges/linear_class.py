@@ -18,6 +18,7 @@ from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.graphs.equivalence import directed_part, undirected_part
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.model import regress
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,10 +78,15 @@ def linear_class(
     ConfigError
         For an impossible ``max_parents``.
     """
+    names = moments[0].names
     for part in {id(part): part for part in moments}.values():
         part.require_complete()
-        part.require_varying()
-    names = moments[0].names
+    for j, part in enumerate(moments):
+        # Other variables may be constant in these rows: interventions can hold them fixed.
+        if j in part.constant_columns():
+            raise DataError(
+                f"{names[j]} is constant in the rows that tell its causes: leave it out"
+            )
     # In the order of names, by which ties are broken.
     order = sorted(range(len(names)), key=names.__getitem__)
     own = {id(part): part.subset(order) for part in moments}

@@ -15,6 +15,7 @@ from flwr_causal.core.discrete import cut_points
 from flwr_causal.data.check.checks import examine, have_states
 from flwr_causal.data.check.columns import interval_names
 from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.interventions import Targets, agreed_targets
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class Agreement:
         The columns that are to be discretised, in the order of ``names``.
     whole : tuple of str
         Those of them that hold whole numbers only.
+    targets : tuple of tuple of str
+        The different sets of columns on which known interventions act, () among them if some rows
+        are without one; empty if there are no interventions.
     """
 
     names: tuple[str, ...]
@@ -66,6 +70,7 @@ class Agreement:
     states: States = ()
     continuous: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
+    targets: tuple[Targets, ...] = ()
 
     @property
     def n(self) -> int:
@@ -115,6 +120,9 @@ def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> A
         states=tuple(findings.states.get(name, ()) for name in names) if has_states else (),
         continuous=tuple(name for name in names if name in findings.continuous),
         whole=tuple(name for name in names if findings.continuous.get(name, False)),
+        targets=agreed_targets(
+            {party: report.targets or ((),) for party, report in reports.items()}, names
+        ),
     )
 
 

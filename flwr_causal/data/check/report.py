@@ -8,6 +8,7 @@ rows they occur. It never holds the values of a column that has many, nor a row.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -116,6 +117,9 @@ class TableReport:
         Whether the columns' ``combination_of`` and ``dominated`` were found.
     step : str
         The length of a time step, with its unit; empty without a column of times.
+    targets : tuple of tuple of str
+        The different sets of columns on which known interventions act in some of the kept rows,
+        () among them for rows without one; empty if there are no interventions.
     """
 
     rows: int
@@ -128,6 +132,7 @@ class TableReport:
     notes: tuple[str, ...] = ()
     has_relations: bool = False
     step: str = ""
+    targets: tuple[tuple[str, ...], ...] = ()
 
     @property
     def tells_combinations(self) -> bool:
@@ -189,6 +194,8 @@ class TableReport:
             values["has-ids"] = 1
         if self.notes:
             values["notes"] = list(self.notes)
+        if self.targets:
+            values["targets"] = [json.dumps(one) for one in self.targets]
         return values
 
     @classmethod
@@ -241,6 +248,7 @@ class TableReport:
                 raise ValueError(f"{level_rows} of {rows} rows are behind the means")
             notes = tuple(str(note) for note in values.get("notes", ()))
             has_ids = bool(values.get("has-ids", 0))
+            targets = tuple(_names(text) for text in values.get("targets", ()))
             return cls(
                 rows,
                 dropped,
@@ -252,9 +260,18 @@ class TableReport:
                 notes,
                 has_relations,
                 str(values.get("step", "")),
+                targets,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the report of the table is malformed ({error!r})") from error
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Return the texts of a JSON list."""
+    listed = json.loads(text)
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise ValueError(f"no list of names: {text}")
+    return tuple(listed)
 
 
 def tells_combinations(rows: int, columns: int) -> bool:

@@ -27,6 +27,16 @@ CONDITIONS_FILE = "conditions.csv"
 EDGE_FILES = {17: "edges_dag_17.csv", 20: "edges_consensus_20.csv"}
 #: Name of the column that holds the numbers of the conditions.
 CONDITION = "condition"
+#: The measured variables on which each condition's reagents act directly (Sachs et al. 2005, table
+#: 1). The general stimuli have no specific target, and that of "ly", PI3K, is not measured.
+TARGETS = {
+    "cd3_cd28+aktinhib": ("akt",),
+    "cd3_cd28+g0076": ("pkc",),
+    "cd3_cd28+psitect": ("pip2",),
+    "cd3_cd28+u0126": ("mek",),
+    "pma": ("pkc",),
+    "b2camp": ("pka",),
+}
 #: Number added before the logarithm, as in published versions; the smallest values are near 1.
 LOG_OFFSET = 10.0
 #: Number of rows that Yang et al. (2024) draw, and number of parties.

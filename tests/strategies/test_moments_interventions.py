@@ -1,0 +1,151 @@
+"""Moments under known interventions: how they are stated, what is sent, what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from federations import app_of
+
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.simulations import LocalGrid, simulate
+from flwr_causal.strategies import Moments, NotearsADMM, run
+
+WEIGHTS = np.array([[0, 0.9, 0.0], [0, 0, -0.8], [0, 0, 0]])
+
+
+def rows(n, seed, targets=()):
+    noise = np.random.default_rng(seed).normal(size=(n, 3))
+    weights = WEIGHTS.copy()
+    weights[:, list(targets)] = 0.0
+    level = np.array([1.0 * (j in targets) for j in range(3)])
+    return pd.DataFrame((noise + level) @ np.linalg.inv(np.eye(3) - weights), columns=list("abc"))
+
+
+OBSERVED, ON_A, ON_B = rows(300, 0), rows(200, 1, (0,)), rows(250, 2, (1,))
+PARTIES = [OBSERVED, ON_A, ON_B]
+STATED = {1: ["a"], "party 2": ["b"]}
+
+
+def found(parties=PARTIES, **options):
+    return simulate("moments", parties, solver="ges", **options)
+
+
+def same(one, two):
+    assert np.array_equal(one.graph.adjacency, two.graph.adjacency)
+    np.testing.assert_allclose(one.graph.weights, two.graph.weights, atol=1e-9)
+    np.testing.assert_allclose(one.model.intercepts, two.model.intercepts, atol=1e-9)
+    np.testing.assert_allclose(one.model.noise_variances, two.model.noise_variances, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def stated():
+    return found(interventions=STATED)
+
+
+def test_interventions_direct_a_chain(stated):
+    assert not np.array_equal(found([OBSERVED]).graph.adjacency, WEIGHTS != 0)
+    assert np.array_equal(stated.graph.adjacency, WEIGHTS != 0)
+    np.testing.assert_allclose(stated.graph.weights, WEIGHTS, atol=0.15)
+    np.testing.assert_allclose(stated.model.weights, stated.graph.weights, atol=1e-9)
+    assert stated.rounds == 1
+    assert stated.history[0]["target sets"] == 3
+    assert not stated.warnings
+    assert not stated.influence
+
+
+def test_columns_rows_and_nodes_state_the_same(stated):
+    marked = [
+        OBSERVED.assign(on=np.nan),
+        ON_A.assign(on="a"),
+        ON_B.assign(on=" b "),
+    ]
+    same(found(marked, intervention_column="on"), stated)
+    mixed = pd.concat(marked).sample(frac=1.0, random_state=1)
+    parts = [mixed.iloc[:100], mixed.iloc[100:500], mixed.iloc[500:]]
+    same(found(parts, intervention_column="on"), stated)
+    same(found([mixed], intervention_column="on"), stated)
+    same(found(interventions='{"party 1": ["a"], "party 2": ["b"]}'), stated)
+    same(
+        found(
+            [*marked[:2], ON_B.assign(on="")], intervention_column="on", interventions={2: ["b"]}
+        ),
+        stated,
+    )
+
+
+def run_on_nodes(strategy, *stated_by_nodes):
+    configs = [
+        {"partition-id": k, "num-partitions": 3} | ({"interventions": text} if text else {})
+        for k, text in enumerate(stated_by_nodes)
+    ]
+    return run(strategy, LocalGrid(app_of(PARTIES), 3, node_configs=configs))
+
+
+def test_nodes_state_the_targets_of_their_own_rows(stated):
+    same(run_on_nodes(Moments(solver="ges"), "", "a", "b"), stated)
+    same(run_on_nodes(Moments(solver="ges", interventions={"party 1": ["a"]}), "", "", "b"), stated)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        (NotearsADMM(), "'moments' with solver='ges'"),
+        (Moments(), "set solver='ges'"),
+        (Moments(solver="ges", center="party"), "center='global'"),
+    ],
+)
+def test_a_method_that_does_not_use_what_nodes_state_refuses_it(strategy, message):
+    with pytest.raises((ConfigError, DataError), match=message):
+        run_on_nodes(strategy, "", "a", "")
+
+
+def test_two_targets_of_a_row():
+    both = rows(300, 5, (0, 1)).assign(on="b; a")
+    result = found([OBSERVED.assign(on=None), both], intervention_column="on")
+    assert result.history[0]["target sets"] == 2
+    # a and b are never told apart: their edge stays open.
+    assert result.graph.adjacency[[0, 1, 1], [1, 0, 2]].all()
+    assert not result.graph.adjacency[2, 1]
+
+
+def test_rows_with_missing_values_lose_their_targets_too(stated):
+    holes = [table.copy() for table in PARTIES]
+    extra = pd.DataFrame({"a": [np.nan, 1.0], "b": [5.0, np.inf], "c": [1.0, 2.0]})
+    marked = [
+        pd.concat([table.assign(on=on), extra.assign(on="c")], ignore_index=True)
+        for table, on in zip(holes, ("", "a", "b"), strict=True)
+    ]
+    result = found(marked, intervention_column="on", missing_values="drop")
+    same(result, stated)
+    assert result.history[0]["target sets"] == 3
+
+
+def test_standardising_changes_units_alone(stated):
+    result = found(interventions=STATED, standardize=True)
+    assert np.array_equal(result.graph.adjacency, stated.graph.adjacency)
+    np.testing.assert_allclose(result.model.weights, stated.model.weights, atol=1e-9)
+    np.testing.assert_allclose(result.model.intercepts, stated.model.intercepts, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "error", "message"),
+    [
+        ("moments", {"interventions": STATED}, ConfigError, "'interventions'.*solver='ges'"),
+        ("moments", {"intervention_column": "on"}, ConfigError, "solver='ges'"),
+        ("notears-admm", {"interventions": STATED}, ConfigError, "'moments' with solver='ges'"),
+        ("2dbn", {"interventions": STATED}, ConfigError, "'moments' with solver='ges'"),
+        ("ges", {"interventions": {7: ["a"]}}, ConfigError, "'party 7'; there are party 0"),
+        ("ges", {"interventions": {1: ["z"]}}, DataError, "party 1: 'z' is stated"),
+        ("ges", {"interventions": {1: "a"}}, ConfigError, "lists of columns"),
+        ("ges", {"interventions": {1: [3]}}, ConfigError, "lists of columns"),
+        ("ges", {"interventions": "party 1"}, ConfigError, "must be a mapping"),
+        ("ges", {"interventions": {0: ["a"], 1: ["a"], 2: ["a"]}}, DataError, "'a' is the target"),
+        ("ges", {"intervention_column": "on"}, DataError, "no column 'on'"),
+        ("ges", {"interventions": STATED, "center": "party"}, ConfigError, "'center'"),
+        ("ges", {"interventions": STATED, "order": 1}, ConfigError, "'order'"),
+        ("ges", {"interventions": STATED, "aggregation": "median"}, ConfigError, "'aggregation'"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(method, options, error, message):
+    solver = {"solver": "ges"} if method == "ges" else {}
+    with pytest.raises(error, match=message):
+        simulate("moments" if solver else method, PARTIES, **solver, **options)

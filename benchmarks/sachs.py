@@ -1,16 +1,19 @@
 """Protein signalling (Sachs et al. 2005): real rows, 17 edges that the literature agrees on.
 
 The data are not part of this package: give the folder that holds ``sachs_observational_853.csv``
-(853 rows, 11 proteins) and ``edges_dag_17.csv`` (source, target).
+(853 rows, 11 proteins) and ``edges_dag_17.csv`` (source, target); for the conditions also
+``sachs_all_7466.csv``, ``conditions.csv`` and ``edges_consensus_20.csv``.
 """
 
 import numpy as np
 import pandas as pd
 from tables import print_table
 
+from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare, varsortability
 from flwr_causal.data.partition import split_even
+from flwr_causal.data.read.sachs import ROWS_FILE, TARGETS, condition_parties, read_sachs
 from flwr_causal.reports.graph_files import read_edges
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.linear_scenarios import SACHS_ROWS, sachs_parties
@@ -40,6 +43,8 @@ def main(folder, seeds):
     truth = read_edges(folder / "edges_dag_17.csv", tuple(frame.columns))
     all_rows(frame, truth, seeds[0])
     samples(frame, truth, seeds)
+    if (folder / ROWS_FILE).is_file():
+        interventions(folder)
 
 
 def all_rows(frame, truth, seed):
@@ -69,6 +74,40 @@ def all_rows(frame, truth, seed):
         ("units", "varsortability", "method", "K", "SHD", "TPR", "FDR", "edges", "exchanges"),
         rows,
     )
+
+
+def interventions(folder):
+    """All 7466 cells, nine conditions as parties: the recipe is in docs/figures.md."""
+    rows = []
+    for edges in (17, 20):
+        data = read_sachs(folder, edges=edges, log=True)
+        parties = condition_parties(data)
+        targets = {k: TARGETS[name] for k, name in enumerate(parties) if name in TARGETS}
+        every = list(parties.values())
+        for label, tables, options in (
+            ("with interventions", every, {"interventions": targets}),
+            ("without", every, {}),
+            ("observational condition", [parties["cd3_cd28"]], {}),
+        ):
+            run = simulate("moments", tables, truth=data.truth, solver="ges", **options)
+            found = run.metrics
+            open_edges = int(undirected_part(run.graph.adjacency).sum()) // 2
+            one = compare(data.truth, run.graph.to_dag())["shd"]
+            pairs = (found["adjacency_precision"], found["adjacency_recall"])
+            shares = (f"{share:.2f}" for share in (*pairs, found["tpr"], found["fdr"]))
+            counts = (run.graph.num_edges, open_edges, found["shd"], one, found["cpdag_shd"])
+            rows.append((edges, label, *counts, *shares))
+    header = (
+        "true edges",
+        "rows",
+        "edges",
+        "undirected",
+        "SHD",
+        "SHD of to_dag()",
+        "SHD of CPDAGs",
+    )
+    shares = ("adjacency precision", "adjacency recall", "TPR", "FDR")
+    print_table("Sachs, 7466 cells, moments with solver='ges'", (*header, *shares), rows)
 
 
 def samples(frame, truth, seeds):

@@ -24,6 +24,7 @@ WHOLE = replace(
     has_ids=True,
     notes=("one series",),
     step="1 days",
+    targets=((), ("a",)),
 )
 
 

@@ -68,7 +68,10 @@ def dream4(directory):
 
 GIVEN = {
     "README.md": lambda: {"frame": categories(), "grid": grid()},
-    "docs/methods.md": lambda: {"parties": [numbers(), numbers(seed=1)]},
+    "docs/methods.md": lambda: {
+        "parties": [numbers(), numbers(seed=1)],
+        **{f"series_{name}": numbers(60, 3, k) for k, name in enumerate("abc")},
+    },
     "docs/fedcausal.md": lambda: {"parties": [numbers(seed=seed) for seed in range(4)]},
     "docs/2dbn.md": lambda: {f"series_{name}": numbers(60, 3, k) for k, name in enumerate("abc")},
 }

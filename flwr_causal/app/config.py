@@ -89,7 +89,7 @@ class DataConfig:
         Number of variables of the synthetic system.
     rows : int, default 0
         Rows of all parties of the synthetic system together. 0 stands for 256 of a linear system,
-        2000 of functions, and 5000 of a network of categories.
+        1000 if its noise is not Gaussian, 2000 of functions, and 5000 of a network of categories.
     graph : {"er", "sf"}, default "er"
         Erdos-Renyi or scale-free (Ng & Zhang 2022, section 6: ER with as many edges as variables).
     setting : {"horizontal", "vertical", "hybrid"}, default "horizontal"

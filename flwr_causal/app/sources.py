@@ -18,7 +18,7 @@ from flwr_causal.data.read.example_tables import breast_cancer, digits
 from flwr_causal.data.read.tables import SUFFIXES, read_table, read_table_cached
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.data.synthetic.discrete import federated_discrete
-from flwr_causal.data.synthetic.linear import federated_linear
+from flwr_causal.data.synthetic.linear import Noise, federated_linear
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
@@ -33,6 +33,7 @@ EXAMPLES = {"": breast_cancer, "breast-cancer": breast_cancer, "digits": digits}
 # Rows of a synthetic system where none are given.
 ROWS = {
     DataKind.LINEAR: 256,
+    DataKind.NON_GAUSSIAN: 1000,
     DataKind.SERIES: 256,
     DataKind.NONLINEAR: 2000,
     DataKind.CATEGORIES: 5000,
@@ -164,7 +165,8 @@ def _synthetic(config: DataConfig, num_parties: int, kind: DataKind) -> Simulati
     if kind is DataKind.CATEGORIES:
         frames, network = federated_discrete(*size, graph=graph, seed=seed)
         return Simulation(frames, network.graph)
-    frames, weights = federated_linear(*size, graph=graph, seed=seed)
+    noise: Noise = "exponential" if kind is DataKind.NON_GAUSSIAN else "gaussian"
+    frames, weights = federated_linear(*size, graph=graph, seed=seed, noise=noise)
     return Simulation(frames, CausalGraph.from_array(weights, list(frames[0].columns)))
 
 

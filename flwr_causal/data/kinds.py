@@ -15,6 +15,8 @@ class DataKind(Enum):
 
     #: Numbers with linear effects, the same at all parties.
     LINEAR = "linear"
+    #: The same, with noise that is not Gaussian.
+    NON_GAUSSIAN = "non-gaussian"
     #: Categories.
     CATEGORIES = "categories"
     #: Numbers at the steps of time series.

@@ -12,6 +12,7 @@ from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, b
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.series.design import lagged_graph, lagged_names, to_square
+from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.base import CausalStrategy
@@ -118,6 +119,11 @@ class Lingam(RowsOrSeries[Start]):
         require(self.max_rounds >= 2, "max_rounds", self.max_rounds, "2 or more")
         self.validate_center()
         refuse_ignored(self, {"lagged_sparsity": "methods with an L1 norm"})
+
+    @property
+    def data(self) -> DataKind:
+        """Rows with noise that is not Gaussian, or time series."""
+        return super().data if self.order else DataKind.NON_GAUSSIAN
 
     @property
     def pools_rows(self) -> bool:

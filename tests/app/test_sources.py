@@ -6,6 +6,7 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from flwr_causal.app.config import DataConfig, data_config
+from flwr_causal.app.methods import build
 from flwr_causal.app.sources import deal_series, simulation, source_of
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.synthetic.linear import federated_linear
@@ -37,6 +38,12 @@ def test_without_data_a_synthetic_system_is_dealt_out():
     _, truth, _ = simulation(DataConfig(variables=6, rows=90, graph="sf", seed=4), 3)
     assert np.array_equal(truth.weights, weights)
     assert truth.names == tuple(frames[0].columns)
+
+
+def test_lingam_is_shown_on_noise_that_is_not_gaussian():
+    frames, _ = federated_linear(4, 1000, 2, noise="exponential")
+    parties = simulation(DataConfig(variables=4), 2, build("lingam", {}).data)[0]
+    pd.testing.assert_frame_equal(parties[1], frames[1])
 
 
 def test_a_table_is_dealt_out(table):

@@ -25,6 +25,8 @@ OPTIONS = [
     ("moments", {"model": "additive"}),
     ("moments", {"order": 1, "sparsity": "held-out"}),
     ("moments", {"order": 2, "instantaneous": False, "center": "series"}),
+    ("lingam", {"standardize": True, "precision": "float32"}),
+    ("lingam", {"order": 2}),
     ("fedcausal", {}),
     ("fedcausal", {"refine": "none", "max_rounds": 4, "precision": "float32"}),
     ("fedcausal", {"model": "linear", "max_rounds": 4}),

@@ -47,6 +47,7 @@ CASES = {
     "admm sampled": ("notears-admm", LINEAR, {"max_rounds": 8, "fraction_train": 0.6}),
     "2dbn": ("2dbn", SERIES, {"max_rounds": 8}),
     "moments": ("moments", LINEAR, {}),
+    "lingam": ("lingam", LINEAR, {}),
     "fedcausal": ("fedcausal", CURVED, {"max_rounds": 6}),
     "fedcausal linear": ("fedcausal", LINEAR, {"model": "linear", "max_rounds": 6}),
     "ges scores": ("fedges", STATES, {"mode": "scores"}),

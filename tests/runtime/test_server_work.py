@@ -201,6 +201,7 @@ MODES = {
     "fedcausal linear": (TABLES, {"model": "linear", "max_rounds": 6}),
     "moments": (TABLES, {}),
     "moments order": (SERIES, {"order": 1}),
+    "lingam": (TABLES, {}),
     "fedges": (CATEGORIES, {"mode": "scores"}),
     "fedges fusion": (CATEGORIES, {"mode": "fusion", "max_rounds": 4, "keep": "best"}),
     "fedpc": (TABLES, {"training": "sums"}),

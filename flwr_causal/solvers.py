@@ -5,7 +5,7 @@
 
 Each takes an array of shape ``(n, d)`` or anything with ``.columns``, such as a DataFrame:
 
-- `notears`, `dagma`: a linear DAG; they also take ``Moments``.
+- `order_search`, `notears`, `dagma`: a linear DAG; they also take ``Moments``.
 - `lingam`: a linear DAG whose noise is not Gaussian, with all directions.
 - `notears_mlp`: a nonlinear DAG by perceptrons; needs the extra ``torch``.
 - `ges`: the equivalence class of a Bayesian network, or of a linear Gaussian model.
@@ -26,9 +26,19 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.dagma import dagma
     from flwr_causal.core.linear.lingam import lingam
     from flwr_causal.core.linear.notears import notears
+    from flwr_causal.core.linear.order_search import order_search
     from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
 
-__all__ = ["dagma", "fuse", "ges", "learn_spn", "lingam", "notears", "notears_mlp"]
+__all__ = [
+    "dagma",
+    "fuse",
+    "ges",
+    "learn_spn",
+    "lingam",
+    "notears",
+    "notears_mlp",
+    "order_search",
+]
 
 _HOMES = {
     "dagma": "flwr_causal.core.linear.dagma",
@@ -38,6 +48,7 @@ _HOMES = {
     "lingam": "flwr_causal.core.linear.lingam",
     "notears": "flwr_causal.core.linear.notears",
     "notears_mlp": "flwr_causal.core.nonlinear.notears_mlp",
+    "order_search": "flwr_causal.core.linear.order_search",
 }
 
 __getattr__ = lazily(__name__, _HOMES)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-from flwr_causal.core.linear.baselines import all_data, alone, quick_solver
+from flwr_causal.core.linear.baselines import all_data, alone
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.model import LinearModel, fit, implied_noise
 from flwr_causal.core.linear.moments import Moments, data_scale
+from flwr_causal.core.linear.order_search import order_search
 from flwr_causal.core.series.design import companion_radius, knowledge_masks, stacked_edges
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
 from flwr_causal.core.threads import single_threaded
@@ -90,7 +91,8 @@ class LinearStrategy(CausalStrategy[StateT]):
     def validate(self) -> None:
         """Check the options' values, and read the file of background knowledge."""
         super().validate()
-        require(self.threshold >= 0, "threshold", self.threshold, "0 or more")
+        limit: float | None = self.threshold
+        require(limit is None or limit >= 0, "threshold", limit, "0 or more")
         if isinstance(self.knowledge, str):
             self.knowledge = Knowledge.load(self.knowledge) if self.knowledge else None
 
@@ -173,7 +175,7 @@ class LinearStrategy(CausalStrategy[StateT]):
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
-        """Return DAGMA's graphs, because DAGMA takes seconds where this method may take minutes.
+        """Return the graphs of a search over orders, which takes less than this method may take.
 
         None for time series, whose baselines are in ``simulations/series_scenarios.py``.
         """
@@ -185,8 +187,8 @@ class LinearStrategy(CausalStrategy[StateT]):
             rows = [part / scale for part in rows]
         parties = [Moments.from_rows(part, names) for part in rows if len(part)]
         with single_threaded():
-            pooled = all_data(parties, quick_solver)
-            return Baselines(pooled, alone(parties, quick_solver), "DAGMA")
+            pooled = all_data(parties, order_search)
+            return Baselines(pooled, alone(parties, order_search), "order search")
 
     @property
     def expected(self) -> Expected:

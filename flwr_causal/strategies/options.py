@@ -220,6 +220,12 @@ def _shown(value: object) -> str:
     return shown if plain else f"a value of type {type(value).__name__}"
 
 
+def changed(method: Any, *names: str) -> bool:
+    """Whether one of these options of a strategy differs from its default."""
+    given = {option.name: option.default for option in fields(method)}
+    return any(getattr(method, name) != given[name] for name in names)
+
+
 def refuse_ignored(method: Any, needs: Mapping[str, str]) -> None:
     """Raise for an option that differs from its default but has no effect.
 

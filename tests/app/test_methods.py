@@ -68,7 +68,7 @@ def test_a_method_is_loaded_when_it_is_asked_for():
     """A process that answers one message of one method should not import the others."""
     code = (
         "import sys\nfrom flwr_causal.app import methods\n"
-        "methods.find('moments')\n"
+        "methods.CLIENTS['moments']\n"
         "print('numba' in sys.modules, 'flwr_causal.clients.fedges' in sys.modules)\n"
         "methods.CLIENTS['fedges']\n"
         "print('numba' in sys.modules)"

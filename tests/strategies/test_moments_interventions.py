@@ -129,8 +129,18 @@ def test_standardising_changes_units_alone(stated):
 @pytest.mark.parametrize(
     ("method", "options", "error", "message"),
     [
-        ("moments", {"interventions": STATED}, ConfigError, "'interventions'.*solver='ges'"),
-        ("moments", {"intervention_column": "on"}, ConfigError, "solver='ges'"),
+        (
+            "moments",
+            {"solver": "dagma", "interventions": STATED},
+            ConfigError,
+            "'interventions'.*solver='ges'",
+        ),
+        (
+            "moments",
+            {"solver": "order", "intervention_column": "on"},
+            ConfigError,
+            "solver='ges'",
+        ),
         ("notears-admm", {"interventions": STATED}, ConfigError, "'moments' with solver='ges'"),
         ("2dbn", {"interventions": STATED}, ConfigError, "'moments' with solver='ges'"),
         ("ges", {"interventions": {7: ["a"]}}, ConfigError, "'party 7'; there are party 0"),

@@ -8,7 +8,8 @@ from federations import spy
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear.moments import Moments as CoreMoments
-from flwr_causal.core.series.design import lagged_names, lagged_rows
+from flwr_causal.core.linear.order_search import search_orders
+from flwr_causal.core.series.design import knowledge_masks, lagged_names, lagged_rows
 from flwr_causal.core.series.partial_correlation import partial_correlation
 from flwr_causal.core.series.regression import dynotears, lasso, ridge
 from flwr_causal.data.read.tables import read_table
@@ -52,13 +53,36 @@ def test_the_sums_are_those_of_the_pooled_rows(order):
     np.testing.assert_allclose(found.second, expected.second, atol=1e-12)
 
 
-def test_the_default_is_dynotears_on_all_rows():
-    outcome = moments()
+def test_dagma_is_dynotears_on_all_rows():
+    outcome = moments(solver="dagma")
     sparsity = outcome.history[-1]["sparsity"]
     expected = dynotears(pooled(), 5, sparsity, 1.6 * sparsity)
     np.testing.assert_allclose(stacked(outcome.graph), expected, atol=1e-9)
     assert outcome.rounds == 1
     assert distance(outcome.graph) <= 1
+
+
+def test_the_default_is_the_search_over_orders_on_all_rows():
+    outcome = moments()
+    masks = knowledge_masks(None, [f"x{j}" for j in range(5)], 1)
+    found = search_orders(pooled(), masks, num_targets=5)
+    assert np.array_equal(stacked(outcome.graph) != 0, found.best.adjacency)
+    assert outcome.history[-1]["score"] == pytest.approx(found.best.score)
+    assert distance(outcome.graph) <= 1
+    # Without effects within a step every variable has causes in the past alone.
+    past = moments(instantaneous=False)
+    assert not past.graph.weights.any()
+    assert past.graph.lagged.any()
+
+
+def test_few_rows_and_penalties_select_dagma():
+    few = [[values[:12] for values in party[:1]] for party in PARTIES]
+    assert "sparsity" in moments(few).history[-1]
+    assert "sparsity" in moments(lagged_sparsity=1.0).history[-1]
+    with pytest.raises(ConfigError, match="least_effect"):
+        moments(solver="dagma", least_effect=0.2)
+    with pytest.raises(ConfigError, match="sparsity"):
+        moments(solver="order", sparsity=0.1)
 
 
 def test_lasso_and_ridge_on_the_past_alone():

@@ -33,7 +33,7 @@ def paper_solver(moments: Moments) -> CausalGraph:
 
 
 def quick_solver(moments: Moments) -> CausalGraph:
-    """Return the graph of DAGMA with `default_sparsity`, as the moments method's defaults do."""
+    """Return the graph of DAGMA with `default_sparsity`."""
     sparsity = default_sparsity(moments.n, moments.d, typical_variance(moments))
     return dagma(moments, sparsity=sparsity, threshold=THRESHOLD)
 

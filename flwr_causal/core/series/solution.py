@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
+from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments, data_scale, merge
+from flwr_causal.core.linear.order_search import LEAST_EFFECT, OrderSolution, search_orders
 from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.series.design import split_blocks, to_square
 from flwr_causal.core.series.partial_correlation import partial_correlation, select_ridge
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.series.regression import SolverName
 
 
@@ -66,6 +68,8 @@ class LaggedSolution(NamedTuple):
         Whether W was fitted.
     sparsity, ridge : float
         The penalties, in units of the variables' variance; NaN for a penalty that was not used.
+    search : OrderSolution or None
+        The search over orders, with ``solver="order"``.
     """
 
     moments: Moments
@@ -75,6 +79,7 @@ class LaggedSolution(NamedTuple):
     instantaneous: bool
     sparsity: float
     ridge: float
+    search: OrderSolution | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +114,11 @@ class LaggedProblem:
         DYNOTEARS' sparsity of A in units of that of W.
     ridge : float or "held-out"
         Penalty of the ridge.
-    solver : {"dagma", "notears"}
-        Solver of DYNOTEARS' problem.
+    solver : {"order", "dagma", "notears"}
+        "order" is the search over orders (:mod:`core.linear.order_search`), without penalties; the
+        others solve DYNOTEARS' problem.
+    least_effect : float
+        With "order": least partial correlation of an edge, given the other causes.
     """
 
     masks: EdgeMasks
@@ -122,7 +130,8 @@ class LaggedProblem:
     sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
     lagged_sparsity: float = 1.0
     ridge: float | Literal["held-out"] = "held-out"
-    solver: SolverName = "dagma"
+    solver: SolverName | Literal["order"] = "dagma"
+    least_effect: float = LEAST_EFFECT
 
     def solve(
         self,
@@ -156,6 +165,18 @@ class LaggedProblem:
         every = leading(by_order[order], d, order) if by_order and order in by_order else None
         fitting = _Fitting(self, folds, d, merge(folds) if every is None else every)
         with_now = fitting.with_instantaneous()
+        if self.solver == "order":
+            search = fitting.search(with_now)
+            return LaggedSolution(
+                moments=fitting.pooled,
+                raw=least_squares(fitting.pooled, search.best.adjacency)[0],
+                scores=_strengths(search.strengths),
+                order=order,
+                instantaneous=with_now,
+                sparsity=np.nan,
+                ridge=np.nan,
+                search=search,
+            )
         sparsity = penalty = np.nan
         sparse = None
         if regression == "lasso" or with_now:
@@ -226,6 +247,17 @@ class _Fitting:
             return True
         return self._select("ridge", "lasso", "dynotears").trusts_instantaneous()
 
+    def search(self, with_now: bool) -> OrderSolution:
+        """Search over orders of the variables."""
+        masks = self.problem.masks.first(self.pooled.d)
+        if not with_now:
+            allowed = masks.allowed.copy()
+            allowed[: self.d] = False
+            masks = EdgeMasks(allowed, masks.required)
+        return search_orders(
+            self.pooled, masks, num_targets=self.d, least_effect=self.problem.least_effect
+        )
+
     def choose_sparsity(self, with_now: bool) -> float:
         """Return the sparsity of the lasso or of DYNOTEARS."""
         given = self.problem.sparsity
@@ -254,6 +286,7 @@ class _Fitting:
             return lasso(
                 self.pooled, self.d, sparsity, allowed=self.allowed, required=self.required
             )
+        assert self.problem.solver != "order"
         lagged = sparsity * self.problem.lagged_sparsity
         return dynotears(
             self.pooled,

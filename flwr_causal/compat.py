@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flwr.common.constant import ErrorCode
+from flwr.supercore.exit import add_exit_handler
 from flwr.supercore.logger import FLOWER_LOGGER
 from flwr.supercore.run import Run as FlowerRun
 from flwr.supercore.task_identity import TaskIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from flwr.app import Message
     from flwr.clientapp import ClientApp
@@ -26,6 +27,7 @@ __all__ = [
     "FLOWER_LOGGER",
     "NODE_UNAVAILABLE",
     "FlowerRun",
+    "before_exit",
     "empty_run",
     "own_identity",
     "quiet",
@@ -70,6 +72,14 @@ def quiet(level: int) -> Iterator[None]:
         yield
     finally:
         FLOWER_LOGGER.setLevel(before)
+
+
+def before_exit(call: Callable[[], None]) -> None:
+    """Let Flower call something before it ends this process, be it in the middle of a run.
+
+    ``flwr stop`` ends a ServerApp by a signal; five seconds later the process is killed.
+    """
+    add_exit_handler(call, run_before_force_exit=True)
 
 
 def set_message_id(message: Message, message_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from logging import ERROR, INFO
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,13 @@ from flwr_causal.app.comparison import answers, baselines, circuit_scores, judge
 from flwr_causal.app.config import in_keys, keys_in_errors, read_config
 from flwr_causal.app.job import execute
 from flwr_causal.app.sources import Roles, simulation
+from flwr_causal.compat import before_exit
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.errors import CausalError
 from flwr_causal.reports.graph_files import read_edges
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import describe_run
+from flwr_causal.runtime.checkpoint import mark_stopped
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -45,6 +48,8 @@ def server_app() -> ServerApp:
         strategy = None
         try:
             job, data, strategy = read_config(context.run_config)
+            if strategy.output_dir:
+                before_exit(partial(mark_stopped, strategy.output_dir))
             with keys_in_errors(job.method):
                 run = _run(grid, job, data, strategy)
         except CausalError as error:

@@ -109,6 +109,18 @@ def status_of(directory: str | Path) -> str:
     return str(_read_json(file).get("status", ""))
 
 
+def mark_stopped(directory: str | Path) -> None:
+    """Note that the process of a run ends before the run; a run that has ended is left as it is."""
+    if status_of(directory) != "running":
+        return
+    file = Path(directory) / RUN_FILE
+    why = {"status": "stopped", "stop_reason": "stopped: the ServerApp's process was ended"}
+    # The process may be ended in the middle of a write: this one has a place of its own.
+    own = file.with_name(f"{RUN_FILE}.stopped")
+    write(own, json.dumps({**_read_json(file), **why}, indent=2))
+    own.replace(file)
+
+
 def results_saved(directory: str | Path) -> bool:
     """Return whether a directory holds a completed run with its results.
 

@@ -199,7 +199,8 @@ def run(
         unused = session.resuming or isinstance(error, CheckpointError)
         if isinstance(error, CausalError) and not unused:
             error.outcome = outcome
-        session.set_results_if_possible()
+        if outcome.status == "failed":  # nobody is given the results of a run that was stopped
+            session.set_results_if_possible()
         raise
     finally:
         outcome.seconds = time.perf_counter() - started

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from federations import SpyGrid, make_federation
 from flwr.app import Context, RecordDict
+from flwr.supercore.exit.exit_handler import trigger_exit_handlers
 
 from flwr_causal.app import server
 from flwr_causal.app.job import execute
@@ -15,6 +16,8 @@ from flwr_causal.client_app import app as nodes
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.reports.run import Run
+from flwr_causal.runtime.checkpoint import mark_stopped
+from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import Moments, NotearsADMM
 
 SMALL = {"variables": 5, "rows": 150, "seed": 1, "max-rounds": 10}
@@ -43,6 +46,27 @@ def job(caplog):
 
 def files_of(directory):
     return {path.name for path in directory.iterdir()}
+
+
+def test_a_run_whose_process_is_ended_is_stopped(job, tmp_path, monkeypatch):
+    """Flower ends it by its exit handlers, and soon after by force."""
+    seen = []
+
+    def ended(self, messages, *, timeout=None):
+        messages = list(messages)
+        if messages[0].metadata.group_id == "3":
+            trigger_exit_handlers(run_before_force_exit=True)
+            seen.append(json.loads((tmp_path / "run.json").read_text()))
+        return LocalGrid.send_and_receive(self, messages, timeout=timeout)
+
+    monkeypatch.setattr(SpyGrid, "send_and_receive", ended, raising=False)
+    job({**SMALL, "method": "notears-admm", "output-dir": str(tmp_path)})
+    (content,) = seen
+    assert (content["status"], content["rounds"]) == ("stopped", 2)
+    # A run that has ended stays as it is.
+    assert Run.load(tmp_path).status == "completed"
+    mark_stopped(tmp_path)
+    assert Run.load(tmp_path).status == "completed"
 
 
 def test_the_main_job(job, tmp_path):

@@ -154,7 +154,8 @@ def test_tables_in_a_directory_are_aligned_by_ids(job, table, tmp_path):
     options = {"data": str(tmp_path / "parties"), "fedpc.row-id": "patient"}
     run = job(**options, query=str(tmp_path / "parties"))
     assert "patient" not in run.model.names
-    assert [record["exchange"] for record in run.history] == ["align", "local, weights by aligned"]
+    exchanges = [record["exchange"] for record in run.history]
+    assert exchanges == ["align", "dependence", "local, weights by aligned"]
     assert run.metrics["accuracy"] > 0.85
     # The query joins the tables by the same ids.
     assert sorted(run.answers["patient"]) == sorted(ids)

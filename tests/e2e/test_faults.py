@@ -15,6 +15,8 @@ from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+# The example's app waits for three nodes.
+TWO = "min-available-nodes=2"
 # Modes of the methods: a method and its options.
 CASES = {
     "admm": ("notears-admm", {"max_rounds": 6}),
@@ -277,7 +279,7 @@ def test_a_run_goes_on_after_its_serverapp_was_killed(clinic, two, tmp_path, mod
     if mode.endswith("mlp"):
         pytest.importorskip("torch", reason="perceptrons need torch")
     results, name = tmp_path / "results", mode.replace(" ", "-")
-    start_run(clinic, results, name, mode=mode)
+    start_run(clinic, results, name, TWO, mode)
     if after:
         wait_for_exchange(results, after)
     else:
@@ -293,7 +295,7 @@ def test_a_run_goes_on_after_its_serverapp_was_killed(clinic, two, tmp_path, mod
 
 def test_a_run_that_was_stopped_goes_on(clinic, two, tmp_path):
     results = tmp_path / "results"
-    start_run(clinic, results, "stopped", mode="fedcausal linear")
+    start_run(clinic, results, "stopped", TWO, "fedcausal linear")
     wait_for_exchange(results, 1)
     runs = json.loads(clinic.flower.call("flwr", "list", "clinic", "--format", "json"))["runs"]
 
@@ -342,7 +344,7 @@ def test_a_full_disk_is_refused(clinic, full_disk):
 
 def test_a_frozen_node_is_left_out(clinic, tmp_path):
     results = tmp_path / "results"
-    start_run(clinic, results, "frozen", mode="moments", round_timeout=35.0)
+    start_run(clinic, results, "frozen", TWO, "moments", round_timeout=35.0)
     wait_for_agreement(results)
 
     clinic.signal_node("south", signal.SIGSTOP)

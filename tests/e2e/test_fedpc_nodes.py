@@ -44,6 +44,7 @@ def test_columns_of_three_nodes(flower, tmp_path):
     assert list(first.parties) == list(NAMES)
     assert [record["exchange"] for record in first.history] == [
         "align",
+        "dependence",
         "local, weights by aligned",
     ]
     assert (first.rounds, first.bytes_received) == (local.rounds, local.bytes_received)

@@ -85,7 +85,7 @@ class Lingam(RowsOrSeries[Start]):
     causal order (Gaussian BIC), and the residuals of these regressions. In each further exchange
     the parties send the means of two bounded functions of residuals, from which the server computes
     how far these are from Gaussian; it searches for the order of highest likelihood
-    (``core.linear.lingam``). The graph is that of the pooled rows. Three to nine exchanges
+    (``core.linear.lingam``). The graph is that of the pooled rows. Two to nine exchanges
     have sufficed, also with 100 variables. Units of the columns do not matter.
 
     With an ``order`` p the rows are steps of time series with their p lags, which precede all

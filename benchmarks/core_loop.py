@@ -67,7 +67,7 @@ def centred(parties, order):
 def iterate(rows, problem):
     """Run the iteration on centred rows until it ends: stacked weights, number of rounds."""
     n, d = sum(map(len, rows)), problem.num_variables
-    locals_ = [admm.local_problem(part, n, d) for part in rows]
+    locals_ = [admm.local_problem(part.T @ part, n, d) for part in rows]
     state = admm.init(problem)
     memories = [None] * len(rows)
     reason = None

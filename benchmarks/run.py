@@ -30,6 +30,7 @@ SUITES = (
     *DYNAMIC_SUITES,
     "applications",
     "memory",
+    "size",
     "wire",
     "sachs",
     "fedcausal",
@@ -158,6 +159,10 @@ def measure(name, arguments):
         import memory
 
         memory.main(quick)
+    elif name == "size":
+        import size
+
+        size.main(quick)
     elif name == "wire":
         import traffic
 

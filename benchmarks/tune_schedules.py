@@ -61,7 +61,9 @@ def local_problems(d, n, K, seed):
     rows = rows[: n // K * K]
     rows = rows - rows.mean(axis=0)
     parties = np.split(rows, K)
-    return [admm.local_problem(part, len(rows)) for part in parties], data_scale(rows.var(axis=0))
+    return [admm.local_problem(part.T @ part, len(rows)) for part in parties], data_scale(
+        rows.var(axis=0)
+    )
 
 
 def iterate(locals_, schedule, d):

@@ -15,7 +15,8 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer, digits
-from flwr_causal.data.read.tables import SUFFIXES, read_table, read_table_cached
+from flwr_causal.data.read.pieces import open_table_cached
+from flwr_causal.data.read.tables import SUFFIXES, read_table
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.data.synthetic.discrete import federated_discrete
 from flwr_causal.data.synthetic.linear import Noise, federated_linear
@@ -229,4 +230,4 @@ def source_of(context: Context) -> Source:
         )
     path = str(node["data-path"])
     # Not the file's name, which may disclose more than the party wants.
-    return Source(party_name(context), lambda: read_table_cached(path))
+    return Source(party_name(context), lambda: open_table_cached(path))

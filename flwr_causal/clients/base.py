@@ -12,12 +12,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.client import NumPyClient
 
 from flwr_causal.data.check.party_table import describe, prepare
+from flwr_causal.data.read.pieces import joined, pieces, whole
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pandas as pd
     from flwr.app import Context
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Number
     from flwr_causal.protocol.setup import Setup
@@ -47,11 +49,12 @@ class Source:
     name : str
         The party's name in messages and errors.
     read : callable
-        Returns the party's table. Called anew for each message: it should cache.
+        Returns the party's table, a DataFrame or a large file. Called anew for each message: it
+        should cache.
     """
 
     name: str
-    read: Callable[[], pd.DataFrame]
+    read: Callable[[], Table]
 
 
 @dataclass(frozen=True)
@@ -199,10 +202,13 @@ class CausalClient(NumPyClient):
 
     def count_rows(self) -> int:
         """Count the rows that the party trains on."""
-        return len(self.rows())
+        table = self.table()
+        if self.setup.policy.missing_values != "drop":
+            return len(table)
+        return sum(map(len, self.row_pieces()))
 
-    def table(self) -> pd.DataFrame:
-        """Return the party's table.
+    def table(self) -> Table:
+        """Return the party's table: a DataFrame, or a large file that is not in memory.
 
         Raises
         ------
@@ -217,6 +223,10 @@ class CausalClient(NumPyClient):
             )
         return table
 
+    def frame(self) -> pd.DataFrame:
+        """Return the party's table, all of it in memory."""
+        return whole(self.table())
+
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns, row count and problems of this party's table."""
         parts = self.contract.reports
@@ -226,7 +236,16 @@ class CausalClient(NumPyClient):
 
     def rows(self) -> NDArray[np.float64]:
         """Return the party's rows, shape (n_k, d), in the agreed columns and their order."""
-        return prepare(self.table(), self.setup.names, self.setup.policy)
+        return joined(self.row_pieces(), len(self.table()))
+
+    def row_pieces(self) -> Iterator[NDArray[np.float64]]:
+        """Yield the same rows in pieces: for sums over rows, which need not all be in memory.
+
+        A party with a large file reads it once more in each pass. The pieces are the same for a
+        table in memory.
+        """
+        for piece in pieces(self.table()):
+            yield prepare(piece, self.setup.names, self.setup.policy)
 
     def fit(
         self, parameters: list[NDArray[Any]], config: dict[str, Any]

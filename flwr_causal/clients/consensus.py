@@ -10,6 +10,7 @@ from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.linear import LinearClient, SeriesClient
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
+from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.protocol import consensus
@@ -66,8 +67,7 @@ class LinearADMMClient(LinearClient):
     @answers(consensus.REFIT)
     def refit(self, asked: Asked) -> Arrays:
         """Return the second moments that the refit needs."""
-        design = self.design()
-        seconds = np.stack([fold.T @ fold / len(design) for fold in self.folds(design)])
+        seconds = self.products() / self.num_rows
         return {"moments": np.where(asked["moments"] > 0, seconds, 0.0)}
 
     def _problems(self) -> list[admm.LocalProblem]:
@@ -75,15 +75,15 @@ class LinearADMMClient(LinearClient):
         return self.once("problems", self._decompose)
 
     def _decompose(self) -> list[admm.LocalProblem]:
-        design, setup = self.design(), self.setup
-        folds = self.folds(design)
+        setup, products = self.setup, self.products()
         d = len(setup.names)
-        problems = [admm.local_problem(design, setup.num_rows, d)]
-        if len(folds) == 1:
+        problems = [admm.local_problem(products.sum(axis=0), setup.num_rows, d)]
+        if len(products) == 1:
             return problems
         # Every party holds out the same share of its rows.
-        total = round(setup.num_rows * len(folds[0]) / len(design))
-        return [admm.local_problem(folds[0], total, d), *problems]
+        n = self.num_rows
+        total = round(setup.num_rows * (n - int(num_held_out(n))) / n)
+        return [admm.local_problem(products[0], total, d), *problems]
 
 
 class NotearsADMMClient(LinearADMMClient):

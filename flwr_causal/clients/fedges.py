@@ -84,7 +84,7 @@ class FedGESClient(CausalClient):
 
     def count_rows(self) -> int:
         """Count the rows that are kept."""
-        return int(complete_rows(self.table(), self.setup.policy).sum())
+        return int(complete_rows(self.frame(), self.setup.policy).sum())
 
     def _cached(self, asked: Asked) -> Cache:
         """Return the party's rows and what was computed from them."""
@@ -96,7 +96,7 @@ class FedGESClient(CausalClient):
         if "cuts" in asked:
             parts = np.split(asked["cuts"], np.cumsum(asked["num-cuts"])[:-1])
             cuts = dict(zip(setup.continuous, parts, strict=True))
-        table = prepare_states(self.table(), setup.names, setup.states, setup.policy, cuts)
+        table = prepare_states(self.frame(), setup.names, setup.states, setup.policy, cuts)
         table = table.reordered(sorted(range(len(setup.names)), key=setup.names.__getitem__))
         source = TableGains(
             table, str(setup.options["score"]), float(setup.options["equivalent-sample-size"])
@@ -111,7 +111,7 @@ class FedGESClient(CausalClient):
     @answers(CUTS)
     def cut(self, asked: Asked) -> Arrays:
         """Count the rows up to each threshold."""
-        rows = prepare(self.table(), self.setup.continuous, self.setup.policy)
+        rows = prepare(self.frame(), self.setup.continuous, self.setup.policy)
         return {"counts": count_up_to(rows, asked["thresholds"])}
 
     @answers(GRAPH, JUDGED_GRAPH)

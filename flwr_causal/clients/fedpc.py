@@ -73,7 +73,7 @@ class FedPCClient(CausalClient):
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns but that of ids, with the values of those that have few."""
-        has_ids = id_column(self.table(), self._row_id) is not None
+        has_ids = id_column(self.frame(), self._row_id) is not None
         report = describe(self._variables(), policy, sums=True, states=True)
         return replace(report, has_ids=has_ids)
 
@@ -227,7 +227,7 @@ class FedPCClient(CausalClient):
         return str(self.options.get("row-id", ""))
 
     def _variables(self) -> pd.DataFrame:
-        return without_ids(self.table(), self._row_id)
+        return without_ids(self.frame(), self._row_id)
 
     @property
     def _options(self) -> LearnerOptions:
@@ -264,7 +264,7 @@ class FedPCClient(CausalClient):
 
     def _ids(self) -> pd.Series:
         """Return the ids of the rows that are kept."""
-        ids = id_column(self.table(), self._row_id)
+        ids = id_column(self.frame(), self._row_id)
         if ids is None:
             raise ConfigError("rows cannot be aligned: the table has no column of ids")
         return ids[complete_rows(self._variables(), self.setup.policy)]

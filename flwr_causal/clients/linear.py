@@ -10,7 +10,8 @@ import numpy as np
 from flwr_causal.clients.base import CausalClient, Memory
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.folds import split_rows
-from flwr_causal.data.check.party_table import complete_rows
+from flwr_causal.data.check.column_sums import combined, sums_of
+from flwr_causal.data.read.pieces import joined, whole
 from flwr_causal.data.series.levels import (
     Centering,
     centered_rows,
@@ -21,6 +22,8 @@ from flwr_causal.data.series.series import Layout, Series, find_series, long_eno
 from flwr_causal.errors import FederationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
@@ -61,23 +64,40 @@ class LinearClient(CausalClient):
         knowledge = Knowledge.from_dict(json.loads(text)) if text else Knowledge()
         return knowledge.masks(self.setup.names)
 
-    def count_rows(self) -> int:
-        """Count the rows that are kept, each of which is a row of the design."""
-        return int(complete_rows(self.table(), self.setup.policy).sum())
-
     def design(self) -> FloatArray:
-        """Return the party's rows centred and scaled as agreed, shape (n_k, d)."""
-        setup, rows = self.setup, self.rows()
-        mean = rows.mean(axis=0) if setup.options["center"] == "party" else setup.mean
-        centered = rows - mean
-        return centered / np.sqrt(setup.variance) if setup.options["standardize"] else centered
+        """Return the party's rows centred and scaled as agreed, shape (n_k, m)."""
+        return joined(self.design_pieces(), len(self.source.read()))
 
-    def folds(self, design: FloatArray) -> list[FloatArray]:
-        """Return the rows for training and those held out, or all rows as the only fold."""
-        if not self.setup.options["held-out"]:
-            return [design]
-        train, held_out = split_rows(len(design), int(self.setup.options["seed"]))
-        return [design[train], design[held_out]]
+    def design_pieces(self) -> Iterator[FloatArray]:
+        """Yield the same rows in pieces: for sums over rows, which need not all be in memory."""
+        setup = self.setup
+        mean = self.once("mean", self._mean) if setup.options["center"] == "party" else setup.mean
+        scale = np.sqrt(setup.variance) if setup.options["standardize"] else None
+        for rows in self.row_pieces():
+            rows -= mean
+            if scale is not None:
+                rows /= scale
+            yield rows
+
+    def _mean(self) -> FloatArray:
+        return combined([sums_of(rows) for rows in self.row_pieces()]).mean
+
+    def products(self) -> FloatArray:
+        """Return the sums of products of the design's rows, shape (folds, m, m).
+
+        The folds are the training rows and those held out, or one of all rows.
+        """
+        held_out = np.zeros(self.num_rows, dtype=np.bool_)
+        if self.setup.options["held-out"]:
+            held_out[split_rows(len(held_out), int(self.setup.options["seed"]))[1]] = True
+        sums: FloatArray | float = 0.0
+        start = 0
+        for rows in self.design_pieces():
+            own = held_out[start : start + len(rows)]
+            folds = [rows[~own], rows[own]] if self.setup.options["held-out"] else [rows]
+            sums = sums + np.stack([fold.T @ fold for fold in folds])
+            start += len(rows)
+        return np.asarray(sums)
 
 
 class SeriesClient(LinearClient):
@@ -111,7 +131,7 @@ class SeriesClient(LinearClient):
         if self.order == 0:
             return super().describe(policy)
         by = cast("Centering", self.options["center"])
-        table = self.source.read()
+        table = whole(self.source.read())
         return describe_series(
             table,
             self.layout,
@@ -122,19 +142,23 @@ class SeriesClient(LinearClient):
         )
 
     def count_rows(self) -> int:
-        """Count the rows of the design: with lags, the steps that have all of them."""
-        return len(self.design()) if self.order else super().count_rows()
+        """Count the rows of the design: steps with all their lags."""
+        return sum(map(len, self.design_pieces())) if self.order else super().count_rows()
 
-    def design(self) -> FloatArray:
-        """Return the party's rows with their lags, centred and scaled, shape (n_k, m)."""
+    def design_pieces(self) -> Iterator[FloatArray]:
+        """Yield the party's rows with their lags, centred and scaled, shape (n_k, m).
+
+        Series are one piece: each of their rows holds those before it.
+        """
         if self.order == 0:
-            return super().design()
-        return np.concatenate(self.designs(self.series(), self.order))
+            yield from super().design_pieces()
+        else:
+            yield np.concatenate(self.designs(self.series(), self.order))
 
     def series(self) -> list[Series]:
         """Return the party's series of more than p steps."""
         setup, layout = self.setup, self.layout
-        found = find_series(self.source.read(), layout, setup.policy, setup.names)
+        found = find_series(whole(self.source.read()), layout, setup.policy, setup.names)
         return long_enough(found, layout.order)[0]
 
     def designs(self, series: list[Series], order: int) -> list[FloatArray]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.linear import SeriesClient
@@ -10,6 +13,8 @@ from flwr_causal.core.linear.negentropy import mean_functions
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.protocol.exchange import Contract
 
@@ -22,27 +27,23 @@ class LingamClient(SeriesClient):
 
     contract: ClassVar[Contract] = CONTRACT
 
-    def count_rows(self) -> int:
-        """Count the rows of the design; for series, the steps with all their lags."""
-        return len(self._rows)
-
-    @property
-    def _rows(self) -> FloatArray:
-        """The party's centred and scaled rows, prepared once a process."""
-        rows: FloatArray = self.once("rows", self._prepared)
-        return rows
-
-    def _prepared(self) -> FloatArray:
-        return self.leveled_rows(self.series(), self.order) if self.order else self.design()
+    def _pieces(self) -> Iterator[FloatArray]:
+        """Yield the party's centred and scaled rows, with their lags and levels for series."""
+        if self.order:
+            yield self.leveled_rows(self.series(), self.order)
+        else:
+            yield from self.design_pieces()
 
     @answers(SUMS)
     def second_moments(self, asked: Asked) -> Arrays:
         """Return the second moments of the rows."""
-        rows = self._rows
-        return {"moments": (rows.T @ rows / len(rows))[None]}
+        products = reduce(np.add, (rows.T @ rows for rows in self._pieces()))
+        return {"moments": products[None] / self.num_rows}
 
     @answers(RESIDUALS)
     def functions_of_residuals(self, asked: Asked) -> Arrays:
         """Return the means of both functions of every residual."""
-        tails, skew = mean_functions(self._rows, asked["directions"]).T
+        directions = asked["directions"]
+        parts = (len(rows) * mean_functions(rows, directions) for rows in self._pieces())
+        tails, skew = (reduce(np.add, parts) / self.num_rows).T
         return {"tails": tails, "skew": skew}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -13,16 +14,16 @@ from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.additive import basis_rows
 from flwr_causal.data.check.party_table import complete_rows
 from flwr_causal.data.interventions import NODE_KEY, by_party, split_names, targets_by_row
+from flwr_causal.data.read.pieces import whole
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.interventions import Targets
+    from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.exchange import Contract
 
 
@@ -47,13 +48,12 @@ class MomentsClient(SeriesClient):
             return {"moments": self._of_functions()}
         if self.setup.targets:
             return {"moments": self._of_groups()}
-        folds = self.folds(self.design())
-        total = sum(map(len, folds))
-        return {"moments": np.stack([fold.T @ fold / total for fold in folds])}
+        return {"moments": self.products() / self.num_rows}
 
-    def table(self) -> pd.DataFrame:
+    def table(self) -> Table:
         """Return the party's table without the column that names targets."""
-        return super().table().drop(columns=self._target_column, errors="ignore")
+        name, table = self._target_column, super().table()
+        return whole(table).drop(columns=name, errors="ignore") if name else table
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the table, and the targets of its rows if there are any."""
@@ -65,41 +65,50 @@ class MomentsClient(SeriesClient):
                     "order=0, or take them out"
                 )
             return report
-        codes, sets = self._targets(policy)
+        codes, sets = self._targets(policy, report.rows)
         present = tuple(sets[k] for k in np.unique(codes))
         return replace(report, targets=present) if any(present) else report
 
     @property
-    def _target_column(self) -> list[str]:
-        name = str(self.options["intervention-column"])
-        return [name] if name else []
+    def _target_column(self) -> str:
+        return str(self.options["intervention-column"])
 
-    def _targets(self, policy: Policy) -> tuple[IntArray, list[Targets]]:
+    def _targets(self, policy: Policy, num_rows: int) -> tuple[IntArray, list[Targets]]:
         """Return each kept row's position in a list of sets of targets, and that list."""
         stated = by_party(str(self.options["interventions"])).get(self.source.name, [])
         of_node = split_names(str(self.context.node_config.get(NODE_KEY, "")))
-        column = str(self.options["intervention-column"])
-        codes, sets = targets_by_row(super().table(), column, [*stated, *of_node])
-        return codes[complete_rows(self.table(), policy)], sets
+        column, own = self._target_column, [*stated, *of_node]
+        if not column:
+            return np.zeros(num_rows, dtype=np.int64), [tuple(sorted({*own}))]
+        codes, sets = targets_by_row(whole(super().table()), column, own)
+        return codes[complete_rows(self.frame(), policy)], sets
 
     def _of_groups(self) -> FloatArray:
         """Return the mean products of the rows [1, x] of each set of targets."""
-        rows = self.design()
-        rows = np.column_stack([np.ones(len(rows)), rows])
-        codes, sets = self._targets(self.setup.policy)
-        parts = [
-            rows[np.isin(codes, [k for k, own in enumerate(sets) if own == one])]
-            for one in self.setup.targets
-        ]
-        return np.stack([part.T @ part / len(rows) for part in parts])
+        codes, sets = self._targets(self.setup.policy, self.num_rows)
+        of_target = [[k for k, own in enumerate(sets) if own == one] for one in self.setup.targets]
+        sums: FloatArray | float = 0.0
+        start = 0
+        for design in self.design_pieces():
+            rows = np.column_stack([np.ones(len(design)), design])
+            own = codes[start : start + len(rows)]
+            parts = [rows[np.isin(own, chosen)] for chosen in of_target]
+            sums = sums + np.stack([part.T @ part for part in parts])
+            start += len(rows)
+        return np.asarray(sums / self.num_rows)
 
     def _of_functions(self) -> FloatArray:
         """Return the mean products of the rows [1, functions of the variables]."""
-        setup, rows = self.setup, self.design()
+        setup = self.setup
         scale = np.ones(len(setup.names)) if setup.options["standardize"] else setup.variance
-        functions = basis_rows(rows, np.zeros(len(scale)), np.sqrt(scale))
-        rows = np.column_stack([np.ones(len(rows)), functions])
-        return (rows.T @ rows / len(rows))[None]
+
+        def products(rows: FloatArray) -> FloatArray:
+            functions = basis_rows(rows, np.zeros(len(scale)), np.sqrt(scale))
+            rows = np.column_stack([np.ones(len(rows)), functions])
+            return rows.T @ rows
+
+        sums = reduce(np.add, map(products, self.design_pieces()))
+        return np.asarray(sums / self.num_rows)[None]
 
     def _of_series(self) -> FloatArray:
         """Return the products of the rows of each fold, then those with fewer lags."""

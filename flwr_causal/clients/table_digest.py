@@ -10,12 +10,14 @@ import hashlib
 import secrets
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import ConfigRecord
 from pandas.util import hash_pandas_object
 
+from flwr_causal.data.check.columns import all_columns
+from flwr_causal.data.read.pieces import LargeFile, pieces
 from flwr_causal.errors import TableChangedError
 
 if TYPE_CHECKING:
@@ -23,21 +25,23 @@ if TYPE_CHECKING:
     from flwr.app import RecordDict
     from numpy.typing import NDArray
 
+    from flwr_causal.data.read.pieces import Table
+
 #: The record in a node's state that holds key and digest.
 TABLE = "table"
 # A process may serve many simulated parties, whose tables stay in memory and need no second digest.
 _LIMIT = 256
 
-_latest: OrderedDict[str, tuple[weakref.ref[pd.DataFrame], str]] = OrderedDict()
+_latest: OrderedDict[str, tuple[weakref.ref[Any], str]] = OrderedDict()
 
 
-def keep_digest(state: RecordDict, table: pd.DataFrame) -> None:
+def keep_digest(state: RecordDict, table: Table) -> None:
     """Store the digest of a table under a new key."""
     key = secrets.token_hex(32)
     state[TABLE] = ConfigRecord({"key": key, "digest": _digest_once(key, table)})
 
 
-def check_digest(state: RecordDict, table: pd.DataFrame, party: str) -> None:
+def check_digest(state: RecordDict, table: Table, party: str) -> None:
     """Check that a table is the one of the stored digest; without one, store it.
 
     Raises
@@ -56,28 +60,33 @@ def check_digest(state: RecordDict, table: pd.DataFrame, party: str) -> None:
         )
 
 
-def digest(table: pd.DataFrame, key: str) -> str:
-    """Return a digest of a table's column names, types and values.
+def digest(table: Table, key: str) -> str:
+    """Return a digest of a table's column names, types and values, or of a large file's bytes.
 
     Parameters
     ----------
-    table : DataFrame
+    table : DataFrame or LargeFile
         n rows, d columns.
     key : str
         Secret: tables with few possible contents could be guessed from a digest without one.
     """
     hashed = hashlib.blake2b(key=key.encode()[:64], digest_size=32)
+    if isinstance(table, LargeFile):
+        with table.path.open("rb") as file:
+            while part := file.read(2**20):
+                hashed.update(part)
+        return hashed.hexdigest()
     types = list(table.dtypes)
     one_type = bool(types) and types.count(types[0]) == len(types)
     shown = types[:1] if one_type else types
     hashed.update(repr((table.shape, list(map(str, table.columns)), shown)).encode())
-    if one_type and _plain(types[0]):
-        hashed.update(np.ascontiguousarray(table.to_numpy()).data)
-        return hashed.hexdigest()
-    for position in range(table.shape[1]):
-        column = table.iloc[:, position]
-        values = column.to_numpy() if _plain(column.dtype) else _hashed_values(column)
-        hashed.update(np.ascontiguousarray(values).data)
+    for piece in pieces(table):
+        if one_type and _plain(types[0]):
+            hashed.update(np.ascontiguousarray(piece.to_numpy()).data)
+            continue
+        for column in all_columns(piece):
+            values = column.to_numpy() if _plain(column.dtype) else _hashed_values(column)
+            hashed.update(np.ascontiguousarray(values).data)
     return hashed.hexdigest()
 
 
@@ -94,7 +103,7 @@ def _hashed_values(column: pd.Series) -> NDArray[np.uint64]:
         return np.asarray(hash_pandas_object(column.map(repr), index=False), dtype=np.uint64)
 
 
-def _digest_once(key: str, table: pd.DataFrame) -> str:
+def _digest_once(key: str, table: Table) -> str:
     """Return the digest; it is not computed anew for a DataFrame that is still in memory."""
     known = _latest.pop(key, None)
     found = digest(table, key) if known is None or known[0]() is not table else known[1]

@@ -78,7 +78,7 @@ def targets_by_row(
         n rows.
     column : str
         The column whose values name the targets of each row, see :func:`split_names`; missing
-        values name none. "": there is no such column.
+        values name none.
     own : iterable of str
         Further targets of all rows.
 
@@ -93,12 +93,12 @@ def targets_by_row(
     DataError
         If the table has no such column.
     """
-    if column and column not in table.columns:
+    if column not in table.columns:
         raise DataError(
             f"the table has no column {column!r}, which intervention_column names: add it, with "
             "empty values where there was no intervention"
         )
-    texts = table[column] if column else pd.Series([""] * len(table), dtype=object)
+    texts = table[column]
     codes, values = pd.factorize(texts.where(texts.notna(), "").map(str))
     sets = [tuple(sorted({*own, *split_names(str(value))})) for value in values]
     distinct = sorted(set(sets))

@@ -22,6 +22,7 @@ from flwr_causal.clients import CausalClient, Source, client_app
 from flwr_causal.compat import quiet, run_on_ray
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.data.read.pieces import open_table, open_table_cached
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.protocol.schema import party_name
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid
     from numpy.typing import ArrayLike
+
+    from flwr_causal.data.read.pieces import Table
 
 
 # One CPU for each simulated party, and no dashboard.
@@ -223,7 +226,7 @@ def _named_truth(truth: Any, first_party: Any, strategy: CausalStrategy[Any]) ->
         If an array has another shape, or the graph other variables.
     """
     try:
-        columns = read_table(first_party).columns
+        columns = open_table(first_party).columns
     except DataError as error:
         raise DataError(f"party 0: {error}") from error
     names = tuple(name for name in columns if name not in strategy.role_columns)
@@ -315,11 +318,11 @@ class _Tables:
         self._reads = [self._read(index, party, directory) for index, party in enumerate(parties)]
 
     @staticmethod
-    def _read(index: int, party: Any, directory: str | None) -> Callable[[], pd.DataFrame]:
+    def _read(index: int, party: Any, directory: str | None) -> Callable[[], Table]:
         if directory is None:
-            return cache(partial(read_table, party))
+            return cache(partial(open_table, party))
         if isinstance(party, str | Path):
-            return partial(read_table, Path(party).absolute())
+            return partial(open_table_cached, Path(party).absolute())
         path = Path(directory, f"party-{index}.pickle")
         path.write_bytes(pickle.dumps(read_table(party)))
         return partial(_unpickled, path)

@@ -81,7 +81,7 @@ class ClientState(NamedTuple):
 
 
 def local_problem(
-    rows: FloatArray, num_rows_total: int, num_targets: int | None = None
+    products: FloatArray, num_rows_total: int, num_targets: int | None = None
 ) -> LocalProblem:
     """Return the eigendecomposition of a client's ``S_k``.
 
@@ -89,22 +89,20 @@ def local_problem(
 
     Parameters
     ----------
-    rows
-        ``(n_k, m)`` rows, centred and scaled; ``n_k`` may be 0.
+    products
+        ``(m, m)`` sums of products of the client's rows, which are centred and scaled.
     num_rows_total
         n, the number of rows of all clients.
     num_targets
         d. Default: m, no lags.
     """
-    num_rows, m = rows.shape
-    scaled = np.asarray(rows, dtype=np.float64) / np.sqrt(num_rows_total)
-    if num_rows < m:
-        _, singular, right = np.linalg.svd(scaled, full_matrices=False)
-        basis, eigenvalues = right.T, singular**2
-    else:
-        eigenvalues, basis = np.linalg.eigh(scaled.T @ scaled)
-        eigenvalues = np.maximum(eigenvalues, 0.0)
-    return LocalProblem(basis, eigenvalues, m if num_targets is None else num_targets)
+    m = len(products)
+    eigenvalues, basis = np.linalg.eigh(products / num_rows_total)
+    # Of fewer rows than columns, the other directions have eigenvalues of rounding errors only.
+    spanned = eigenvalues > m * np.finfo(np.float64).eps * eigenvalues[-1]
+    return LocalProblem(
+        basis[:, spanned], eigenvalues[spanned], m if num_targets is None else num_targets
+    )
 
 
 def local_step(

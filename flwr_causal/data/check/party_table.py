@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.linear.combinations import combinations
+from flwr_causal.data.check.column_sums import ColumnSums, Products, combined, sums_of
 from flwr_causal.data.check.columns import (
     PLAIN,
     all_columns,
@@ -31,6 +33,7 @@ from flwr_causal.data.check.report import (
     TableReport,
     tells_combinations,
 )
+from flwr_causal.data.read.pieces import pieces, whole
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -38,8 +41,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.discrete import Codes
+    from flwr_causal.data.read.pieces import Table
 
 #: Below it float64 holds every whole number.
 LARGEST_EXACT = 2.0**53
@@ -63,19 +67,26 @@ def complete_rows(frame: pd.DataFrame, policy: Policy | None = None) -> BoolArra
     -------
     bool array of shape (n,)
     """
-    policy = policy or Policy()
+    if policy is None or policy.missing_values != "drop":
+        return np.ones(len(frame), dtype=np.bool_)
+    kinds = _kinds(frame)
+    return _complete(frame, kinds, _number_block(frame, kinds), policy)
+
+
+def _complete(
+    frame: pd.DataFrame, kinds: Sequence[Kind], block: FloatArray, policy: Policy
+) -> BoolArray:
     complete = np.ones(len(frame), dtype=np.bool_)
     if policy.missing_values != "drop":
         return complete
-    kinds = _kinds(frame)
     if policy.text_columns != "drop":
         texts = [position for position, kind in enumerate(kinds) if kind not in NUMBERS]
         complete &= frame.iloc[:, texts].notna().to_numpy(dtype=np.bool_).all(axis=1)
-    return complete & np.isfinite(_number_block(frame, kinds)).all(axis=1)
+    return complete & np.isfinite(block).all(axis=1)
 
 
 def describe(
-    frame: pd.DataFrame,
+    table: Table,
     policy: Policy | None = None,
     *,
     sums: bool = False,
@@ -86,8 +97,9 @@ def describe(
 
     Parameters
     ----------
-    frame : DataFrame
-        The table, as :func:`flwr_causal.data.read.tables.read_table` returns it.
+    table : DataFrame or LargeFile
+        The table, as :func:`flwr_causal.data.read.pieces.open_table` returns it. A file is read
+        once; with ``states`` all of it is then in memory.
     policy : Policy, optional
         The federation's policy: it decides which rows are kept. Default: all must be fine.
     sums : bool
@@ -110,33 +122,34 @@ def describe(
         is no text, number or boolean.
     """
     policy = policy or Policy()
-    kept = complete_rows(frame, policy)
-    kinds = _kinds(frame)
-    block = _number_block(frame, kinds)
-    _check_exact(frame, kinds, block, states=states)
-    numbers = iter(_describe_numbers(block, kept, sums=sums, relations=relations))
-    places = [position for position, kind in enumerate(kinds) if kind in NUMBERS]
+    table = whole(table) if states else table
+    found = _Pass(policy, relations=relations)
+    for piece in pieces(table):
+        found.add(piece)
+    _check_exact(table, found, states=states)
+    facts = found.facts(sums=sums)
+    if relations:
+        _add_relations(facts, found)
     first_with: dict[bytes, int] = {}
     columns = []
-    every = bool(kept.all())
-    # Only where they are needed: pandas takes longer to cut out a column than to add it up.
-    whole = all_columns(frame) if states or len(places) < len(kinds) else []
-    rows = whole if every else [column[kept] for column in whole]
-    for position, (name, kind) in enumerate(zip(map(str, frame.columns), kinds, strict=True)):
-        if kind in NUMBERS:
-            facts, digest = next(numbers)
-            if relations:
-                facts["combination_of"] = tuple(places[k] for k in facts["combination_of"])
-        else:
-            facts, digest = _describe_text(whole[position], rows[position])
-        first = first_with.setdefault(digest, position)
+    # pandas takes longer to cut out a column than to add it up.
+    rows = _kept_columns(whole(table), found) if states else []
+    for position, (name, kind) in enumerate(zip(found.names, found.kinds, strict=True)):
+        first = first_with.setdefault(found.digests[position].digest(), position)
         copy_of = None if first == position else first
         if states and kind != "other":
-            facts |= _states(rows[position], name, kind, policy)
-        columns.append(ColumnReport(name, kind, copy_of=copy_of, **facts))
-    count = int(kept.sum())
-    dropped = len(frame) - count
-    return TableReport(count, dropped, tuple(columns), sums, states, has_relations=relations)
+            facts[position] |= _states(rows[position], name, kind, policy)
+        columns.append(ColumnReport(name, kind, copy_of=copy_of, **facts[position]))
+    dropped = len(table) - found.rows
+    return TableReport(found.rows, dropped, tuple(columns), sums, states, has_relations=relations)
+
+
+def _kept_columns(frame: pd.DataFrame, found: _Pass) -> list[pd.Series]:
+    columns = all_columns(frame)
+    if found.rows == len(frame):
+        return columns
+    kept = np.concatenate(found.kept)
+    return [column[kept] for column in columns]
 
 
 def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = None) -> FloatArray:
@@ -161,7 +174,8 @@ def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = N
         A column is absent, doubled, not numeric, or not finite in a row that is kept.
     """
     kept = complete_rows(frame, policy)
-    rows = _columns(frame, names)[kept]
+    rows = _columns(frame, names)
+    rows = rows if kept.all() else rows[kept]
     if not np.isfinite(rows).all():
         columns = zip(names, rows.T, strict=True)
         bad = [name for name, values in columns if not np.isfinite(values).all()]
@@ -293,95 +307,161 @@ def _number_block(frame: pd.DataFrame, kinds: Sequence[Kind]) -> FloatArray:
     return block
 
 
-def _check_exact(
-    frame: pd.DataFrame, kinds: Sequence[Kind], block: FloatArray, *, states: bool
-) -> None:
+class _Pass:
+    """What one pass over a table finds about its columns, piece by piece.
+
+    Attributes
+    ----------
+    names, kinds : list
+        Of all columns, known after the first piece.
+    places : list of int
+        The positions of the columns of numbers.
+    kept : list of bool arrays
+        Which rows of each piece are used.
+    digests : list
+        Of each column's kept values: equal for columns with the same values.
+    sums : list of ColumnSums
+        Of each piece's kept rows and columns of numbers.
+    products : Products or None
+        Of the same; None unless relations are to be found.
+    """
+
+    def __init__(self, policy: Policy, *, relations: bool) -> None:
+        self._policy = policy
+        self._relations = relations
+        self.names: list[str] = []
+        self.kinds: list[Kind] = []
+        self.places: list[int] = []
+        self.kept: list[BoolArray] = []
+        self.digests: list[Any] = []
+        self.sums: list[ColumnSums] = []
+        self.products: Products | None = None
+        self._missing: list[IntArray] = []
+        self._infinite: list[IntArray] = []
+        self._texts: dict[int, set[str | None]] = {}
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that are used."""
+        return sum(int(kept.sum()) for kept in self.kept)
+
+    def add(self, piece: pd.DataFrame) -> None:
+        """Look at further rows."""
+        if not self.kept:
+            self._begin(piece)
+        block = _number_block(piece, self.kinds)
+        kept = _complete(piece, self.kinds, block, self._policy)
+        self.kept.append(kept)
+        missing = np.zeros(len(self.kinds), dtype=np.int64)
+        missing[self.places] = np.isnan(block).sum(axis=0)
+        self._infinite.append(np.isinf(block).sum(axis=0))
+        every = bool(kept.all())
+        # Adding 0 turns negative zeros into positive ones, which they equal.
+        values = np.add(block if every else block[kept], 0.0, order="F")
+        for place, column in zip(self.places, values.T, strict=True):
+            self.digests[place].update(column.data)
+        self.sums.append(sums_of(values))
+        if self._relations:
+            if self.products is None:
+                self.products = Products(self.sums[0].mean)
+            self.products.add(values)
+        for place, different in self._texts.items():
+            column = piece.iloc[:, place]
+            missing[place] = column.isna().sum()
+            codes, texts = _factorized(column if every else column[kept])
+            # Rows are equal if the values, in the order in which they occur, and their places are.
+            content = "\0".join(texts).encode(errors="surrogatepass")
+            self.digests[place].update(codes.tobytes())
+            self.digests[place].update(hashlib.blake2b(content, digest_size=16).digest())
+            # A missing value is one more; of several that differ, two suffice.
+            different.update([None] if (codes < 0).any() else [])
+            different.update(texts[:2])
+        self._missing.append(missing)
+
+    def _begin(self, piece: pd.DataFrame) -> None:
+        self.names = [str(name) for name in piece.columns]
+        self.kinds = _kinds(piece)
+        self.places = [place for place, kind in enumerate(self.kinds) if kind in NUMBERS]
+        self.digests = [hashlib.blake2b(digest_size=16) for _ in self.kinds]
+        self._texts = {k: set() for k, kind in enumerate(self.kinds) if kind not in NUMBERS}
+
+    def facts(self, *, sums: bool) -> list[dict[str, Any]]:
+        """Return each column's entries of its report, by their names."""
+        missing, infinite = np.sum(self._missing, axis=0), np.sum(self._infinite, axis=0)
+        facts: list[dict[str, Any]] = [{"missing": count} for count in missing.tolist()]
+        for place, different in self._texts.items():
+            facts[place]["distinct_one"] = len(different) == 1
+        total = self.total
+        entries = {"infinite": infinite, "distinct_one": total.same & (self.rows > 0)}
+        if sums:
+            entries |= _finite_sums(total)
+        for name, values in entries.items():
+            for place, value in zip(self.places, values.tolist(), strict=True):
+                facts[place][name] = value
+        return facts
+
+    @cached_property
+    def total(self) -> ColumnSums:
+        """The sums of all rows that are used."""
+        return combined(self.sums)
+
+
+def _factorized(rows: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
+    """Return the codes of the different values, -1 where one is missing, and these as texts."""
+    try:
+        codes, values = pd.factorize(rows)
+    except (TypeError, NotImplementedError):  # lists and the like, which are compared as texts
+        codes, values = pd.factorize(rows.map(str))
+    return codes, [str(value) for value in values]
+
+
+def _finite_sums(total: ColumnSums) -> dict[str, FloatArray]:
+    """Return the sums to be reported; zeros where undefined."""
+    fits = total.finite & np.isfinite(total.squares)
+    return {
+        "mean": np.where(fits, total.mean, 0.0),
+        "remainder": np.where(fits, total.remainder, 0.0),
+        "squares": np.where(total.finite, np.where(fits, total.squares, np.inf), 0.0),
+    }
+
+
+def _check_exact(table: Table, found: _Pass, *, states: bool) -> None:
     """Check the columns of large whole numbers; see :func:`check_exact`."""
     # A float has lost what it lost before; states of plain whole numbers are named exactly.
     ignored = "f" + "iu" * states
-    largest = np.fmax.reduce(block, axis=0, initial=0) - np.fmin.reduce(block, axis=0, initial=0)
-    places = np.flatnonzero(largest > LARGEST_EXACT)
-    if not len(places):
+    total = found.total
+    span = np.maximum(total.highest, 0.0) - np.minimum(total.lowest, 0.0)
+    large = [found.places[k] for k in np.flatnonzero(span > LARGEST_EXACT)]
+    if not large:
         return
-    pairs = zip(kinds, all_columns(frame), strict=True)
-    columns = [column for kind, column in pairs if kind in NUMBERS]
+    parts = [piece.iloc[:, large] for piece in pieces(table)]
+    for column in all_columns(pd.concat(parts)):
+        if column.dtype.kind not in ignored:
+            check_exact(column, as_numbers(column))
+
+
+def _add_relations(facts: list[dict[str, Any]], found: _Pass) -> None:
+    """Add what each column is a combination of, and whether one row has most of its squares."""
+    places, total, n = found.places, found.total, found.rows
     for place in places:
-        if columns[place].dtype.kind not in ignored:
-            check_exact(columns[place], block[:, place])
-
-
-def _describe_numbers(
-    block: FloatArray, kept: BoolArray, *, sums: bool, relations: bool
-) -> list[tuple[dict[str, Any], bytes]]:
-    """Return the facts of each column, and a digest of its values."""
-    missing = np.isnan(block).sum(axis=0)
-    infinite = np.isinf(block).sum(axis=0)
-    # Adding 0 turns negative zeros into positive ones, which they equal.
-    values = np.asfortranarray(block[kept]) + 0.0
-    digests = [_digest(column) for column in values.T]
-    if len(values) and missing.any():
-        values = _filled(values)
-    constant = np.zeros(block.shape[1], dtype=np.bool_)
-    if len(values):
-        constant = (values == values[0]).all(axis=0)
-    facts = {"missing": missing, "infinite": infinite, "distinct_one": constant}
-    if sums:
-        facts |= _sums(values, constant)
-    plain: dict[str, list[Any]] = {key: column.tolist() for key, column in facts.items()}
-    if relations:
-        plain |= _relations(values, constant)
-    return [
-        ({key: column[place] for key, column in plain.items()}, digest)
-        for place, digest in enumerate(digests)
-    ]
-
-
-def _relations(values: FloatArray, constant: BoolArray) -> dict[str, list[Any]]:
-    """Return what each column is a combination of, and whether one row has most of its squares."""
-    n, d = values.shape
-    with np.errstate(over="ignore", invalid="ignore"):
-        spread = values.std(axis=0) if n > 2 else np.full(d, np.nan)
-    varies = ~constant & (spread > 0)
-    if not np.isfinite(spread).all():
-        return {"combination_of": [()] * d, "dominated": [False] * d}
-    scaled = np.where(varies, values - values.mean(axis=0), 0.0) / np.where(varies, spread, 1.0)
-    found = combinations(scaled.T @ scaled / n) if tells_combinations(n, d) else {}
-    share = (scaled**2).max(axis=0) / n
+        facts[place] |= {"combination_of": (), "dominated": False}
+    if n <= 2 or found.products is None or not np.isfinite(total.squares).all():
+        return
+    varies = ~total.same & (total.squares > 0)
+    if tells_combinations(n, len(places)):
+        second = np.where(np.outer(varies, varies), found.products.second(), 0.0)
+        for column, others in combinations(second).items():
+            facts[places[column]]["combination_of"] = tuple(places[k] for k in others)
+    farthest = np.maximum(total.highest - total.mean, total.mean - total.lowest)
+    share = np.where(varies, farthest**2, 0.0) / np.where(varies, total.squares, 1.0)
     # An upper bound of how probable so large a share of one of n Gaussian rows is: the share is
     # (n - 1) / n times a variable of the beta distribution with 1/2 and (n - 2) / 2.
     rest, half = np.maximum(1 - share * n / (n - 1), 1e-15), (n - 2) / 2
     chance = n * rest**half / np.sqrt(np.pi * half * np.maximum(1 - rest, MOST_OF_SQUARES))
     # A rare state of two is no outlier.
-    several = ((values > values.min(axis=0)) & (values < values.max(axis=0))).any(axis=0)
-    return {
-        "combination_of": [found.get(j, ()) for j in range(d)],
-        "dominated": (several & (share > MOST_OF_SQUARES) & (chance < CHANCE)).tolist(),
-    }
-
-
-def _filled(values: FloatArray) -> FloatArray:
-    """Return missing values as the mean of their column's others: sums of deviations stay."""
-    missing = np.isnan(values)
-    present = np.maximum((~missing).sum(axis=0), 1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.where(missing, 0.0, values).sum(axis=0) / present
-    # The first of equal numbers, so that such a column stays constant.
-    first = np.take_along_axis(values, missing.argmin(axis=0)[None], axis=0)[0]
-    same = (missing | (values == first)).all(axis=0) & ~np.isnan(first)
-    return np.where(missing, np.where(same, first, mean), values)
-
-
-def _describe_text(column: pd.Series, rows: pd.Series) -> tuple[dict[str, Any], bytes]:
-    """Return the facts of a column that is not numeric, and a digest of its kept rows."""
-    missing = int(column.isna().sum())
-    try:
-        codes, values = pd.factorize(rows)
-    except (TypeError, NotImplementedError):  # lists and the like, which are compared as texts
-        codes, values = pd.factorize(rows.map(str))
-    # Rows are equal if the values, in the order in which they occur, and their places are.
-    content = "\0".join([str(value) for value in values]).encode(errors="surrogatepass")
-    facts = {"missing": missing, "distinct_one": len(values) == 1 and bool((codes == 0).all())}
-    return facts, _digest(codes) + hashlib.blake2b(content, digest_size=16).digest()
+    dominated = total.between & (share > MOST_OF_SQUARES) & (chance < CHANCE)
+    for place, one in zip(places, dominated.tolist(), strict=True):
+        facts[place]["dominated"] = one
 
 
 def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str, Any]:
@@ -398,26 +478,3 @@ def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str,
         return {"distinct": len(values), "whole": whole}
     _, states = named_states(values, name)
     return {"distinct": len(states), "whole": whole, "states": states}
-
-
-def _digest(values: NDArray[Any]) -> bytes:
-    return hashlib.blake2b(values.tobytes(), digest_size=16).digest()
-
-
-def _sums(values: FloatArray, constant: BoolArray) -> dict[str, FloatArray]:
-    """Return means, sums of deviations from them and of their squares; zeros where undefined."""
-    if len(values) == 0:
-        return {key: np.zeros(values.shape[1]) for key in ("mean", "remainder", "squares")}
-    finite = np.isfinite(values).all(axis=0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        # The rounded mean of equal numbers need not be that number.
-        mean = np.where(constant, values[0], values.mean(axis=0))
-        deviations = values - mean
-        remainder = deviations.sum(axis=0)
-        squares = np.einsum("nd,nd->d", deviations, deviations)
-    fits = finite & np.isfinite(squares)
-    return {
-        "mean": np.where(fits, mean, 0.0),
-        "remainder": np.where(fits, remainder, 0.0),
-        "squares": np.where(finite, np.where(fits, squares, np.inf), 0.0),
-    }

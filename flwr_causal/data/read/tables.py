@@ -14,7 +14,6 @@ from __future__ import annotations
 import csv
 import gzip
 from contextlib import contextmanager
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeGuard
@@ -26,7 +25,7 @@ from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".npz")
 
 Source: TypeAlias = "str | Path | npt.NDArray[Any] | pd.DataFrame"
-
-CACHED_TABLES = 8
 
 #: Option to parse decimals to the nearest float64. It is the default of pandas 3.1 and later, which
 #: warn if the option is given.
@@ -57,7 +54,7 @@ def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
         NPZ archive holds the table as the array ``X``, or as its only array of two dimensions if
         none has more, and optionally ``names``. Delimited files need a header line; blanks around
         names are removed.
-        An array has shape (n, d); its variables are named ``x0``, ``x1``, ...
+        An array has shape (n, d); its variables are named ``x0``, ``x1``, ...; it is not copied.
         A DataFrame is copied shallowly; its index is dropped.
         A list holds several time series of one party with the same columns. Their rows are
         concatenated, and the first column, named :data:`SERIES`, numbers the series from 0.
@@ -75,7 +72,7 @@ def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
     if isinstance(source, list | tuple):
         return _from_series(source)
     if isinstance(source, pd.DataFrame):
-        return _from_frame(source)
+        return from_frame(source)
     if isinstance(source, np.ndarray):
         return _from_array(source, None, "the array")
     if isinstance(source, str | Path):
@@ -86,23 +83,7 @@ def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
     )
 
 
-def read_table_cached(path: str | Path) -> pd.DataFrame:
-    """Read a file as :func:`read_table` does, once per process while the file is unchanged.
-
-    All calls return the same DataFrame object, which callers must not modify. The last 8 tables are
-    kept. A file is treated as unchanged while its modification time and its size are the same.
-    """
-    absolute = _existing_file(Path(path)).absolute()
-    status = absolute.stat()
-    return _read_version(absolute, status.st_mtime_ns, status.st_size)
-
-
-@lru_cache(maxsize=CACHED_TABLES)
-def _read_version(path: Path, changed: int, size: int) -> pd.DataFrame:
-    return read_table(path)
-
-
-def _existing_file(path: Path) -> Path:
+def existing_file(path: Path) -> Path:
     """Return the path of a file that is there, with the home directory for ``~``."""
     try:
         path = path.expanduser()
@@ -122,37 +103,42 @@ def _existing_file(path: Path) -> Path:
     return path
 
 
-def _from_path(path: Path) -> pd.DataFrame:
-    path = _existing_file(path)
-    name = path.name.lower()
+def separator_of(path: Path) -> str:
+    """Return the separator of a file's fields by its suffix; empty if it is not delimited text."""
+    name = path.name.lower().removesuffix(".gz")
+    if path.name.lower().endswith(SUFFIXES):
+        return "," if name.endswith(".csv") else "\t" if name.endswith(".tsv") else ""
+    raise DataError(f"{path} has an unknown file type: convert it to one of {', '.join(SUFFIXES)}")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Raise errors of readers as a DataError that names the file."""
     try:
-        if name.endswith((".csv", ".csv.gz")):
-            return read_delimited(path, ",")
-        if name.endswith((".tsv", ".tsv.gz")):
-            return read_delimited(path, "\t")
-        if name.endswith((".parquet", ".pq")):
-            return _from_frame(_read_parquet(path))
-        if name.endswith(".npz"):
-            return _read_npz(path)
+        yield
     except DataError as error:
         if str(path) in str(error):
             raise
         raise DataError(f"{path}: {error}") from error
+    except ImportError as error:
+        raise DataError(
+            f'{path} needs pyarrow: pip install "flwr-causal[parquet]", or convert it to CSV'
+        ) from error
     except Exception as error:  # a damaged file makes its reader raise almost anything
         raise DataError(
             f"{path} cannot be read ({str(error).strip() or type(error).__name__}): it is damaged, "
             "or of another type than its name says; save the table again"
         ) from error
-    raise DataError(f"{path} has an unknown file type: convert it to one of {', '.join(SUFFIXES)}")
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
-    try:
-        return pd.read_parquet(path)
-    except ImportError as error:
-        raise DataError(
-            f'{path} needs pyarrow: pip install "flwr-causal[parquet]", or convert it to CSV'
-        ) from error
+def _from_path(path: Path) -> pd.DataFrame:
+    path = existing_file(path)
+    with naming(path):
+        if separator := separator_of(path):
+            return read_delimited(path, separator)
+        if path.name.lower().endswith(".npz"):
+            return _read_npz(path)
+        return from_frame(pd.read_parquet(path))
 
 
 def _read_npz(path: Path) -> pd.DataFrame:
@@ -212,10 +198,18 @@ def _from_array(
             f"{where} has {array.shape[1]} columns but 'names' has the shape {names.shape}: "
             "give one name for each column"
         )
-    return _from_frame(pd.DataFrame(array, columns=pd.Index(np.atleast_1d(names), dtype=object)))
+    columns = pd.Index(np.atleast_1d(names), dtype=object)
+    return from_frame(pd.DataFrame(array, columns=columns, copy=False))
 
 
-def _from_frame(source: pd.DataFrame) -> pd.DataFrame:
+def from_frame(source: pd.DataFrame) -> pd.DataFrame:
+    """Return a DataFrame as a table: names are texts, rows numbered from 0, bytes in native order.
+
+    Raises
+    ------
+    DataError
+        If it has no columns, or a column has no name that can be used.
+    """
     if source.columns.nlevels > 1:
         raise DataError(
             "the DataFrame's columns have several levels: give every column one name, for example "
@@ -325,22 +319,64 @@ def read_delimited(path: Path, separator: str) -> pd.DataFrame:
     DataError
         If the file is empty, is not UTF-8, has rows of different lengths, or has no header.
     """
-    try:
+    (frame,) = delimited_pieces(path, separator, None)
+    # A short row has a missing value in the last column: otherwise no row is short.
+    if frame.iloc[:, -1].isna().any():
+        check_widths(path, separator)
+    return frame
+
+
+def delimited_pieces(
+    path: Path, separator: str, rows_of_piece: Callable[[int], int] | None
+) -> Iterator[pd.DataFrame]:
+    """Read a delimited text file in pieces of some rows, which follow from the number of columns.
+
+    Everything else is as for :func:`read_delimited`, apart from rows with too few fields: they are
+    filled with missing values, see :func:`check_widths`. With None the file is one piece.
+    """
+    with _unreadable_text(path):
         header = _header(path, separator)
         # pandas uses a surplus field of the first row as an index.
-        _check_widths(path, separator, len(header), rows=1)
-        frame: pd.DataFrame = pd.read_csv(
+        _check_fields(path, separator, len(header), rows=1)
+        with pd.read_csv(
             path,
             sep=separator,
             encoding="utf-8-sig",
             compression="gzip" if _is_gzip(path) else None,
             # With low_memory a column is parsed in chunks, some to numbers and others to texts.
             low_memory=False,
+            iterator=True,
             **EXACT,
-        )
-        # A short row has a missing value in the last column: otherwise no row is short.
-        if frame.iloc[:, -1].isna().any():
-            _check_widths(path, separator, len(header))
+        ) as reader:
+            size = None if rows_of_piece is None else rows_of_piece(len(header))
+            while True:
+                try:
+                    frame: pd.DataFrame = reader.read(size)
+                except StopIteration:
+                    return
+                frame.columns = pd.Index(header)
+                yield frame
+                if size is None:
+                    return
+
+
+def check_widths(path: Path, separator: str) -> None:
+    """Check that all rows of a delimited text file have as many fields as the header.
+
+    Raises
+    ------
+    DataError
+        A row has more or fewer.
+    """
+    with _unreadable_text(path):
+        _check_fields(path, separator, len(_header(path, separator)))
+
+
+@contextmanager
+def _unreadable_text(path: Path) -> Iterator[None]:
+    """Raise a DataError in place of what readers of text raise."""
+    try:
+        yield
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from error
     except (pd.errors.ParserError, csv.Error, EOFError) as error:
@@ -348,8 +384,6 @@ def read_delimited(path: Path, separator: str) -> pd.DataFrame:
             f"{path} is not a table that can be read: {str(error).strip()}; "
             "every row needs one field for each name in the header"
         ) from error
-    frame.columns = pd.Index(header)
-    return frame
 
 
 def _is_gzip(path: Path) -> bool:
@@ -409,7 +443,7 @@ def _is_number(text: str) -> bool:
     return any(character.isdigit() for character in text)
 
 
-def _check_widths(path: Path, separator: str, width: int, rows: int | None = None) -> None:
+def _check_fields(path: Path, separator: str, width: int, rows: int | None = None) -> None:
     """Raise a DataError if one of the first rows (default: all) has not ``width`` fields."""
     with _text(path) as handle:
         reader = csv.reader(handle, delimiter=separator)

@@ -32,7 +32,11 @@ def explicit_step(rows, n, weights, multiplier, penalty, d):
 def start(problem, parties):
     n = sum(map(len, parties))
     d = problem.num_variables
-    return admm.init(problem), [None] * len(parties), [admm.local_problem(X, n, d) for X in parties]
+    return (
+        admm.init(problem),
+        [None] * len(parties),
+        [admm.local_problem(X.T @ X, n, d) for X in parties],
+    )
 
 
 def one_round(problem, state, memories, locals_):
@@ -69,7 +73,7 @@ def test_local_step_equals_the_explicit_solve(num_rows, m, d, penalty):
     rng = np.random.default_rng([num_rows, m, d])
     rows = rng.standard_normal((num_rows, m))
     weights, multiplier = rng.standard_normal((2, m, d))
-    problem = admm.local_problem(rows, 50, d)
+    problem = admm.local_problem(rows.T @ rows, 50, d)
     step = admm.local_step(problem, weights, multiplier, penalty)
     expected = explicit_step(rows, 50, weights, multiplier, penalty, d)
     np.testing.assert_allclose(step, expected, rtol=1e-10, atol=1e-10)
@@ -80,7 +84,7 @@ def test_local_step_is_the_minimiser_of_the_augmented_loss():
     rows = rng.standard_normal((5, 8))
     weights, multiplier = rng.standard_normal((2, 8, 4))
     n, penalty = 30, 0.3
-    B = admm.local_step(admm.local_problem(rows, n, 4), weights, multiplier, penalty)
+    B = admm.local_step(admm.local_problem(rows.T @ rows, n, 4), weights, multiplier, penalty)
 
     def loss(B):
         residual = rows[:, :4] - rows @ B
@@ -99,7 +103,8 @@ def test_local_step_is_the_minimiser_of_the_augmented_loss():
 
 def test_local_step_does_a_stack_at_once():
     rng = np.random.default_rng(1)
-    problem = admm.local_problem(rng.standard_normal((4, 5)), 20)
+    rows = rng.standard_normal((4, 5))
+    problem = admm.local_problem(rows.T @ rows, 20)
     weights, multiplier = rng.standard_normal((2, 3, 5, 5))
     stacked = admm.local_step(problem, weights, multiplier, 0.2)
     for i in range(3):
@@ -111,7 +116,8 @@ def test_local_problem_is_the_spectrum_of_the_second_moments():
     rng = np.random.default_rng(2)
     for num_rows in (3, 9):
         rows = rng.standard_normal((num_rows, 5))
-        basis, eigenvalues, d = admm.local_problem(rows, 100)
+        basis, eigenvalues, d = admm.local_problem(rows.T @ rows, 100)
+        assert basis.shape == (5, min(num_rows, 5))
         np.testing.assert_allclose((basis * eigenvalues) @ basis.T, rows.T @ rows / 100, atol=1e-14)
         np.testing.assert_allclose(basis.T @ basis, np.eye(len(eigenvalues)), atol=1e-12)
         assert (eigenvalues >= 0).all()
@@ -120,7 +126,8 @@ def test_local_problem_is_the_spectrum_of_the_second_moments():
 
 def test_multiplier_from_what_was_sent_equals_eq_7():
     rng = np.random.default_rng(3)
-    local = admm.local_problem(rng.standard_normal((6, 4)), 12)
+    rows = rng.standard_normal((6, 4))
+    local = admm.local_problem(rows.T @ rows, 12)
     multiplier = np.zeros((4, 4))
     memory = None
     weights = rng.standard_normal((4, 4))
@@ -145,7 +152,8 @@ def test_first_upload_reveals_the_second_moments():
     """What is sent hides nothing from a server that sees it alone: say so wherever it is used."""
     X, _ = linear_system(10, 128, 0)
     penalty = 1e-3
-    sent = admm.client_step(admm.local_problem(X, 256), None, np.zeros((10, 10)), penalty, 0).sent
+    local = admm.local_problem(X.T @ X, 256)
+    sent = admm.client_step(local, None, np.zeros((10, 10)), penalty, 0).sent
     rebuilt = penalty * np.linalg.inv(np.eye(10) - sent) @ sent
     np.testing.assert_allclose(rebuilt, X.T @ X / 256, rtol=1e-8, atol=1e-8)
 

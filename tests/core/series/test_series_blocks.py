@@ -41,7 +41,7 @@ def test_blocks_are_the_stacked_step(num_rows, order, rho):
     B, D = block_step(
         rows[:, :d], rows[:, d:], n, weights[:d], weights[d:], multiplier[:d], multiplier[d:], rho
     )
-    stacked = local_step(local_problem(rows, n, d), weights, multiplier, rho)
+    stacked = local_step(local_problem(rows.T @ rows, n, d), weights, multiplier, rho)
     np.testing.assert_allclose(stacked, np.vstack([B, D]), atol=1e-9)
 
 

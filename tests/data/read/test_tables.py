@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.data.read.tables import read_table, read_table_cached
+from flwr_causal.data.read.pieces import open_table_cached
+from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import DataError
 
@@ -224,23 +225,23 @@ def test_parquet_without_pyarrow_says_what_to_install(write, monkeypatch):
 
 def test_cache_returns_the_same_frame_until_the_file_changes(write):
     path = write("a,b\n1,2\n")
-    first = read_table_cached(path)
-    assert read_table_cached(str(path)) is first
+    first = open_table_cached(path)
+    assert open_table_cached(str(path)) is first
     write("a,b\n1,2\n3,4\n")
-    assert len(read_table_cached(path)) == 2
+    assert len(open_table_cached(path)) == 2
     assert len(first) == 1
 
 
 def test_cache_is_bounded(write):
     paths = [write("a\n1\n", f"{k}.csv") for k in range(9)]
-    frames = [read_table_cached(path) for path in paths]
-    assert read_table_cached(paths[-1]) is frames[-1]
-    assert read_table_cached(paths[0]) is not frames[0]
+    frames = [open_table_cached(path) for path in paths]
+    assert open_table_cached(paths[-1]) is frames[-1]
+    assert open_table_cached(paths[0]) is not frames[0]
 
 
 def test_cache_of_a_missing_file(tmp_path):
     with pytest.raises(DataError, match="does not exist"):
-        read_table_cached(tmp_path / "other.csv")
+        open_table_cached(tmp_path / "other.csv")
 
 
 def test_a_list_is_several_series_of_one_party(write):

@@ -1,0 +1,233 @@
+"""Tables that are read in pieces of some rows, so that a large file is never in memory as a whole.
+
+Sums over the rows of a table are computed piece by piece. The number of rows of a piece follows
+from the number of columns alone, and a table in memory is cut in the same way: the same rows give
+the same sums to the last bit, wherever they stand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from flwr_causal.data.check.columns import all_columns, kind_of
+from flwr_causal.data.read.tables import (
+    check_widths,
+    delimited_pieces,
+    existing_file,
+    from_frame,
+    naming,
+    read_table,
+    separator_of,
+)
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.data.check.report import Kind
+
+#: Values of a piece, rows times columns: 8 MiB of float64.
+PIECE = 2**20
+#: Bytes of a file from which on it is read in pieces.
+LARGE = 2**25
+#: Files that a process keeps open tables of.
+CACHED_TABLES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class LargeFile:
+    """A large CSV, TSV or Parquet file, read anew in each pass over its rows.
+
+    Parameters
+    ----------
+    path : Path
+    columns : Index of str
+        The names of its columns.
+    version : tuple of two int
+        The file's time of modification in ns and its size in bytes, when it was opened.
+    """
+
+    path: Path
+    columns: pd.Index
+    version: tuple[int, int]
+
+    def __len__(self) -> int:
+        return len(self.whole) if self._rows_in_pieces is None else self._rows_in_pieces
+
+    @cached_property
+    def whole(self) -> pd.DataFrame:
+        """All rows, which stay in memory."""
+        self._check_version()
+        return read_table(self.path)
+
+    def pieces(self) -> Iterator[pd.DataFrame]:
+        """Yield the rows, in pieces of :func:`rows_of_piece` rows.
+
+        A file is read into memory as a whole where a piece of a column holds values of another kind
+        than the others (numbers, booleans, texts): only all of the column then tells what it holds.
+
+        Raises
+        ------
+        DataError
+            If the file cannot be read, is not the one that was opened, or is changed before the
+            last piece is read.
+        """
+        if self._rows_in_pieces is None:
+            yield from pieces(self.whole)
+            return
+        self._check_version()
+        yield from _file_pieces(self.path)
+        self._check_version()
+
+    @cached_property
+    def _rows_in_pieces(self) -> int | None:
+        """The number of rows; None if pieces differ in kind. The file is read once for it."""
+        self._check_version()
+        count, short = 0, False
+        kinds: list[Kind] = []
+        for piece in _file_pieces(self.path):
+            found = [kind_of(column) for column in all_columns(piece)]
+            if (kinds or found) != found or "other" in found:
+                return None
+            kinds, count = found, count + len(piece)
+            short = short or bool(piece.iloc[:, -1].isna().any())
+        if short and (separator := separator_of(self.path)):
+            check_widths(self.path, separator)
+        return count
+
+    def _check_version(self) -> None:
+        if _version_of(existing_file(self.path)) != self.version:
+            raise DataError(
+                f"{self.path} was changed while a run was reading it: start the run again, and "
+                "leave the file as it is until the run has ended"
+            )
+
+
+#: A table whose rows can be read again and again.
+Table: TypeAlias = "pd.DataFrame | LargeFile"
+
+
+def rows_of_piece(num_columns: int) -> int:
+    """Return the number of rows of a piece of a table."""
+    return max(PIECE // max(num_columns, 1), 1)
+
+
+def pieces(table: Table) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a table in pieces, in their order; one without rows is one piece."""
+    if isinstance(table, LargeFile):
+        yield from table.pieces()
+        return
+    size = rows_of_piece(table.shape[1])
+    if len(table) <= size:
+        yield table
+        return
+    for start in range(0, len(table), size):
+        yield table.iloc[start : start + size]
+
+
+def whole(table: Table) -> pd.DataFrame:
+    """Return all rows of a table in memory."""
+    return table.whole if isinstance(table, LargeFile) else table
+
+
+def joined(parts: Iterator[FloatArray], num_rows: int) -> FloatArray:
+    """Return arrays of shape (n_k, d) as one, without a second copy of them in memory.
+
+    Parameters
+    ----------
+    parts : iterator of float64 arrays
+        At least one.
+    num_rows : int
+        The rows of all, or more.
+    """
+    first, second = next(parts), next(parts, None)
+    if second is None:
+        return first
+    rows, end = np.empty((num_rows, first.shape[1])), 0
+    for part in chain((first, second), parts):
+        rows[end : end + len(part)] = part
+        end += len(part)
+    return rows[:end]
+
+
+def open_table(source: Any) -> Table:
+    """Read a table as :func:`~flwr_causal.data.read.tables.read_table` does, or open a large file.
+
+    Parameters
+    ----------
+    source : str, Path, numpy array or DataFrame, or a list or tuple of such
+        As for :func:`~flwr_causal.data.read.tables.read_table`.
+
+    Returns
+    -------
+    DataFrame or LargeFile
+        A LargeFile for the path of delimited text or Parquet of 32 MiB or more.
+
+    Raises
+    ------
+    DataError
+        If the source cannot be read.
+    """
+    if not isinstance(source, str | Path):
+        return read_table(source)
+    path = existing_file(Path(source)).absolute()
+    version = _version_of(path)
+    if version[1] < LARGE or path.name.lower().endswith(".npz"):
+        return read_table(path)
+    return LargeFile(path, next(_file_pieces(path)).columns, version)
+
+
+def open_table_cached(path: str | Path) -> Table:
+    """Open a file as :func:`open_table` does, once per process while the file is unchanged.
+
+    All calls return the same object, which callers must not modify. The last 8 tables are kept. A
+    file is treated as unchanged while its modification time and its size are the same.
+    """
+    absolute = existing_file(Path(path)).absolute()
+    return _open_version(absolute, _version_of(absolute))
+
+
+@lru_cache(maxsize=CACHED_TABLES)
+def _open_version(path: Path, version: tuple[int, int]) -> Table:
+    return open_table(path)
+
+
+def _version_of(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
+
+
+def _file_pieces(path: Path) -> Iterator[pd.DataFrame]:
+    with naming(path):
+        if separator := separator_of(path):
+            yield from delimited_pieces(path, separator, rows_of_piece)
+        else:
+            yield from _parquet_pieces(path)
+
+
+def _parquet_pieces(path: Path) -> Iterator[pd.DataFrame]:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    # Without a buffer of some bytes, all of a row group would be read at once.
+    with ParquetFile(path, buffer_size=2**16, pre_buffer=False) as file:
+        names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+        size = rows_of_piece(len(names))
+        held: list[Any] = []
+        for batch in file.iter_batches(batch_size=size):
+            held.append(batch)
+            while sum(map(len, held)) >= size:
+                table = pa.Table.from_batches(held)
+                yield from_frame(table.slice(0, size).to_pandas())
+                held = table.slice(size).to_batches()
+        if held:
+            yield from_frame(pa.Table.from_batches(held).to_pandas())

@@ -23,7 +23,7 @@ from flwr_causal.protocol.fedcausal import CONTRACT, EVIDENCE, GROUP, LAYERS, LI
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.linear import PERCEPTRONS, LinearStrategy, PerceptronOptions
 from flwr_causal.strategies.options import also_called, refuse_ignored, require
-from flwr_causal.strategies.plausibility import direction_warning
+from flwr_causal.strategies.plausibility import UNEQUAL_IMPLIED, direction_warning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -624,7 +624,12 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
             noise = noise * agreement.variance
             undecided = evidence_search.undecided(best)
         return direction_warning(
-            graph, state.masks, noise, standardized=self.standardize, undecided=undecided
+            graph,
+            state.masks,
+            noise,
+            standardized=self.standardize,
+            unequal=UNEQUAL_IMPLIED,
+            undecided=undecided,
         )
 
 

@@ -36,8 +36,9 @@ NEGLIGIBLE = 1e-6
 #: a half of them.
 UNEQUAL_NOISE = 3.0
 #: The same of noise variances that follow from weights and variances alone, which weights that a
-#: penalty makes smaller distort: on the papers' simulations, with parties of different mechanisms
-#: too, at most 4.8 (25 fits), and at least 8.8 where the columns are multiplied by .1 to 10.
+#: penalty makes smaller distort, or from evidence: on the papers' simulations, with parties of
+#: different mechanisms too, at most 4.8 (60 fits); at least 8.8 where columns are multiplied by .1
+#: to 10.
 UNEQUAL_IMPLIED = 6.0
 #: How probable it is that Gaussian noise is taken for non-Gaussian noise, for each variable.
 GAUSSIAN_CHANCE = 0.01

@@ -37,12 +37,20 @@ ROUND = Exchange(
 REFIT = Exchange(
     "refit",
     "the sums from which the weights of the final graph are fitted by least squares",
-    sends=(Sent("moments", "1 among each variable and its parents, else 0", ("folds", "m", "m")),),
+    sends=(
+        Sent(
+            "moments",
+            "1 among each variable and its parents (with search: its possible parents and "
+            "children), else 0",
+            ("folds", "m", "m"),
+        ),
+    ),
     returns=(
         Disclosure(
             "moments",
             "X_k^T X_k / n_k of each fold of the rows, among each variable and its parents in the "
-            "final graph; 0 elsewhere",
+            "final graph, with search among each variable and its possible parents and children; "
+            "0 elsewhere",
             ("folds", "m", "m"),
             "products",
             "mean",

@@ -20,7 +20,7 @@ from flwr_causal.core.linear.interventions import (
 from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.notears import notears
-from flwr_causal.core.linear.order_search import LEAST_EFFECT, search_orders
+from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS, search_orders
 from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.core.linear.selection import (
     default_grid,
@@ -64,10 +64,6 @@ if TYPE_CHECKING:
 
 
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
-# Rows for each column of the lagged design from which solver="auto" searches over orders. On the
-# simulations of the 2Dbn paper, errors in W and A by "order" and by "dagma": 15.1 and 11.8 in the
-# mean of four settings with 2.5 to 3 rows a column, 1.9 and 2.4 from 6 rows on (seeds 100-103).
-ROWS_FOR_ORDERS = 5
 # Options of the penalised solvers, "dagma" and "notears".
 PENALISED = ("sparsity", "lagged_sparsity", "regression", "ridge", "ranking", "polish", "refit")
 # Options that have an effect with lags only.
@@ -186,9 +182,9 @@ class Moments(RowsOrSeries[MomentsRun]):
         BIC; "held-out" by the error on held-out rows, whose moments are sent separately: a quarter
         of the rows of every party or, with lags, each fifth of them once.
     threshold : float or None, default None
-        Edges of absolute weight up to this are left out. None is 0 with ``solver="order"``, whose
-        score selects the edges; otherwise 0.3, 0.15 with an order (weights of series are smaller),
-        and 0.1 for additive effects.
+        Edges of absolute weight up to this are left out. None is 0.15 with an order; without one
+        it is 0 with ``solver="order"``, whose score selects the edges, otherwise 0.3, and 0.1 for
+        additive effects.
     select_order : bool, default False
         Choose the number of lags, 1 to ``order``, by the held-out error of one-step predictions.
         All orders are compared on the steps that have ``order`` steps before them; the chosen order
@@ -298,7 +294,7 @@ class Moments(RowsOrSeries[MomentsRun]):
     def thresholds(self, solver: Literal["order", "dagma", "notears"]) -> tuple[float, float]:
         """Return the thresholds of instantaneous and of lagged edges."""
         usual = LAGGED_THRESHOLD if self.order else THRESHOLD
-        if solver == "order":
+        if solver == "order" and not self.order:
             usual = 0.0
         return self.limits(usual if self.threshold is None else self.threshold)
 

@@ -49,9 +49,9 @@ class TwoDBN(SeriesOptions, LinearADMM):
     ----------
     max_rounds : int or None, default None
         None is 25 for the fast schedule (24 rounds and the refit) and 200 for the paper's.
-    threshold : float, default 0.15
-        Threshold of instantaneous edges. With the paper's 0.3 its program finds almost no edges in
-        small samples.
+    threshold : float or None, default None
+        Threshold of instantaneous edges. None is 0.15: with the paper's 0.3 its program finds
+        almost no edges in small samples.
     select_order : bool, default False
         Choose the number of lags, 1 to ``order``, by the held-out error (with ``sparsity="bic"`` by
         the BIC). All orders are fitted in the same rounds.
@@ -66,8 +66,9 @@ perturbed_from, perturbed_to
 
     contract: ClassVar[Contract] = TWO_DBN
     tunings: ClassVar[Mapping[int, Tuning]] = TUNED_LAGGED
+    usual_threshold: ClassVar[float] = 0.15
+    searched_threshold: ClassVar[float] = 0.15
 
-    threshold: float = 0.15
     select_order: bool = False
     center: Literal["global", "series", "phase"] = "global"  # type: ignore[assignment]
 
@@ -103,9 +104,10 @@ perturbed_from, perturbed_to
         """Return the background knowledge over the design's columns."""
         return knowledge_masks(self.knowledge_or_none, agreement.names, self.order)
 
-    def thresholds(self, agreement: Agreement) -> FloatArray:
+    def thresholds(self, agreement: Agreement, usual: float) -> FloatArray:
         """Return the thresholds on the weights of the design's columns, shape (m, 1)."""
-        return by_block(*self.limits(self.threshold), len(agreement.names), self.order)
+        limits = self.limits(usual if self.threshold is None else self.threshold)
+        return by_block(*limits, len(agreement.names), self.order)
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:

@@ -93,7 +93,10 @@ def test_a_shared_option_may_stand_behind_the_id():
         # Wrong values, by their keys.
         ({"method": "ges"}, "There is no method 'ges'. The methods are: 2dbn,"),
         ({"method": 3}, "The option 'method' is 3; it must be a text."),
-        ({"threshold": "0.3"}, "The option 'threshold' is '0.3'; it must be a finite number."),
+        (
+            {"threshold": "0.3"},
+            "The option 'threshold' is '0.3'; it must be a finite number or left out.",
+        ),
         ({"standardize": 1}, "The option 'standardize' is 1; it must be true or false."),
         ({"max-rounds": 20.5}, "The option 'max-rounds' is 20.5; it must be a whole number"),
         ({"compare": "yes"}, "The option 'compare' is 'yes'; it must be true or false."),

@@ -232,7 +232,7 @@ def test_without_resume_an_earlier_run_is_replaced(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"max_rounds": 9}, "max_rounds=8, not 9"), ({"threshold": 0.2}, "threshold=0.3, not 0.2")],
+    [({"max_rounds": 9}, "max_rounds=8, not 9"), ({"threshold": 0.2}, "threshold=None, not 0.2")],
 )
 def test_other_options_are_refused(tmp_path, options, words):
     interrupted(tmp_path)

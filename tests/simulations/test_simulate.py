@@ -80,7 +80,7 @@ def test_a_run_holds_what_is_promised(method):
     assert run.scores.shape == (5, 5)
     assert (run.scores >= 0).all()
     assert run.config["method"] == method
-    assert run.config["threshold"] == (0.3 if method == "notears-admm" else None)
+    assert run.config["threshold"] is None
     assert isinstance(run.model, LinearModel)
     assert run.parties == {f"party {i}": 80 for i in range(3)}
     assert run.failures == []

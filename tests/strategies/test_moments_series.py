@@ -66,7 +66,7 @@ def test_the_default_is_the_search_over_orders_on_all_rows():
     outcome = moments()
     masks = knowledge_masks(None, [f"x{j}" for j in range(5)], 1)
     found = search_orders(pooled(), masks, num_targets=5)
-    assert np.array_equal(stacked(outcome.graph) != 0, found.best.adjacency)
+    np.testing.assert_array_equal(stacked(outcome.graph) != 0, found.best.adjacency)
     assert outcome.history[-1]["score"] == pytest.approx(found.best.score)
     assert distance(outcome.graph) <= 1
     # Without effects within a step every variable has causes in the past alone.

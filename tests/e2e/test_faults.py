@@ -288,7 +288,7 @@ def test_a_run_goes_on_after_its_serverapp_was_killed(clinic, two, tmp_path, mod
     (pid,) = clinic.server_apps()
     os.kill(pid, signal.SIGKILL)
 
-    wait_for(lambda: not clinic.server_apps(), 30, "the ServerApp has ended")
+    wait_for(lambda: not clinic.server_apps(), 120, "the ServerApp has ended")
     assert Run.load(results).status == "running"
     resumed_as_undisturbed(clinic, results, two, f"{name}-again", mode)
 
@@ -310,7 +310,7 @@ def refused(deployment, results, name):
     """Start a run that ends before the first message is sent; return its log."""
     start_run(deployment, results, name, mode="moments")
     wait_for(lambda: '{"flwr-causal":' in deployment.flower.log(name), 120, "the run has ended")
-    wait_for(lambda: not deployment.server_apps(), 30, "the ServerApp has ended")
+    wait_for(lambda: not deployment.server_apps(), 120, "the ServerApp has ended")
     assert deployment.flower.statuses("clinic")[0].startswith("finished:failed")
     output = deployment.flower.log(name)
     assert "parties agree" not in output

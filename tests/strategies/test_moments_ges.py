@@ -7,7 +7,9 @@ from federations import make_federation
 from lagged_systems import simulate_series
 
 from flwr_causal.core.ges.ges import ges
-from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.ges.linear_class import linear_class
+from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments as PooledMoments
 from flwr_causal.core.linear.moments import merge
@@ -38,8 +40,12 @@ def plain():
 
 
 def test_the_class_is_that_of_the_centralised_search(plain):
-    central = ges(POOLED, "gaussian-bic", turn=True)
-    assert np.array_equal(plain.graph.adjacency, central.adjacency)
+    free = EdgeMasks(~np.eye(7, dtype=bool), np.zeros((7, 7), dtype=bool))
+    central = linear_class([POOLED] * 7, free, distinguished=np.zeros((7, 7), dtype=bool))
+    assert np.array_equal(plain.graph.adjacency, central.marks)
+    greedy = ges(POOLED, "gaussian-bic", turn=True).to_dag()
+    score = gaussian_bic(POOLED, plain.graph.to_dag().adjacency)
+    assert score <= gaussian_bic(POOLED, greedy.adjacency) + 1e-6
     assert plain.rounds == 1
     assert plain.graph.to_cpdag() is plain.graph
     assert 0 < plain.graph.num_edges < 21

@@ -15,6 +15,9 @@ import numpy as np
 
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.ges.moment_gains import MomentGains
+from flwr_causal.core.ges.operators import TOLERANCE
+from flwr_causal.core.ges.order_search import best_order
+from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.equivalence import directed_part, undirected_part
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.model import regress
@@ -24,7 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.ges.greedy_search import Search
     from flwr_causal.core.linear.moments import Moments
+
+
+#: The most variables whose causal order is searched: its time grows with their cube.
+MOST_ORDERED = 120
 
 
 class LinearClass(NamedTuple):
@@ -54,10 +62,13 @@ def linear_class(
     distinguished: BoolArray,
     max_parents: int | None = None,
 ) -> LinearClass:
-    """Find the equivalence class of highest Gaussian BIC that a greedy search reaches.
+    """Find the equivalence class of highest Gaussian BIC that a search reaches.
 
-    The search inserts, deletes and turns edges until none of these improves the score. The result
-    depends neither on the order of the variables nor on their units.
+    A greedy search inserts, deletes and turns edges until none of these improves the score. Of at
+    most MOST_ORDERED variables the order of its result is then improved
+    (:mod:`flwr_causal.core.ges.order_search`), unless edges are required, and another greedy search
+    starts from there; the better result is returned. It depends neither on the order of the
+    variables nor on their units.
 
     Parameters
     ----------
@@ -92,15 +103,29 @@ def linear_class(
     own = {id(part): part.subset(order) for part in moments}
     both = np.ix_(order, order)
     known = EdgeMasks(masks.allowed[both], masks.required[both])
-    search = prepared_search(
-        MomentGains([own[id(moments[k])] for k in order]),
-        [names[k] for k in order],
-        start=np.zeros((len(names), len(names)), dtype=np.bool_),
-        knowledge=known if _says_something(known) else None,
-        max_parents=max_parents,
-        distinguished=distinguished[both],
-    )
-    search.run(turn=True)
+    source = MomentGains([own[id(moments[k])] for k in order])
+
+    def searched(start: BoolArray) -> Search:
+        search = prepared_search(
+            source,
+            [names[k] for k in order],
+            start=start,
+            knowledge=known if _says_something(known) else None,
+            max_parents=max_parents,
+            distinguished=distinguished[both],
+        )
+        search.run(turn=True)
+        return search
+
+    search = searched(np.zeros((len(names), len(names)), dtype=np.bool_))
+    effects = known.allowed.any(axis=0)
+    if effects.sum() <= MOST_ORDERED and not known.required.any():
+        causal = np.array(topological_order(search.dag), dtype=np.int64)
+        dag, gain, _ = best_order(
+            source, search.families, causal[effects[causal]], known.allowed, max_parents
+        )
+        if gain > search.gain + TOLERANCE:
+            search = searched(dag)
     back = np.argsort(order)
     marks = search.marks[np.ix_(back, back)]
     return LinearClass(marks, *_weights(moments, marks))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.compiled import compiled_in_place
+from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.moments import Moments
 
 if TYPE_CHECKING:
@@ -29,14 +32,12 @@ class MomentGains:
     """
 
     def __init__(self, moments: Moments | Sequence[Moments]) -> None:
-        single = isinstance(moments, Moments)
         each = [moments] * moments.d if isinstance(moments, Moments) else list(moments)
-        known: dict[int, FloatArray] = {}
-        for own in each[:1] if single else each:
-            if id(own) not in known:
-                known[id(own)] = _correlations(own)
-        self._n = [own.n for own in each]
-        self._correlations = [known[id(own)] for own in each]
+        parts = list({id(own): own for own in each}.values())
+        places = {id(own): k for k, own in enumerate(parts)}
+        self._correlations = np.array([_correlations(own) for own in parts])
+        self._which = np.array([places[id(own)] for own in each], dtype=np.int64)
+        self._n = np.array([own.n for own in each], dtype=np.float64)
 
     def enough(self, num_operators: int) -> bool:
         """Return False: every gain can be computed here."""
@@ -44,28 +45,67 @@ class MomentGains:
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Compute the wanted gains of some rows of ``families``."""
-        for row, mask in zip(rows, wanted, strict=True):
-            y, size = int(families.owners[row]), int(families.sizes[row])
-            gains = self._gains(y, families.members[row, :size])
-            families.gains[row, mask] = gains[mask]
+        size = int(families.sizes[rows].max(initial=0))
+        work = np.empty((size, len(self._n)))
+        _fill(families, rows, wanted, self._correlations, self._which, self._n, work)
 
-    def _gains(self, y: int, given: IntArray) -> FloatArray:
-        """Return the gain of every variable as a further parent of y, shape (d,)."""
-        n, C = self._n[y], self._correlations[y]
-        if len(given):
-            # Parents may be linearly dependent, which solve would refuse.
-            coefficients = np.linalg.lstsq(C[np.ix_(given, given)], C[given], rcond=None)[0]
-            with_y = C[y] - C[y, given] @ coefficients
-            variances = np.diag(C) - np.einsum("sj,sj->j", C[given], coefficients)
-        else:
-            with_y, variances = C[y], np.diag(C).copy()
-        # A variable that S determines gains nothing.
-        known = variances <= 1e-10 * np.diag(C)
-        variances = np.where(known, 1.0, variances)
-        squared = np.where(known | known[y], 0.0, with_y**2 / (variances * variances[y]))
-        # The gain of a variable that determines y is bounded.
-        squared = np.clip(squared, 0.0, 1.0 - 1e-12)
-        return np.asarray(-0.5 * n * np.log1p(-squared) - 0.5 * np.log(n))
+
+@compiled_in_place
+def _fill(
+    families: Families,
+    rows: IntArray,
+    wanted: BoolArray,
+    correlations: FloatArray,
+    which: IntArray,
+    counts: FloatArray,
+    work: FloatArray,
+) -> None:
+    """Write the wanted gains.
+
+    Parameters
+    ----------
+    correlations : ndarray of shape (p, d, d)
+    which : ndarray of int64, shape (d,)
+        The correlations of each variable's rows.
+    counts : ndarray of shape (d,)
+        The number of these rows.
+    work : ndarray of shape (most parents, d)
+        Scratch space: rows of the inverse Cholesky factor of the parents' correlations, multiplied
+        by the parents' correlations with all variables.
+    """
+    d = len(which)
+    for k in range(len(rows)):
+        row = rows[k]
+        y, size, members = families.owners[row], families.sizes[row], families.members[row]
+        C, n = correlations[which[y]], counts[y]
+        for s in range(size):
+            parent = members[s]
+            pivot = C[parent, parent]
+            for r in range(s):
+                pivot -= work[r, parent] * work[r, parent]
+            # A parent that the others determine adds nothing to them.
+            scale = 1.0 / math.sqrt(pivot) if pivot > COLLINEAR else 0.0
+            for x in range(d):
+                value = C[parent, x]
+                for r in range(s):
+                    value -= work[r, parent] * work[r, x]
+                work[s, x] = scale * value
+        own = C[y, y]
+        for s in range(size):
+            own -= work[s, y] * work[s, y]
+        for x in range(d):
+            if not wanted[k, x]:
+                continue
+            variance, with_y = C[x, x], C[y, x]
+            for s in range(size):
+                variance -= work[s, x] * work[s, x]
+                with_y -= work[s, y] * work[s, x]
+            squared = 0.0
+            # A variable that the parents determine gains nothing, and neither does any for y then.
+            if variance > COLLINEAR and own > COLLINEAR:
+                # The gain of a variable that determines y is bounded.
+                squared = min(max(with_y * with_y / (variance * own), 0.0), 1.0 - 1e-12)
+            families.gains[row, x] = -0.5 * n * math.log1p(-squared) - 0.5 * math.log(n)
 
 
 def _correlations(moments: Moments) -> FloatArray:

@@ -60,7 +60,7 @@ def best_bic(moments):
 
 @pytest.mark.parametrize(("size", "count"), [(4, 30), (5, 30)])
 def test_no_dag_has_a_better_bic_on_many_rows(size, count):
-    """On many rows of a faithful system the greedy search nearly always finds the best class."""
+    """On many rows of a faithful system the search finds the best of all classes."""
     reached = 0
     for seed in range(count):
         rng = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ def test_no_dag_has_a_better_bic_on_many_rows(size, count):
         best = best_bic(moments)
         assert gaussian_bic(moments, member) >= best - 1e-6
         reached += gaussian_bic(moments, member) <= best + 1e-6
-    assert reached >= count - 1
+    assert reached == count
 
 
 @given(st.integers(0, 10**6), st.integers(2, 5))
@@ -200,7 +200,7 @@ def lagged_class(moments, d, knowledge=None):
 def test_past_causes_are_found_and_direct_the_present(seed):
     """Own lags direct every edge between variables whose lags do not act on each other."""
     rng = np.random.default_rng(seed)
-    now = np.triu(rng.choice([0, 0, 0.6, -0.6], (4, 4)), 1)
+    now = np.triu(rng.choice([0, 0.6, -0.6], (4, 4)), 1)
     past = np.diag([0.6, -0.5, 0.5, 0.6]) + np.where(matrix(4, (0, 3)), 0.4, 0.0)
     series = [simulate_series(seed, 30_000, now, past)]
     found = lagged_class(moments_of(lagged_rows(series, 1), 4), 4)

@@ -118,7 +118,7 @@ def linear_class(
         return search
 
     search = searched(np.zeros((len(names), len(names)), dtype=np.bool_))
-    effects = known.allowed.any(axis=0)
+    effects = np.asarray(known.allowed.any(axis=0))
     if effects.sum() <= MOST_ORDERED and not known.required.any():
         causal = np.array(topological_order(search.dag), dtype=np.int64)
         dag, gain, _ = best_order(

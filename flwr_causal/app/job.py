@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.errors import CausalError, ConfigError
@@ -76,5 +75,5 @@ def _finished_run(outcome: Outcome[Any], settings: dict[str, Any]) -> Run:
         model=outcome.model,
         local_graphs=outcome.heterogeneity.graphs if outcome.heterogeneity else {},
         heterogeneity=outcome.heterogeneity.edges if outcome.heterogeneity else None,
-        influence=partial(getattr, outcome, "influence"),
+        influence=vars(outcome)["_influence"],  # not computed yet, if nothing has read it
     )

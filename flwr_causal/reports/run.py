@@ -20,8 +20,14 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.graph_files import write_all
-from flwr_causal.runtime.checkpoint import EXCHANGES, HISTORY_FILE, RESULTS, RUN_FILE
-from flwr_causal.runtime.influence import Deferred
+from flwr_causal.runtime.checkpoint import (
+    EXCHANGES,
+    HISTORY_FILE,
+    RESULTS,
+    RUN_FILE,
+    read_history,
+)
+from flwr_causal.runtime.influence import Deferred, known_influence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,15 +132,22 @@ class Run:
 
     influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
 
-    def summary(self) -> dict[str, Any]:
-        """Return everything but graphs, tables, model, scores and history as plain values."""
+    def summary(self, *, influence: bool = True) -> dict[str, Any]:
+        """Return everything but graphs, tables, model, scores and history as plain values.
+
+        Parameters
+        ----------
+        influence : bool, default True
+            Whether to compute the influence of the parties if it has not been computed yet.
+        """
         plain = (
             "status rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics "
-            "config parties num_rows answered failures warnings error influence"
+            "config parties num_rows answered failures warnings error"
         )
-        return {name: getattr(self, name) for name in plain.split()}
+        values = {name: getattr(self, name) for name in plain.split()}
+        return {**values, "influence": self.influence if influence else known_influence(self)}
 
-    def save(self, directory: str | Path) -> Path:
+    def save(self, directory: str | Path, *, influence: bool = True) -> Path:
         """Write the run into a directory, which is created if needed; an earlier run is replaced.
 
         The files are ``run.json`` (status, metrics, configuration, versions, the model's class) and
@@ -144,6 +157,13 @@ class Run:
         the directory ``model`` for a circuit), ``local_graphs.json`` (by party),
         ``heterogeneity.csv`` and ``answers.csv``. All files are written before the first file of an
         earlier run is replaced.
+
+        Parameters
+        ----------
+        directory : str or Path
+        influence : bool, default True
+            Whether to compute the influence of the parties if it has not been computed yet, which
+            takes about as long as the run for each of them.
 
         Returns
         -------
@@ -160,7 +180,7 @@ class Run:
         shutil.rmtree(part, ignore_errors=True)
         try:
             part.mkdir(parents=True)
-            self._write(part)
+            self._write(part, influence=influence)
             for name in RESULTS:
                 # Files of an earlier run must not be taken for files of this one.
                 if not (part / name).exists():
@@ -181,10 +201,10 @@ class Run:
             shutil.rmtree(target / EXCHANGES, ignore_errors=True)
         return target
 
-    def _write(self, target: Path) -> None:
+    def _write(self, target: Path, *, influence: bool) -> None:
         """Write all files into an empty directory."""
         versions = {name: _version(name) for name in VERSIONED}
-        content = {**self.summary(), "versions": versions}
+        content = {**self.summary(influence=influence), "versions": versions}
         kind = type(self.model)
         if hasattr(kind, "save") and hasattr(kind, "load"):
             content["model"] = f"{kind.__module__}:{kind.__qualname__}"
@@ -219,10 +239,7 @@ class Run:
         kind = content.pop("model", None)
         model = _model_class(kind).load(source / "model.json") if kind else None
         content.pop("versions", None)
-        history = [
-            json.loads(line)
-            for line in (source / HISTORY_FILE).read_text(encoding="utf-8").splitlines()
-        ]
+        history = read_history(source)
         graph_file, scores_file = source / "graph.json", source / "scores.csv"
         graph = CausalGraph.load(graph_file) if graph_file.is_file() else None
         scores = None

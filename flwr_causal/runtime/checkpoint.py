@@ -3,8 +3,10 @@
 The directory holds ``run.json`` (status, history's sums, failures, warnings), ``history.jsonl``
 and, until the results are saved, ``exchanges/``: the agreement and the combined replies of each
 exchange. A resumed run takes the same steps from the same replies, so that it arrives at the state
-in which the run was interrupted; no method writes or reads states of its own. Each file is written
-beside its place and then renamed: a write that is cut short leaves the former file.
+in which the run was interrupted; no method writes or reads states of its own. An exchange adds its
+record to the history and a file to ``exchanges/``. All files but the history are written beside
+their place and then renamed: a write that is cut short leaves the former file, or in the history a
+line without an end, which is not read.
 """
 
 from __future__ import annotations
@@ -121,6 +123,12 @@ def mark_stopped(directory: str | Path) -> None:
     own.replace(file)
 
 
+def read_history(directory: str | Path) -> list[dict[str, Any]]:
+    """Return the records of the exchanges, without a last line that was cut short."""
+    text = (Path(directory) / HISTORY_FILE).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
+
+
 def results_saved(directory: str | Path) -> bool:
     """Return whether a directory holds a completed run with its results.
 
@@ -181,6 +189,7 @@ class Checkpoint:
         self._config = dict(config)
         self._token = ""
         self._resumed = False
+        self._noted = 0
         self._agreed: dict[str, Any] = {}
         self.parties: list[Party] = []
         self.reports: dict[str, TableReport] = {}
@@ -289,11 +298,20 @@ class Checkpoint:
         write(self._file(int(step.record["round"])), _packed(step, self._token))
 
     def note(self, summary: Mapping[str, Any], history: Sequence[Any]) -> None:
-        """Write the history and the summary of the run as it stands, in place of older results."""
-        for name in RESULTS:
-            (self.directory / name).unlink(missing_ok=True)
-        lines = "".join(json.dumps(record) + "\n" for record in history)
-        write(self.directory / HISTORY_FILE, lines)
+        """Write the history and the summary of the run as it stands, in place of older results.
+
+        What the history has already is not written again; a line that is cut short is not read.
+        """
+        lines = "".join(json.dumps(record) + "\n" for record in history[self._noted :])
+        file = self.directory / HISTORY_FILE
+        if self._noted:
+            with file.open("a", encoding="utf-8") as stream:
+                stream.write(lines)
+        else:
+            for name in RESULTS:
+                (self.directory / name).unlink(missing_ok=True)
+            write(file, lines)
+        self._noted = len(history)
         content = {**summary, "config": self._config, "metrics": {}}
         write(self.directory / RUN_FILE, json.dumps(content, indent=2))
 

@@ -80,6 +80,12 @@ class Deferred:
         vars(instance)[self._name] = value
 
 
+def known_influence(owner: Any) -> Influence:
+    """Return the influence of an outcome or a run if it has been computed, else an empty dict."""
+    value: Influence | Callable[[], Influence] = vars(owner)["_influence"]
+    return {} if callable(value) else value
+
+
 @dataclass(frozen=True, eq=False)
 class LeaveOneOut(Generic[StateT]):
     """A graph that follows from one exchange of averages, and the replies to it.

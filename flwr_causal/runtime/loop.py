@@ -22,6 +22,7 @@ from flwr_causal.runtime.influence import (
     Deferred,
     LeaveOneOut,
     influence_warnings,
+    known_influence,
 )
 from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.runtime.returning import find_returned, reconnected
@@ -322,7 +323,7 @@ class _Session(Generic[StateT]):
             self._find(federation.absent, ())
         known_failures = len(federation.failures)
         with server_work(method, f"Exchange {number}"):
-            request = method.request(self.state)
+            request = method.asked = method.request(self.state)
         exchange = request.exchange
         common, _ = records.split(request.values)
         if self.strategy is not method:
@@ -375,14 +376,15 @@ class _Session(Generic[StateT]):
         if changed:
             self._start_over(changed)
         elif self.checkpoint is not None:
-            self._keep(Step(record, lost, failures, replies, self.outcome.influence))
+            self._keep(Step(record, lost, failures, replies, known_influence(self.outcome)))
         return record
 
     def _weigh(self, before: StateT, exchange: Exchange, replies: Sequence[Arrival]) -> None:
         """Prepare the influence of the parties, where the graph follows from this exchange alone.
 
-        It is computed at once where a party stands out, or where a resumed run must have it: that
-        has no single replies.
+        It is computed at once where a party stands out, and later only if it is read: it takes
+        about as long as the run for each party. A resumed run, which has no single replies, has it
+        only where a party stands out.
         """
         method, outcome = self.method, self.outcome
         over = method.finished(self.state) is not None
@@ -397,7 +399,7 @@ class _Session(Generic[StateT]):
             return
         left_out = LeaveOneOut.of(method, before, graph, exchange, replies)
         outcome.influence = left_out
-        if self.checkpoint is not None or left_out.largest_distance > STANDS_OUT:
+        if left_out.largest_distance > STANDS_OUT:
             outcome.warnings += influence_warnings(self.outcome.influence, graph)
 
     def _keep(self, step: Step | None = None) -> None:
@@ -652,7 +654,7 @@ class _Session(Generic[StateT]):
         if method.federation is not None:
             self.outcome.failures = tuple(method.federation.failures)
         self._keep()
-        method.state, method.federation, method.grid = None, None, None
+        method.state = method.federation = method.grid = method.asked = None
 
 
 def _check_composes(

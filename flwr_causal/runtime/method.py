@@ -116,6 +116,8 @@ class Method(Generic[StateT]):
     federation: Federation | None
     grid: Grid | None
     state: StateT | None
+    #: What the parties are sent in the exchange in progress, if it is known.
+    asked: Request | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

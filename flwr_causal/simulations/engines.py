@@ -88,7 +88,9 @@ def simulate(
         messages. Each exchange, including the schema exchange, is one call of
         ``send_and_receive(messages, *, timeout=None)``; a second attempt is another call.
     output_dir : str or Path, optional
-        Directory for the results, written while the run goes on; see ``Run.load``.
+        Directory for the results, written while the run goes on; see ``Run.load``. It holds
+        ``run.influence`` only where a party stands out: to write it in any case, call
+        ``run.save(output_dir)``.
     resume : bool, default False
         Whether to continue the interrupted run that ``output_dir`` holds; the result equals that of
         a run without interruption. A completed run is returned; an empty directory starts a new
@@ -143,7 +145,7 @@ def simulate(
         rows = (read_table(party) for party in parties)
         run.metrics |= strategy.pooled_metrics(rows, run.graph)
     if strategy.output_dir:
-        run.save(strategy.output_dir)
+        run.save(strategy.output_dir, influence=False)
     return run
 
 

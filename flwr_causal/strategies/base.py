@@ -261,7 +261,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
         federation = self.federation
         if federation is None or self.finished(state) is not None:
             return []
-        request = self.request(state)
+        request = self.asked or self.request(state)
         exchange = request.exchange
         parties = federation.asked(exchange, server_round, self.fraction_train, self.seed)
         further = dict(config)
@@ -310,6 +310,11 @@ class CausalStrategy(FedAvg, Method[StateT]):
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
         """Run the whole method as Flower's ``Strategy.start`` does.
+
+        With the option ``output_dir`` the directory holds ``run.json`` (status, traffic, failures,
+        warnings), ``history.jsonl`` and ``exchanges/``, from which the run can be resumed. Graph
+        and model are in the result only, to be saved from there; ``simulate`` and ``flwr run``
+        write their files too, also for a run of ``start`` that they resume.
 
         Parameters
         ----------

@@ -10,6 +10,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
+from flwr_causal.runtime.influence import LeaveOneOut
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.linear_scenarios import growing_dimension, growing_parties
 from flwr_causal.strategies import Moments, NotearsADMM, run
@@ -147,6 +148,20 @@ def test_it_is_saved_and_a_resumed_run_has_it(tmp_path, monkeypatch):
     resumed = simulate("moments", FALSE, output_dir=tmp_path / "killed", resume=True)
     assert resumed.influence == whole.influence
     assert resumed.warnings == whole.warnings
+
+
+CHANGE = {"changed_edges": 0, "largest_change": 0.0, "distance": 1.0}
+
+
+def test_an_output_directory_needs_no_more_solutions(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(LeaveOneOut, "_without", lambda *args: calls.append(args) or CHANGE)
+    found = simulate("moments", HONEST.tables, output_dir=tmp_path / "run")
+    assert (calls, Run.load(tmp_path / "run").influence) == ([], {})
+    found.save(tmp_path / "run")
+    assert len(calls) == 5
+    assert Run.load(tmp_path / "run").influence == found.influence
+    assert len(found.influence) == 5
 
 
 def test_it_survives_a_pickle():

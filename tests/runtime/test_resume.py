@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -590,7 +591,7 @@ def test_a_killed_run_does_not_show_the_results_of_an_earlier_one(tmp_path):
 
 
 def test_a_run_that_ended_before_its_results_were_saved_is_taken_up(tmp_path, monkeypatch):
-    def killed(run, directory):
+    def killed(run, directory, **how):
         raise KilledError
 
     with monkeypatch.context() as patch:
@@ -670,3 +671,34 @@ def test_results_cannot_be_saved_where_a_file_stands(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
         run.save(tmp_path / "file")
+
+
+def test_the_history_grows_by_what_is_new_and_a_line_that_was_cut_short_is_not_read(
+    tmp_path, monkeypatch
+):
+    written, removed = [], []
+    write, unlink = checkpoint.write, Path.unlink
+    monkeypatch.setattr(
+        checkpoint, "write", lambda path, data: (written.append(path.name), write(path, data))
+    )
+    monkeypatch.setattr(
+        Path, "unlink", lambda path, **how: (removed.append(path.name), unlink(path, **how))
+    )
+    whole = simulate("notears-admm", LINEAR, max_rounds=8, output_dir=tmp_path)
+    # Once as the run begins, and not after each exchange.
+    assert written.count("history.jsonl") <= 2
+    assert removed.count("graph.json") <= 1
+    assert Run.load(tmp_path).history == whole.history
+    file = tmp_path / "history.jsonl"
+    assert [json.loads(line) for line in file.read_text().splitlines()] == whole.history
+    file.write_bytes(file.read_bytes()[:-20])
+    assert Run.load(tmp_path).history == whole.history[:-1]
+
+
+def test_what_is_sent_is_prepared_once_an_exchange(monkeypatch):
+    prepared = []
+    request = NotearsADMM.request
+    monkeypatch.setattr(
+        NotearsADMM, "request", lambda self, state: prepared.append(1) or request(self, state)
+    )
+    assert simulate("notears-admm", LINEAR, max_rounds=8).rounds == len(prepared)

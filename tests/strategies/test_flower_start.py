@@ -16,8 +16,9 @@ from flwr.serverapp.strategy import (
 
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.reports.run import Run
 from flwr_causal.runtime import loop
-from flwr_causal.simulations import LocalGrid
+from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 FED = make_federation(d=5, n=240, parties=3)
@@ -71,6 +72,22 @@ def test_start_inside_a_users_own_app():
     assert [np.array_equal(k.outcome.graph.adjacency, TRUE) for k in kept[:2]] == [True, True]
     fresh = run(admm(standardize=True), spy(TABLES))
     assert kept[2].outcome.graph.equals(fresh.graph)
+
+
+def test_what_start_leaves_in_the_output_directory(tmp_path):
+    options = {"max_rounds": 8, "output_dir": str(tmp_path)}
+    started = admm(**options).start(grid=spy(TABLES)).outcome
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "exchanges",
+        "history.jsonl",
+        "run.json",
+    ]
+    loaded = Run.load(tmp_path)
+    assert (loaded.status, loaded.history, loaded.graph) == ("completed", started.history, None)
+    again = simulate(admm(**options), TABLES, resume=True)
+    assert again.graph.equals(started.graph)
+    assert again.history == started.history
+    assert Run.load(tmp_path).graph.equals(started.graph)
 
 
 def test_num_rounds_and_timeout_replace_the_options():

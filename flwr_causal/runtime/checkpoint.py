@@ -189,7 +189,7 @@ class Checkpoint:
         self._config = dict(config)
         self._token = ""
         self._resumed = False
-        self._noted = 0
+        self._noted: int | None = None
         self._agreed: dict[str, Any] = {}
         self.parties: list[Party] = []
         self.reports: dict[str, TableReport] = {}
@@ -302,9 +302,10 @@ class Checkpoint:
 
         What the history has already is not written again; a line that is cut short is not read.
         """
-        lines = "".join(json.dumps(record) + "\n" for record in history[self._noted :])
+        new = history[self._noted or 0 :]
+        lines = "".join(json.dumps(record) + "\n" for record in new)
         file = self.directory / HISTORY_FILE
-        if self._noted:
+        if self._noted is not None:
             with file.open("a", encoding="utf-8") as stream:
                 stream.write(lines)
         else:

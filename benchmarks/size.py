@@ -57,7 +57,7 @@ def main(quick):
     sizes = MANY[:1] if quick else MANY
     print_table(
         "moments, 5 parties, 2 d edges",
-        ("d", "n", "CPU s", "goal", "met", "SHD", "peak MB"),
+        ("d", "n", "CPU s", "goal", "met", "SHD", "peak of the process, MB"),
         [
             (
                 d,
@@ -116,7 +116,7 @@ def main_of_process(kind, first, second):
     if kind == "columns":
         rows, truth = system(int(first), int(second), 0)
         parties = np.array_split(rows, 5)
-        return report("moments", parties, truth, status_megabytes("VmHWM"))
+        return report("moments", parties, truth, before=0)
     before = status_megabytes("VmHWM")
     path = Path(second.removeprefix("memory:"))
     truth = np.load(path.parent / "truth.npy")

@@ -33,7 +33,7 @@ CASES = {
     "ges loop": ("fedges", {"mode": "fusion", "start": "fuse", "keep": "last", "discretize": 3}),
     "pc": ("fedpc", {}),
     "pc trees": ("fedpc", {"learner": "trees", "bins": 4}),
-    "pc one pass": ("fedpc", {"training": "one-pass"}),
+    "pc one pass": ("fedpc", {"training": "one-pass", "queries": "central"}),
 }
 
 

@@ -253,7 +253,7 @@ def goals(where, shd, kinds, measured):
             rows.append(
                 (
                     f"{name}, total / that of {DEFAULT}",
-                    f"{theirs / ours:.2f}",
+                    ratio(theirs, ours),
                     f"at most {GOAL_ADMM}",
                     verdict(theirs <= GOAL_ADMM * ours),
                 )

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.records import Scalar
@@ -227,6 +228,7 @@ class LinearStrategy(CausalStrategy[StateT]):
         graph: CausalGraph,
         masks: EdgeMasks,
         model: LinearModel | LaggedModel | None,
+        search: OrderSolution | None = None,
     ) -> list[str]:
         """Warn of directions of linear effects that rest on the columns' units.
 
@@ -240,7 +242,12 @@ class LinearStrategy(CausalStrategy[StateT]):
             noise = model.noise_variances / self.scale(agreement) ** 2
             noise = np.where(model.noise_variances > COLLINEAR * agreement.variance, noise, 0.0)
         return direction_warning(
-            graph, masks, noise, standardized=self.standardize, unequal=unequal
+            graph,
+            masks,
+            noise,
+            standardized=self.standardize,
+            unequal=unequal,
+            search=search,
         )
 
 

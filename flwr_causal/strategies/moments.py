@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
+    from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
@@ -460,7 +461,9 @@ def solve_rows(
             masks=masks,
             refit=True,
         )
-        return _outcome(method, agreement, masks, pooled, graph, search.strengths, search.info)
+        return _outcome(
+            method, agreement, masks, pooled, graph, search.strengths, search.info, search
+        )
     if isinstance(method.sparsity, float):
         sparsity = method.sparsity
     elif method.sparsity == "auto":
@@ -489,11 +492,12 @@ def _outcome(
     graph: CausalGraph,
     scores: FloatArray,
     info: dict[str, Any],
+    search: OrderSolution | None = None,
 ) -> Outcome:
     """Return the result for rows without time, with its warnings."""
     graph, warnings = method.plausible(graph, method.units(agreement), masks)
     model = method.fitted_system(agreement, pooled, graph.adjacency)
-    warnings += method.doubtful_directions(agreement, graph, masks, model)
+    warnings += method.doubtful_directions(agreement, graph, masks, model, search)
     warnings += combination_warning(pooled, agreement.rows.values())
     return Outcome(
         moments=pooled,
@@ -684,7 +688,7 @@ def solve_series(
     )
     graph, warnings = method.plausible(graph, method.units(agreement), own_masks)
     model = system_of_series(agreement, method.scale(agreement), found.moments, graph)
-    warnings += method.doubtful_directions(agreement, graph, own_masks, model)
+    warnings += method.doubtful_directions(agreement, graph, own_masks, model, found.search)
     info = {"sparsity": found.sparsity, "ridge": found.ridge}
     return Outcome(
         moments=found.moments,

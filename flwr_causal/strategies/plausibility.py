@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.order_search import OrderSolution
 
 #: An edge explains next to nothing where a standard deviation of the cause moves the effect by less
 #: than this share of its own: its weight is rounding, or the end of an iteration.
@@ -42,6 +43,8 @@ UNEQUAL_NOISE = 3.0
 UNEQUAL_IMPLIED = 6.0
 #: How probable it is that Gaussian noise is taken for non-Gaussian noise, for each variable.
 GAUSSIAN_CHANCE = 0.01
+#: Orders by which columns can be sorted without any causal knowledge (Reisach et al. 2021, 2023).
+SORTED = ("variance", "R2")
 #: Names of what is fixed before anything else is measured, letters and digits alone.
 EARLY = frozenset(
     (
@@ -109,6 +112,7 @@ def direction_warning(
     standardized: bool,
     unequal: float = UNEQUAL_NOISE,
     undecided: BoolArray | None = None,
+    search: OrderSolution | None = None,
 ) -> list[str]:
     """Say which directions of a graph rest on the units of the columns.
 
@@ -133,6 +137,9 @@ def direction_warning(
     undecided : ndarray of bool, shape (d, d), optional
         Of a method that tells directions apart within the class, by nonlinear effects: the edges
         of which it cannot. Default: all edges that the class leaves open.
+    search : OrderSolution, optional
+        The search over orders that found the graph: it does not take noise variances to be equal,
+        so that units decide open directions only.
     """
     adjacency = to_square(stacked_edges(graph))
     open_edges = reversible(adjacency, masks.first(len(adjacency)).allowed)
@@ -165,11 +172,21 @@ def direction_warning(
     if not graph.num_edges or np.isnan(size).all() or not _unequal(size, unequal):
         return []
     low, high = graph.names[int(np.nanargmin(size))], graph.names[int(np.nanargmax(size))]
+    decided, means = "edges and directions", "least squares takes all columns to have as much"
+    if search is not None:
+        if not count:
+            return []
+        decided, means = "directions", "the score prefers directions that leave alike amounts"
+        as_good = [c.start for c in search.candidates if c.start in SORTED and search.explains(c)]
+        if as_good:
+            may_turn += (
+                f"Sorting the columns by {' or by '.join(as_good)}, without a search, explains the "
+                "rows as well. "
+            )
     return [
-        "The units of the columns may have decided edges and directions: what the graph leaves "
-        f"unexplained of {high!r} is {times(np.nanmax(size) / np.nanmin(size))} that of {low!r} "
-        "(standard deviations), and least squares takes all columns to have as much. "
-        f"{may_turn}Compare with standardize=True. {remedy}"
+        f"The units of the columns may have decided {decided}: what the graph leaves unexplained "
+        f"of {high!r} is {times(np.nanmax(size) / np.nanmin(size))} that of {low!r} (standard "
+        f"deviations), and {means}. {may_turn}Compare with standardize=True. {remedy}"
     ]
 
 

@@ -9,6 +9,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import knowledge_masks
 from flwr_causal.data.synthetic.random_graphs import random_graph
+from flwr_causal.simulations import simulate
 from flwr_causal.strategies.plausibility import (
     combination_warning,
     direction_warning,
@@ -191,3 +192,20 @@ def test_combinations_are_named():
     assert combination_warning(moments, [3, 30]) == []  # the second party has seen it
     assert combination_warning(Moments.from_rows(rows[:, :3], NAMES[:3]), [3, 3]) == []
     assert combination_warning(Moments.from_rows(rows[:4], NAMES), [2, 2]) == []
+
+
+def test_a_search_over_orders_leaves_directions_in_doubt_only():
+    rng = np.random.default_rng(0)
+    cause = rng.normal(size=600)
+    rows = np.column_stack([cause, 8 * cause + 20 * rng.normal(size=600)])
+    (text,) = simulate("moments", [rows[:200], rows[200:]]).warnings
+    assert text.startswith("The units of the columns may have decided directions")
+    assert "x0 -> x1" in text
+    assert "Sorting the columns by variance" in text
+    (text,) = simulate("moments", [rows[:200], rows[200:]], solver="dagma").warnings
+    assert text.startswith("The units of the columns may have decided edges and directions")
+    assert "Sorting" not in text
+    # Two causes that are independent determine the directions, whatever the noise.
+    other = rng.normal(size=600)
+    both = np.column_stack([cause, other, 8 * (cause + other) + 20 * rng.normal(size=600)])
+    assert simulate("moments", [both[:200], both[200:]]).warnings == []

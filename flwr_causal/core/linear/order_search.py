@@ -125,6 +125,13 @@ class OrderSolution(NamedTuple):
         others = (c for c in self.candidates if not np.array_equal(c.adjacency, found))
         return next(others, None)
 
+    def explains(self, candidate: Candidate) -> bool:
+        """Whether the start order itself, without a search, explains the data as well.
+
+        Its graph is then at most 20 times less probable than the best one.
+        """
+        return candidate.sorted_score - self.best.score < log(20)
+
     @property
     def info(self) -> dict[str, Any]:
         """The choice and the runner-up, for the history of a run."""

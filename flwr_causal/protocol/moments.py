@@ -27,6 +27,7 @@ SUMS = Exchange(
         ),
     ),
     when="once",
+    same_parties=True,
     contradiction=other_variances,
 )
 

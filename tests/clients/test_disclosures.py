@@ -343,10 +343,22 @@ def test_admm_sends_one_square_array_and_a_constant():
 
 def test_admm_reveals_only_families_in_the_last_exchange():
     grid = spy(tables_of())
-    graph = run(build("notears-admm", {"max_rounds": 8}), grid).graph
+    graph = run(build("notears-admm", {"max_rounds": 8, "search": False}), grid).graph
     family = graph.adjacency | np.eye(D, dtype=bool)
     together = np.einsum("ij,kj->ik", family.astype(int), family.astype(int)) > 0
     assert not together.all(), "the case must leave something to hide"
+    for reply in grid.replies[-3:]:
+        (sums,) = records.arrays_of(reply.content).values()
+        assert np.array_equal(sums[0] != 0, together)
+
+
+def test_before_a_search_admm_reveals_the_possible_families():
+    grid = spy(tables_of())
+    state = run(build("notears-admm", {"max_rounds": 8}), grid).state
+    spread = np.sqrt(state.agreement.variance)
+    effects = np.abs(state.inner.weights[0]) * spread[:, None] / spread
+    near = (effects > 0.005) | (effects.T > 0.005) | np.eye(D, dtype=bool)
+    together = np.einsum("ij,kj->ik", near.astype(int), near.astype(int)) > 0
     for reply in grid.replies[-3:]:
         (sums,) = records.arrays_of(reply.content).values()
         assert np.array_equal(sums[0] != 0, together)

@@ -168,7 +168,7 @@ CASES = {
             method,
             of_units,
             {},
-            ("may have decided edges and directions", "'c5'", "standardize=True", "tiers"),
+            ("The units of the columns may have decided", "'c5'", "standardize=True", "tiers"),
         )
         for method in ("moments", "notears-admm", "2dbn")
     },
@@ -177,7 +177,7 @@ CASES = {
             method,
             of_units,
             options,
-            ("may have decided edges and directions", "standardize=True", "tiers"),
+            ("The units of the columns may have decided", "standardize=True", "tiers"),
         )
         for method, options in (
             ("fedcausal", {}),

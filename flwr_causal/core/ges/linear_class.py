@@ -16,11 +16,11 @@ import numpy as np
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.ges.operators import TOLERANCE
-from flwr_causal.core.ges.order_search import best_order
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.equivalence import directed_part, undirected_part
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.model import regress
+from flwr_causal.core.linear.order_search import order_score, search_orders, sorted_orders
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.ges.greedy_search import Search
     from flwr_causal.core.linear.moments import Moments
-
-
-#: The most variables whose causal order is searched: its time grows with their cube.
-MOST_ORDERED = 120
 
 
 class LinearClass(NamedTuple):
@@ -64,11 +60,11 @@ def linear_class(
 ) -> LinearClass:
     """Find the equivalence class of highest Gaussian BIC that a search reaches.
 
-    A greedy search inserts, deletes and turns edges until none of these improves the score. Of at
-    most MOST_ORDERED variables the order of its result is then improved
-    (:mod:`flwr_causal.core.ges.order_search`), unless edges are required, and another greedy search
-    starts from there; the better result is returned. It depends neither on the order of the
-    variables nor on their units.
+    A greedy search inserts, deletes and turns edges until none of these improves the score. The
+    causal order of its result, and the variables sorted by R2, are then improved by a search over
+    orders with the same score (:mod:`flwr_causal.core.linear.order_search`), and another greedy
+    search starts from there, until the result improves no more. It depends neither on the order of
+    the variables nor on their units.
 
     Parameters
     ----------
@@ -118,17 +114,51 @@ def linear_class(
         return search
 
     search = searched(np.zeros((len(names), len(names)), dtype=np.bool_))
-    effects = np.asarray(known.allowed.any(axis=0))
-    if effects.sum() <= MOST_ORDERED and not known.required.any():
-        causal = np.array(topological_order(search.dag), dtype=np.int64)
-        dag, gain, _ = best_order(
-            source, search.families, causal[effects[causal]], known.allowed, max_parents
-        )
-        if gain > search.gain + TOLERANCE:
-            search = searched(dag)
+    parts = [own[id(moments[k])] for k in order]
+    score = order_score(parts, search.dag, known, by_bic=True)
+    while True:
+        dag = _ordered(parts, known, search.dag, max_parents)
+        before, score = score, order_score(parts, dag, known, by_bic=True)
+        if score >= before - TOLERANCE:
+            break
+        search = searched(dag)
+        score = order_score(parts, search.dag, known, by_bic=True)
     back = np.argsort(order)
     marks = search.marks[np.ix_(back, back)]
     return LinearClass(marks, *_weights(moments, marks))
+
+
+def _ordered(
+    moments: Sequence[Moments], masks: EdgeMasks, start: BoolArray, max_parents: int | None
+) -> BoolArray:
+    """Return the DAG of highest BIC that a search over causal orders reaches, also from ``start``.
+
+    Variables that nothing may cause, such as lags, precede all others.
+    """
+    caused = np.asarray(masks.allowed.any(axis=0))
+    columns = np.concatenate([np.flatnonzero(caused), np.flatnonzero(~caused)])
+    if not caused.any():
+        return start
+    d, both = int(caused.sum()), np.ix_(columns, columns)
+    sorted_by_kind = {id(part): part.subset(columns.tolist()) for part in moments}
+    parts = [sorted_by_kind[id(moments[k])] for k in columns[:d]]
+    place = np.argsort(columns)
+    starts = {"class": [int(place[k]) for k in topological_order(start) if caused[k]]}
+    most = max(parts, key=lambda part: part.n)
+    if most.n > most.d and not most.constant_columns():
+        starts["R2"] = sorted_orders(most, d)["R2"]
+        starts["R2, reversed"] = starts["R2"][::-1]
+    found = search_orders(
+        parts,
+        EdgeMasks(masks.allowed[both], masks.required[both]),
+        least_effect=0.0,
+        starts=starts,
+        max_parents=max_parents,
+        by_bic=True,
+    )
+    dag = np.zeros_like(start)
+    dag[np.ix_(columns, columns[:d])] = found.best.adjacency
+    return dag
 
 
 def _says_something(masks: EdgeMasks) -> bool:

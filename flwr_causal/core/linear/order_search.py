@@ -26,8 +26,8 @@ from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, residual_variances
-from flwr_causal.core.linear.model import least_squares
-from flwr_causal.core.linear.moments import as_moments
+from flwr_causal.core.linear.model import least_squares, regress
+from flwr_causal.core.linear.moments import Moments, as_moments
 from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks
 from flwr_causal.errors import ConfigError
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-    from flwr_causal.core.linear.moments import Moments
 
 
 # Least partial correlation of an edge, given the other parents. In large samples of systems that
@@ -181,20 +180,24 @@ def order_search(
 
 
 def search_orders(
-    moments: Moments,
+    moments: Moments | Sequence[Moments],
     masks: EdgeMasks,
     *,
     num_targets: int | None = None,
     least_effect: float = LEAST_EFFECT,
     starts: Mapping[str, Sequence[int]] | None = None,
     pairs: BoolArray | None = None,
+    max_parents: int | None = None,
+    by_bic: bool = False,
 ) -> OrderSolution:
     """Search from several orders of the variables.
 
     Parameters
     ----------
     moments
-        Moments of m columns: d variables, and their lags, which may cause every variable.
+        Moments of m columns: d variables, and their lags, which may cause every variable. Or d such
+        moments, for each variable those of the rows that inform about what causes it, as under
+        interventions (:mod:`core.linear.interventions`).
     masks
         Allowed and required edges over the m columns.
     num_targets
@@ -202,10 +205,16 @@ def search_orders(
     least_effect
         Least partial correlation of an edge, given the other parents.
     starts
-        The orders to start from, by name. Default: :func:`sorted_orders`.
+        The orders to start from, by name. Default: :func:`sorted_orders`, of the moments of most
+        rows.
     pairs
         ``(m, m)`` pairs of columns that may be adjacent; symmetric. Only moments among a variable
         and its possible neighbours are then read; others may be NaN. Default: all.
+    max_parents
+        Parents of a variable at most, besides the required ones. Default: a third of the rows.
+    by_bic
+        Whether the score is the Gaussian BIC alone, which depends on no unit and is equal for
+        equivalent graphs, without the other terms of :func:`order_score`.
 
     Raises
     ------
@@ -217,10 +226,15 @@ def search_orders(
     check_at_least_zero(least_effect=least_effect)
     if least_effect >= 1:
         raise ConfigError(f"least_effect must be below 1, got {least_effect}")
-    moments.require_varying()
-    d = moments.d if num_targets is None else num_targets
-    problem = _Problem(moments, masks, d, least_effect, pairs)
-    orders = sorted_orders(moments, d) if starts is None else starts
+    if isinstance(moments, Moments):
+        moments.require_varying()
+        d = moments.d if num_targets is None else num_targets
+        moments = [moments] * d
+    problem = _Problem(moments, masks, least_effect, pairs, max_parents, by_bic)
+    if starts is None:
+        most = max(moments, key=lambda own: own.n)
+        starts = sorted_orders(most, len(moments))
+    orders = starts
     found = [problem.candidate(name, order) for name, order in orders.items()]
     # Of scores that are equal up to rounding the first start is chosen.
     ranked = tuple(sorted(found, key=lambda candidate: round(candidate.score, TIE_DIGITS)))
@@ -270,7 +284,11 @@ def sorted_orders(moments: Moments, num_targets: int | None = None) -> dict[str,
 
 
 def order_score(
-    moments: Moments, adjacency: ArrayLike, masks: EdgeMasks, num_targets: int | None = None
+    moments: Moments | Sequence[Moments],
+    adjacency: ArrayLike,
+    masks: EdgeMasks,
+    num_targets: int | None = None,
+    by_bic: bool = False,
 ) -> float:
     """Return the score of a graph; lower is better.
 
@@ -290,25 +308,33 @@ def order_score(
     Parameters
     ----------
     moments
-        Moments of m columns; those among each variable and its parents are read.
+        Moments of m columns, or one for each variable, whose n is then that of the first term, and
+        the mean of the n that of the others. Entries among a variable and its parents are read.
     adjacency
         ``(m, d)`` or ``(m, m)``: nonzero at ``[i, j]`` where i causes j.
     masks
         Allowed and required edges. Required edges have no cost.
     num_targets
         d. Default: m, no lags.
+    by_bic
+        Whether to leave out the second term, the binomial coefficient and the last term.
     """
-    d = moments.d if num_targets is None else num_targets
+    if isinstance(moments, Moments):
+        moments = [moments] * (moments.d if num_targets is None else num_targets)
+    d, rows = len(moments), np.array([own.n for own in moments], dtype=np.float64)
     parents = np.asarray(adjacency)[:, :d] != 0
-    _, residuals = least_squares(moments, parents)
-    logs = np.log(np.maximum(residuals, RESIDUAL_FLOOR * moments.variances[:d]))
+    residuals = [
+        regress(own.second, np.flatnonzero(parents[:, j]), j)[1] for j, own in enumerate(moments)
+    ]
+    floors = [RESIDUAL_FLOOR * own.second[j, j] for j, own in enumerate(moments)]
+    logs = np.log(np.maximum(residuals, floors))
     free, possible = _free_edges(parents, masks, d)
-    spread = 0.5 * d * float(np.log(logs.var() + 2 / moments.n))
-    cost = sum(
-        0.5 * log(moments.n) * edges + _log_choices(pairs, edges)
-        for edges, pairs in zip(free, possible, strict=True)
-    )
-    return 0.5 * moments.n * float(logs.sum()) + spread + cost + free[0] * log(2)
+    score = 0.5 * float(rows @ logs) + 0.5 * log(rows.mean()) * sum(free)
+    if by_bic:
+        return score
+    choices = sum(_log_choices(*both) for both in zip(possible, free, strict=True))
+    spread = 0.5 * d * log(float(logs.var()) + 2 / rows.mean())
+    return score + spread + choices + free[0] * log(2)
 
 
 class _Problem:
@@ -316,34 +342,42 @@ class _Problem:
 
     def __init__(
         self,
-        moments: Moments,
+        moments: Sequence[Moments],
         masks: EdgeMasks,
-        num_targets: int,
         least_effect: float,
         pairs: BoolArray | None,
+        max_parents: int | None = None,
+        by_bic: bool = False,
     ) -> None:
-        m, d = moments.d, num_targets
-        self.moments, self.masks, self.d = moments, masks, d
-        self.correlation = _correlation(moments)
-        self.log_variances = np.log(moments.variances[:d])
+        self.moments, self.masks, self.by_bic = moments, masks, by_bic
+        d, self.m = len(moments), moments[0].d
+        self.d = d
+        # Variables may share their moments.
+        parts = list({id(own): own for own in moments}.values())
+        self.correlations = np.array([_correlation(own) for own in parts])
+        self.own = np.array([[id(own) for own in parts].index(id(own)) for own in moments])
+        self.rows = np.array([own.n for own in moments], dtype=np.float64)
+        variances = [own.second[j, j] for j, own in enumerate(moments)]
+        self.log_variances = np.log(variances)
         self.required = np.asarray(masks.required, dtype=bool)[:, :d]
         self.allowed = np.asarray(masks.allowed, dtype=bool)[:, :d] | self.required
         if pairs is not None:
             self.allowed = self.allowed & (pairs[:, :d] | self.required)
-        self.least_cost = -0.5 * moments.n * log(1 - least_effect**2)
-        self.most = max(1, min(m - 1, int(moments.n * MOST_PARENTS)))
+        self.least_cost = -0.5 * self.rows.mean() * log(1 - least_effect**2)
+        limit = int(self.rows.min() * MOST_PARENTS) if max_parents is None else max_parents
+        self.most = max(1, min(self.m - 1, limit))
         largest = self.most + int(self.required.sum(axis=0).max(initial=0))
         self.room = _Room(
-            candidates=np.empty(m, dtype=np.int64),
-            parents=np.empty(m, dtype=np.int64),
-            covariance=np.empty(m),
-            variance=np.empty(m),
-            factor=np.empty((largest, m)),
-            loads=np.empty(m),
+            candidates=np.empty(self.m, dtype=np.int64),
+            parents=np.empty(self.m, dtype=np.int64),
+            covariance=np.empty(self.m),
+            variance=np.empty(self.m),
+            factor=np.empty((largest, self.m)),
+            loads=np.empty(self.m),
             inverse=np.empty((largest, largest)),
-            near=np.empty(m, dtype=np.int64),
+            near=np.empty(self.m, dtype=np.int64),
         )
-        self.possible = self.allowed if m <= ALL_CANDIDATES else self._promising()
+        self.possible = self.allowed if self.m <= ALL_CANDIDATES else self._promising()
 
     def candidate(self, name: str, start: Sequence[int]) -> Candidate:
         """Search from an order."""
@@ -370,7 +404,8 @@ class _Problem:
         place[candidate.order] = np.arange(self.d)
         for j in range(self.d):
             parents = np.flatnonzero(candidate.adjacency[:, j])
-            residual, without, with_another = residual_variances(self.correlation, parents, j)
+            correlation = self.correlations[self.own[j]]
+            residual, without, with_another = residual_variances(correlation, parents, j)
             before = self.allowed[:, j] & (place < place[j])
             before[parents] = False
             share = with_another[before] / max(residual, RESIDUAL_FLOOR)
@@ -379,16 +414,18 @@ class _Problem:
         return result
 
     def _score(self, parents: BoolArray) -> float:
-        return order_score(self.moments, parents, self.masks, self.d)
+        return order_score(self.moments, parents, self.masks, by_bic=self.by_bic)
 
     def _costs(self, now: float, lagged: float) -> FloatArray:
         """Return the cost of one more edge from each column, (m,), beside that many edges."""
         _, possible = _free_edges(self.required, self.masks, self.d)
+        bic, sizes = 0.5 * log(self.rows.mean()), [self.d, self.m - self.d]
         by_block = [
-            0.5 * log(self.moments.n) + log(max(pairs - edges, 1) / (edges + 1)) + directions
+            bic + log(max(pairs - edges, 1) / (edges + 1)) + directions
             for edges, pairs, directions in zip((now, lagged), possible, (log(2), 0), strict=True)
         ]
-        sizes = [self.d, self.moments.d - self.d]
+        if self.by_bic:
+            by_block = [bic, bic]
         return np.repeat(np.maximum(by_block, self.least_cost), sizes)
 
     def _with_required_first(self, start: Sequence[int]) -> IntArray:
@@ -415,13 +452,13 @@ class _Problem:
         """Return each variable's parents among its predecessors, (m, d)."""
         place = np.empty_like(order)
         place[order] = np.arange(self.d)
-        parents = np.zeros((self.moments.d, self.d), dtype=bool)
+        parents = np.zeros((self.m, self.d), dtype=bool)
         _select_all(self._task(possible, costs), self.room, order, place, parents)
         return np.asarray(parents | self.required)
 
     def _promising(self) -> BoolArray:
         """Return the allowed edges between a variable and the columns that best predict it."""
-        d, m = self.d, self.moments.d
+        d, m = self.d, self.m
         either, near = self.allowed.copy(), np.zeros_like(self.allowed)
         either[:d] |= self.allowed[:d].T
         task = self._task(either, np.full(m, CANDIDATE_COST))
@@ -434,13 +471,15 @@ class _Problem:
 
     def _task(self, possible: BoolArray, costs: FloatArray) -> _Task:
         return _Task(
-            self.correlation,
+            self.correlations,
+            self.own,
+            self.rows,
             self.log_variances,
             possible,
             self.required,
             costs,
-            float(self.moments.n),
             self.most,
+            not self.by_bic,
         )
 
 
@@ -492,27 +531,32 @@ class _Task(NamedTuple):
 
     Attributes
     ----------
-    correlation
-        ``(m, m)``; of pairs that cannot be adjacent or share a neighbour, entries may be NaN.
+    correlations
+        ``(k, m, m)``; of pairs that cannot be adjacent or share a neighbour, entries may be NaN.
+    own, rows
+        ``(d,)`` for each variable which of the correlations inform about its causes, and their
+        number of rows.
     log_variances
         ``(d,)`` logarithms of the variables' variances.
     possible, required
         ``(m, d)`` edges that may, and that must be in the graph.
     costs
         ``(m,)`` cost of an edge from each column.
-    n
-        Number of rows.
     most
         Parents of a variable at most, besides the required ones.
+    with_spread
+        Whether the score has the term of the noise variances' spread.
     """
 
-    correlation: FloatArray
+    correlations: FloatArray
+    own: IntArray
+    rows: FloatArray
     log_variances: FloatArray
     possible: BoolArray
     required: BoolArray
     costs: FloatArray
-    n: float
     most: int
+    with_spread: bool
 
 
 class _Room(NamedTuple):
@@ -548,11 +592,12 @@ class _Room(NamedTuple):
 
 
 @compiled_inside
-def _enter(task: _Task, room: _Room, count: int, slot: int, size: int) -> float:
+def _enter(task: _Task, room: _Room, child: int, count: int, slot: int, size: int) -> float:
     """Make the candidate at ``slot`` parent number ``size``; return the variance it explains."""
+    own = task.own[child]
     root = np.sqrt(room.variance[slot])
     for other in range(count):
-        value = task.correlation[room.candidates[slot], room.candidates[other]]
+        value = task.correlations[own, room.candidates[slot], room.candidates[other]]
         for row in range(size):
             value -= room.factor[row, slot] * room.factor[row, other]
         room.factor[size, other] = value / root
@@ -569,13 +614,13 @@ def _enter(task: _Task, room: _Room, count: int, slot: int, size: int) -> float:
 @compiled_inside
 def _grow(task: _Task, room: _Room, child: int, count: int) -> tuple[int, float]:
     """Add parents while the score improves; return their number and the residual variance."""
-    size, residual = 0, 1.0
+    own, size, residual = task.own[child], 0, 1.0
     for slot in range(count):
-        room.covariance[slot] = task.correlation[room.candidates[slot], child]
+        room.covariance[slot] = task.correlations[own, room.candidates[slot], child]
         room.variance[slot] = 1.0
     for slot in range(count):
         if task.required[room.candidates[slot], child] and room.variance[slot] > DEPENDENT:
-            residual -= _enter(task, room, count, slot, size)
+            residual -= _enter(task, room, child, count, slot, size)
             size += 1
     limit = size + task.most
     while size < limit:
@@ -587,12 +632,12 @@ def _grow(task: _Task, room: _Room, child: int, count: int) -> tuple[int, float]
                 # What explains less at no less cost is not better.
                 if explained > share or cost < price:
                     left = max(residual - explained, RESIDUAL_FLOOR) / residual
-                    change = 0.5 * task.n * np.log(left) + cost
+                    change = 0.5 * task.rows[child] * np.log(left) + cost
                     if change < least:
                         best, least, share, price = slot, change, explained, cost
         if best < 0:
             break
-        residual = max(residual - _enter(task, room, count, best, size), RESIDUAL_FLOOR)
+        residual = max(residual - _enter(task, room, child, count, best, size), RESIDUAL_FLOOR)
         size += 1
     return size, max(residual, RESIDUAL_FLOOR)
 
@@ -600,19 +645,19 @@ def _grow(task: _Task, room: _Room, child: int, count: int) -> tuple[int, float]
 @compiled_inside
 def _decompose(task: _Task, room: _Room, child: int, size: int) -> float:
     """Decompose the correlations of the parents anew; return the residual variance."""
-    residual = 1.0
+    own, residual = task.own[child], 1.0
     for row in range(size):
         slot = room.parents[row]
         for column in range(row, size):
             other = room.parents[column]
-            value = task.correlation[room.candidates[slot], room.candidates[other]]
+            value = task.correlations[own, room.candidates[slot], room.candidates[other]]
             for above in range(row):
                 value -= room.factor[above, slot] * room.factor[above, other]
             if column == row:
                 room.factor[row, slot] = np.sqrt(max(value, DEPENDENT))
             else:
                 room.factor[row, other] = value / room.factor[row, slot]
-        load = task.correlation[room.candidates[slot], child]
+        load = task.correlations[own, room.candidates[slot], child]
         for above in range(row):
             load -= room.factor[above, slot] * room.loads[above]
         room.loads[row] = load / room.factor[row, slot]
@@ -640,7 +685,8 @@ def _superfluous(task: _Task, room: _Room, child: int, size: int, residual: floa
                 weight += room.inverse[row, column] * room.loads[row]
                 variance += room.inverse[row, column] * room.inverse[row, column]
             explained = weight * weight / variance
-            change = 0.5 * task.n * np.log1p(explained / residual) - task.costs[parent]
+            gain = 0.5 * task.rows[child] * np.log1p(explained / residual)
+            change = gain - task.costs[parent]
             if change < least:
                 worst, least = column, change
     return worst
@@ -656,7 +702,7 @@ def _select(task: _Task, room: _Room, child: int, count: int) -> tuple[int, floa
         Number of parents, logarithm of the residual variance, cost of the edges.
     """
     size, residual = _grow(task, room, child, count)
-    while size > 1:
+    while size > 0:
         worst = _superfluous(task, room, child, size, residual)
         if worst < 0:
             break
@@ -702,10 +748,17 @@ def _select_all(
 
 
 @compiled_inside
-def _score_of(first: float, second: float, cost: float, n: float, d: int) -> float:
-    """Return the score from the sums of the log variances, of their squares and of the costs."""
-    spread = max(second / d - (first / d) * (first / d), 0.0)
-    return 0.5 * n * first + 0.5 * d * np.log(spread + 2.0 / n) + cost  # type: ignore[no-any-return]
+def _score_of(task: _Task, fit: float, first: float, second: float, cost: float, n: float) -> float:
+    """Return the score from sums over the variables, and the mean number of rows.
+
+    The sums are of n/2 log v, log v, (log v)^2, and the costs of the edges.
+    """
+    score = fit + cost
+    if task.with_spread:
+        d = len(task.rows)
+        spread = max(second / d - (first / d) * (first / d), 0.0)
+        score += 0.5 * d * np.log(spread + 2.0 / n)
+    return score
 
 
 @compiled_inside
@@ -756,16 +809,19 @@ def _best_place(
     goal, log_variance, cost
         The place, -1 for the present one, and what x itself has there.
     """
-    d, first, second, cost = len(order), 0.0, 0.0, 0.0
+    d, n, fit, first, second, cost = len(order), 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(d):
+        n += task.rows[j] / d
+        fit += 0.5 * task.rows[j] * fits[0, j]
         first += fits[0, j]
         second += fits[0, j] * fits[0, j]
         cost += fits[1, j]
-    best = _score_of(first, second, cost, task.n, d) - LEAST_IMPROVEMENT * task.n
+    best = _score_of(task, fit, first, second, cost, n) - LEAST_IMPROVEMENT * n
     goal, log_there, cost_there = -1, 0.0, 0.0
     for step in (-1, 1):
         # Sums over all variables but x.
         logs, squares = first - fits[0, x], second - fits[0, x] * fits[0, x]
+        fitted = fit - 0.5 * task.rows[x] * fits[0, x]
         spent, slot = cost - fits[1, x], here
         while (slot > 0) if step < 0 else (slot < near):
             k = slot - 1 if step < 0 else slot
@@ -773,13 +829,21 @@ def _best_place(
             if task.required[y, x] if step < 0 else task.required[x, y]:
                 break
             slot += step
+            fitted += 0.5 * task.rows[y] * (others[0, k] - fits[0, y])
             logs += others[0, k] - fits[0, y]
             squares += others[0, k] * others[0, k] - fits[0, y] * fits[0, y]
             spent += others[1, k] - fits[1, y]
             limit = place[room.near[slot]] if slot < near else d
             count = _list_candidates(task, room, x, order, limit, x)
             _, log_own, own = _select(task, room, x, count)
-            score = _score_of(logs + log_own, squares + log_own * log_own, spent + own, task.n, d)
+            score = _score_of(
+                task,
+                fitted + 0.5 * task.rows[x] * log_own,
+                logs + log_own,
+                squares + log_own * log_own,
+                spent + own,
+                n,
+            )
             if score < best:
                 best, goal, log_there, cost_there = score, slot, log_own, own
     return goal, log_there, cost_there

@@ -11,6 +11,7 @@ from reference_search import members_of, random_dag
 from small_graphs import matrix
 
 from flwr_causal.core.ges.cpdag import NO_PAIRS, class_of
+from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
@@ -74,6 +75,29 @@ def test_no_dag_has_a_better_bic_on_many_rows(size, count):
         assert gaussian_bic(moments, member) >= best - 1e-6
         reached += gaussian_bic(moments, member) <= best + 1e-6
     assert reached == count
+
+
+def system_rows(d, edges, n, seed):
+    rng = np.random.default_rng(seed)
+    dag = random_dag(d, rng, edges / (d * (d - 1) / 2))
+    weights = dag * rng.uniform(0.5, 2.0, (d, d)) * rng.choice([-1, 1], (d, d))
+    return dag, rng.normal(size=(n, d)) @ np.linalg.inv(np.eye(d) - weights)
+
+
+def test_dense_systems_are_found_where_the_greedy_search_is_not():
+    d = 15
+    masks = EdgeMasks(~np.eye(d, dtype=bool), np.zeros((d, d), dtype=bool))
+    better = 0
+    for seed in range(4):
+        dag, rows = system_rows(d, 30, 2000, seed)
+        moments = Moments.from_rows(rows)
+        found = linear_class([moments] * d, masks, distinguished=np.zeros((d, d), dtype=bool))
+        joined = found.marks | found.marks.T
+        greedy = ges(moments, "gaussian-bic", turn=True).adjacency
+        errors = [int((one != (dag | dag.T)).sum()) // 2 for one in (joined, greedy | greedy.T)]
+        assert errors[0] <= errors[1]
+        better += errors[0] < errors[1]
+    assert better >= 2
 
 
 @given(st.integers(0, 10**6), st.integers(2, 5))

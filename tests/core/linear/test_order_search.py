@@ -12,6 +12,7 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear import order_search as module
+from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.order_search import (
     order_score,
@@ -72,7 +73,7 @@ def grow_shrink(second, n, child, candidates, cost, required=()):
         if score(parents | {best}) >= score(parents) - 1e-7:
             break
         parents |= {best}
-    while len(parents) > 1 and (droppable := sorted(parents - set(required))):
+    while droppable := sorted(parents - set(required)):
         worst = min(droppable, key=lambda i: score(parents - {i}))
         if score(parents - {worst}) >= score(parents) - 1e-7:
             break
@@ -107,7 +108,7 @@ def test_parents_are_those_of_grow_shrink(seed, with_required):
     required = np.zeros((7, 7), dtype=bool)
     required[0, 1] = required[1, 2] = with_required
     masks = EdgeMasks(everything(moments).allowed, required)
-    problem = module._Problem(moments, masks, 7, 0.0, None)
+    problem = module._Problem([moments] * 7, masks, 0.0, None)
     order = problem._with_required_first(np.random.default_rng(seed).permutation(7))
     costs = np.full(7, 3.0)
     found = problem._along(order, problem.allowed, costs)
@@ -119,7 +120,7 @@ def test_parents_are_those_of_grow_shrink(seed, with_required):
 
 def test_no_move_of_one_variable_is_better():
     moments, _ = sampled(5, d=7, edges=12, n=300, spread=3.0)
-    problem = module._Problem(moments, everything(moments), 7, 0.0, None)
+    problem = module._Problem([moments] * 7, everything(moments), 0.0, None)
     costs, order = np.full(7, 3.5), np.random.default_rng(1).permutation(7)
     problem._search(order, problem.allowed, costs)
 
@@ -150,6 +151,44 @@ def test_the_best_score_of_all_graphs_is_found():
         reached += found.score <= best + 1e-6
     # Not all: a search with single moves, from three orders. Measured: 20.
     assert reached >= 19
+
+
+def test_by_the_bic_alone_units_do_not_matter():
+    reached = 0
+    for seed in range(20):
+        moments, _ = sampled(seed, d=4, edges=4, n=300)
+        masks = everything(moments)
+        best = min(gaussian_bic(moments, adjacency) for adjacency in dags(4))
+        options = {"starts": sorted_orders(moments), "least_effect": 0.0, "by_bic": True}
+        found = search_orders(moments, masks, **options).best
+        other = search_orders(moments.scaled([1, 10, 0.1, 100]), masks, **options).best
+        score = gaussian_bic(moments, found.adjacency)
+        assert found.score == pytest.approx(score)
+        assert np.array_equal(other.adjacency, found.adjacency)
+        reached += score <= best + 1e-6
+    # Measured: 20.
+    assert reached >= 19
+
+
+def test_each_variable_may_have_rows_of_its_own():
+    """An intervention on the effect changes its rows alone, and tells nothing of its cause."""
+    rng = np.random.default_rng(0)
+    cause = rng.standard_normal(1000)
+    effect = np.where(np.arange(1000) < 500, cause, 0) + rng.standard_normal(1000)
+    every = Moments.from_rows(np.column_stack([cause, effect]))
+    untouched = Moments.from_rows(np.column_stack([cause, effect])[:500])
+    masks = everything(every)
+    for moments in ([every, untouched], [untouched, every]):
+        scores = {}
+        for edge in (None, (0, 1), (1, 0)):
+            adjacency = np.zeros((2, 2), dtype=bool)
+            if edge is not None:
+                adjacency[edge] = True
+            scores[edge] = order_score(moments, adjacency, masks)
+        found = search_orders(moments, masks, starts={"given": [1, 0]}).best
+        assert found.score == pytest.approx(min(scores.values()))
+        assert scores[0, 1] != pytest.approx(scores[1, 0])
+    assert search_orders([every, untouched], masks).best.adjacency[0, 1]
 
 
 @given(st.integers(0, 10_000))

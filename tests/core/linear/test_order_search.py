@@ -164,7 +164,8 @@ def test_by_the_bic_alone_units_do_not_matter():
         other = search_orders(moments.scaled([1, 10, 0.1, 100]), masks, **options).best
         score = gaussian_bic(moments, found.adjacency)
         assert found.score == pytest.approx(score)
-        assert np.array_equal(other.adjacency, found.adjacency)
+        # Equivalent graphs are ties, which rounding breaks.
+        assert gaussian_bic(moments, other.adjacency) == pytest.approx(score)
         reached += score <= best + 1e-6
     # Measured: 20.
     assert reached >= 19

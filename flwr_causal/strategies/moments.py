@@ -29,7 +29,7 @@ from flwr_causal.core.linear.selection import (
     select_by_held_out,
     typical_variance,
 )
-from flwr_causal.core.linear.solution import finish
+from flwr_causal.core.linear.solution import edges_above, finish
 from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
@@ -49,9 +49,9 @@ from flwr_causal.strategies.options import MOST, also_called, changed, refuse_ig
 from flwr_causal.strategies.plausibility import combination_warning
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.order_search import OrderSolution
@@ -67,6 +67,9 @@ if TYPE_CHECKING:
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
 # Options of the penalised solvers, "dagma" and "notears".
 PENALISED = ("sparsity", "lagged_sparsity", "regression", "ridge", "ranking", "polish", "refit")
+# Solvers that fit each variable to rows of its own, and so can leave out those in which it was the
+# target of an intervention.
+BY_MECHANISM = ("ges", "order")
 # Options that have an effect with lags only.
 LAGGED = ("select_order", "instantaneous", "regression", "ranking", "ridge")
 # Options of the solvers that find weights first, and edges by a threshold.
@@ -164,11 +167,11 @@ class Moments(RowsOrSeries[MomentsRun]):
     max_parents : int, optional
         Largest number of parents of a variable, for ``solver="ges"``. Default: no limit.
     interventions : dict or str, optional
-        For ``solver="ges"``: from a party's name (in a simulation also its number) to the columns
-        that interventions set or changed in all its rows; or such a mapping as JSON text. The rows
-        then say nothing about what causes these columns, and the result is an interventional
-        equivalence class (Hauser & Buhlmann 2012). A node may state its own columns in its node
-        config, ``interventions='x,y'``.
+        For ``solver="ges"`` and "order": from a party's name (in a simulation also its number) to
+        the columns that interventions set or changed in all its rows; or such a mapping as JSON
+        text. The rows then say nothing about what causes these columns. With "ges" the result is an
+        interventional equivalence class (Hauser & Buhlmann 2012). A node may state its own columns
+        in its node config, ``interventions='x,y'``.
     intervention_column : str, default ""
         The column whose values name the columns on which an intervention acted in each row,
         separated by commas; empty where there was none. It is no variable.
@@ -234,10 +237,12 @@ class Moments(RowsOrSeries[MomentsRun]):
         if self.solver == "auto" and (self.interventions or self.intervention_column):
             self.solver = "ges"
         if self.solver == "ges":
-            self._validate_class()
+            most = self.max_parents
+            require(most is None or 1 <= most <= MOST, "max_parents", most, f"from 1 to {MOST}")
+            refuse_ignored(self, dict.fromkeys(OF_WEIGHTS, "solver='dagma' or 'notears'"))
         else:
-            of_classes = ("max_parents", "interventions", "intervention_column")
-            refuse_ignored(self, dict.fromkeys(of_classes, "solver='ges'"))
+            refuse_ignored(self, {"max_parents": "solver='ges'"})
+        self._validate_interventions()
         super().validate()
         if self.max_rounds != 1:
             raise ConfigError(
@@ -259,11 +264,11 @@ class Moments(RowsOrSeries[MomentsRun]):
             chosen = self.sparsity in ("bic", "held-out")
             require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
 
-    def _validate_class(self) -> None:
-        """Check the options for a search among equivalence classes."""
-        most = self.max_parents
-        require(most is None or 1 <= most <= MOST, "max_parents", most, f"from 1 to {MOST}")
-        refuse_ignored(self, dict.fromkeys(OF_WEIGHTS, "solver='dagma' or 'notears'"))
+    def _validate_interventions(self) -> None:
+        """Check the options that interventions rule out."""
+        if self.solver not in BY_MECHANISM:
+            of_others = "solver='ges' or 'order'"
+            refuse_ignored(self, dict.fromkeys(("interventions", "intervention_column"), of_others))
         # As a text, which run configs and messages can hold.
         stated = by_party(self.interventions)
         self.interventions = json.dumps(stated) if stated else None
@@ -331,9 +336,9 @@ class Moments(RowsOrSeries[MomentsRun]):
         agreement = super().agree(reports)
         if agreement.targets and not self.groups_rows:
             raise ConfigError(
-                "Some nodes state interventions, which this run does not use: set solver='ges' "
-                "with order=0, center='global' and aggregation='mean', or take 'interventions' out "
-                "of their node configs."
+                "Some nodes state interventions, which this run does not use: set solver='ges' or "
+                "'order' with order=0, center='global' and aggregation='mean', or take "
+                "'interventions' out of their node configs."
             )
         return agreement
 
@@ -341,7 +346,7 @@ class Moments(RowsOrSeries[MomentsRun]):
     def groups_rows(self) -> bool:
         """Whether the options allow interventions, by which rows are grouped."""
         plain = self.order == 0 and self.center == "global" and self.aggregation == "mean"
-        return self.solver == "ges" and plain
+        return self.solver in BY_MECHANISM and plain
 
     @property
     def client_options(self) -> dict[str, Scalar]:
@@ -438,6 +443,8 @@ def solve_rows(
         Products of the centred and scaled rows, summed over each fold and divided by n, the number
         of all rows.
     """
+    if agreement.targets:
+        return _solve_by_mechanism(method, agreement, masks, products)
 
     def moments_of(n: int, summed: FloatArray) -> SecondMoments:
         zeros = np.zeros(len(agreement.names))
@@ -562,6 +569,48 @@ def solve_class(
     return Outcome(pooled, graph, model, strengths, tuple(warnings), {})
 
 
+def _solve_by_mechanism(
+    method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
+) -> Outcome:
+    """Search over orders, each variable fitted to the rows in which it was no target.
+
+    ``products`` are those of the rows [1, x] of each set of targets.
+    """
+    names = agreement.names
+    acted = np.array([[name in own for name in names] for own in agreement.targets])
+    by_variable = moments_by_variable(products, acted, agreement.n, names)
+    search = search_orders(by_variable, masks, least_effect=method.least_effect)
+    weights = fit_mechanisms(by_variable, search.best.adjacency).weights
+    threshold, _ = method.thresholds("order")
+    kept = np.where(edges_above(weights, threshold, masks.required), weights, 0.0)
+    graph = CausalGraph(names, kept, raw_weights=weights, required=masks.required)
+    graph, warnings = method.plausible(graph, method.units(agreement), masks)
+    model = _in_units(method, agreement, by_variable, graph.adjacency)
+    info = {**search.info, "target sets": len(agreement.targets)}
+    most = max(by_variable, key=lambda own: own.n)
+    return Outcome(most, graph, model, search.strengths, tuple(warnings), info)
+
+
+def _in_units(
+    method: Moments,
+    agreement: Agreement,
+    by_variable: Sequence[SecondMoments],
+    adjacency: BoolArray,
+) -> LinearModel:
+    """Return the system of a DAG in the units of the data, each mechanism fitted to its rows."""
+    scale = method.scale(agreement)
+    in_units = [
+        SecondMoments(
+            own.n,
+            agreement.mean + own.mean * scale,
+            own.second * np.outer(scale, scale),
+            agreement.names,
+        )
+        for own in by_variable
+    ]
+    return fit_mechanisms(in_units, adjacency)
+
+
 def _interventional_class(
     method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
 ) -> Outcome:
@@ -581,17 +630,7 @@ def _interventional_class(
         kind="cpdag",
         required=masks.required if masks.required.any() else None,
     )
-    scale = method.scale(agreement)
-    in_units = [
-        SecondMoments(
-            own.n,
-            agreement.mean + own.mean * scale,
-            own.second * np.outer(scale, scale),
-            names,
-        )
-        for own in by_variable
-    ]
-    model = fit_mechanisms(in_units, graph.to_dag().adjacency)
+    model = _in_units(method, agreement, by_variable, graph.to_dag().adjacency)
     info = {"target sets": len(agreement.targets)}
     return Outcome(by_variable[0], graph, model, found.strengths, (), info)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Options of one method that users may expect of others, with the settings that have them.
 ELSEWHERE = dict.fromkeys(
-    ("interventions", "intervention_column"), "the method 'moments' with solver='ges'"
+    ("interventions", "intervention_column"), "the method 'moments' with solver='ges' or 'order'"
 )
 
 StrategyT = TypeVar("StrategyT")

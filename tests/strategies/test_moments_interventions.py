@@ -52,6 +52,30 @@ def test_interventions_direct_a_chain(stated):
     assert not stated.influence
 
 
+def test_a_search_over_orders_uses_them_too(stated):
+    options = {"solver": "order", "interventions": STATED}
+    searched = simulate("moments", PARTIES, **options)
+    same(searched, stated)
+    assert searched.graph.kind == "dag"
+    assert searched.history[0]["target sets"] == 3
+    np.testing.assert_allclose(searched.graph.weights, searched.model.weights, atol=1e-9)
+    # The model is in the units of the data, the graph in standard deviations.
+    standardised = simulate("moments", PARTIES, standardize=True, **options)
+    same_model = standardised.model
+    np.testing.assert_allclose(same_model.weights, stated.model.weights, atol=1e-9)
+    # Where all rows are taken to be observed, what was set seems to have causes.
+    naive = simulate("moments", PARTIES, solver="order")
+    assert not np.allclose(naive.model.weights, stated.model.weights, atol=0.02)
+
+
+def test_a_column_that_an_intervention_held_fixed():
+    fixed = ON_A.assign(a=2.0)
+    for solver in ("ges", "order"):
+        found = simulate("moments", [OBSERVED, fixed], solver=solver, interventions={1: ["a"]})
+        assert found.graph.adjacency[0, 1]
+        assert not found.graph.adjacency[1, 0]
+
+
 def test_columns_rows_and_nodes_state_the_same(stated):
     marked = [
         OBSERVED.assign(on=np.nan),
@@ -137,9 +161,9 @@ def test_standardising_changes_units_alone(stated):
         ),
         (
             "moments",
-            {"solver": "order", "intervention_column": "on"},
+            {"solver": "notears", "intervention_column": "on"},
             ConfigError,
-            "solver='ges'",
+            "solver='ges' or 'order'",
         ),
         ("notears-admm", {"interventions": STATED}, ConfigError, "'moments' with solver='ges'"),
         ("2dbn", {"interventions": STATED}, ConfigError, "'moments' with solver='ges'"),

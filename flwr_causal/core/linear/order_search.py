@@ -234,8 +234,7 @@ def search_orders(
     if starts is None:
         most = max(moments, key=lambda own: own.n)
         starts = sorted_orders(most, len(moments))
-    orders = starts
-    found = [problem.candidate(name, order) for name, order in orders.items()]
+    found = [problem.candidate(name, order) for name, order in starts.items()]
     # Of scores that are equal up to rounding the first start is chosen.
     ranked = tuple(sorted(found, key=lambda candidate: round(candidate.score, TIE_DIGITS)))
     return OrderSolution(ranked, problem.strengths(ranked[0]))
@@ -484,7 +483,8 @@ class _Problem:
 
 
 def _correlation(moments: Moments) -> FloatArray:
-    scale = np.sqrt(moments.variances)
+    # Under interventions another variable may be constant: then it explains nothing.
+    scale = np.sqrt(np.where(moments.variances > 0, moments.variances, 1.0))
     rounded = np.round(moments.second / np.outer(scale, scale) / RESOLUTION) * RESOLUTION
     return np.asarray(rounded, dtype=np.float64)
 

@@ -243,35 +243,11 @@ def test_a_run_goes_on_after_its_superlink_and_all_nodes_were_killed(flower, tab
     resumed_as_undisturbed(deployment, results, tables, "again", "2dbn")
 
 
-def test_a_party_that_is_lost_for_good_is_left_out_of_the_resumed_run(flower, tables, tmp_path):
-    deployment, results = deployed(flower, tables), tmp_path / "results"
-    start_run(deployment, results, mode="ges exact")
-    wait_for_exchange(results, 3)
-
-    for name in ("superlink", "south"):
-        deployment.kill_node(name)
-    deployment.start_superlink()
-    start_run(deployment, results, "again", "resume=true", "ges exact", round_timeout=60.0)
-
-    run = finished(deployment, results, "again")
-    assert {failure["party"] for failure in run.failures} == {"south"}
-    assert list(run.parties) == ["centre", "north"]
-    same_result(run, undisturbed({name: tables[name] for name in run.parties}, "ges exact"), tables)
-
-
-# 2DBN, linear ADMM and FedGES' exact mode are resumed after other faults.
+# Other modes are resumed by tests/runtime/test_resume.py on the local engine.
 @pytest.mark.parametrize(
     ("mode", "after"),
     [
-        ("admm mlp", 4),
-        ("moments order", 0),
-        ("fedcausal", 2),
-        ("fedcausal linear", 2),
-        ("fedcausal mlp", 1),
-        ("ges scores", 4),
-        ("ges loop", 3),
         ("pc", 2),
-        ("pc trees", 5),
         ("pc one pass", 0),
     ],
 )

@@ -118,11 +118,15 @@ def linear_class(
     score = order_score(parts, search.dag, known, by_bic=True)
     while True:
         dag = _ordered(parts, known, search.dag, max_parents)
-        before, score = score, order_score(parts, dag, known, by_bic=True)
+        if order_score(parts, dag, known, by_bic=True) >= score - TOLERANCE:
+            break
+        # In an edge's cost the greedy search counts the rows of one variable, this score the mean
+        # of all: where they differ, as under interventions, that search may end above its start.
+        further = searched(dag)
+        before, score = score, order_score(parts, further.dag, known, by_bic=True)
         if score >= before - TOLERANCE:
             break
-        search = searched(dag)
-        score = order_score(parts, search.dag, known, by_bic=True)
+        search = further
     back = np.argsort(order)
     marks = search.marks[np.ix_(back, back)]
     return LinearClass(marks, *_weights(moments, marks))

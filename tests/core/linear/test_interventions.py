@@ -51,6 +51,20 @@ def found_in(groups, target_sets):
     return linear_class(moments, free(d), distinguished=distinguished_pairs(acted)), moments
 
 
+@pytest.mark.parametrize("seed", [5, 21, 37])
+def test_a_search_of_few_rows_ends(seed):
+    """Where its two stages count rows differently, each may undo what the other has done."""
+    rng, d = np.random.default_rng(seed), 8
+    signs = rng.choice([-1, 1], (d, d))
+    weights = np.triu(rng.random((d, d)) < 0.5, 1) * signs * rng.uniform(0.3, 1.2, (d, d))
+    sets = [(), (0,), (3,)]
+    groups = [
+        sample(weights, np.zeros(d), n, rng, targets)
+        for n, targets in zip((20, 40, 40), sets, strict=True)
+    ]
+    assert np.isfinite(found_in(groups, sets)[0].weights).all()
+
+
 def test_moments_of_a_mechanism_are_those_of_the_rows_without_interventions_on_it():
     rng = np.random.default_rng(0)
     groups = [rng.normal(k, 1 + k, size=(n, 3)) for k, n in enumerate((20, 30, 25))]

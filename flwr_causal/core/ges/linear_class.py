@@ -20,6 +20,7 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.equivalence import directed_part, undirected_part
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.model import regress
+from flwr_causal.core.linear.moments import distinct
 from flwr_causal.core.linear.order_search import order_score, search_orders, sorted_orders
 from flwr_causal.errors import DataError
 
@@ -86,7 +87,7 @@ def linear_class(
         For an impossible ``max_parents``.
     """
     names = moments[0].names
-    for part in {id(part): part for part in moments}.values():
+    for part in distinct(moments)[0]:
         part.require_complete()
     for j, part in enumerate(moments):
         # Other variables may be constant in these rows: interventions can hold them fixed.

@@ -9,7 +9,7 @@ import numpy as np
 
 from flwr_causal.core.compiled import compiled_in_place
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import Moments, distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,10 +33,9 @@ class MomentGains:
 
     def __init__(self, moments: Moments | Sequence[Moments]) -> None:
         each = [moments] * moments.d if isinstance(moments, Moments) else list(moments)
-        parts = list({id(own): own for own in each}.values())
-        places = {id(own): k for k, own in enumerate(parts)}
-        self._correlations = np.array([_correlations(own) for own in parts])
-        self._which = np.array([places[id(own)] for own in each], dtype=np.int64)
+        parts, self._which = distinct(each)
+        # Correlations, so that the test for linear dependence has no units.
+        self._correlations = np.array([part.correlations for part in parts])
         self._n = np.array([own.n for own in each], dtype=np.float64)
 
     def enough(self, num_operators: int) -> bool:
@@ -106,10 +105,3 @@ def _fill(
                 # The gain of a variable that determines y is bounded.
                 squared = min(max(with_y * with_y / (variance * own), 0.0), 1.0 - 1e-12)
             families.gains[row, x] = -0.5 * n * math.log1p(-squared) - 0.5 * math.log(n)
-
-
-def _correlations(moments: Moments) -> FloatArray:
-    """Return correlations, (d, d), so that the test for linear dependence has no units."""
-    spread = np.sqrt(np.diag(moments.second))
-    spread[spread == 0.0] = 1.0
-    return np.asarray(moments.second / np.outer(spread, spread))

@@ -78,9 +78,7 @@ class OrderProblem:
 
     def __init__(self, moments: Moments, num_variables: int, masks: EdgeMasks) -> None:
         self.moments, self.num_variables = moments, num_variables
-        scale = np.sqrt(moments.variances)
-        scale = np.where(scale > 0, scale, 1.0)
-        self.correlation = moments.second / np.outer(scale, scale)
+        self.correlation = moments.correlations
         self.masks, self._required = masks, masks.required
         #: Of each variable the columns that may be its parents, as bits, and its lags among them.
         self._possible = [_bits(column) for column in masks.allowed.T[:num_variables]]

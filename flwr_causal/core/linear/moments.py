@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import FloatArray, IntArray
 
 
 # A column whose standard deviation is below this share of its mean is constant up to rounding.
@@ -131,6 +131,12 @@ class Moments:
         return np.diagonal(self.second).astype(np.float64)
 
     @property
+    def correlations(self) -> FloatArray:
+        """``(d, d)`` correlations; variables that are constant have none, and variance 0."""
+        scale = np.sqrt(np.where(self.variances > 0, self.variances, 1.0))
+        return np.asarray(self.second / np.outer(scale, scale))
+
+    @property
     def mean_variance(self) -> float:
         """Mean of the variances, the unit in which solvers express the squared loss."""
         return float(self.variances.mean())
@@ -217,6 +223,13 @@ def merge(parts: Iterable[Moments]) -> Moments:
         mean += share * shift
         n = total
     return Moments(n, mean, second, first.names)
+
+
+def distinct(moments: Sequence[Moments]) -> tuple[list[Moments], IntArray]:
+    """Return the different objects of a sequence, and the place of each entry among them."""
+    parts = list({id(own): own for own in moments}.values())
+    places = {id(part): place for place, part in enumerate(parts)}
+    return parts, np.array([places[id(own)] for own in moments], dtype=np.int64)
 
 
 def as_moments(moments_or_data: Any) -> Moments:

@@ -27,7 +27,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, residual_variances
 from flwr_causal.core.linear.model import least_squares, regress
-from flwr_causal.core.linear.moments import Moments, as_moments
+from flwr_causal.core.linear.moments import Moments, as_moments, distinct
 from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks
 from flwr_causal.errors import ConfigError
 
@@ -258,7 +258,7 @@ def sorted_orders(moments: Moments, num_targets: int | None = None) -> dict[str,
     d = moments.d if num_targets is None else num_targets
     variances = moments.variances
     scale = np.sqrt(variances)
-    correlation = _correlation(moments)
+    correlation = _rounded(moments.correlations)
     left = correlation[:d, :d]
     if moments.d > d:
         past = correlation[d:, d:]
@@ -351,10 +351,9 @@ class _Problem:
         self.moments, self.masks, self.by_bic = moments, masks, by_bic
         d, self.m = len(moments), moments[0].d
         self.d = d
-        # Variables may share their moments.
-        parts = list({id(own): own for own in moments}.values())
-        self.correlations = np.array([_correlation(own) for own in parts])
-        self.own = np.array([[id(own) for own in parts].index(id(own)) for own in moments])
+        parts, self.own = distinct(moments)
+        # Where another variable is constant, as under interventions, it explains nothing.
+        self.correlations = np.array([_rounded(part.correlations) for part in parts])
         self.rows = np.array([own.n for own in moments], dtype=np.float64)
         variances = [own.second[j, j] for j, own in enumerate(moments)]
         self.log_variances = np.log(variances)
@@ -482,11 +481,8 @@ class _Problem:
         )
 
 
-def _correlation(moments: Moments) -> FloatArray:
-    # Under interventions another variable may be constant: then it explains nothing.
-    scale = np.sqrt(np.where(moments.variances > 0, moments.variances, 1.0))
-    rounded = np.round(moments.second / np.outer(scale, scale) / RESOLUTION) * RESOLUTION
-    return np.asarray(rounded, dtype=np.float64)
+def _rounded(correlations: FloatArray) -> FloatArray:
+    return np.asarray(np.round(correlations / RESOLUTION) * RESOLUTION, dtype=np.float64)
 
 
 def _least_residual_first(covariance: FloatArray) -> list[int]:

@@ -178,8 +178,7 @@ class _Search:
         self.n, self.d = moments.n, moments.d
         self.num_targets = self.d if num_targets is None else num_targets
         self.variances = moments.variances
-        scale = np.sqrt(self.variances)
-        self.correlation = moments.second / np.outer(scale, scale)
+        self.correlation = moments.correlations
         self.adjacency = adjacency.copy()
         self.reach = ancestors(adjacency)
         self.allowed = np.asarray(masks.allowed, dtype=bool)

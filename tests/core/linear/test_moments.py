@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.linear.moments import Moments, as_moments, merge
+from flwr_causal.core.linear.moments import Moments, as_moments, distinct, merge
 from flwr_causal.errors import DataError
 
 
@@ -102,6 +102,21 @@ def test_constant_columns_are_named_also_with_rounding():
     assert moments.constant_columns() == [1, 3]
     with pytest.raises(DataError, match="x1, x3"):
         moments.standardized()
+
+
+def test_correlations_also_beside_a_constant():
+    X = rows(5, 30, 4)
+    expected = np.corrcoef(X.T)
+    X[:, 1] = 0.0
+    expected[1] = expected[:, 1] = 0.0
+    np.testing.assert_allclose(Moments.from_rows(X).correlations, expected, atol=1e-12)
+
+
+def test_distinct_moments_are_objects_not_values():
+    first, second = (Moments.from_rows(rows(7, 12, 2)) for _ in range(2))
+    parts, places = distinct([second, first, second])
+    assert [id(part) for part in parts] == [id(second), id(first)]
+    assert places.tolist() == [0, 1, 0]
 
 
 def test_as_moments():

@@ -165,3 +165,22 @@ def residual_variances(
     gain = np.where(independent, partial**2 / np.where(independent, given, 1.0), 0.0)
     with_another = np.maximum(residual - gain, 0.0)
     return residual, without, np.asarray(with_another, dtype=np.float64)
+
+
+def partial_correlations(correlation: FloatArray, parents: IntArray, child: int) -> FloatArray:
+    """Return the absolute partial correlation of one variable with each, given its (other) parents.
+
+    Parameters
+    ----------
+    correlation, parents, child
+        See :func:`residual_variances`.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        NaN where correlations are; the entry of the variable itself has no meaning.
+    """
+    residual, without, with_another = residual_variances(correlation, parents, child)
+    shares = with_another / max(residual, RESIDUAL_FLOOR)
+    shares[parents] = residual / np.maximum(without, RESIDUAL_FLOOR)
+    return np.asarray(np.sqrt(np.clip(1.0 - shares, 0.0, 1.0)), dtype=np.float64)

@@ -35,7 +35,7 @@ import numpy as np
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
-from flwr_causal.core.linear.gaussian_scores import COLLINEAR, edge_cost, residual_variances
+from flwr_causal.core.linear.gaussian_scores import COLLINEAR, edge_cost, partial_correlations
 from flwr_causal.core.linear.grow_shrink import grow_shrink
 from flwr_causal.core.linear.model import refit, regress
 from flwr_causal.core.linear.moments import as_moments
@@ -172,11 +172,9 @@ class OrderProblem:
         before = 0
         for variable in order:
             parents = np.array(self.regression(variable, before)[1], dtype=np.intp)
-            left, without, with_another = residual_variances(self.correlation, parents, variable)
-            shares = 1.0 - with_another / max(left, COLLINEAR)
-            shares[parents] = 1.0 - left / np.maximum(without, COLLINEAR)
+            strengths = partial_correlations(self.correlation, parents, variable)
             possible = _positions(self._candidates(variable, before), self.moments.d)
-            found[possible, variable] = np.sqrt(np.clip(shares[possible], 0.0, 1.0))
+            found[possible, variable] = strengths[possible]
             before |= 1 << variable
         return found
 

@@ -25,7 +25,7 @@ import numpy as np
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
-from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, residual_variances
+from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, partial_correlations
 from flwr_causal.core.linear.model import least_squares, regress
 from flwr_causal.core.linear.moments import Moments, as_moments, distinct
 from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks
@@ -402,13 +402,9 @@ class _Problem:
         place[candidate.order] = np.arange(self.d)
         for j in range(self.d):
             parents = np.flatnonzero(candidate.adjacency[:, j])
-            correlation = self.correlations[self.own[j]]
-            residual, without, with_another = residual_variances(correlation, parents, j)
-            before = self.allowed[:, j] & (place < place[j])
-            before[parents] = False
-            share = with_another[before] / max(residual, RESIDUAL_FLOOR)
-            result[before, j] = np.sqrt(np.clip(1 - np.nan_to_num(share, nan=1.0), 0, 1))
-            result[parents, j] = np.sqrt(np.clip(1 - residual / without, 0, 1))
+            strengths = partial_correlations(self.correlations[self.own[j]], parents, j)
+            possible = self.allowed[:, j] & (place < place[j])
+            result[possible, j] = np.nan_to_num(strengths[possible])
         return result
 
     def _score(self, parents: BoolArray) -> float:

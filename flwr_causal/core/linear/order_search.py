@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
+from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, partial_correlations
@@ -379,7 +380,8 @@ class _Problem:
 
     def candidate(self, name: str, start: Sequence[int]) -> Candidate:
         """Search from an order."""
-        order = self._with_required_first(start)
+        first = np.array(start, dtype=np.int64)
+        order = first[topological_order(self.required[np.ix_(first, first)])]
         costs = self._costs(float(self.d), float(self.d))
         parents = self._along(order, self.allowed, costs)
         sorted_score, possible = self._score(parents), self.possible.copy()
@@ -421,17 +423,6 @@ class _Problem:
         if self.by_bic:
             by_block = [bic, bic]
         return np.repeat(np.maximum(by_block, self.least_cost), sizes)
-
-    def _with_required_first(self, start: Sequence[int]) -> IntArray:
-        """Return the order with each variable behind its required parents."""
-        left, order = list(start), []
-        among = self.required[: self.d]
-        while left:
-            # Required edges have no cycle, so that some variable has no required parent left.
-            j = next(j for j in left if not among[left, j].any())
-            left.remove(j)
-            order.append(j)
-        return np.array(order, dtype=np.int64)
 
     def _search(self, order: IntArray, possible: BoolArray, costs: FloatArray) -> None:
         """Move variables in the order, in place, until the score is at a minimum."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.acyclicity import is_acyclic, topological_order
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear import order_search as module
@@ -109,7 +109,8 @@ def test_parents_are_those_of_grow_shrink(seed, with_required):
     required[0, 1] = required[1, 2] = with_required
     masks = EdgeMasks(everything(moments).allowed, required)
     problem = module._Problem([moments] * 7, masks, 0.0, None)
-    order = problem._with_required_first(np.random.default_rng(seed).permutation(7))
+    start = np.random.default_rng(seed).permutation(7)
+    order = start[topological_order(required[np.ix_(start, start)])]
     costs = np.full(7, 3.0)
     found = problem._along(order, problem.allowed, costs)
     for at, child in enumerate(order):
@@ -231,6 +232,12 @@ def test_required_edges_come_in_causal_order():
     found = order_search(moments, knowledge=Knowledge(required=backwards)).adjacency
     assert found[np.arange(1, 6), np.arange(5)].all()
     assert is_acyclic(found)
+    # Of the given order nothing else changes.
+    required = np.zeros((6, 6), dtype=bool)
+    required[4, 1] = required[1, 5] = True
+    masks = EdgeMasks(everything(moments).allowed & required, required)
+    problem = module._Problem([moments] * 6, masks, 0.0, None)
+    assert problem.candidate("given", [3, 5, 1, 0, 4, 2]).order.tolist() == [3, 0, 4, 1, 5, 2]
 
 
 def test_small_effects_are_left_out():

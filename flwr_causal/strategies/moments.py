@@ -569,6 +569,15 @@ def solve_class(
     return Outcome(pooled, graph, model, strengths, tuple(warnings), {})
 
 
+def _by_targets(
+    agreement: Agreement, products: FloatArray
+) -> tuple[list[SecondMoments], BoolArray]:
+    """Return each variable's moments where it is no target, and the targets, (sets, d)."""
+    names = agreement.names
+    acted = np.array([[name in own for name in names] for own in agreement.targets])
+    return moments_by_variable(products, acted, agreement.n, names), acted
+
+
 def _solve_by_mechanism(
     method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
 ) -> Outcome:
@@ -577,8 +586,7 @@ def _solve_by_mechanism(
     ``products`` are those of the rows [1, x] of each set of targets.
     """
     names = agreement.names
-    acted = np.array([[name in own for name in names] for own in agreement.targets])
-    by_variable = moments_by_variable(products, acted, agreement.n, names)
+    by_variable, _ = _by_targets(agreement, products)
     search = search_orders(by_variable, masks, least_effect=method.least_effect)
     weights = fit_mechanisms(by_variable, search.best.adjacency).weights
     threshold, _ = method.thresholds("order")
@@ -615,9 +623,7 @@ def _interventional_class(
     method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
 ) -> Outcome:
     """Find the class of the columns from products of the rows [1, x] of each set of targets."""
-    names = agreement.names
-    acted = np.array([[name in own for name in names] for own in agreement.targets])
-    by_variable = moments_by_variable(products, acted, agreement.n, names)
+    by_variable, acted = _by_targets(agreement, products)
     found = linear_class(
         by_variable,
         masks,
@@ -625,7 +631,7 @@ def _interventional_class(
         max_parents=method.max_parents,
     )
     graph = CausalGraph(
-        names,
+        agreement.names,
         found.weights,
         kind="cpdag",
         required=masks.required if masks.required.any() else None,

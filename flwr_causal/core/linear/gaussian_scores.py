@@ -181,6 +181,7 @@ def partial_correlations(correlation: FloatArray, parents: IntArray, child: int)
         NaN where correlations are; the entry of the variable itself has no meaning.
     """
     residual, without, with_another = residual_variances(correlation, parents, child)
-    shares = with_another / max(residual, RESIDUAL_FLOOR)
-    shares[parents] = residual / np.maximum(without, RESIDUAL_FLOOR)
+    left = max(residual, RESIDUAL_FLOOR)
+    shares = with_another / left
+    shares[parents] = left / np.maximum(without, RESIDUAL_FLOOR)
     return np.asarray(np.sqrt(np.clip(1.0 - shares, 0.0, 1.0)), dtype=np.float64)

@@ -357,7 +357,8 @@ class _Problem:
         self.correlations = np.array([_rounded(part.correlations) for part in parts])
         self.rows = np.array([own.n for own in moments], dtype=np.float64)
         variances = [own.second[j, j] for j, own in enumerate(moments)]
-        self.log_variances = np.log(variances)
+        # The BIC does not depend on units: without them, equal scores are equal in every bit.
+        self.log_variances = np.zeros(self.d) if by_bic else np.log(variances)
         self.required = np.asarray(masks.required, dtype=bool)[:, :d]
         self.allowed = np.asarray(masks.allowed, dtype=bool)[:, :d] | self.required
         if pairs is not None:

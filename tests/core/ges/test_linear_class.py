@@ -4,7 +4,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from lagged_systems import moments_of, random_rows, simulate_series
 from reference_search import members_of, random_dag
@@ -109,6 +109,8 @@ def test_all_members_of_a_class_have_one_score(seed, size):
     np.testing.assert_allclose(scores, scores[0], rtol=0, atol=1e-8)
 
 
+# Equivalent graphs, whose scores differed by rounding in other units.
+@example(627843, list(range(6)))
 @given(st.integers(0, 10**6), st.permutations(range(6)))
 def test_neither_units_nor_the_order_of_variables_matter(seed, order):
     rng = np.random.default_rng(seed)

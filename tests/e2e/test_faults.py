@@ -19,20 +19,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 TWO = "min-available-nodes=2"
 # Modes of the methods: a method and its options.
 CASES = {
-    "admm": ("notears-admm", {"max_rounds": 6}),
+    "admm": ("notears-admm", {"max_rounds": 4}),
     "admm long": ("notears-admm", {"max_rounds": 12}),
-    "admm mlp": ("notears-admm", {"model": "mlp", "max_rounds": 6, "inner_steps": 5}),
-    "2dbn": ("2dbn", {"max_rounds": 6}),
+    "2dbn": ("2dbn", {"max_rounds": 4}),
     "moments": ("moments", {}),
-    "moments order": ("moments", {"order": 1}),
-    "fedcausal": ("fedcausal", {"max_rounds": 4}),
     "fedcausal linear": ("fedcausal", {"model": "linear", "max_rounds": 3}),
-    "fedcausal mlp": ("fedcausal", {"model": "mlp", "max_rounds": 2, "inner_steps": 5}),
-    "ges scores": ("fedges", {"mode": "scores", "discretize": 3}),
-    "ges exact": ("fedges", {"mode": "exact", "discretize": 3}),
-    "ges loop": ("fedges", {"mode": "fusion", "start": "fuse", "keep": "last", "discretize": 3}),
     "pc": ("fedpc", {}),
-    "pc trees": ("fedpc", {"learner": "trees", "bins": 4}),
     "pc one pass": ("fedpc", {"training": "one-pass", "queries": "central"}),
 }
 
@@ -81,19 +73,19 @@ def wait_for_exchange(results, number):
     history = results / "history.jsonl"
     wait_for(
         lambda: history.is_file() and len(history.read_text().splitlines()) >= number,
-        400,
+        200,
         f"exchange {number} is done",
     )
 
 
 def wait_for_agreement(results):
-    wait_for((results / "exchanges" / "agreement.json").is_file, 400, "the parties agree")
+    wait_for((results / "exchanges" / "agreement.json").is_file, 200, "the parties agree")
 
 
 def finished(deployment, results, name="run"):
     """Wait until a run has ended, and return it."""
     flower = deployment.flower
-    wait_for(lambda: '{"flwr-causal":' in flower.log(name), 600, "the run has ended")
+    wait_for(lambda: '{"flwr-causal":' in flower.log(name), 300, "the run has ended")
     run = Run.load(results)
     assert run.status == "completed", flower.log(name)
     return run
@@ -252,8 +244,6 @@ def test_a_run_goes_on_after_its_superlink_and_all_nodes_were_killed(flower, tab
     ],
 )
 def test_a_run_goes_on_after_its_serverapp_was_killed(clinic, two, tmp_path, mode, after):
-    if mode.endswith("mlp"):
-        pytest.importorskip("torch", reason="perceptrons need torch")
     results, name = tmp_path / "results", mode.replace(" ", "-")
     start_run(clinic, results, name, TWO, mode)
     if after:

@@ -17,7 +17,7 @@ EXAMPLE = REPOSITORY / "examples" / "three-nodes"
 APP = EXAMPLE / "app"
 # Generous: a loaded machine starts a SuperLink in half a minute.
 START_SECONDS = 90.0
-RUN_SECONDS = 600.0
+RUN_SECONDS = 300.0
 
 
 def free_port() -> int:

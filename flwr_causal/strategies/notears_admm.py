@@ -40,7 +40,7 @@ from flwr_causal.strategies.options import also_called, refuse_ignored, require
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.consensus.schedules import Schedule
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
@@ -147,6 +147,8 @@ class AdmmRun:
     moments : ndarray of shape (folds, m, m) or None
         Second moments within families (each variable and its parents, with ``searches`` each column
         and its possible neighbours) from the last exchange.
+    moments_of : tuple of str
+        The parties that sent them.
     solution : OrderSolution or None
         The search over orders.
     """
@@ -164,6 +166,7 @@ class AdmmRun:
     cut: float | FloatArray
     stopped: str | None = None
     moments: FloatArray | None = None
+    moments_of: tuple[str, ...] = ()
     solution: OrderSolution | None = None
 
     @property
@@ -190,7 +193,7 @@ class AdmmRun:
     def close(self, replies: Replies) -> tuple[AdmmRun, dict[str, Any]]:
         """Solve for the next W, or keep the moments of the refit."""
         if self.stopped is not None:
-            refitted = replace(self, moments=replies["moments"])
+            refitted = replace(self, moments=replies["moments"], moments_of=replies.parties)
             return refitted._searched() if self.searches else (refitted, {})
         num_clients = len(self.agreement.rows)
         inner, info = admm.server_step(self.inner, replies["weights"], self.problem, num_clients)
@@ -232,11 +235,16 @@ class AdmmRun:
 
     @property
     def total(self) -> Moments | None:
-        """Moments of all rows within families; None before the refit."""
+        """Moments of these parties' rows within families; None before the refit."""
         if self.moments is None:
             return None
         zeros = np.zeros(len(self.columns))
-        return Moments(self.agreement.n, zeros, self.moments.sum(axis=0), self.columns)
+        return Moments(self._rows.sum(), zeros, self.moments.sum(axis=0), self.columns)
+
+    @property
+    def _rows(self) -> IntArray:
+        """Numbers of rows of the parties that sent moments: one may have been lost before."""
+        return np.array([self.agreement.rows[party] for party in self.moments_of])
 
     def _adjacencies(self) -> list[BoolArray]:
         """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
@@ -319,8 +327,8 @@ class AdmmRun:
 
     def _folds(self, moments: FloatArray) -> list[Moments]:
         """Return the moments of the training and of the held-out rows; sent divided by all rows."""
-        n, zeros = self.agreement.n, np.zeros(len(self.columns))
-        held_out = int(num_held_out(np.array(list(self.agreement.rows.values()))).sum())
+        n, zeros = int(self._rows.sum()), np.zeros(len(self.columns))
+        held_out = int(num_held_out(self._rows).sum())
         return [
             Moments(count, zeros, second * n / count, self.columns)
             for count, second in zip((n - held_out, held_out), moments, strict=True)

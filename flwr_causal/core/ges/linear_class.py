@@ -121,8 +121,7 @@ def linear_class(
         dag = _ordered(parts, known, search.dag, max_parents)
         if order_score(parts, dag, known, by_bic=True) >= score - TOLERANCE:
             break
-        # In an edge's cost the greedy search counts the rows of one variable, this score the mean
-        # of all: where they differ, as under interventions, that search may end above its start.
+        # Each search treats collinear variables in its own way: the score decides.
         further = searched(dag)
         before, score = score, order_score(parts, further.dag, known, by_bic=True)
         if score >= before - TOLERANCE:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class MomentGains:
     """Gains of the Gaussian BIC from second moments.
 
-    ``s(y | S) = -n/2 log var(y | S) - |S| log(n) / 2``, so that the gain of x is
-    ``-n/2 log(1 - r^2) - log(n) / 2`` with r the partial correlation of x and y given S.
+    ``s(y | S) = -n_y/2 log var(y | S) - |S| log(n) / 2``, so that the gain of x is
+    ``-n_y/2 log(1 - r^2) - log(n) / 2`` with r the partial correlation of x and y given S, n_y the
+    number of rows that inform about y's mechanism, and n their mean over the variables.
 
     Parameters
     ----------
@@ -37,6 +38,7 @@ class MomentGains:
         # Correlations, so that the test for linear dependence has no units.
         self._correlations = np.array([part.correlations for part in parts])
         self._n = np.array([own.n for own in each], dtype=np.float64)
+        self._cost = 0.5 * math.log(self._n.mean())
 
     def enough(self, num_operators: int) -> bool:
         """Return False: every gain can be computed here."""
@@ -46,7 +48,7 @@ class MomentGains:
         """Compute the wanted gains of some rows of ``families``."""
         size = int(families.sizes[rows].max(initial=0))
         work = np.empty((size, len(self._n)))
-        _fill(families, rows, wanted, self._correlations, self._which, self._n, work)
+        _fill(families, rows, wanted, self._correlations, self._which, self._n, self._cost, work)
 
 
 @compiled_in_place
@@ -57,6 +59,7 @@ def _fill(
     correlations: FloatArray,
     which: IntArray,
     counts: FloatArray,
+    cost: float,
     work: FloatArray,
 ) -> None:
     """Write the wanted gains.
@@ -68,6 +71,8 @@ def _fill(
         The correlations of each variable's rows.
     counts : ndarray of shape (d,)
         The number of these rows.
+    cost : float
+        Of an edge.
     work : ndarray of shape (most parents, d)
         Scratch space: rows of the inverse Cholesky factor of the parents' correlations, multiplied
         by the parents' correlations with all variables.
@@ -104,4 +109,4 @@ def _fill(
             if variance > COLLINEAR and own > COLLINEAR:
                 # The gain of a variable that determines y is bounded.
                 squared = min(max(with_y * with_y / (variance * own), 0.0), 1.0 - 1e-12)
-            families.gains[row, x] = -0.5 * n * math.log1p(-squared) - 0.5 * math.log(n)
+            families.gains[row, x] = -0.5 * n * math.log1p(-squared) - cost

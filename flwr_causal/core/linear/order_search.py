@@ -266,6 +266,8 @@ def sorted_orders(moments: Moments, num_targets: int | None = None) -> dict[str,
         left = (
             left - correlation[:d, d:] @ np.linalg.pinv(past, hermitian=True) @ correlation[d:, :d]
         )
+        # A variable may be a combination of the lags, up to rounding.
+        np.fill_diagonal(left, np.maximum(np.diagonal(left), DEPENDENT))
     explained = np.zeros(d)
     if moments.n > moments.d:
         inverse = np.linalg.pinv(correlation, hermitian=True)

@@ -300,6 +300,14 @@ def test_promising_candidates_suffice(monkeypatch):
     assert np.array_equal(some.adjacency, truth)
 
 
+def test_variables_that_are_combinations_of_their_lags_are_sorted_too():
+    rng = np.random.default_rng(0)
+    past = rng.normal(size=(50, 3)) * [1.0, 1e-3, 1e3]
+    now = past @ rng.normal(size=(3, 3)) * 1e6 + 1e7
+    for orders in sorted_orders(Moments.from_rows(np.hstack([now, past])), 3).values():
+        assert sorted(orders) == [0, 1, 2]
+
+
 def test_sorted_orders():
     second = np.diag([4.0, 1.0, 9.0])
     second[0, 2] = second[2, 0] = 5.0

@@ -14,7 +14,7 @@ from flwr_causal.simulations import simulate
 
 # `--hypothesis-profile=many` looks further. Both draw the same examples every time.
 settings.register_profile("few", deadline=None, max_examples=25, derandomize=True)
-settings.register_profile("many", deadline=None, max_examples=200, derandomize=True)
+settings.register_profile("many", deadline=None, max_examples=100, derandomize=True)
 settings.load_profile("few")
 
 

@@ -38,7 +38,11 @@ WITH_TARGET = [*NO_TARGET[:2], IDS[["row", "c", "target"]]]
 #: Name -> method, parties and options.
 MODES = {
     "admm": ("notears-admm", NUMBERS, {"max_rounds": 6}),
-    "admm mlp": ("notears-admm", NUMBERS, {"max_rounds": 6, "model": "mlp", "hidden": 2}),
+    "admm mlp": (
+        "notears-admm",
+        NUMBERS,
+        {"max_rounds": 6, "model": "mlp", "hidden": 2, "inner_steps": 5},
+    ),
     "2dbn": ("2dbn", SERIES, {"max_rounds": 6, "order": 1}),
     "moments": ("moments", NUMBERS, {}),
     "moments order": ("moments", SERIES, {"order": 1}),
@@ -51,7 +55,11 @@ MODES = {
     "fedges cuts": ("fedges", NUMBERS, {"mode": "exact", "discretize": 3}),
     "fedcausal": ("fedcausal", NUMBERS, {"max_rounds": 5}),
     "fedcausal linear": ("fedcausal", NUMBERS, {"max_rounds": 3, "model": "linear"}),
-    "fedcausal mlp": ("fedcausal", NUMBERS, {"max_rounds": 3, "model": "mlp", "hidden": 2}),
+    "fedcausal mlp": (
+        "fedcausal",
+        NUMBERS,
+        {"max_rounds": 3, "model": "mlp", "hidden": 2, "inner_steps": 5},
+    ),
     "fedcausal local": ("fedcausal", NUMBERS, {"max_rounds": 5, "local_graphs": True}),
     "fedpc sums": ("fedpc", CLASSES, {"training": "sums", "minimum_count": 1}),
     "fedpc trees": ("fedpc", CLASSES, {"training": "sums", "learner": "trees"}),

@@ -12,6 +12,7 @@ from flwr_causal.clients.base import Asked, CausalClient, answers
 from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.families import Families, empty_families
+from flwr_causal.core.discrete.likelihood_gains import ExpectedGains, LikelihoodGains
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
@@ -29,14 +30,16 @@ from flwr_causal.protocol.fedges import (
     GRAPHS,
     JUDGE,
     JUDGED_GRAPH,
+    LIKELIHOODS,
     SCORES,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.discrete.discrete import DiscreteTable
+    from flwr_causal.core.ges.greedy_search import GainSource
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
@@ -182,11 +185,21 @@ class FedGESClient(CausalClient):
     @answers(SCORES)
     def gains(self, asked: Asked) -> Arrays:
         """Return the gains of the party's own score."""
-        cache = self._cached(asked)
+        return {"gains": self._answer(asked, self._cached(asked).source)}
+
+    @answers(LIKELIHOODS)
+    def likelihoods(self, asked: Asked) -> Arrays:
+        """Return the gains of the log-likelihood, and their means under independence."""
+        source = self._cached(asked).source
+        # A gain that is 0 may be computed as a tiny negative number.
+        gains = np.maximum(self._answer(asked, LikelihoodGains(source)), 0.0)
+        return {"gains": gains, "means": self._answer(asked, ExpectedGains(source))}
+
+    def _answer(self, asked: Asked, source: GainSource) -> FloatArray:
         questions = speculative_search.Questions(
             *(asked[k] for k in speculative_search.Questions._fields)
         )
-        return {"gains": speculative_search.answer(questions, cache.source, len(cache.table.names))}
+        return speculative_search.answer(questions, source, len(self.setup.names))
 
     @answers(COUNTS)
     def counts(self, asked: Asked) -> Arrays:
@@ -195,17 +208,21 @@ class FedGESClient(CausalClient):
 
     @answers(FIT)
     def fit_tables(self, asked: Asked) -> Arrays:
-        """Return the tables of the final graph, and votes on its edges."""
+        """Return the tables of the graphs that were found, and votes on their edges."""
         cache = self._cached(asked)
-        dag = matrix_of(asked["edges"], len(cache.table.names))
-        votes = [
+        graphs = np.split(asked["edges"], np.cumsum(asked["lengths"])[:-1])
+        votes = [vote for edges in graphs for vote in self._votes(cache, edges)]
+        return {**self._tables(cache, asked), "votes": np.array(votes, dtype=np.uint8)}
+
+    def _votes(self, cache: Cache, edges: NDArray[Any]) -> list[bool]:
+        """Return whether the party's own score agrees with each edge, by child, then parent."""
+        return [
             self._family_score(cache, y, parents)
             - self._family_score(cache, y, (*parents[:k], *parents[k + 1 :]))
             > TOLERANCE
-            for y, parents in families_of(dag)
+            for y, parents in families_of(matrix_of(edges, len(cache.table.names)))
             for k in range(len(parents))
         ]
-        return {**self._tables(cache, asked), "votes": np.array(votes, dtype=np.uint8)}
 
     def _tables(self, cache: Cache, asked: Asked) -> Arrays:
         counts = tabulate(cache.table, Sets(asked["sizes"], asked["members"]))

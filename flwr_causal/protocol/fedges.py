@@ -20,16 +20,36 @@ if TYPE_CHECKING:
 
 def _other_rows(arrays: Arrays, known: Known) -> str:
     """Return a complaint if contingency tables do not count the party's rows, else ""."""
-    setup, sent = known.setup, known.sent
-    sizes = {name: len(states) for name, states in zip(setup.names, setup.states, strict=True)}
-    if "num-cuts" in sent:
-        sizes |= dict(zip(setup.continuous, sent["num-cuts"].astype(int) + 1, strict=True))
+    sizes, sent = _sizes(known), known.sent
     cardinalities = np.array([sizes[name] for name in sorted(sizes)], dtype=np.int64)
     sets = contingency_tables.Sets(sent["sizes"], sent["members"])
     counts = contingency_tables.Counts(
         *(arrays[name] for name in contingency_tables.Counts._fields)
     )
     return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"])
+
+
+def _impossible_gains(arrays: Arrays, known: Known) -> str:
+    """Return a complaint if gains in log-likelihood exceed what the rows can hold, else ""."""
+    # A gain is n times a mutual information, which is at most the logarithm of a number of states.
+    most = known.sizes["n"] * np.log(max(_sizes(known).values(), default=1))
+    for name in ("gains", "means"):
+        largest = float(arrays[name].max(initial=0.0))
+        if largest > most * 1.001 + 0.01:
+            return (
+                f"'{name}' has the value {largest:.6g}, but {known.sizes['n']} rows of these "
+                f"columns cannot gain more than {most:.6g}"
+            )
+    return ""
+
+
+def _sizes(known: Known) -> dict[str, int]:
+    """Return the number of states of each column."""
+    setup, sent = known.setup, known.sent
+    sizes = {name: len(states) for name, states in zip(setup.names, setup.states, strict=True)}
+    if "num-cuts" in sent:
+        sizes |= dict(zip(setup.continuous, sent["num-cuts"].astype(int) + 1, strict=True))
+    return sizes
 
 
 _EDGES = ("*", 2)
@@ -119,17 +139,19 @@ JUDGE = Exchange(
     when="after each round, mode='fusion' with start='driven'; in the end with keep='best'",
 )
 
+_QUESTIONS = (
+    Sent("owners", "y of each family (y, S)", ("families",)),
+    Sent("sizes", "size of S", ("families",)),
+    Sent("members", "the variables of S, family after family", ("*",)),
+    Sent("num_others", "number of requested gains of each family", ("families",)),
+    Sent("others", "x of each requested gain", ("gains",)),
+    *_CUT_POINTS,
+)
+
 SCORES = Exchange(
     "scores",
     "gains of the parties' own scores, on whose sums the server searches",
-    sends=(
-        Sent("owners", "y of each family (y, S)", ("families",)),
-        Sent("sizes", "size of S", ("families",)),
-        Sent("members", "the variables of S, family after family", ("*",)),
-        Sent("num_others", "number of requested gains of each family", ("families",)),
-        Sent("others", "x of each requested gain", ("gains",)),
-        *_CUT_POINTS,
-    ),
+    sends=_QUESTIONS,
     returns=(
         Disclosure(
             "gains",
@@ -139,8 +161,35 @@ SCORES = Exchange(
             combine="sum",
         ),
     ),
-    when="in each exchange, mode='scores'",
+    when="in each exchange, mode='scores' with score='bdeu'",
     same_parties=True,
+)
+
+LIKELIHOODS = Exchange(
+    "likelihoods",
+    "gains of the log-likelihood, from whose sums the server subtracts one penalty",
+    sends=_QUESTIONS,
+    returns=(
+        Disclosure(
+            "gains",
+            "by how much x as a further parent raises the log-likelihood of y: the party's number "
+            "of rows times the mutual information of x and y given S",
+            ("gains",),
+            "non-negative",
+            "sum",
+        ),
+        Disclosure(
+            "means",
+            "the mean of that gain over all tables with the same counts of (S, x) and of (S, y), "
+            "if x and y are independent given S",
+            ("gains",),
+            "non-negative",
+            "sum",
+        ),
+    ),
+    when="in each exchange, mode='scores' with score='auto', 'bic' or 'qnml'",
+    same_parties=True,
+    contradiction=_impossible_gains,
 )
 
 COUNTS = Exchange(
@@ -155,8 +204,14 @@ COUNTS = Exchange(
 
 FIT = Exchange(
     "fit",
-    "the tables of probabilities of the final graph, and which parties agree with its edges",
-    sends=(*_SETS, Sent("edges", "edges of the final graph", ("edges", 2)), *_CUT_POINTS),
+    "the tables of probabilities of the graphs that were found, by which the server chooses one, "
+    "and which parties agree with their edges",
+    sends=(
+        *_SETS,
+        Sent("edges", "edges of the graphs, graph after graph", ("edges", 2)),
+        Sent("lengths", "number of edges of each graph", ("graphs",)),
+        *_CUT_POINTS,
+    ),
     returns=(
         *_TABLES,
         Disclosure(
@@ -173,6 +228,6 @@ FIT = Exchange(
 
 CONTRACT = Contract(
     "fedges",
-    (CUTS, GRAPH, JUDGED_GRAPH, GRAPHS, JUDGE, SCORES, COUNTS, FIT),
+    (CUTS, GRAPH, JUDGED_GRAPH, GRAPHS, JUDGE, SCORES, LIKELIHOODS, COUNTS, FIT),
     reports=("sums", "states"),
 )

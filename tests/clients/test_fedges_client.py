@@ -12,6 +12,7 @@ from flwr_causal.clients import base
 from flwr_causal.clients.fedges import FedGESClient
 from flwr_causal.core.discrete.contingency_tables import sets_of, tables_of, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
+from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
@@ -155,16 +156,27 @@ QUESTIONS = Questions(
 )
 
 
-@pytest.mark.parametrize("score", ["bdeu", "bic", "qnml"])
-def test_gains_are_those_of_the_own_rows(score):
-    grid, setup = opened(mode="scores", score=score)
-    questions = QUESTIONS
-    arrays, numbers = message(grid, setup, questions._asdict(), "scores")
-    np.testing.assert_allclose(arrays["gains"], answer(questions, TableGains(PART, score), D))
+def test_gains_are_those_of_the_own_rows():
+    grid, setup = opened(mode="scores", score="bdeu")
+    arrays, numbers = message(grid, setup, QUESTIONS._asdict(), "scores")
+    np.testing.assert_allclose(arrays["gains"], answer(QUESTIONS, TableGains(PART), D))
     assert numbers == {}
     nothing = Questions(*[np.zeros(0, dtype=np.uint16)] * 5)
     arrays, _ = message(grid, setup, nothing._asdict(), "scores")
     assert arrays["gains"].shape == (0,)
+
+
+def test_likelihoods_are_those_of_the_own_rows():
+    grid, setup = opened(mode="scores")
+    arrays, numbers = message(grid, setup, QUESTIONS._asdict(), "likelihoods")
+    assert numbers == {}
+    # BIC's gain with its penalty given back.
+    bic = answer(QUESTIONS, TableGains(PART, "bic"), D)
+    r = PART.cardinalities
+    added = np.array([r[0] - 1] * 2 + [(r[1] - 1) * r[0] * r[3]]) * (r[[1, 3, 2]] - 1)
+    np.testing.assert_allclose(arrays["gains"], bic + 0.5 * np.log(PART.num_rows) * added)
+    expected = answer(QUESTIONS, ExpectedGains(TableGains(PART)), D)
+    np.testing.assert_allclose(arrays["means"], expected)
 
 
 def test_counts_are_those_of_the_own_rows_in_the_states_of_all():
@@ -185,6 +197,7 @@ def test_the_last_exchange_tells_tables_and_votes():
     dag = matrix_of(GRAPH, D)
     sets = sets_of([[0], [0, 1, 3], [2], [3], [4], [4, 5]])
     request = {"sizes": sets.sizes, "members": sets.members, "edges": edges_of(dag)}
+    request["lengths"] = np.array([3])
     arrays, numbers = message(grid, setup, request, "fit")
     gains = TableGains(PART, "bic")
     # By child and then by parent.
@@ -194,6 +207,13 @@ def test_the_last_exchange_tells_tables_and_votes():
         gains.family_score(5, [4]) > gains.family_score(5, []),
     ]
     assert arrays["votes"].tolist() == votes
+    two = {**request, "edges": np.concatenate([GRAPH, OTHER]), "lengths": np.array([3, 2])}
+    more = message(grid, setup, two, "fit")[0]["votes"].tolist()
+    assert more[:3] == votes
+    assert more[3:] == [
+        gains.family_score(2, [1]) > gains.family_score(2, []),
+        gains.family_score(4, [5]) > gains.family_score(4, []),
+    ]
     counts = tabulate(PART, sets)
     assert np.array_equal(arrays["dense"], counts.dense)
     assert numbers == {"small": ((counts.dense > 0) & (counts.dense < 5)).sum()}

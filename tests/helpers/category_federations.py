@@ -4,8 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+from reference_search import log_regret
 
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
+from flwr_causal.core.discrete.likelihood_gains import ExpectedGains, LikelihoodGains
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.ges import ges, prepared_search
 from flwr_causal.core.graphs.graph import CausalGraph
@@ -82,13 +84,54 @@ class SummedGains:
                 unknown.add((members, frozenset((owner, int(x)))))
         self.needed += bool(unknown - self.asked)
         self.asked |= unknown
-        total = 0.0
-        for source in self.sources:
-            own = families._replace(gains=np.full_like(families.gains, np.nan))
-            source.fill(own, rows, wanted)
-            total = total + own.gains[rows]
+        total = self.total(families, rows, wanted)
         for k, row in enumerate(rows):
             families.gains[row, wanted[k]] = total[k, wanted[k]]
+
+    def total(self, families, rows, wanted):
+        return sum_over(self.sources, families, rows, wanted)
+
+
+def sum_over(sources, families, rows, wanted):
+    """The sum of what several sources fill in, by row."""
+    total = 0.0
+    for source in sources:
+        own = families._replace(gains=np.full_like(families.gains, np.nan))
+        source.fill(own, rows, wanted)
+        total = total + own.gains[rows]
+    return total
+
+
+class PenalisedGains(SummedGains):
+    """Sums of the parties' likelihoods with one penalty, that of all rows."""
+
+    def __init__(self, parts, score, exchanges=np.inf):
+        super().__init__([TableGains(part) for part in parts], exchanges)
+        self.cards = parts[0].cardinalities.astype(float)
+        self.score = score
+        self.n = sum(part.num_rows for part in parts)
+
+    def total(self, families, rows, wanted):
+        likelihood = sum_over(
+            [LikelihoodGains(source) for source in self.sources], families, rows, wanted
+        )
+        means = sum_over([ExpectedGains(source) for source in self.sources], families, rows, wanted)
+        excess = means - means / len(self.sources)
+        gains = np.full_like(likelihood, np.nan)
+        for k, row in enumerate(rows):
+            q = self.cards[families.members[row, : families.sizes[row]]].prod()
+            y = self.cards[families.owners[row]]
+            for x in np.flatnonzero(wanted[k]):
+                penalty = self.penalty(q, self.cards[x], y)
+                noise = 25 * excess[k, x]
+                gains[k, x] = likelihood[k, x] - excess[k, x] - np.sqrt(penalty**2 + noise)
+        return gains
+
+    def penalty(self, q, x, y):
+        if self.score == "bic":
+            return 0.5 * np.log(self.n) * q * (x - 1) * (y - 1)
+        more, less = log_regret(self.n, q * x * y), log_regret(self.n, q * x)
+        return more - less - log_regret(self.n, q * y) + log_regret(self.n, q)
 
 
 def plain_search(
@@ -102,9 +145,13 @@ def plain_search(
     max_parents=None,
     turn=False,
 ):
-    """GES on the sum of the parties' local scores; return the source and the search."""
+    """The search of mode "scores", or on the sum of some sources; return its gains and itself."""
     parts = coded(tables)
-    gains = SummedGains(sources or [TableGains(part, score, size) for part in parts], exchanges)
+    if score == "bdeu" or sources:
+        sources = sources or [TableGains(part, score, size) for part in parts]
+        gains = SummedGains(sources, exchanges)
+    else:
+        gains = PenalisedGains(parts, score, exchanges)
     names = parts[0].names
     start = np.zeros((len(names),) * 2, dtype=bool)
     search = prepared_search(
@@ -122,7 +169,7 @@ def in_order(matrix, names):
 
 
 def scored_search(tables, score="bdeu", size=1.0, **options) -> CausalGraph:
-    """The class that a search on summed scores must find."""
+    """The class that mode "scores" must find."""
     _, search = plain_search(tables, score, size, **options)
     names = tuple(tables[0].columns)
     return CausalGraph.from_array(in_order(search.marks, names), names, kind="cpdag")

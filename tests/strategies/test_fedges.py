@@ -303,12 +303,13 @@ def test_the_mode_that_is_chosen(options, mode):
     assert not FedGES(**options, parameters=False).fits
 
 
-def test_the_score_that_is_chosen():
-    assert [FedGES().chosen_score(rows) for rows in (1, 100, 100.5)] == ["bdeu", "bdeu", "qnml"]
-    assert FedGES(mode="exact").chosen_score(5) == "bic"
-    assert FedGES(mode="fusion").chosen_score(5000) == "bdeu"
+def test_the_scores_that_are_searched_by():
+    assert FedGES().chosen_scores == ("qnml", "bic")
+    assert FedGES(parameters=False).chosen_scores == ("qnml",)
+    assert FedGES(mode="exact").chosen_scores == ("bic",)
+    assert FedGES(mode="fusion").chosen_scores == ("bdeu",)
     for mode in ("scores", "exact", "fusion"):
-        assert FedGES(mode=mode, score="qnml").chosen_score(5) == "qnml"
+        assert FedGES(mode=mode, score="bdeu").chosen_scores == ("bdeu",)
 
 
 def test_without_scores_it_is_the_papers_loop():

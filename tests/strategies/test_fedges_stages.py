@@ -20,7 +20,7 @@ from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import engines, simulate
 from flwr_causal.strategies.fedges.fusion import Best, Candidate, shares_for
-from flwr_causal.strategies.fedges.stages import FitStage
+from flwr_causal.strategies.fedges.stages import FitStage, Found
 
 SEEDS = range(4)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in SEEDS]
@@ -391,20 +391,34 @@ def test_better_is_decided_by_the_parties_that_judged_both():
     assert not best.beaten_by({"c": 0.0})
 
 
-def test_the_last_exchange_adds_tables_and_votes():
-    dag = graph((0, 1), (2, 1))
-    stage, fold = FitStage(dag, sets_of([[0]])), Fold(FIT)
-    empty = np.zeros(0, dtype=np.int64)
-    for name, dense, votes, small in (("a", [7, 0, 2], [1, 0], 1), ("b", [1, 4, 9], [1, 1], 2)):
-        counts = Counts(np.array(dense), empty, empty, empty)._asdict()
+def test_the_last_exchange_chooses_and_adds_tables_and_votes():
+    chain, empty = graph((0, 1), (2, 1))[:3, :3], np.zeros((3, 3), dtype=bool)
+    graphs = [Found(dag, dag, "", score=score) for dag, score in ((empty, "one"), (chain, "two"))]
+    sets = sets_of([[0], [1], [2], [0, 1, 2]])
+    fold, nothing = Fold(FIT), np.zeros(0, dtype=np.int64)
+    # Of variable 1, who says what 0 and 2 say together; the others are as independent as can be.
+    whole = {"a": [9, 0, 0, 5, 0, 5, 9, 0], "b": [5, 0, 0, 9, 0, 9, 5, 0]}
+    for name, votes, small in (("a", [1, 0], 1), ("b", [1, 1], 2)):
+        table = np.array(whole[name]).reshape(2, 2, 2)
+        axes = [(1, 2), (0, 2), (0, 1)]
+        dense = np.concatenate([*(table.sum(axis=own) for own in axes), table.ravel()])
+        counts = Counts(dense, nothing, nothing, nothing)._asdict()
         votes = np.array(votes, dtype=np.uint8)
         fold.add(name, {**counts, "votes": votes, "small": np.array(small)})
-    fitted = stage.fitted(fold.close())
-    assert fitted.counts.dense.tolist() == [8, 4, 11]
-    assert fitted.support[dag].tolist() == [1.0, 0.5]
+    replies = fold.close()
+    stage = FitStage(tuple(graphs), sets, np.array([2, 2, 2]), 1.0)
+    assert stage.request().values["lengths"].tolist() == [0, 2]
+    fitted = stage.fitted(replies)
+    assert fitted.found is graphs[1]
+    assert fitted.held_out[1] > fitted.held_out[0]
+    assert fitted.tables[0, 1, 2].ravel().tolist() == [14, 0, 0, 14, 0, 14, 14, 0]
+    assert fitted.support[chain].tolist() == [1.0, 0.5]
     assert fitted.support.sum() == 1.5
     assert fitted.small == {"a": 1, "b": 2}
-    assert stage.close(fold.close()).stage is None
+    step = stage.close(replies)
+    assert (step.stage, step.info["score"]) == (None, "two")
+    # The graph without edges is chosen if it comes alone, with no votes.
+    assert FitStage((graphs[0],), sets, stage.cardinalities, 1.0).fitted(replies).support.sum() == 0
 
 
 def test_small_cells_are_those_of_some_rows_but_few():

@@ -380,6 +380,31 @@ def posterior_mean(name: str, counts: ArrayLike, equivalent_sample_size: float) 
     return result
 
 
+def held_out_log_likelihood(counts: IntArray, equivalent_sample_size: float) -> float:
+    """Return the log-likelihood of a variable's rows, each under the table of all other rows.
+
+    Each row is held out in turn: its probability is the posterior mean (`posterior_mean`) that
+    follows from the counts without it. The counts of all rows suffice for this.
+
+    Parameters
+    ----------
+    counts : ndarray of integers, shape (states of the parents..., r)
+    equivalent_sample_size : float
+        Weight of the prior in rows.
+
+    Returns
+    -------
+    float
+        In nats, the sum over all rows.
+    """
+    rows = counts.reshape(-1, counts.shape[-1])
+    prior = equivalent_sample_size / rows.size
+    totals = np.broadcast_to(rows.sum(axis=1, keepdims=True), rows.shape)[rows > 0]
+    own = rows[rows > 0]
+    probabilities = (own - 1 + prior) / (totals - 1 + prior * rows.shape[1])
+    return float((own * np.log(probabilities)).sum())
+
+
 def table_shape(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
     """Return the shape of the table of a variable.
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     CellCounts = NDArray[np.int32]
 
-BDEU, BIC, QNML = 0, 1, 2
+BDEU, BIC, QNML, LIKELIHOOD = 0, 1, 2, 3
 
 # Terms of counts below this are looked up in a table; others are computed by Stirling's series.
 TABLE_LENGTH = 2048
@@ -56,7 +56,7 @@ class Terms(NamedTuple):
     Attributes
     ----------
     kind : int
-        BDEU, BIC or QNML.
+        BDEU, BIC, QNML, or LIKELIHOOD: BIC's terms without a penalty.
     sample_size : float
         Equivalent sample size of BDeu.
     num_rows : float
@@ -284,7 +284,7 @@ def room_for(rows: Rows, cells: int) -> Room:
 
 
 @compiled_inside
-def _configurations(
+def configurations(
     rows: Rows, members: IntArray, size: int, codes: CellCounts, seen: CellCounts
 ) -> int:
     """Write the number of each row's configuration of the first ``size`` members into ``codes``.
@@ -358,7 +358,7 @@ def fill_gains(
         q = 1.0
         for k in range(size):
             q *= rows.cards[members[k]]
-        num = _configurations(rows, members, size, codes, room.cells)
+        num = configurations(rows, members, size, codes, room.cells)
         if num < 0 or num * r > len(sizes):
             return index, max(-num, num * r)
         for group in range(num * r):

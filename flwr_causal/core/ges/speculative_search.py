@@ -79,7 +79,7 @@ class SpeculativeGains:
         The gains that are known. A search that uses this source starts with them and hands its
         table back by :meth:`take_back`.
     asked : ndarray of int64, shape (M, 2)
-        The gains (row, x) that the last run lacked.
+        The gains (row, x) that the runs since :meth:`start_again` lacked.
     """
 
     def __init__(self, cardinalities: IntArray, price: float, depth: int | None = None) -> None:
@@ -93,7 +93,7 @@ class SpeculativeGains:
 
     @property
     def asked(self) -> IntArray:
-        """The gains (row, x) that the last run lacked, shape (M, 2)."""
+        """The gains (row, x) that the last runs lacked, shape (M, 2)."""
         return np.concatenate([np.zeros((0, 2), dtype=np.int64), *self._asked])
 
     def enough(self, num_operators: int) -> bool:
@@ -126,10 +126,13 @@ class SpeculativeGains:
         """Clear the list of unknown gains before another run."""
         self._asked, self._foreseen, self._first = [], [], None
 
+    def in_order(self) -> IntArray:
+        """Return :attr:`asked`, each once, by row and then by x, as :meth:`questions` does."""
+        return np.unique(self.asked, axis=0)
+
     def questions(self) -> Questions:
         """Return the gains that the last run lacked, as they are sent to the parties."""
-        asked = self.asked
-        asked = asked[np.lexsort((asked[:, 1], asked[:, 0]))]
+        asked = self.in_order()
         rows, counts = np.unique(asked[:, 0], return_counts=True)
         sizes = self.families.sizes[rows]
         members = [self.families.members[row, :size] for row, size in zip(rows, sizes, strict=True)]
@@ -139,8 +142,7 @@ class SpeculativeGains:
 
     def learn(self, gains: FloatArray) -> None:
         """Store the answers to :meth:`questions`, shape (M,)."""
-        asked = self.asked
-        asked = asked[np.lexsort((asked[:, 1], asked[:, 0]))]
+        asked = self.in_order()
         self.families.gains[asked[:, 0], asked[:, 1]] = gains
 
 

@@ -27,6 +27,7 @@ from flwr_causal.strategies.fedges.stages import (
     FitStage,
     Fitted,
     Found,
+    LikelihoodStage,
     Problem,
     ScoreStage,
     Stage,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
-    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
@@ -104,8 +104,9 @@ def _coded(
     return [prepare_states(frame, names, states, policy) for frame in frames if len(frame)]
 
 
-#: Mean number of rows up to which qNML's penalty, paid once a party, is too high (measured).
-FEW_ROWS = 100
+#: The scores of mode "scores" among which the held-out likelihood chooses; of graphs of the same
+#: likelihood the first.
+CANDIDATES = ("qnml", "bic")
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,8 +161,11 @@ class FedGES(CausalStrategy[FedGESRun]):
         "auto" is "scores", or "fusion" if ``fusion``, ``start_from``, ``max_edges`` or ``keep`` is
         given. Scores are more accurate than fusion (measured) and disclose less than counts.
     score : {"auto", "bdeu", "bic", "qnml"}, default "auto"
-        "auto" is the paper's BDeu for fusion, BIC for exact; for scores qNML where parties have
-        more than 100 rows on average, else BDeu.
+        "auto" is the paper's BDeu for fusion and BIC for exact. For scores the server searches by
+        qNML and by BIC, and the last exchange chooses the graph with the higher held-out
+        log-likelihood (the history names it); without this exchange (``parameters=False``) it is
+        qNML. For scores, BIC and qNML have one penalty, that of the rows of all parties; BDeu is
+        the sum of the parties' own scores.
     equivalent_sample_size : float, default 1.0
         Weight of the prior in rows: of BDeu at each party (1 in the authors' program), and of the
         probabilities in ``run.model``.
@@ -299,12 +303,14 @@ class FedGES(CausalStrategy[FedGESRun]):
         """Whether a last exchange fits the tables of probabilities."""
         return self.chosen_mode != "fusion" if self.parameters is None else self.parameters
 
-    def chosen_score(self, rows: float) -> str:
-        """Return the score for parties that have this number of rows on average."""
+    @property
+    def chosen_scores(self) -> tuple[str, ...]:
+        """The scores of the search; the first one is also that of the parties' votes."""
         if self.score != "auto":
-            return self.score
-        by_rows = "qnml" if rows > FEW_ROWS else "bdeu"
-        return {"fusion": "bdeu", "exact": "bic", "scores": by_rows}[self.chosen_mode]
+            return (self.score,)
+        if self.chosen_mode == "scores":
+            return CANDIDATES if self.fits else CANDIDATES[:1]
+        return ("bdeu",) if self.chosen_mode == "fusion" else ("bic",)
 
     @property
     def policy(self) -> Policy:
@@ -316,19 +322,12 @@ class FedGES(CausalStrategy[FedGESRun]):
         """The background knowledge, read from its file where a path was given."""
         return None if isinstance(self.knowledge, str) else self.knowledge
 
-    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Agree on columns and states."""
-        agreement = super().agree(reports)
-        # Part of `client_options`: the score "auto" depends on the parties' number of rows.
-        self._score = self.chosen_score(agreement.n / len(agreement.rows))
-        return agreement
-
     @property
     def client_options(self) -> dict[str, Scalar]:
         """What the parties need for their own searches and scores."""
         knowledge = self.knowledge_or_none
         return {
-            "score": self._score,
+            "score": self.chosen_scores[0],
             "equivalent-sample-size": self.equivalent_sample_size,
             "max-edges": self.max_edges or 10,
             "max-parents": self.max_parents or 0,
@@ -359,14 +358,16 @@ class FedGES(CausalStrategy[FedGESRun]):
             names=names,
             cardinalities=cardinalities_of(agreement),
             rows=agreement.rows,
-            score=self._score,
+            scores=self.chosen_scores,
             equivalent_sample_size=self.equivalent_sample_size,
             knowledge=self.knowledge_or_none,
             max_parents=self.max_parents,
             turn=self.turn,
             look_ahead=self.look_ahead,
         )
-        stage = CountStage if self.chosen_mode == "exact" else ScoreStage
+        if self.chosen_mode == "exact":
+            return CountStage.of(problem).advanced()
+        stage = ScoreStage if self.chosen_scores == ("bdeu",) else LikelihoodStage
         return stage.of(problem).advanced()
 
     def _fusion_stage(self, fuser: Fuser, num_parties: int) -> DrivenStage | LoopStage:
@@ -415,14 +416,15 @@ class FedGES(CausalStrategy[FedGESRun]):
             cells = {
                 name: count + state.small_cells.get(name, 0) for name, count in fitted.small.items()
             }
-            return replace(state, stage=None, fitted=fitted, small_cells=cells), step.info
+            state = replace(state, stage=None, found=fitted.found, small_cells=cells)
+            return replace(state, fitted=fitted), step.info
         if isinstance(stage, CountStage):
             state = replace(state, small_cells=stage.noted(replies).small)
         return self._after(state, step)
 
     def _after(self, state: FedGESRun, step: Step) -> tuple[FedGESRun, dict[str, Any]]:
         """Return the state after a step of the search: its next exchange, or the last one."""
-        stage, found = step.stage, step.found or state.found
+        stage, found, others = step.stage, step.found or state.found, step.others
         # The last exchange is kept for the tables. If there is only one, the search has it.
         last = max(1, self.max_rounds - self.fits)
         if stage is not None and state.exchanges >= last:
@@ -433,7 +435,8 @@ class FedGES(CausalStrategy[FedGESRun]):
             stage = None if found is not None else stage
         state = replace(state, stage=stage, found=found)
         if stage is None and found is not None and self.fits and state.exchanges < self.max_rounds:
-            state = replace(state, stage=FitStage.of(state.agreement, found))
+            graphs, size = (found, *others), self.equivalent_sample_size
+            state = replace(state, stage=FitStage.of(state.agreement, graphs, size))
         return state, step.info
 
     def baselines(
@@ -460,8 +463,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         """Return the Bayesian network of the final graph."""
         if state.fitted is None or state.found is None:
             return None
-        counts, size = state.fitted.counts, self.equivalent_sample_size
-        return network_of(state.agreement, state.found.dag, counts, size)
+        return network_of(state.agreement, state.fitted, self.equivalent_sample_size)
 
     def warnings(self, state: FedGESRun) -> list[str]:
         """Warn of counts of few rows, of sums over two parties, and of a missing network."""

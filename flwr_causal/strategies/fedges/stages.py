@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, held_out_log_likelihood
 from flwr_causal.core.discrete.contingency_tables import Counts, Sets, num_cells, sets_of, tables_of
-from flwr_causal.core.discrete.scores import KINDS, terms_of
+from flwr_causal.core.discrete.scores import KINDS, Terms, terms_of
 from flwr_causal.core.ges.counted_gains import CountedGains
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.ges.speculative_search import Questions, SpeculativeGains
-from flwr_causal.core.graphs.edge_lists import families_of
-from flwr_causal.protocol.fedges import COUNTS, FIT, SCORES
+from flwr_causal.core.ges.summed_gains import SummedGains
+from flwr_causal.core.graphs.edge_lists import edges_of, families_of
+from flwr_causal.protocol.fedges import COUNTS, FIT, LIKELIHOODS, SCORES
 from flwr_causal.runtime.method import Request
 
 if TYPE_CHECKING:
@@ -42,12 +43,15 @@ class Found(NamedTuple):
         Why the search is over, in words.
     support : ndarray of float64, shape (d, d), or None
         The share of the parties whose graph has each edge.
+    score : str
+        The score of the search, where the server computes it from sums.
     """
 
     marks: BoolArray
     dag: BoolArray
     reason: str
     support: FloatArray | None = None
+    score: str = ""
 
 
 class Step(NamedTuple):
@@ -61,11 +65,14 @@ class Step(NamedTuple):
         Diagnostics for the history.
     found : Found or None
         The result so far.
+    others : tuple of Found
+        Results by other scores, among which the last exchange chooses.
     """
 
     stage: Stage | None
     info: dict[str, Any]
     found: Found | None = None
+    others: tuple[Found, ...] = ()
 
 
 class Stage(Protocol):
@@ -99,56 +106,112 @@ class Fitted:
 
     Parameters
     ----------
-    counts : Counts
-        The contingency table of each variable with its parents, over all rows.
+    found : Found
+        The graph with the highest held-out log-likelihood.
+    tables : mapping of tuple of int to ndarray of int64
+        By ascending members, the contingency tables over all rows of each variable with its
+        parents.
     support : ndarray of float64, shape (d, d)
         The share of the parties whose own score agrees with each edge of the DAG.
     small : mapping of str to int
         By party, the number of cells with few rows that it has sent.
+    held_out : tuple of float
+        The held-out log-likelihood of each graph, in nats a row.
     """
 
-    counts: Counts
+    found: Found
+    tables: Mapping[tuple[int, ...], IntArray]
     support: FloatArray
     small: Mapping[str, int] = field(default_factory=dict)
+    held_out: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class FitStage:
-    """The last exchange: the tables of the final graph, and votes on its edges.
+    """The last exchange: tables of the graphs, the choice among them, and votes on their edges.
 
     Parameters
     ----------
-    dag : ndarray of bool, shape (d, d)
+    graphs : tuple of Found
+        The graphs that were found, by different scores.
     sets : Sets
-        Each variable with its parents.
+        Each variable with its parents, of all graphs.
+    cardinalities : ndarray of int64, shape (d,)
+    sample_size : float
+        Weight of the prior in rows.
     """
 
-    dag: BoolArray
+    graphs: tuple[Found, ...]
     sets: Sets
+    cardinalities: IntArray
+    sample_size: float
 
     @classmethod
-    def of(cls, agreement: Agreement, found: Found) -> FitStage | None:
-        """Return the exchange for a graph; None if one of its tables would be too large."""
-        sets = sets_of([[*parents, y] for y, parents in families_of(found.dag)])
-        too_large = num_cells(sets, cardinalities_of(agreement)).max() > MOST_CELLS
-        return None if too_large else cls(found.dag, sets)
+    def of(
+        cls, agreement: Agreement, graphs: Sequence[Found], sample_size: float
+    ) -> FitStage | None:
+        """Return the exchange for the graphs whose tables are small enough; None without any."""
+        cardinalities = cardinalities_of(agreement)
+        fitting: list[Found] = []
+        sets: dict[tuple[int, ...], None] = {}
+        for found in graphs:
+            own = family_sets(found.dag)
+            if num_cells(sets_of(own), cardinalities).max() <= MOST_CELLS:
+                fitting.append(found)
+                sets |= dict.fromkeys(own)
+        if not fitting:
+            return None
+        return cls(tuple(fitting), sets_of(list(sets)), cardinalities, sample_size)
 
     def request(self) -> Request:
         """Ask for the tables of the families, and for votes on the edges."""
-        edges = np.argwhere(self.dag).astype(np.uint16)
-        return Request(FIT, {**self.sets._asdict(), "edges": edges})
+        edges = [edges_of(found.dag) for found in self.graphs]
+        lengths = np.array([len(own) for own in edges], dtype=np.int64)
+        values = {**self.sets._asdict(), "edges": np.concatenate(edges), "lengths": lengths}
+        return Request(FIT, values)
 
     def close(self, replies: Replies) -> Step:
         """Return the end of the run; :meth:`fitted` returns the results."""
-        return Step(None, {"num_edges": int(self.dag.sum())})
+        fitted = self.fitted(replies)
+        info: dict[str, Any] = {"num_edges": int(fitted.found.dag.sum())}
+        if fitted.found.score:
+            info["score"] = fitted.found.score
+            info["held_out"] = {
+                found.score: value
+                for found, value in zip(self.graphs, fitted.held_out, strict=True)
+            }
+        return Step(None, info, fitted.found)
 
     def fitted(self, replies: Replies) -> Fitted:
-        """Return the sums of the parties' tables, and the share of them that agrees."""
-        support = np.zeros(self.dag.shape)
+        """Sum the parties' tables, choose a graph, and count who agrees with its edges."""
+        tables = tables_of(self.sets, summed_counts(replies), self.cardinalities)
+        by_set = dict(zip(map(tuple, self.sets.lists()), tables, strict=True))
+        held_out = [self._held_out(found.dag, by_set) for found in self.graphs]
+        best = int(np.argmax(held_out))
+        found = self.graphs[best]
+        first = sum(int(other.dag.sum()) for other in self.graphs[:best])
+        support = np.zeros(found.dag.shape)
         # The votes are ordered by child, then by parent.
-        children, parents = np.nonzero(self.dag.T)
-        support[parents, children] = replies["votes"] / len(replies.parties)
-        return Fitted(summed_counts(replies), support, small_cells(replies))
+        children, parents = np.nonzero(found.dag.T)
+        votes = replies["votes"][first : first + len(children)]
+        support[parents, children] = votes / len(replies.parties)
+        return Fitted(found, by_set, support, small_cells(replies), tuple(held_out))
+
+    def _held_out(self, dag: BoolArray, tables: Mapping[tuple[int, ...], IntArray]) -> float:
+        """Return the mean log-likelihood of a row under the tables of all other rows."""
+        total = 0.0
+        for y, parents in families_of(dag):
+            members = sorted((*parents, y))
+            table = tables[tuple(members)]
+            total += held_out_log_likelihood(
+                np.moveaxis(table, members.index(y), -1), self.sample_size
+            )
+        return total / int(table.sum())
+
+
+def family_sets(dag: BoolArray) -> list[tuple[int, ...]]:
+    """Return each variable of a DAG with its parents, ascending."""
+    return [tuple(sorted((*parents, y))) for y, parents in families_of(dag)]
 
 
 def summed_counts(replies: Replies) -> Counts:
@@ -163,33 +226,26 @@ def small_cells(replies: Replies) -> dict[str, int]:
     return {party: int(count) for party, count in replies.of("small").items()}
 
 
-def network_of(
-    agreement: Agreement, dag: BoolArray, counts: Counts, sample_size: float
-) -> BayesianNetwork:
+def network_of(agreement: Agreement, fitted: Fitted, sample_size: float) -> BayesianNetwork:
     """Return the Bayesian network of the summed tables, its variables in the agreed order.
 
     Parameters
     ----------
     agreement : Agreement
-    dag : ndarray of bool, shape (d, d)
+    fitted : Fitted
         Variables in the order of their names.
-    counts : Counts
-        Of each variable with its parents.
     sample_size : float
         Weight of the prior in rows.
     """
     order = by_name(agreement.names)
-    families = list(families_of(dag))
-    sets = sets_of([[*own, y] for y, own in families])
     tables: dict[int, IntArray] = {}
     parents: dict[int, tuple[int, ...]] = {}
-    by_family = tables_of(sets, counts, cardinalities_of(agreement))
-    for (y, own), table in zip(families, by_family, strict=True):
+    for y, own in families_of(fitted.found.dag):
         # A table's axes are in the order of the names; a network's are in the order of the columns,
         # with the child last.
         axes = sorted((*own, y))
         wanted = [*sorted(own, key=order.__getitem__), y]
-        tables[order[y]] = table.transpose([axes.index(k) for k in wanted])
+        tables[order[y]] = fitted.tables[tuple(axes)].transpose([axes.index(k) for k in wanted])
         parents[order[y]] = tuple(order[k] for k in wanted[:-1])
     return BayesianNetwork.from_counts(
         agreement.names,
@@ -211,7 +267,8 @@ class Problem:
     cardinalities : ndarray of int64, shape (d,)
     rows : mapping of str to int
         Each party's number of rows.
-    score : str
+    scores : tuple of str
+        The scores by which the server searches.
     equivalent_sample_size : float
     knowledge : Knowledge or None
     max_parents : int or None
@@ -223,12 +280,16 @@ class Problem:
     names: tuple[str, ...]
     cardinalities: NDArray[np.int64]
     rows: Mapping[str, int]
-    score: str
+    scores: tuple[str, ...]
     equivalent_sample_size: float
     knowledge: Knowledge | None
     max_parents: int | None
     turn: bool
     look_ahead: int | None
+
+    def terms(self, score: str) -> Terms:
+        """Return a score of the rows of all parties."""
+        return terms_of(KINDS[score], self.equivalent_sample_size, sum(self.rows.values()))
 
 
 @dataclass(frozen=True)
@@ -262,7 +323,17 @@ class ScoreStage:
         return cls(problem, SpeculativeGains(problem.cardinalities, price, problem.look_ahead))
 
     def advanced(self) -> Step:
-        """Run the search; return the next exchange, or the result if every gain was known."""
+        """Search by each score; return the next exchange, or the results if no gain was unknown."""
+        self.source.start_again()
+        found = [self._search(score) for score in self.problem.scores]
+        asked = len(self.source.in_order())
+        info = {"num_edges": int(found[0].dag.sum()), "questions": asked}
+        if not asked:
+            return Step(None, info, found[0], tuple(found[1:]))
+        return Step(replace(self, question=self._question()), info, found[0])
+
+    def _search(self, score: str) -> Found:
+        """Run a search with the known gains, and estimates of the others."""
         problem, source = self.problem, self.source
         search = prepared_search(
             source,
@@ -271,17 +342,11 @@ class ScoreStage:
             knowledge=problem.knowledge,
             max_parents=problem.max_parents,
         )
-        source.start_again()
         search.families = source.families
         search.run(turn=problem.turn)
         source.take_back(search.families)
-        info = {"num_edges": int(search.graph.dag.sum()), "questions": len(source.asked)}
         reason = "no insertion or deletion improves the score"
-        found = Found(search.marks, search.dag, reason)
-        if len(source.asked) == 0:
-            return Step(None, info, found)
-        onward = replace(self, question=self._question())
-        return Step(onward, info, found)
+        return Found(search.marks, search.dag, reason, score=score)
 
     def _question(self) -> Questions | Sets:
         return self.source.questions()
@@ -314,6 +379,32 @@ class ScoreStage:
 
 
 @dataclass(frozen=True)
+class LikelihoodStage(ScoreStage):
+    """An exchange of gains of the log-likelihood: the server subtracts one penalty from their sums.
+
+    From the same gains the server searches by several scores.
+    """
+
+    exchange: ClassVar[Exchange] = LIKELIHOODS
+
+    source: SummedGains
+
+    @classmethod
+    def of(cls, problem: Problem) -> LikelihoodStage:
+        """Return the stage in which no gain is known."""
+        terms = problem.terms(problem.scores[0])
+        source = SummedGains(problem.cardinalities, terms, len(problem.rows), problem.look_ahead)
+        return cls(problem, source)
+
+    def _search(self, score: str) -> Found:
+        self.source.score_by(self.problem.terms(score))
+        return super()._search(score)
+
+    def _learn(self, replies: Replies) -> None:
+        self.source.learn_sums(replies["gains"], replies["means"])
+
+
+@dataclass(frozen=True)
 class CountStage(ScoreStage):
     """An exchange of contingency tables (``mode="exact"``): the search on the pooled rows."""
 
@@ -324,9 +415,8 @@ class CountStage(ScoreStage):
     @classmethod
     def of(cls, problem: Problem) -> CountStage:
         """Return the stage in which no count is known."""
-        rows = sum(problem.rows.values())
-        terms = terms_of(KINDS[problem.score], problem.equivalent_sample_size, rows)
-        price = 0.5 * float(np.log(max(rows, 2)))
+        price = 0.5 * float(np.log(max(sum(problem.rows.values()), 2)))
+        terms = problem.terms(problem.scores[0])
         source = CountedGains(problem.cardinalities, terms, price, problem.look_ahead)
         return cls(problem, source)
 

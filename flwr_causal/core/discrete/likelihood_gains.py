@@ -1,0 +1,188 @@
+"""Gains of the log-likelihood, and what they are on average if x and y are independent given S.
+
+The gain of x as a further parent of y given S is ``sum t(n_sxy) - sum t(n_sx) - sum t(n_sy) +
+sum t(n_s)`` with ``t(k) = k log k``: the number of rows times their conditional mutual information.
+It is never negative, although x and y may be independent given S. Its mean over all tables that
+have the same n_sx and n_sy, if x and y are independent given S, is known exactly: each n_sxy then
+has a hypergeometric distribution (Vinh, Epps & Bailey 2010). Where all counts are large this mean
+is half the number of parameters that x adds; where tables are nearly empty it is not.
+
+Parties that each count their own rows have sums of such gains, in which every party contributes its
+own mean; :mod:`flwr_causal.core.ges.summed_gains` corrects the sum.
+
+References
+----------
+Vinh, N. X., Epps, J. & Bailey, J. (2010). Information theoretic measures for clusterings
+comparison: variants, properties, normalization and correction for chance. JMLR 11.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import gammaln
+
+from flwr_causal.core.compiled import compiled_in_place, compiled_inside
+from flwr_causal.core.discrete.scores import (
+    LIKELIHOOD,
+    Room,
+    Rows,
+    TableGains,
+    configurations,
+    room_for,
+    terms_of,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
+    from flwr_causal.core.discrete.families import Families
+
+    CellCounts = NDArray[np.int32]
+
+#: Logarithms of factorials up to this number are looked up; others are computed.
+MOST_FACTORIALS = 2**16
+#: Counts farther from their mean than this number of standard deviations have no weight.
+WINDOW = 8.0
+
+
+class LikelihoodGains(TableGains):
+    """Gains of the log-likelihood, counted from the rows of a table.
+
+    Parameters
+    ----------
+    source : TableGains
+        Gains of any score; the rows are shared with it.
+    """
+
+    def __init__(self, source: TableGains) -> None:
+        self.rows = source.rows
+        self._cells = 1024
+        self.terms = terms_of(LIKELIHOOD, 1.0, int(source.terms.num_rows))
+
+
+class ExpectedGains:
+    """Means of the gains of the log-likelihood if x and y are independent given S.
+
+    Parameters
+    ----------
+    source : TableGains
+        Gains of any score; the rows are shared with it.
+    """
+
+    def __init__(self, source: TableGains) -> None:
+        self.rows = source.rows
+        self._cells = 1024
+        length = min(int(source.terms.num_rows), MOST_FACTORIALS) + 1
+        self._factorials = gammaln(np.arange(length) + 1.0)
+
+    def enough(self, num_operators: int) -> bool:
+        """Return False: every mean can be computed here."""
+        return False
+
+    def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
+        """Compute the wanted means of some rows of ``families``, as `TableGains.fill` does."""
+        room = room_for(self.rows, self._cells)
+        while len(rows):
+            done, cells = _fill_means(self.rows, self._factorials, families, rows, wanted, room)
+            rows, wanted = rows[done:], wanted[done:]
+            if cells:
+                self._cells = 2 * cells
+                room = room_for(self.rows, self._cells)
+
+
+@compiled_in_place
+def _fill_means(
+    rows: Rows,
+    factorials: FloatArray,
+    families: Families,
+    which: IntArray,
+    wanted: BoolArray,
+    room: Room,
+) -> tuple[int, int]:
+    """Compute the wanted means, and store them in ``families``.
+
+    The parameters and results are those of :func:`flwr_causal.core.discrete.scores.fill_gains`.
+    """
+    n, codes, by_y, by_x = len(rows.weights), room.codes, room.cells, room.counts
+    for index in range(len(which)):
+        row = which[index]
+        y, size, members = families.owners[row], families.sizes[row], families.members[row]
+        r = rows.cards[y]
+        num = configurations(rows, members, size, codes, by_y)
+        if num < 0 or num * r > len(by_y):
+            return index, max(-num, num * r)
+        for cell in range(num * r):
+            by_y[cell] = 0
+        for i in range(n):
+            by_y[codes[i] * r + rows.codes[y, i]] += rows.weights[i]
+        for x in range(len(rows.cards)):
+            if not wanted[index, x]:
+                continue
+            card = rows.cards[x]
+            if num * card > len(by_x):
+                return index, num * card
+            for i in range(n):
+                by_x[codes[i] * card + rows.codes[x, i]] += rows.weights[i]
+            total = 0.0
+            for s in range(num):
+                total += _mean_gain(
+                    by_x[s * card : s * card + card], by_y[s * r : s * r + r], factorials
+                )
+            families.gains[row, x] = total
+            for cell in range(num * card):
+                by_x[cell] = 0
+    return len(which), 0
+
+
+@compiled_inside
+def _mean_gain(by_x: CellCounts, by_y: CellCounts, factorials: FloatArray) -> float:
+    """Return the mean gain over the tables of two independent variables with these margins."""
+    n = 0
+    for a in by_x:
+        n += a
+    mean = 0.0
+    for a in by_x:
+        for b in by_y:
+            if a > 0 and b > 0 and n > 1:
+                mean += _mean_term(n, np.int64(a), np.int64(b), factorials)
+    return mean
+
+
+@compiled_inside
+def _mean_term(n: int, a: Integer, b: Integer, factorials: FloatArray) -> float:
+    """Return the mean of k log(k / m), k hypergeometric with mean m: a cell's part of the gain."""
+    middle = a * (b / n)
+    spread = math.sqrt(middle * ((n - a) / n) * ((n - b) / (n - 1.0)))
+    width = int(WINDOW * spread) + 8
+    first = max(0, a + b - n, int(middle) - width)
+    last = min(a, b, int(middle) + width)
+    weight = math.exp(
+        _log_factorial(factorials, a)
+        + _log_factorial(factorials, b)
+        + _log_factorial(factorials, n - a)
+        + _log_factorial(factorials, n - b)
+        - _log_factorial(factorials, n)
+        - _log_factorial(factorials, first)
+        - _log_factorial(factorials, a - first)
+        - _log_factorial(factorials, b - first)
+        - _log_factorial(factorials, n - a - b + first)
+    )
+    mean = 0.0
+    for k in range(first, last + 1):
+        # m - k has mean 0; with it no large terms of opposite signs are added.
+        term = middle - k
+        if k > 0:
+            term += k * math.log(k / middle)
+        mean += weight * term
+        weight *= (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
+    return mean
+
+
+@compiled_inside
+def _log_factorial(factorials: FloatArray, k: Integer) -> float:
+    result: float = factorials[k] if k < len(factorials) else math.lgamma(k + 1.0)
+    return result

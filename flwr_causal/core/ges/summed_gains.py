@@ -1,0 +1,88 @@
+"""A score of all rows from sums of the parties' likelihoods: its penalty is paid once.
+
+The sum of the parties' own gains in log-likelihood
+(:mod:`flwr_causal.core.discrete.likelihood_gains`) is that of a model in which every party has its
+own probabilities. Two things in it come from this
+alone. Where x and y are independent given S, K parties add K mean gains, not one: the sum is
+reduced by ``excess = (1 - 1/K) * sum of the means``, which leaves one of them. And the sum varies
+more than the gain of the pooled rows, with a variance that is about the excess larger (twice a gain
+is about chi-squared, whose variance is twice its mean). A gain is therefore
+
+    sum of gains - excess - sqrt(penalty**2 + NOISE**2 * excess),
+
+with the penalty of BIC or qNML for the rows of all parties together. For one party it is the
+gain of BIC or qNML.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from flwr_causal.core.compiled import compiled_in_place
+from flwr_causal.core.discrete.scores import Terms, penalty_gain
+from flwr_causal.core.ges.speculative_search import SpeculativeGains
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.discrete.families import Families
+
+#: Standard deviations by which a sum must exceed what independence gives (measured).
+NOISE = 5.0
+
+
+class SummedGains(SpeculativeGains):
+    """Gains from sums of the parties' likelihoods, estimates of the others.
+
+    Parameters
+    ----------
+    cardinalities : ndarray of int64, shape (d,)
+    terms : Terms
+        BIC or qNML of the rows of all parties.
+    num_parties : int
+    depth
+        See :class:`SpeculativeGains`.
+    """
+
+    def __init__(
+        self, cardinalities: IntArray, terms: Terms, num_parties: int, depth: int | None = None
+    ) -> None:
+        super().__init__(cardinalities, 0.5 * math.log(max(terms.num_rows, 2.0)), depth)
+        self.terms = terms
+        self.num_parties = num_parties
+        self._known: list[tuple[IntArray, FloatArray, FloatArray]] = []
+
+    def learn_sums(self, likelihoods: FloatArray, means: FloatArray) -> None:
+        """Store the sums of the answers to :meth:`questions`, each of shape (M,)."""
+        self._known.append((self.in_order(), likelihoods, means))
+        self._score(*self._known[-1])
+
+    def score_by(self, terms: Terms) -> None:
+        """Compute all known gains by another score."""
+        self.terms = terms
+        for known in self._known:
+            self._score(*known)
+
+    def _score(self, asked: IntArray, likelihoods: FloatArray, means: FloatArray) -> None:
+        share = 1.0 - 1.0 / self.num_parties
+        _score(self.families, asked, likelihoods, share * means, self.terms, self.cardinalities)
+
+
+@compiled_in_place
+def _score(
+    families: Families,
+    asked: IntArray,
+    likelihoods: FloatArray,
+    excess: FloatArray,
+    terms: Terms,
+    cards: IntArray,
+) -> None:
+    """Write the gains of (row, x) of ``asked``, shape (M, 2)."""
+    for k in range(len(asked)):
+        row, x = asked[k, 0], asked[k, 1]
+        cells = 1.0
+        for m in range(families.sizes[row]):
+            cells *= cards[families.members[row, m]]
+        penalty = penalty_gain(terms, cells, float(cards[x]), float(cards[families.owners[row]]))
+        least = math.sqrt(penalty * penalty + NOISE * NOISE * excess[k])
+        families.gains[row, x] = likelihoods[k] - excess[k] - least

@@ -25,7 +25,8 @@ MODES = {
     "fuse, best": {**LOOP, "start": "fuse", "keep": "best"},
     "overwrite, last": {**LOOP, "start": "overwrite", "keep": "last"},
     "overwrite, best": {**LOOP, "start": "overwrite", "keep": "best"},
-    "scores": {"mode": "scores"},
+    # The last exchange, for parameters, chooses between two scores.
+    "scores": {"mode": "scores", "parameters": True},
     "scores, BDeu": {"mode": "scores", "score": "bdeu"},
     "exact, BIC": {"mode": "exact", "score": "bic"},
     "exact, qNML": {"mode": "exact", "score": "qnml"},
@@ -58,7 +59,7 @@ class Result(NamedTuple):
 def measured(case, num_parties, options):
     parties = case.parties(num_parties)
     start = time.process_time()
-    run = simulate("fedges", parties, truth=case.truth, parameters=False, **options)
+    run = simulate("fedges", parties, truth=case.truth, **{"parameters": False, **options})
     spent = time.process_time() - start
     return Result(
         run.metrics["smhd"],

@@ -210,7 +210,7 @@ def test_of_categories_nothing_leaves_that_was_not_declared(watched_categories):
     names, replies = exchanges_of(grid), grid.replies[3:]
     assert len(replies) == 3 * outcome.rounds
     expected = {
-        "scores": {"scores"},
+        "scores": {"likelihoods"},
         "exact": {"counts"},
         "fusion": {"judged graph", "judge"} if "start" in options else {"graphs", "judge"},
     }[options["mode"]]

@@ -123,8 +123,8 @@ class PenalisedGains(SummedGains):
             y = self.cards[families.owners[row]]
             for x in np.flatnonzero(wanted[k]):
                 penalty = self.penalty(q, self.cards[x], y)
-                noise = 25 * excess[k, x]
-                gains[k, x] = likelihood[k, x] - excess[k, x] - np.sqrt(penalty**2 + noise)
+                noise = 6 * np.sqrt(excess[k, x])
+                gains[k, x] = likelihood[k, x] - excess[k, x] - max(penalty, noise)
         return gains
 
     def penalty(self, q, x, y):

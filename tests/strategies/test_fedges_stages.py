@@ -19,7 +19,7 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import engines, simulate
-from flwr_causal.strategies.fedges.fusion import Best, Candidate, shares_for
+from flwr_causal.strategies.fedges.fusion import Best, Candidate, Fuser, shares_for
 from flwr_causal.strategies.fedges.stages import FitStage, Found
 
 SEEDS = range(4)
@@ -137,6 +137,23 @@ def test_the_papers_loop(seed, start, share, limit):
     np.testing.assert_allclose(run.scores, support)
     either = np.maximum(support, support.T)
     np.testing.assert_allclose(run.graph.confidence, np.where(run.graph.adjacency, either, 0))
+
+
+@pytest.mark.parametrize("most", [1, 4, 10**6])
+def test_a_fused_graph_keeps_the_edges_that_most_parties_have(most):
+    plain = Plain.of(FEDERATIONS[1])
+    nothing = np.zeros((0, 2), dtype=np.uint16)
+    own = {str(k): plain.search(k, nothing, 10) for k in range(len(plain.sources))}
+    free, capped = Fuser(plain.names, None), Fuser(plain.names, None, most)
+    fusion = free.fuse(own)
+    for share in ("union", "c50"):
+        whole, part = (fuser.candidate(fusion, share, own) for fuser in (free, capped))
+        assert part.dag.sum() == min(most, whole.dag.sum())
+        assert not (part.dag & ~whole.dag).any()
+        left_out = whole.support[whole.dag & ~part.dag]
+        assert (left_out.max(initial=0.0) <= part.support[part.dag]).all()
+    run = simulate("fedges", FEDERATIONS[1], start="fuse", keep="last", max_fused_edges=most)
+    assert run.graph.num_edges <= most
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,16 +2,15 @@
 
 The sum of the parties' own gains in log-likelihood
 (:mod:`flwr_causal.core.discrete.likelihood_gains`) is that of a model in which every party has its
-own probabilities. Two things in it come from this
-alone. Where x and y are independent given S, K parties add K mean gains, not one: the sum is
-reduced by ``excess = (1 - 1/K) * sum of the means``, which leaves one of them. And the sum varies
-more than the gain of the pooled rows, with a variance that is about the excess larger (twice a gain
-is about chi-squared, whose variance is twice its mean). A gain is therefore
+own probabilities. Where x and y are independent given S, K parties add K mean gains, not one: the
+sum is reduced by ``excess = (1 - 1/K) * sum of the means``, which leaves one of them. And the
+variance of the sum is larger than that of the gain of the pooled rows by about the excess (twice a
+gain is about chi-squared, whose variance is twice its mean). A gain is therefore
 
-    sum of gains - excess - sqrt(penalty**2 + NOISE**2 * excess),
+    sum of gains - excess - max(penalty, NOISE * sqrt(excess)),
 
-with the penalty of BIC or qNML for the rows of all parties together. For one party it is the
-gain of BIC or qNML.
+with the penalty of BIC or qNML for the rows of all parties together. For one party it is the gain
+of BIC or qNML.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.discrete.families import Families
 
-#: Standard deviations by which a sum must exceed what independence gives (measured).
-NOISE = 5.0
+#: Standard deviations by which a sum must exceed what independence gives. Measured on samples of
+#: alarm, hailfinder, win95pts and andes with 5 to 20 parties; 5 to 7 differ little.
+NOISE = 6.0
 
 
 class SummedGains(SpeculativeGains):
@@ -84,5 +84,5 @@ def _score(
         for m in range(families.sizes[row]):
             cells *= cards[families.members[row, m]]
         penalty = penalty_gain(terms, cells, float(cards[x]), float(cards[families.owners[row]]))
-        least = math.sqrt(penalty * penalty + NOISE * NOISE * excess[k])
+        least = max(penalty, NOISE * math.sqrt(excess[k]))
         families.gains[row, x] = likelihoods[k] - excess[k] - least

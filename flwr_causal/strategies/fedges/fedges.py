@@ -107,6 +107,8 @@ def _coded(
 #: The scores of mode "scores" among which the held-out likelihood chooses; of graphs of the same
 #: likelihood the first.
 CANDIDATES = ("qnml", "bic")
+#: The options that select mode "fusion".
+OF_FUSION = ("fusion", "start_from", "max_edges", "max_fused_edges", "keep")
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +160,9 @@ class FedGES(CausalStrategy[FedGESRun]):
     Parameters
     ----------
     mode : {"auto", "scores", "exact", "fusion"}, default "auto"
-        "auto" is "scores", or "fusion" if ``fusion``, ``start_from``, ``max_edges`` or ``keep`` is
-        given. Scores are more accurate than fusion (measured) and disclose less than counts.
+        "auto" is "scores", or "fusion" if ``fusion``, ``start_from``, ``max_edges``,
+        ``max_fused_edges`` or ``keep`` is given. Scores are more accurate than fusion (measured)
+        and disclose less than counts.
     score : {"auto", "bdeu", "bic", "qnml"}, default "auto"
         "auto" is the paper's BDeu for fusion and BIC for exact. For scores the server searches by
         qNML and by BIC, and the last exchange chooses the graph with the higher held-out
@@ -185,6 +188,10 @@ class FedGES(CausalStrategy[FedGESRun]):
     max_edges : int, optional
         Mode "fusion": largest number of edges that a party inserts in a round. Default: 10 (the
         authors' l).
+    max_fused_edges : int, optional
+        Mode "fusion": largest number of edges of a fused graph. If it would have more, those in
+        most of the parties' graphs are kept. With a fixed start and ``fusion="c50"`` graphs of some
+        networks grow from round to round; this option limits them. Default: no limit.
     keep : {"best", "last"}, optional
         Mode "fusion": return the graph with the highest sum of the parties' scores, or the last
         one, for which parties send no score (the paper's). Default: "best".
@@ -226,6 +233,7 @@ class FedGES(CausalStrategy[FedGESRun]):
     fusion: str | float | None = None
     start_from: Literal["driven", "fuse", "overwrite"] | None = None
     max_edges: int | None = None
+    max_fused_edges: int | None = None
     keep: Literal["best", "last"] | None = None
     patience: int = 3
     look_ahead: int | None = None
@@ -243,11 +251,7 @@ class FedGES(CausalStrategy[FedGESRun]):
     def validate(self) -> None:
         """Check the options' values, and read the file of background knowledge."""
         super().validate()
-        given = [
-            name
-            for name in ("fusion", "start_from", "max_edges", "keep")
-            if getattr(self, name) is not None
-        ]
+        given = [name for name in OF_FUSION if getattr(self, name) is not None]
         if given and self.mode in ("scores", "exact"):
             require(False, given[0], getattr(self, given[0]), "left out, or mode='fusion'")
         if self.fusion is not None:
@@ -263,8 +267,8 @@ class FedGES(CausalStrategy[FedGESRun]):
             ahead,
             "0 or more, in the modes 'scores' and 'exact'",
         )
-        limits = {"max_edges": self.max_edges, "max_parents": self.max_parents}
-        for name, value in limits.items():
+        for name in ("max_edges", "max_fused_edges", "max_parents"):
+            value = getattr(self, name)
             require(value is None or value >= 1, name, value, "1 or more")
         require(self.patience >= 1, "patience", self.patience, "1 or more")
         require(self.minimum_count >= 0, "minimum_count", self.minimum_count, "0 or more")
@@ -285,8 +289,8 @@ class FedGES(CausalStrategy[FedGESRun]):
         """The mode that runs."""
         if self.mode != "auto":
             return self.mode
-        own = (self.fusion, self.start_from, self.max_edges, self.keep)
-        return "scores" if all(option is None for option in own) else "fusion"
+        given = any(getattr(self, name) is not None for name in OF_FUSION)
+        return "fusion" if given else "scores"
 
     @property
     def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
@@ -352,7 +356,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         """Return the first exchange of the search, or its result where no exchange is needed."""
         names = tuple(sorted(agreement.names))
         if self.chosen_mode == "fusion":
-            fuser = Fuser(names, self.knowledge_or_none)
+            fuser = Fuser(names, self.knowledge_or_none, self.max_fused_edges)
             return Step(self._fusion_stage(fuser, len(agreement.rows)), {})
         problem = Problem(
             names=names,

@@ -88,10 +88,13 @@ class Fuser:
         The variables, sorted.
     knowledge : Knowledge or None
         Forbidden edges are removed from the fused graph, required edges are added.
+    most_edges : int or None
+        Largest number of edges of a fused graph, before required ones are added.
     """
 
     names: tuple[str, ...]
     knowledge: Knowledge | None
+    most_edges: int | None = None
 
     def fuse(self, own: Mapping[str, Edges]) -> Fusion:
         """Transform the parties' DAGs to one order."""
@@ -106,9 +109,12 @@ class Fuser:
     def candidate(
         self, fusion: Fusion, share: str | float, own: Mapping[str, Edges], label: str = ""
     ) -> Candidate:
-        """Return the edges that a share of the DAGs has."""
+        """Return the edges that a share of the DAGs has, of too many those that most DAGs have."""
         d = len(self.names)
-        dag = matrix_of(fusion.keep(share), d)
+        kept = fusion.support >= needed(share, fusion.num_dags)
+        # Of edges that equally many DAGs have, those of the first variables are kept.
+        order = np.argsort(-fusion.support[kept], kind="stable")
+        dag = matrix_of(fusion.edges[kept][order[: self.most_edges]], d)
         if self.knowledge:
             masks = self.knowledge.masks(self.names)
             dag = dag & masks.allowed | masks.required

@@ -111,6 +111,19 @@ def test_tables_count_the_rows_of_the_party(change, words, discretize):
     )
 
 
+@pytest.mark.parametrize("name", ["gains", "means"])
+def test_a_gain_is_at_most_the_rows_times_the_logarithm_of_the_states(name):
+    def change(arrays):
+        # 40 rows of 3 states: at most 40 log 3 = 43.9.
+        arrays[name][0] = 45.0
+
+    outcome = run(FedGES(), Forging(STATES, change, "likelihoods"))
+    assert {failure.party for failure in outcome.failures} == {"party 1"}
+    assert f"'{name}' has the value 45" in outcome.failures[0].reason
+    others = run(FedGES(), LocalGrid(app_of([STATES[0], STATES[2]]), 2))
+    assert outcome.graph.equals(others.graph)
+
+
 def test_large_tables_too():
     rng = np.random.default_rng(0)
     wide = pd.DataFrame(rng.integers(0, 70, (300, 2)), columns=["a", "b"])

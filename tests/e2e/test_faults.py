@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 TWO = "min-available-nodes=2"
 # Modes of the methods: a method and its options.
 CASES = {
-    "admm": ("notears-admm", {"max_rounds": 4}),
+    "admm": ("notears-admm", {"max_rounds": 6}),
     "admm long": ("notears-admm", {"max_rounds": 12}),
-    "2dbn": ("2dbn", {"max_rounds": 4}),
+    "2dbn": ("2dbn", {"max_rounds": 6}),
     "moments": ("moments", {}),
     "fedcausal linear": ("fedcausal", {"model": "linear", "max_rounds": 3}),
     "pc": ("fedpc", {}),

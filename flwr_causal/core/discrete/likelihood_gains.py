@@ -173,11 +173,11 @@ def _mean_term(n: int, a: Integer, b: Integer, factorials: FloatArray) -> float:
     )
     mean = 0.0
     for k in range(first, last + 1):
-        # m - k has mean 0; with it no large terms of opposite signs are added.
+        # m - k has mean 0; with it no term is negative, but for its rounding error.
         term = middle - k
         if k > 0:
             term += k * math.log(k / middle)
-        mean += weight * term
+        mean += weight * max(term, 0.0)
         weight *= (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
     return mean
 

@@ -89,3 +89,12 @@ def test_weights_are_repeated_rows_and_order_does_not_matter(cards):
         assert mean(table, 1, 0, given) == pytest.approx(whole)
         assert whole >= 0
         assert (whole == 0) == (cards[0] == 1)
+
+
+def test_no_mean_is_negative_where_a_column_has_one_state_only():
+    """The mean is 0 then, and a rounding error must not make a party's reply impossible."""
+    rng = np.random.default_rng(7)
+    states = (("a", "b"), ("a", "b", "c"))
+    for num_rows in range(2, 120):
+        codes = np.stack([np.zeros(num_rows), rng.integers(0, 3, num_rows)]).astype(np.uint8)
+        assert 0 <= mean(DiscreteTable(("v0", "v1"), states, codes), 0, 1) < 1e-12

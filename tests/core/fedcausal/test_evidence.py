@@ -24,6 +24,7 @@ from flwr_causal.core.fedcausal.evidence import (
 )
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear.negentropy import negentropies
 from flwr_causal.core.nonlinear.basis import centred, noise_scale, partial_shares, standardised
 from flwr_causal.errors import ConfigError, DataError
 
@@ -38,6 +39,29 @@ def values_of(rows, noise, start=GRAPH):
     problem = evidence_problem(rows, noise=noise, start=start)
     values = centred(rows) / noise_scale(problem.moments, start)
     return values, np.maximum(1.0, 0.5 * values.std(axis=0))
+
+
+def leave_one_out(y, x, length, amplitude):
+    """By n regressions: each value's prediction error from the others, in standard deviations."""
+    distance = ((x[:, None] - x) ** 2).sum(axis=2)
+    kernel = LINEAR["own"] * x @ x.T + amplitude * np.exp(-0.5 * distance / length**2)
+    errors = np.empty(len(y))
+    for i in range(len(y)):
+        rest = np.arange(len(y)) != i
+        weights = np.linalg.solve(kernel[np.ix_(rest, rest)] + np.eye(len(y) - 1), kernel[rest, i])
+        errors[i] = y[i] - weights @ y[rest]
+        errors[i] /= np.sqrt(kernel[i, i] + 1.0 - weights @ kernel[rest, i])
+    density = scipy.stats.multivariate_normal(cov=kernel + np.eye(len(y)))
+    quadratic = -2.0 * density.logpdf(y) - len(y) * np.log(2.0 * np.pi)
+    log_determinant = np.linalg.slogdet(kernel + np.eye(len(y)))[1]
+    return errors, len(y) * np.log(quadratic - log_determinant) + log_determinant
+
+
+def shape_gain(values):
+    """n times the negentropy of values."""
+    u = (values - values.mean()) / values.std()
+    means = np.array([[np.log(np.cosh(u)).mean(), (u * np.exp(-(u**2) / 2)).mean()]])
+    return len(u) * negentropies(means)[0]
 
 
 def everything(d):
@@ -71,14 +95,58 @@ def test_equals_scikit_learn(noise, parents):
     else:
         variances = np.geomspace(0.02, 1.0, 50)
         best = max(likelihood(*pair, v) for pair in product(LENGTHS, AMPLITUDES) for v in variances)
+        x = values[:, parents]
+        fits = [leave_one_out(values[:, child], x, *pair) for pair in product(LENGTHS, AMPLITUDES)]
+        found -= shape_gain(min(fits, key=lambda fit: fit[1])[0])
         # the grid's best is below the maximum by at most n/4 of the squared log step
         assert best - 1e-6 <= found <= best + n / 4 * (np.log(50) / 49) ** 2
+
+
+def test_leave_one_out_residuals_in_blocks():
+    """Each block is predicted from its own rows."""
+    x, y = standardised(ROWS)[:, [0, 3]], standardised(ROWS)[:, 2]
+    blocks = [slice(None, None, 2), slice(1, None, 2)]
+    pairs = list(product(LENGTHS, AMPLITUDES))
+    fits = [[leave_one_out(y[rows], x[rows], *pair)[0] for rows in blocks] for pair in pairs]
+    evidence = log_evidence(evidence_problem(ROWS, block_rows=45), 2, [0, 3])
+    gains = []
+    for (length, amplitude), errors in zip(pairs, fits, strict=True):
+        same = np.equal.outer(np.arange(90) % 2, np.arange(90) % 2)
+        distance = ((x[:, None] - x) ** 2).sum(axis=2)
+        smooth = amplitude * np.exp(-0.5 * distance / length**2)
+        covariance = same * (LINEAR["own"] * x @ x.T + smooth) + np.eye(90)
+        quadratic = y @ np.linalg.solve(covariance, y)
+        cost = 90 * (np.log(2 * np.pi * quadratic / 90) + 1) + np.linalg.slogdet(covariance)[1]
+        gains.append((-cost / 2, shape_gain(np.concatenate(errors))))
+    assert evidence == pytest.approx(sum(max(gains)), abs=1e-8)
+
+
+@pytest.mark.parametrize("noise", ["exponential", "t", "laplace", "uniform", "gaussian"])
+def test_noise_of_any_shape_tells_linear_causes_from_effects(noise):
+    """Against the causal direction the conditional mean bends, unless the noise is Gaussian."""
+    gains = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x, e = {
+            "exponential": lambda rng=rng: rng.exponential(size=(2, 300)),
+            "t": lambda rng=rng: rng.standard_t(2.5, (2, 300)),
+            "laplace": lambda rng=rng: rng.laplace(size=(2, 300)),
+            "uniform": lambda rng=rng: rng.uniform(size=(2, 300)),
+            "gaussian": lambda rng=rng: rng.normal(size=(2, 300)),
+        }[noise]()
+        problem = evidence_problem(np.column_stack([x, x + e]))
+        forward = log_evidence(problem, 0, []) + log_evidence(problem, 1, [0])
+        gains.append(forward - log_evidence(problem, 0, [1]) - log_evidence(problem, 1, []))
+    if noise == "gaussian":
+        assert abs(sum(gains)) < 12
+    else:
+        assert sum(gains) > 20
 
 
 def test_without_parents_it_is_the_normal_density():
     y = standardised(ROWS)[:, 1]
     assert log_evidence(evidence_problem(ROWS), 1, []) == pytest.approx(
-        scipy.stats.norm.logpdf(y).sum()
+        scipy.stats.norm.logpdf(y).sum() + shape_gain(y)
     )
     y = values_of(ROWS, "equal")[0][:, 1]
     found = log_evidence(evidence_problem(ROWS, noise="equal", start=GRAPH), 1, [])
@@ -366,6 +434,20 @@ def test_finds_the_graph_of_mixed_mechanisms(noise):
     assert search.support(state)[graph].min() > 5
 
 
+@pytest.mark.parametrize("noise", ["exponential", "laplace"])
+def test_finds_the_graph_of_linear_effects_whatever_the_noise(noise):
+    rng = np.random.default_rng(5)
+    graph, order = random_dag(rng, 5, 5)
+    parties = []
+    for _ in range(6):
+        rows = getattr(rng, noise)(size=(150, 5))
+        for j in order:
+            weights = rng.uniform(0.5, 2.0, 5) * rng.choice([-1, 1], 5)
+            rows[:, j] += rows @ np.where(graph[:, j], weights, 0.0)
+        parties.append(rows)
+    np.testing.assert_array_equal(federate(parties)[0].graph, graph)
+
+
 def test_total_is_the_evidence_of_the_graph_whatever_the_way_to_it():
     graph, parties = mixed_parties(2, d=6, edges=6, sizes=(200,) * 3)
     order = np.argsort(np.linalg.inv(np.eye(6) - graph).sum(axis=0), kind="stable")
@@ -423,6 +505,16 @@ def test_the_noise_variance_follows_from_the_evidence(noise):
     evidence = np.array([log_evidence(problem, 0, []), log_evidence(problem, 1, [0])])
     expected = [1.0, 0.2] if noise == "own" else [1.0, 1.0]
     np.testing.assert_allclose(fitted_noise(evidence / 600, noise), expected, rtol=0.15)
+
+
+def test_little_noise_is_found():
+    """Coefficients are then many times larger than the noise."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    rows = np.column_stack([x, x[:, 0] - x[:, 1] + 0.02 * rng.normal(size=300)])
+    evidence = np.array([log_evidence(evidence_problem(rows), 2, [0, 1])])
+    share = 0.02**2 / rows[:, 2].var()
+    assert fitted_noise(evidence / 300, "own")[0] == pytest.approx(share, rel=0.25)
 
 
 def test_a_direction_that_the_evidence_leaves_open():

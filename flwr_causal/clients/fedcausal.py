@@ -27,8 +27,11 @@ from flwr_causal.protocol.fedcausal import (
 )
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
+    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.protocol.exchange import Contract
+
+#: Rows of a party whose evidence is computed in any case, where it has as many.
+LEAST_ROWS = 200
 
 
 class FedCausalClient(LinearClient):
@@ -128,7 +131,7 @@ class FedCausalClient(LinearClient):
     def changes(self, asked: Asked) -> Arrays:
         """Return the changes of the evidence by the requested edges."""
         graphs, wanted = asked["graphs"].astype(bool), asked["wanted"].astype(bool)
-        problem, cache = self._evidence_problem(asked["start"].astype(bool))
+        problem, cache = self._evidence_problem(asked)
         tables = [
             evidence.client_step(problem, graph, mask, cache)
             for graph, mask in zip(graphs, wanted, strict=True)
@@ -141,7 +144,7 @@ class FedCausalClient(LinearClient):
     def local_graph(self, asked: Asked) -> Arrays:
         """Return the graph of highest evidence on the party's own rows."""
         common = asked["graph"].astype(bool)
-        problem, cache = self._evidence_problem(asked["start"].astype(bool))
+        problem, cache = self._evidence_problem(asked)
         search = SearchProblem(self.masks, int(asked["candidates"]), heterogeneity.STEPS)
         own = heterogeneity.own_graph(problem, common, search, cache)
         return {
@@ -150,17 +153,28 @@ class FedCausalClient(LinearClient):
             "own-shares": own.shares,
         }
 
-    def _evidence_problem(
-        self, start: BoolArray
-    ) -> tuple[evidence.EvidenceProblem, evidence.Cache]:
+    def _evidence_problem(self, asked: Asked) -> tuple[evidence.EvidenceProblem, evidence.Cache]:
         """Return the party's rows, prepared for the evidence, and the cache of its evidence.
 
-        Both are created once a process: ``start``, the graph at which the search began, is the same
-        in all messages of a run.
+        Both are created once a process: ``start``, the graph at which the search began, and the
+        share of the rows are the same in all messages of a run.
         """
+        start = asked["start"].astype(bool)
         noise = cast("evidence.Noise", str(self.setup.options["noise"]))
         problem = self.once(
             "evidence",
-            lambda: evidence.evidence_problem(self._rows, noise=noise, start=start),
+            lambda: evidence.evidence_problem(
+                self._sample(float(asked["share"])), noise=noise, start=start
+            ),
         )
         return problem, self.once("evidence cache", dict)
+
+    def _sample(self, share: float) -> FloatArray:
+        """Return a share of the party's rows, at least `LEAST_ROWS`, drawn by seed and name."""
+        rows = self._rows
+        count = max(LEAST_ROWS, round(share * len(rows)))
+        if count >= len(rows):
+            return rows
+        seed = [int(self.setup.options["seed"]), *self.source.name.encode()]
+        drawn = np.random.default_rng(seed).choice(len(rows), count, replace=False)
+        return np.asarray(rows[np.sort(drawn)])

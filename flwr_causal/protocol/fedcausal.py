@@ -6,6 +6,7 @@ from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 
 _MULTIPLIER = Sent("multiplier", "alpha of the augmented Lagrangian")
 _PENALTY = Sent("penalty", "rho of the augmented Lagrangian")
+_SHARE = Sent("share", "share of a party's rows whose evidence is computed")
 _ITERATION = Sent("iteration", "number of iterations done before")
 
 GROUP = Exchange(
@@ -96,6 +97,7 @@ EVIDENCE = Exchange(
             "wanted", "1 at the edges whose change of evidence is requested", ("searches", "d", "d")
         ),
         Sent("start", "1 at the edges of the graph that the first search began with", ("d", "d")),
+        _SHARE,
     ),
     returns=(
         Disclosure(
@@ -128,6 +130,7 @@ LOCAL = Exchange(
         Sent("graph", "1 at the edges of the common graph", ("d", "d")),
         Sent("start", "1 at the edges of the graph that the search began with", ("d", "d")),
         Sent("candidates", "number of additions into each variable that are tried in a step"),
+        _SHARE,
     ),
     returns=(
         Disclosure("own-graph", "the party's own graph", ("d", "d"), "dag"),

@@ -229,19 +229,22 @@ class EvidenceStage:
         The model's graph.
     num_rows : int
         n. A party sends its evidence divided by n_k, so that the weighted mean times n is the sum.
+    share : float
+        Share of the parties' rows whose evidence is computed.
     """
 
     problem: evidence_search.SearchProblem
     searches: tuple[evidence_search.State, ...]
     start: BoolArray
     num_rows: int
+    share: float
 
     def request(self) -> Request:
         """Send the searches' graphs, the masks of the requested changes, and the model's graph."""
         graphs, wanted = zip(*((one.graph, one.wanted) for one in self.searches), strict=True)
         masks = {"graphs": np.stack(graphs), "wanted": np.stack(wanted), "start": self.start}
         values = {name: mask.astype(np.uint8) for name, mask in masks.items()}
-        return Request(EVIDENCE, values)
+        return Request(EVIDENCE, values | {"share": self.share})
 
     def close(self, replies: Replies) -> Step:
         """Make the moves that raise the evidence, in each search."""
@@ -346,10 +349,14 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     refine : {"evidence", "none"} or None, default None
         None is "evidence" for the group lasso and "none" for the paper's.
     noise : {"own", "equal"}, default "own"
-        Noise variances in the evidence: one for each variable and party, or one for each party.
+        Noise in the evidence: of any shape, with a variance for each variable and party; or
+        Gaussian, with one variance for each party.
         "equal" identifies the directions of linear Gaussian effects, if the assumption holds.
     candidates : int, default 5
         Number of additions into each variable whose evidence is requested in a step of the search.
+    evidence_rows : int, default 6000
+        Number of rows of all parties together whose evidence is computed. Where there are more,
+        each party uses the same share of its rows, at least 200, drawn at random by ``seed``.
     local_graphs : bool, default False
         In one more exchange, with any model, every party finds the graph of highest evidence on its
         own rows. ``run.local_graphs`` has these graphs and ``run.heterogeneity`` their differences
@@ -391,6 +398,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     refine: Literal["evidence", "none"] | None = None
     noise: Literal["own", "equal"] = "own"
     candidates: int = 5
+    evidence_rows: int = 6000
     local_graphs: bool = False
     schedule: Literal["fast", "paper"] = "fast"
     averaging: Literal["norms", "layers"] | None = None
@@ -408,6 +416,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
             self.max_rounds = self._default_rounds + self.local_graphs
         super().validate()
         require(self.candidates >= 1, "candidates", self.candidates, "at least 1")
+        require(self.evidence_rows >= 1, "evidence_rows", self.evidence_rows, "at least 1")
         self.validate_perceptrons()
         self._refuse_what_would_be_ignored()
         for name in ("sparsity", "proximity"):
@@ -431,7 +440,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
             of_model |= dict.fromkeys(paper, "the paper's models")
         if self.refine == "none" and not self.local_graphs:
             for_evidence = "refine='evidence' or local_graphs=True"
-            of_model |= dict.fromkeys(("noise", "candidates"), for_evidence)
+            of_model |= dict.fromkeys(("noise", "candidates", "evidence_rows"), for_evidence)
         refuse_ignored(self, of_model)
 
     @property
@@ -526,7 +535,12 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         )
         starts = (found.graph, np.asarray(masks.required, dtype=bool))
         searches = tuple(evidence_search.init(start, found.scores, problem) for start in starts)
-        return EvidenceStage(problem, searches, found.graph, agreement.n)
+        share = self._share(agreement)
+        return EvidenceStage(problem, searches, found.graph, agreement.n, share)
+
+    def _share(self, agreement: Agreement) -> float:
+        """Return the share of the rows whose evidence is computed."""
+        return min(1.0, self.evidence_rows / agreement.n)
 
     def init(self, agreement: Agreement) -> FedCausalRun:
         """Start with the model's stage."""
@@ -543,6 +557,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
             "graph": graph.astype(np.uint8),
             "start": start.astype(np.uint8),
             "candidates": self.candidates,
+            "share": self._share(state.agreement),
         }
         return Request(LOCAL, values)
 

@@ -51,7 +51,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
+from scipy.linalg.lapack import dpotrf, dtrtri, dtrtrs
 
 from flwr_causal.core.linear.negentropy import NUM_FUNCTIONS, mean_functions, negentropies
 from flwr_causal.core.nonlinear.basis import (
@@ -78,7 +78,10 @@ LENGTHS = (1.0, 2.0)
 AMPLITUDES = (3.0, 10.0)
 # c, the prior variance of a linear coefficient in units of the noise variance.
 LINEAR = {"own": 3.0, "equal": 1.0}
-# Where noise is small, c and then a grow by this factor while the evidence rises. The largest ones
+# Below this share of noise in a variable's variance a slope or a function of usual size has little
+# probability by the values above.
+LITTLE_NOISE = 0.1
+# There c and then a grow by this factor while the evidence rises. The largest ones
 # leave K + I far from singular: noise below a thousandth of a variable's deviation is not resolved.
 STEP, MOST_STEPS = 10.0, 5
 BLOCK_ROWS = 300
@@ -322,20 +325,22 @@ def _gaussian_evidence(
         fit = n * (np.log(quadratic / n) + 1.0) if own else quadratic
         return -0.5 * float(constant + fit), target
 
-    def costs(priors: list[_Prior]) -> FloatArray:
+    def costs(priors: list[_Prior]) -> tuple[FloatArray, FloatArray]:
         quadratics, log_determinants = _fits(problem, child, parents, priors, work).T
         fits = n * (np.log(quadratics / n) + 1.0) if own else quadratics
-        return np.asarray(fits + log_determinants)
+        return fits + log_determinants, quadratics
 
-    grid = costs(_PRIORS)
-    best, cost = _PRIORS[int(np.argmin(grid))], float(grid.min())
+    grid, quadratics = costs(_PRIORS)
+    k = int(np.argmin(grid))
+    best, cost = _PRIORS[k], float(grid[k])
     if not own:
         return -0.5 * float(constant + cost), target
+    little = float(quadratics[k]) / n < LITTLE_NOISE
     growing = ["slope", "amplitude"] if best.amplitude == AMPLITUDES[-1] else ["slope"]
-    for name in growing:
+    for name in growing if little else ():
         for _ in range(MOST_STEPS):
             larger = best._replace(**{name: STEP * getattr(best, name)})
-            changed = float(costs([larger])[0])
+            changed = float(costs([larger])[0][0])
             if changed >= cost:
                 break
             best, cost = larger, changed
@@ -366,9 +371,9 @@ def _residuals(
     residuals = np.empty(len(problem.targets))
     for rows in _blocks(problem):
         (factor,) = _factors(problem, rows, parents, [prior], work)
-        solved, _ = dpotrs(factor, problem.targets[rows, child], lower=1)
-        inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
-        residuals[rows] = solved / np.sqrt(np.diagonal(inverse))
+        inverse = np.tril(dtrtri(factor, lower=1, overwrite_c=1)[0])
+        solved = (inverse @ problem.targets[rows, child]) @ inverse
+        residuals[rows] = solved / np.sqrt(np.einsum("ij,ij->j", inverse, inverse))
     return residuals
 
 

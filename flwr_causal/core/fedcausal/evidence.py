@@ -25,13 +25,14 @@ for variables with little noise. There are two assumptions on v:
 Against the direction of a linear effect with noise that is not Gaussian, the conditional mean is
 nonlinear, and a smooth function has higher Gaussian evidence there than the true linear one. The
 true noise then is farther from Gaussian than the residuals of the false direction. With
-``noise="own"`` the evidence of a party therefore contains the gain in log density by the fitted
-shape of the noise,
+``noise="own"`` the noise of a party is therefore Gaussian or of a fitted shape, one as probable as
+the other beforehand, and up to a constant the evidence is
 
-    log N(y; 0, v (K + I)) + n J,
+    log N(y; 0, v (K + I)) + log(1 + exp(n J - log n)),
 
 with the negentropy J of the standardised leave-one-out residuals
-(:mod:`core.linear.negentropy`). Leave-one-out residuals are
+(:mod:`core.linear.negentropy`), the gain in log density by the shape, and half of log n for each of
+its two parameters (Schwarz 1978). Leave-one-out residuals are
 ``[(K + I)^{-1} y]_i / [(K + I)^{-1}]_ii``, and divided by their standard deviations they are
 proportional to ``[(K + I)^{-1} y]_i / sqrt([(K + I)^{-1}]_ii)``. Unlike the residuals of the fit
 they show what the parents do not predict even if the function passes close to a single row.
@@ -296,7 +297,8 @@ def _evidence(problem: EvidenceProblem, keys: Sequence[tuple[int, tuple[int, ...
             means[k] = mean_functions(standardised(residuals[:, None]), np.ones((1, 1)))[0]
     if own:
         shaped = means.any(axis=1)
-        gains = len(problem.targets) * negentropies(means[shaped])
+        n = len(problem.targets)
+        gains = np.logaddexp(0.0, n * negentropies(means[shaped]) - np.log(n))
         # Rounding errors depend on what is fitted together; a resumed run must give the same sums.
         evidence[shaped] += np.round(gains, 9)
     return evidence.tolist()

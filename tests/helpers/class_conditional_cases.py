@@ -9,6 +9,7 @@ from flwr_causal.core.circuits.learners.training_by_sums import Step, add
 #: Grids small enough for tests.
 QUICK = ClassConditional(
     target="kind",
+    head=False,
     powers=(-1.0, 0.0, 0.5, 1.0, 2.0),
     diagonals=(0.0, 0.1),
     pooled=(0.0, 0.2),
@@ -17,7 +18,13 @@ QUICK = ClassConditional(
 )
 #: Nothing is chosen: a Gaussian for each class.
 PLAIN = ClassConditional(
-    target="kind", powers=(1.0,), diagonals=(0.0,), pooled=(0.0,), dof=(np.inf,), cuts=(1.0,)
+    target="kind",
+    head=False,
+    powers=(1.0,),
+    diagonals=(0.0,),
+    pooled=(0.0,),
+    dof=(np.inf,),
+    cuts=(1.0,),
 )
 
 

@@ -10,6 +10,7 @@ from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
+from flwr_causal.core.circuits.model import HeadPosterior
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid
@@ -49,9 +50,23 @@ def test_it_is_the_learner_on_all_rows(cancer):
     np.testing.assert_allclose(
         outcome.model.predict_proba(test), central.predict_proba(test), atol=1e-8
     )
-    assert outcome.rounds == 4
+    assert outcome.rounds > 4
+    assert found(split(rows), head=False).rounds == 4
     assert outcome.graph is None
     assert "complete" in outcome.stop_reason
+
+
+def test_the_choice_between_head_and_circuit_is_told(cancer):
+    rows, _ = cancer
+    outcome = found(split(rows))
+    last = outcome.history[-1]
+    assert last["exchange"] == "class-conditional: choice"
+    assert last["rows"] == 450
+    assert bool(last["pays"]) == isinstance(outcome.model.posterior, HeadPosterior)
+    assert f"the head makes {last['head_errors']} errors" in outcome.stop_reason
+    plain = found(split(rows), head=False)
+    assert "errors" not in plain.stop_reason
+    assert not isinstance(plain.model.posterior, HeadPosterior)
 
 
 def test_who_holds_which_rows_does_not_matter(cancer):
@@ -110,7 +125,7 @@ def test_nothing_leaves_that_was_not_declared(cancer):
     grid = spy(split(rows), CLIENTS)
     outcome = run(FedPC(target="target", min_available_nodes=3), grid)
     phases = {m.metadata.group_id: records.config_of(m.content)["exchange"] for m in grid.sent[3:]}
-    asked = ["scale", "powers", "moments", "held-out"]
+    asked = ["scale", "powers", "moments", "held-out", "head", "choice"]
     assert list(dict.fromkeys(phases.values())) == [
         f"class-conditional: {phase}" for phase in asked
     ]

@@ -41,7 +41,7 @@ def test_a_mixed_table_is_learned_by_trees(table):
     run = simulate("fedpc", split(table, 3, seed=0))
     shares = run.model.predict_proba(test)[:, list(run.model.classes()).index("ill")]
     assert roc_auc_score(test["target"] == "ill", shares) > 0.9
-    assert [record["exchange"] for record in run.history][-1] == "trees: trees"
+    assert [record["exchange"] for record in run.history][-1] == "trees: choice"
     assert "cuts" in {record["exchange"] for record in run.history}
 
 

@@ -22,6 +22,7 @@ nodes of the circuit; `composed.federated_circuit.PartyLeaves` for circuits that
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -188,6 +189,23 @@ class LocalLeaves(Leaves):
         return result
 
 
+class Siblings(NamedTuple):
+    """The nodes of a layer that have the same number of children, which are evaluated together.
+
+    Parameters
+    ----------
+    nodes : ndarray of int64, shape (k,), or slice
+        Their numbers.
+    children : ndarray of int64, shape (k, c)
+    log_weights : ndarray of float64, shape (k, c, 1), or None
+        Of sums; None for products.
+    """
+
+    nodes: IntArray | slice
+    children: IntArray
+    log_weights: FloatArray | None
+
+
 class Layer(NamedTuple):
     """Sums, or products, none of which is a descendant of another.
 
@@ -201,6 +219,8 @@ class Layer(NamedTuple):
         Numbers of the children.
     log_weights : ndarray of float64, shape (E,), or None
         Log weights of sums; None for products.
+    siblings : tuple of Siblings
+        The same nodes, by their number of children.
     """
 
     first: int
@@ -208,6 +228,7 @@ class Layer(NamedTuple):
     starts: IntArray
     children: IntArray
     log_weights: FloatArray | None
+    siblings: tuple[Siblings, ...]
 
 
 class Layers:
@@ -300,25 +321,21 @@ class Layers:
 
     def _climb(self, nodes: FloatArray, maximise: bool) -> None:
         """Compute the rows of the inner nodes from the rows of the leaves, in place."""
-        if not self.layers:
-            return
-        from flwr_causal.core.circuits import kernels
-
         with np.errstate(divide="ignore"):  # the logarithm of an impossible row
-            for first, stop, starts, children, log_weights in self.layers:
+            for own, children, log_weights in chain(*(layer.siblings for layer in self.layers)):
+                terms = nodes[children]
                 if log_weights is None:
-                    kernels.multiply(nodes, first, starts, children)
+                    nodes[own] = terms.sum(axis=1)
                     continue
-                terms = np.empty((len(children), nodes.shape[1]))
-                kernels.compare(nodes, first, starts, children, log_weights, LOWEST, terms)
-                own = nodes[first:stop]
+                terms += log_weights
+                peaks = terms.max(axis=1)
                 if maximise:
-                    own[own == LOWEST] = -np.inf
+                    nodes[own] = peaks
                     continue
+                np.maximum(peaks, LOWEST, out=peaks)
+                terms -= peaks[:, None]
                 np.exp(terms, out=terms)
-                totals = np.empty(own.shape)
-                kernels.total(starts, terms, totals)
-                own += np.log(totals, out=totals)
+                nodes[own] = peaks + np.log(terms.sum(axis=1))
 
     def flows(
         self, node_values: FloatArray, row_weights: FloatArray | None = None
@@ -349,7 +366,7 @@ class Layers:
         if row_weights is not None:
             result[-1] *= row_weights
         taken: list[FloatArray] = []
-        for first, _, starts, children, log_weights in reversed(self.layers):
+        for first, _, starts, children, log_weights, _ in reversed(self.layers):
             terms = np.empty((0, 0))
             if log_weights is not None:
                 terms = np.empty((len(children), node_values.shape[1]))
@@ -574,7 +591,19 @@ def _layer(group: Sequence[Node], first: int, number: dict[int, int]) -> Layer:
     if weights:
         with np.errstate(divide="ignore"):
             log_weights = np.log(np.concatenate(weights))
-    return Layer(first, first + len(group), starts, children, log_weights)
+    sizes = np.diff(starts)
+    siblings = []
+    for size in np.unique(sizes):
+        own = np.flatnonzero(sizes == size)
+        edges = starts[own, None] + np.arange(size)
+        siblings.append(
+            Siblings(
+                slice(first, first + len(group)) if len(own) == len(group) else first + own,
+                children[edges],
+                None if log_weights is None else log_weights[edges][:, :, None],
+            )
+        )
+    return Layer(first, first + len(group), starts, children, log_weights, tuple(siblings))
 
 
 def _batches(leaves: Sequence[Leaf], numbers: Sequence[int]) -> Batches:

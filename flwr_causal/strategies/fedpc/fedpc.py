@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from flwr_causal.core.circuits.composed.dependence import ALIKE, NOTABLE_NATS, w
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalTrained
+from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.presence import joined_tables
@@ -172,8 +173,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     bins : int, optional
         Learner "trees": number of intervals of about equally many rows into which columns of
         numbers are cut; columns with at most this number of different whole numbers are categories,
-        and may be the target. Default: 16, the best number for the density; with a head 32, which
-        predicts classes better.
+        and may be the target. Default: 16, the best number for the density; with ``head=True`` 32,
+        with which the head predicts classes better.
     minimum_count : int, default 2
         No sum over fewer rows than this leaves a party, nor a circuit of fewer: a sum over one row
         is the row. With 1 the circuit is exactly that of the pooled rows.
@@ -182,10 +183,10 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         (``model-path`` in their node config): nothing is trained, they are asked again.
     max_rounds : int, default 60
         Most exchanges after the schema exchange; a run that needs more fails. Class-conditional
-        circuits take four or five, trees seven, a head about eight more and the choice of a
-        threshold one, cut points three to 13, Einsum networks 1 + epochs x batches; one pass takes
-        one, one more where rows are aligned, a third where the dependence between parties is
-        measured, and 11 where trees are trained together.
+        circuits take four or five, trees seven, a head and the choice of it five to ten more and
+        that of a threshold one, cut points three to 13, Einsum networks 1 + epochs x batches; one
+        pass takes one, one more where rows are aligned, a third where the dependence between
+        parties is measured, and 11 where trees are trained together.
     missing_values : {"fail", "drop", "keep"}, default "fail"
         "keep": that a value is missing is a state of a category or an interval; of a number it is
         integrated out.
@@ -244,7 +245,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     @property
     def num_bins(self) -> int:
         """Intervals of a column of numbers."""
-        return (32 if self.head else 16) if self.bins is None else self.bins
+        return (32 if self.head is True else 16) if self.bins is None else self.bins
 
     @property
     def policy(self) -> Policy:
@@ -353,7 +354,9 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             return []
         judged = {"test rows": metrics, "the rows of the query": metrics.get("query", {})}
         return [
-            text for rows, own in judged.items() for text in majority_warning(own, rows, self.head)
+            text
+            for rows, own in judged.items()
+            for text in majority_warning(own, rows, self.head is not False)
         ]
 
     def warnings(self, state: FedPCRun) -> list[str]:
@@ -419,7 +422,12 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
             if state.dependence is not None:
                 assert isinstance(following, ClassConditionalTrained)
                 following = with_dependence(following, state.dependence)
-            return _complete(state, following.model(state.domain)), info
+            complete = _complete(state, following.model(state.domain))
+            if isinstance(following, TrainedWithHead) and following.choice_of_head is not None:
+                chosen = following.choice_of_head
+                info = info | asdict(chosen) | {"pays": int(chosen.pays)}
+                complete = replace(complete, reason=f"{complete.reason}; {chosen}")
+            return complete, info
         return replace(state, stage=SumsStage(stage.learner, following)), info
     if isinstance(stage, AlignStage):
         return _aligned(method, state, stage.matched(replies))

@@ -12,7 +12,7 @@ from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
 from flwr_causal.errors import ConfigError, DataError
 
 STATES = (2, 3, 2, 3, 2)
-SMALL = ChowLiuMixture(components=3, ensembles=2, product_steps=3, tree_steps=2)
+SMALL = ChowLiuMixture(components=3, ensembles=2, product_steps=3, tree_steps=2, head=False)
 
 
 def rows_of_two_kinds(rng, n, missing=0.0):

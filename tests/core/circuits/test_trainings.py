@@ -16,19 +16,33 @@ from flwr_causal.errors import ConfigError
 SMALL = {"depth": 2, "replicas": 2, "sums": 3, "epochs": 8, "batches": 2}
 NUMBERS, STATES, MIXED = (0, 0, 0, 2), (2, 3, 2, 3, 2), (0, 2, 0, 0, 2)
 TOLD = {"head": True, "decision": "macro-f1"}
+PLAIN = {"head": False}
 CASES = {
     "class-conditional": ("class-conditional", MIXED, TOLD),
-    "class-conditional with a threshold": ("class-conditional", MIXED, {"decision": "macro-f1"}),
+    "class-conditional with a threshold": (
+        "class-conditional",
+        MIXED,
+        {"decision": "macro-f1", **PLAIN},
+    ),
+    "class-conditional with a choice": ("class-conditional", MIXED, {"decision": "macro-f1"}),
     "class-conditional without a class": ("class-conditional", NUMBERS, {}),
     "class-conditional, columns differ": ("class-conditional", MIXED, {}),
-    "trees": ("trees", STATES, {"components": 2}),
-    "trees with a threshold": ("trees", STATES, {"components": 2, "decision": "macro-f1"}),
+    "trees": ("trees", STATES, {"components": 2, **PLAIN}),
+    "trees with a threshold": (
+        "trees",
+        STATES,
+        {"components": 2, "decision": "macro-f1", **PLAIN},
+    ),
+    "trees with a choice": ("trees", STATES, {"components": 2, "decision": "macro-f1"}),
     "trees with a head": ("trees", STATES, {"components": 2, **TOLD}),
     "trees without a class": ("trees", STATES, {"components": 2, **TOLD}),
     "einsum": ("einsum", MIXED, SMALL),
     "einsum of states": ("einsum", STATES, SMALL),
     "einsum of numbers": ("einsum", (0, 0, 0, 0), SMALL),
 }
+
+#: Their folds are drawn at each party.
+FOLDS_OF_PARTIES = ("trees with a head", "trees with a choice")
 
 
 def rows_of(rng, states, n, follows=0.6):
@@ -121,7 +135,10 @@ def test_what_is_sent_is_declared_and_finite_and_the_model_survives_saving(case,
         parties = [np.where(np.arange(len(states)) == 0, np.nan, parties[0]), parties[1]]
     model, steps = exchanged(learner, parties, domain)
     if case == "trees with a head":
-        assert set(steps) == set(learner.steps) - {"odds"}
+        assert set(steps) == set(learner.steps) - {"odds", "choice"}
+    if "with a choice" in case:
+        assert steps[-2] == "choice"
+        assert steps[-1] in ("threshold", "odds")
     if case == "trees with a threshold":
         assert steps[-1] == "odds"
     if case == "class-conditional with a threshold":
@@ -129,7 +146,8 @@ def test_what_is_sent_is_declared_and_finite_and_the_model_survives_saving(case,
     head, decision = CASES[case][2].get("head"), CASES[case][2].get("decision")
     told = learner.target is not None
     assert (model.threshold is not None) == (decision == "macro-f1" and told)
-    assert isinstance(model.posterior, HeadPosterior) == bool(head and told)
+    if "with a choice" not in case:
+        assert isinstance(model.posterior, HeadPosterior) == bool(head and told)
     model.save(tmp_path / "circuit.json")
     again = CircuitModel.load(tmp_path / "circuit.json")
     np.testing.assert_allclose(again.log_likelihood(values), model.log_likelihood(values))
@@ -141,7 +159,7 @@ def test_what_is_sent_is_declared_and_finite_and_the_model_survives_saving(case,
 
 
 @pytest.mark.parametrize(
-    "case", [one for one in CASES if "differ" not in one and one != "trees with a head"]
+    "case", [one for one in CASES if "differ" not in one and one not in FOLDS_OF_PARTIES]
 )
 def test_it_makes_no_difference_how_rows_are_split(case):
     """But to the head of trees, whose folds are drawn at each party: see test_tree_head."""
@@ -214,7 +232,9 @@ def test_the_threshold_of_trees_has_the_best_macro_f1_on_the_rows():
     rng = np.random.default_rng(3)
     values = rows_of(rng, STATES, 2000, follows=0.3)
     rare = values[(values[:, -1] == 0) | (rng.random(2000) < 0.2)]
-    learner = training_of("trees", "e", LearnerOptions(components=1, decision="macro-f1"))
+    learner = training_of(
+        "trees", "e", LearnerOptions(head=False, components=1, decision="macro-f1")
+    )
     model = learner.learn_model(domain_of(STATES), rare)
 
     def macro_f1(threshold):

@@ -17,7 +17,7 @@ from flwr_causal.core.circuits.circuit import Circuit, moved
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
-    Choice,
+    BlockChoice,
     ClassMoments,
     ClassSums,
     choose_shrinkage,
@@ -177,7 +177,7 @@ class NumberTable:
             self.coordinates,
             leaves.moments,
             leaves.tables,
-            Choice(np.inf, np.inf, np.zeros(self.z.shape[1], dtype=np.int64)),
+            BlockChoice(np.inf, np.inf, np.zeros(self.z.shape[1], dtype=np.int64)),
         )
         density = trained.model(extended).density
         assert isinstance(density, Circuit)

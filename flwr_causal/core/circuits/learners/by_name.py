@@ -89,7 +89,7 @@ def training_of(
         )
     chosen = options or LearnerOptions()
     learner = learner_of(name, target, chosen)
-    wanted = chosen.head or chosen.decision != "most-probable"
+    wanted = chosen.head is True or chosen.decision != "most-probable"
     if wanted and not isinstance(learner, HeadOptions):
         raise ConfigError(
             "a head and a threshold are trained with class-conditional circuits and trees: leave "

@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.int32]
 
+#: Rows that `incomplete_rows` evaluates together.
+ROWS = 512
+#: Smaller beliefs are divided by the largest one, whose logarithm is added to the result.
+SMALL = 1e-50
+#: Numbers that numpy looks up in a table, which takes .05 s. More are looked up by a compiled
+#: function: five times as fast, but its first call in an environment takes seconds.
+LOOKED_UP = 2**22
+
 
 class Flat(NamedTuple):
-    """A tree as the compiled passes take it (`kernels`)."""
+    """A tree as flat arrays, which the compiled passes take; see `kernels`."""
 
     order: IntArray
     parents: IntArray
@@ -114,10 +122,8 @@ class ChowLiuTree(Leaf):
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Log probability of each row, missing values summed out, shape (n,)."""
-        from flwr_causal.core.circuits import kernels
-
         codes = np.ascontiguousarray(self._codes(values).T)
-        return kernels.incomplete_rows(codes, np.arange(len(codes)), *self.flat)
+        return incomplete_rows(codes, np.arange(len(codes)), self.flat)
 
     def sample(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Fill missing values by draws given the others, shape (n, k)."""
@@ -267,6 +273,45 @@ def _parents_first(parents: Sequence[int]) -> IntArray:
     return np.array(order, dtype=np.int64)
 
 
+def incomplete_rows(codes: Codes, columns: IntArray, tree: Flat) -> FloatArray:
+    """Return the log probabilities of rows under a tree, missing values summed out, shape (n,).
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (columns, n)
+        -1 is missing.
+    columns : ndarray of int64, shape (m,)
+        The row of ``codes`` of each variable, -1 for a hidden one.
+    tree : Flat
+    """
+    result = np.zeros(codes.shape[1])
+    for start in range(0, len(result), ROWS):
+        rows = slice(start, start + ROWS)
+        result[rows] = _incomplete_rows(codes[:, rows], columns, tree)
+    return result
+
+
+def _incomplete_rows(codes: Codes, columns: IntArray, tree: Flat) -> FloatArray:
+    logs, factor = np.zeros(codes.shape[1]), np.ones((1, codes.shape[1]))
+    beliefs = [
+        ((codes[column] < 0) | (codes[column] == np.arange(size)[:, None])).astype(np.float64)
+        if column >= 0
+        else np.ones((size, len(logs)))
+        for column, size in zip(columns, tree.sizes, strict=True)
+    ]
+    for j in tree.order[::-1]:
+        parent, size, start = tree.parents[j], tree.sizes[j], tree.starts[j]
+        above = factor if parent < 0 else beliefs[parent]
+        above *= tree.tables[start : start + len(above) * size].reshape(-1, size) @ beliefs[j]
+        largest = above.max(axis=0)
+        low = (largest < SMALL) & (largest > 0.0)
+        if low.any():
+            logs[low] += np.log(largest[low])
+            above[:, low] /= largest[low]
+    with np.errstate(divide="ignore"):
+        return np.asarray(logs + np.log(factor[0]))
+
+
 class ChowLiuBatch(LeafBatch):
     """Trees as one table of logarithms, in which rows without missing values are looked up."""
 
@@ -299,20 +344,35 @@ class ChowLiuBatch(LeafBatch):
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Log probability of each tree and row, shape (number of trees, n)."""
-        from flwr_causal.core.circuits import kernels
-
         trees: Any = self.leaves
         result = np.empty((len(self.leaves), len(values)))
         codes = np.where(np.isnan(values), -1.0, values).T.astype(np.int32, order="C")
         holes = (codes[self._seen] < 0).any(axis=0)
         if self._tables is not None and not holes.all():
             complete = codes[:, ~holes] if holes.any() else codes
-            found = kernels.complete_rows(complete, *self._tables)
+            found = self._complete(complete)
             result[np.ix_(np.array(self._visible), ~holes)] = found
         part = codes if holes.all() else codes[:, holes]
         for row, columns, tree in zip(result, self._variables, trees, strict=True):
             if tree.hidden:
-                row[:] = kernels.incomplete_rows(codes, columns, *tree.flat)
+                row[:] = incomplete_rows(codes, columns, tree.flat)
             elif len(part.T):
-                row[holes] = kernels.incomplete_rows(part, columns, *tree.flat)
+                row[holes] = incomplete_rows(part, columns, tree.flat)
+        return result
+
+    def _complete(self, codes: Codes) -> FloatArray:
+        """Return the log probabilities of rows without missing values, (trees, n)."""
+        assert self._tables is not None
+        if codes.shape[1] * len(self._tables[1]) > LOOKED_UP:
+            from flwr_causal.core.circuits.kernels import complete_rows
+
+            return complete_rows(codes, *self._tables)
+        first, columns, above, sizes, starts, logs = self._tables
+        result = np.zeros((len(self._visible), codes.shape[1]))
+        for t, total in enumerate(result):
+            for v in range(first[t], first[t + 1]):
+                places = starts[v] + codes[columns[v]]
+                if above[v] >= 0:
+                    places = places + sizes[v] * codes[above[v]]
+                total += logs[places]
         return result

@@ -178,15 +178,13 @@ class CategoricalBatch(LeafBatch):
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Log probability of each leaf and row, shape (number of leaves, n)."""
-        from flwr_causal.core.circuits.kernels import looked_up
-
         codes: FloatArray = values.T[self._column]
         missing = np.isnan(codes)
         if missing.any():
             codes = np.where(missing, self._num_states, codes)
-        result = np.empty((len(self.leaves), len(values)))
-        looked_up(codes.astype(np.int32), self._row, self._starts, self._table, result)
-        return result
+        places = codes.astype(np.int64)[self._row]
+        places += self._starts[:, None]
+        return self._table[places]
 
 
 #: log sqrt(2 pi)
@@ -262,15 +260,17 @@ class GaussianBatch(LeafBatch):
         sd = np.array([leaf.sd for leaf in own])
         # (x - mean)^2 / (2 sd^2) as the square of a x + b.
         factor = math.sqrt(0.5) / sd
-        self._parameters = (factor, -mean * factor, -(np.log(sd) + NORMALISER))
+        self._factor, self._shift = factor[:, None], (-mean * factor)[:, None]
+        self._constant = -(np.log(sd) + NORMALISER)[:, None]
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Log density of each leaf and row, shape (number of leaves, n)."""
-        from flwr_causal.core.circuits.kernels import normal_densities
-
-        result = np.empty((len(self.leaves), len(values)))
-        columns = np.ascontiguousarray(values.T)
-        normal_densities(columns, self._column, *self._parameters, result)
+        result = np.ascontiguousarray(values.T)[self._column]
+        result *= self._factor
+        result += self._shift
+        np.square(result, out=result)
+        np.subtract(self._constant, result, out=result)
+        result[np.isnan(result)] = 0.0
         return result
 
 

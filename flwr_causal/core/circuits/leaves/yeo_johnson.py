@@ -43,7 +43,7 @@ def signed_exp(logs: ArrayLike) -> FloatArray:
 def of_signed_log(logs: FloatArray, powers: ArrayLike) -> FloatArray:
     """Return the transforms of numbers from their signed logarithms, within the reach."""
     side = np.where(logs < 0, 2.0 - np.asarray(powers), powers)
-    scaled = _expm1_over(side, np.abs(logs))
+    scaled = expm1_over(side, np.abs(logs))
     return np.copysign(scaled, logs)
 
 
@@ -79,7 +79,7 @@ def inverse(
     return numbers
 
 
-def _expm1_over(power: FloatArray, logs: FloatArray) -> FloatArray:
+def expm1_over(power: FloatArray, logs: FloatArray) -> FloatArray:
     """Return (exp(p a) - 1) / p, which is a for p = 0."""
     flat = np.abs(power) < 1e-12
     safe = np.where(flat, 1.0, power)
@@ -87,7 +87,7 @@ def _expm1_over(power: FloatArray, logs: FloatArray) -> FloatArray:
 
 
 def _log1p_over(power: FloatArray, values: FloatArray) -> FloatArray:
-    """Return log(1 + p t) / p, which is t for p = 0: the inverse of `_expm1_over`."""
+    """Return log(1 + p t) / p, which is t for p = 0: the inverse of `expm1_over`."""
     flat = np.abs(power) < 1e-12
     safe = np.where(flat, 1.0, power)
     # At the end of the reach 1 + p t may be rounded to 0.

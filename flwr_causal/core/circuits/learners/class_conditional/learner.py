@@ -9,6 +9,7 @@ import numpy as np
 
 from flwr_causal.core.circuits.learners.class_conditional import pattern
 from flwr_causal.core.circuits.learners.class_conditional.steps import (
+    Choice,
     ClassConditionalOptions,
     Head,
     HeldOut,
@@ -49,6 +50,7 @@ class ClassConditional(ClassConditionalOptions, TrainingWithHead):
         Moments,
         HeldOut,
         Head,
+        Choice,
         Threshold,
         pattern.PatternScale,
         pattern.PatternPowers,

@@ -35,7 +35,7 @@ from flwr_causal.core.circuits.leaves.elliptical import (
     standard_log_density,
     whitened,
 )
-from flwr_causal.core.circuits.leaves.yeo_johnson import of_signed_log, signed_log
+from flwr_causal.core.circuits.leaves.yeo_johnson import expm1_over, of_signed_log, signed_log
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -103,17 +103,21 @@ def relative_transform(
     powers, limit = np.asarray(power, dtype=np.float64), np.asarray(reach, dtype=np.float64)
     inside = np.clip(values, -limit, limit)
     logs, start = signed_log(inside), signed_log(center)
-    # Away from zero, in the direction of the middle: log(1 + |u|) less that of the middle.
+    # Away from zero, in the direction of the middle: log(1 + |u|) less that of the middle. On the
+    # other side of zero: log(1 + |u|), and the power is 2 minus that of this side.
     sign = np.where(center < 0, -1.0, 1.0)
     side = np.where(center < 0, 2.0 - powers, powers)
-    way = sign * (logs - start)
-    flat = np.abs(side) < 1e-12
-    grown = np.where(flat, way, np.expm1(side * way) / np.where(flat, 1.0, side))
-    same = sign * np.exp(np.abs(start)) * grown
-    across = of_signed_log(logs, powers) - of_signed_log(start, powers)
-    across = across * np.exp(-(powers - 1.0) * start)
-    relative = np.where(sign * logs >= 0, same, across)
-    relative = relative + (values - inside) * np.exp((powers - 1.0) * (logs - start))
+    same = sign * logs >= 0
+    rates = np.where(same, side, 2.0 - side)
+    lengths = np.where(same, sign * (logs - start), np.abs(logs))
+    grown = expm1_over(rates, lengths)
+    scale = sign * np.exp(np.abs(start))
+    outside = -of_signed_log(start, powers) * np.exp((1.0 - powers) * start)
+    opposite = -sign * np.exp((1.0 - powers) * start)
+    relative = np.where(same, scale, opposite) * grown + np.where(same, 0.0, outside)
+    beyond = values - inside
+    if beyond.any():
+        relative += beyond * np.exp((powers - 1.0) * (logs - start))
     return np.where(powers == 1.0, values - center, relative)
 
 
@@ -394,8 +398,8 @@ def correlation_blocks(covariance: FloatArray, cuts: Sequence[float]) -> IntArra
         Blocks 0, 1, ... in the order of their first columns.
     """
     d = len(covariance)
-    if d == 1:
-        return np.zeros((len(cuts), 1), dtype=np.int64)
+    if d == 1 or min(cuts) >= 1.0:
+        return np.zeros((len(cuts), d), dtype=np.int64)
     deviations = np.sqrt(np.diagonal(covariance))
     distance = 1.0 - np.abs(covariance / np.outer(deviations, deviations))
     tree = linkage(np.clip(distance[np.triu_indices(d, 1)], 0.0, 1.0), "average")
@@ -407,7 +411,7 @@ def members(labels: IntArray) -> list[IntArray]:
     return [np.flatnonzero(labels == block) for block in range(int(labels.max()) + 1)]
 
 
-class Choice(NamedTuple):
+class BlockChoice(NamedTuple):
     """The blocks and degrees of freedom that are best on held-out rows.
 
     Parameters
@@ -427,7 +431,7 @@ class Choice(NamedTuple):
 
 def chosen_of(
     likelihoods: FloatArray, log_losses: FloatArray, blocks: IntArray, dof: Sequence[float]
-) -> Choice:
+) -> BlockChoice:
     """Return the blocks and degrees of freedom that are best on held-out rows.
 
     Parameters
@@ -442,7 +446,7 @@ def chosen_of(
     cut = len(blocks) // 2
     if log_losses.any():
         cut, block_dof = map(int, np.unravel_index(int(log_losses.argmin()), log_losses.shape))
-    return Choice(dof[best], dof[block_dof], blocks[cut])
+    return BlockChoice(dof[best], dof[block_dof], blocks[cut])
 
 
 class Judgement(NamedTuple):

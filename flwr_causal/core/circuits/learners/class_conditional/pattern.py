@@ -104,7 +104,7 @@ def started(plan: Plan, presence: ArrayLike) -> PatternScale:
         )
     options: ClassConditionalOptions = plan.learner
     threshold = options.decision == "macro-f1" and plan.num_classes == 2
-    if plan.target is not None and (options.head or threshold):
+    if plan.target is not None and (options.head is True or threshold):
         raise ConfigError(
             "a head and a threshold are trained on rows with all columns: leave them out where "
             "parties hold different columns"

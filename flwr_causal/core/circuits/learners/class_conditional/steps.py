@@ -14,8 +14,9 @@ class. All parameters are functions of sums over rows:
 - `HeldOut`: log-likelihoods under a grid of degrees of freedom, and log losses of the class under
   leaves over blocks of correlated columns. A second circuit has a leaf for each block: its
   posterior of the class is better than that of the circuit with the best density;
-- `Head`, `Threshold`: if the options ask for them. The features are log densities under univariate
-  leaves and leaves over blocks, and log probabilities of categories.
+- `Head`, `Choice`, `Threshold`: a logistic head on log densities under univariate leaves and leaves
+  over blocks, and log probabilities of categories; the choice between it and the circuit of blocks;
+  and a threshold, if the options ask for them.
 
 Rows must be complete. A class of which no party has a row is left out; a class with a single row
 has the covariance that all classes share. Parties that hold different columns train by the
@@ -31,7 +32,7 @@ import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
-    Choice,
+    BlockChoice,
     ClassMoments,
     ClassSums,
     Coordinates,
@@ -51,8 +52,10 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
     tails_of,
 )
 from flwr_causal.core.circuits.learners.head import (
+    ChoiceStep,
     Features,
     HeadStep,
+    RowFeatures,
     ThresholdStep,
     TrainedWithHead,
     init_head,
@@ -255,7 +258,7 @@ class ClassConditionalTrained(TrainedWithHead):
         Means (C, d) and covariances (C, d, d) of the coordinates.
     tables : ndarray of float, shape (C, states)
         Rows of each class and state, the categories side by side.
-    choice : Choice
+    choice : BlockChoice
         Degrees of freedom and blocks.
     """
 
@@ -264,7 +267,7 @@ class ClassConditionalTrained(TrainedWithHead):
     coordinates: Coordinates
     moments: ClassMoments
     tables: FloatArray
-    choice: Choice
+    choice: BlockChoice
 
     def model(self, domain: Domain) -> CircuitModel:
         """Return the circuit with the best density, and the posterior that predicts the class.
@@ -785,11 +788,10 @@ class HeldOut(Step):
         if plan.target is None:
             return trained
         features = LeafFeatures(self, choice)
-        if options.head:
-            training = init_head(total.counts, len(pieces(choice.blocks)) + len(plan.categories))
-            return Head.or_threshold(features, training, trained, options.decision)
-        product = product_head(choice.blocks, len(plan.categories), self.counts / self.counts.sum())
-        return Threshold.or_trained(features, product, trained, options.decision)
+        if not options.head:
+            return features.threshold_or(trained, options.decision)
+        training = init_head(total.counts, len(pieces(choice.blocks)) + len(plan.categories))
+        return Head.or_after(features, training, trained, options)
 
 
 def _cut_blocks(of: ClassSums, cuts: Sequence[float]) -> IntArray:
@@ -811,12 +813,12 @@ class LeafFeatures(Features):
     ----------
     known : HeldOut
         The state with the sums of each fold.
-    choice : Choice
+    choice : BlockChoice
         Degrees of freedom and blocks.
     """
 
     known: HeldOut
-    choice: Choice
+    choice: BlockChoice
 
     sent = (
         *COORDINATES,
@@ -824,6 +826,18 @@ class LeafFeatures(Features):
         SentArray("blocks", "block of each column", ("columns",)),
         SentArray("tails", "inverse degrees of freedom", (1,)),
     )
+    num_folds = NUM_FOLDS
+
+    @property
+    def weights(self) -> FloatArray:
+        """Shares of the classes in all rows, (C,)."""
+        return self.known.counts / self.known.counts.sum()
+
+    def threshold_or(self, trained: ClassConditionalTrained, decision: str) -> State:
+        """Return the exchange that chooses a threshold of the circuit, or ``trained``."""
+        plan = self.known.plan
+        product = product_head(self.choice.blocks, len(plan.categories), self.weights)
+        return Threshold.or_trained(self, product, trained, decision)
 
     def arrays(self) -> Arrays:
         """Return moments without each fold, and the blocks."""
@@ -835,8 +849,8 @@ class LeafFeatures(Features):
         }
 
     @classmethod
-    def of_rows(cls, values: FloatArray, plan: Plan, asked: Arrays) -> tuple[FloatArray, IntArray]:
-        """Return the features of a party's rows (n, C, m), from leaves made without their fold."""
+    def of_rows(cls, values: FloatArray, plan: Plan, asked: Arrays) -> RowFeatures:
+        """Return the features of a party's rows, from leaves that were made without their fold."""
         rows = rows_of(values, plan)
         z = coordinates_of(asked).apply(rows.numbers)
         d = z.shape[1]
@@ -853,7 +867,7 @@ class LeafFeatures(Features):
                     result[at, c, d + j] = leaf_log_density(z[at], block, moments, c, dof)[:, 0]
             said = log_probabilities(rows.categories[at], asked["tables"][fold], plan.sizes)
             result[at, :, d + len(blocks) :] = said
-        return result, rows.classes
+        return RowFeatures(result, rows.classes, rows.folds)
 
 
 def _each_column(z: FloatArray, moments: ClassMoments, which: int, dof: float) -> FloatArray:
@@ -886,7 +900,35 @@ class Threshold(ThresholdStep):
     kind = LeafFeatures
 
 
+class Choice(ChoiceStep):
+    """Errors and log losses of the head and of the circuit of blocks on held-out rows."""
+
+    threshold = Threshold
+    circuit_sent = (SentArray("shares", "shares of the classes", ("classes",)),)
+
+    features: LeafFeatures
+    trained: ClassConditionalTrained
+
+    def circuit_arrays(self) -> Arrays:
+        """Return the shares of the classes; the features have the rest."""
+        return {"shares": self.features.weights}
+
+    @classmethod
+    def circuit_log_posterior(
+        cls, values: FloatArray, plan: Plan, asked: Arrays, features: FloatArray
+    ) -> FloatArray:
+        """Return the log posterior of the class (n, C) by leaves over blocks."""
+        blocks = asked["blocks"].astype(np.int64)
+        product = product_head(blocks, len(plan.categories), asked["shares"])
+        return product.log_posterior(features)
+
+    def without_head(self, trained: TrainedWithHead) -> State:
+        """Return the step of a threshold, or the trained circuits."""
+        assert isinstance(trained, ClassConditionalTrained)
+        return self.features.threshold_or(trained, self.options.decision)
+
+
 class Head(HeadStep):
     """One Newton step of the head."""
 
-    threshold = Threshold
+    choice = Choice

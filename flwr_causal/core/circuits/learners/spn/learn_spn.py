@@ -23,7 +23,7 @@ Molina et al.: Mixed sum-product networks, AAAI 2018.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -71,7 +71,12 @@ MOST_SUMS = 60
 #: Grids of the class-conditional learner for a block, which is one leaf; and coarser grids, with
 #: which candidates are compared.
 FINE = {"cuts": (1.0,)}
-COARSE = {"cuts": (1.0,), "powers": tuple(np.arange(-8, 5) / 2), "dof": (np.inf, 10.0)}
+COARSE = {
+    "cuts": (1.0,),
+    "powers": (-2.0, -1.0, 0.0, 0.5, 1.0),
+    "pooled": (0.1, 0.35, 0.9),
+    "dof": (np.inf, 10.0),
+}
 #: A block contains the numbers whose maximal correlation with another number is larger.
 LEAST_CORRELATION = 0.4
 #: Fewest rows of every state of a block's category, for each column of the block; and its largest
@@ -305,7 +310,14 @@ class Growth:
         self.row_weights = row_weights
         self.seed = seed
         self._rng = np.random.default_rng(seed)
-        self._fit = LeafFit(domain, values, row_weights, options.smoothing, options.leaves)
+
+    @cached_property
+    def _fit(self) -> LeafFit:
+        """The fit of leaves over one column; a block over all columns needs none."""
+        options = self.options
+        return LeafFit(
+            self.domain, self.values, self.row_weights, options.smoothing, options.leaves
+        )
 
     def part(self, rows: BoolArray) -> Growth:
         """Return the growth of a part of the rows."""

@@ -15,6 +15,7 @@ A number gets the kind of leaf with the larger leave-one-out log-likelihood, whi
 
 from __future__ import annotations
 
+from bisect import bisect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -217,11 +218,13 @@ def histogram_edges(
         return np.array([low - spread, high + spread])
     narrow = NARROWEST * (high - low)
     # A bin holds its lower bound and not its upper one: the largest number must be inside.
-    kept = [low, high + narrow]
-    for cut in (*spikes, *(spikes + narrow), *equal_cuts(column, row_weights, BINS)):
-        if np.abs(np.subtract(kept, cut)).min() >= 0.999 * narrow:
-            kept.append(cut)
-    return np.sort(kept)
+    kept, least = [float(low), float(high + narrow)], 0.999 * narrow
+    cuts = np.concatenate((spikes, spikes + narrow, equal_cuts(column, row_weights, BINS)))
+    for cut in cuts.tolist():
+        place = bisect(kept, cut)
+        if all(abs(cut - near) >= least for near in kept[max(place - 1, 0) : place + 1]):
+            kept.insert(place, cut)
+    return np.array(kept)
 
 
 class LeafFit:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 from functools import cache
-from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -123,8 +122,9 @@ def equal_cuts(numbers: FloatArray, row_weights: FloatArray, bins: int) -> Float
     order = np.argsort(numbers, kind="stable")
     ascending, share = numbers[order], np.cumsum(row_weights[order])
     wanted = share[-1] * np.arange(1, bins) / bins
-    cuts = np.unique(ascending[np.searchsorted(share, wanted)])
-    return np.asarray(cuts[cuts < ascending[-1]])
+    cuts = ascending[np.searchsorted(share, wanted)]
+    different = np.diff(cuts, prepend=-np.inf) > 0
+    return np.asarray(cuts[different & (cuts < ascending[-1])])
 
 
 def joint_counts(coded: Indicators, row_weights: FloatArray) -> FloatArray:
@@ -182,14 +182,19 @@ def largest_correlations(joint: FloatArray, starts: IntArray) -> FloatArray:
     ndarray of float64, shape (d, d)
         From 0 to 1, symmetric; the diagonal is 0.
     """
-    d = len(starts) - 1
+    sizes = np.diff(starts)
+    d, most = len(sizes), int(sizes.max(initial=0))
+    # Tables of one size, in which the states that a column does not have occur in no row.
+    places = np.where(np.arange(most) < sizes[:, None], starts[:-1, None] + np.arange(most), -1)
+    padded = np.pad(joint, (0, 1))
     result = np.zeros((d, d))
-    for a, b in combinations(range(d), 2):
-        table = joint[starts[a] : starts[a + 1], starts[b] : starts[b + 1]]
-        rows, columns, n = table.sum(axis=1), table.sum(axis=0), max(table.sum(), 1.0)
-        expected = np.outer(rows, columns) / n
-        standard = (table - expected) / np.sqrt(np.maximum(expected * n, 1e-300))
-        result[a, b] = result[b, a] = min(float(np.linalg.norm(standard, 2)), 1.0)
+    for a in range(d - 1):
+        own = padded[starts[a] : starts[a + 1]][:, places[a + 1 :]].transpose(1, 0, 2)
+        n = np.maximum(own.sum(axis=(1, 2), keepdims=True), 1.0)
+        expected = own.sum(axis=2, keepdims=True) * own.sum(axis=1, keepdims=True) / n
+        standard = (own - expected) / np.sqrt(np.maximum(expected * n, 1e-300))
+        largest = np.linalg.svd(standard, compute_uv=False)[:, 0]
+        result[a, a + 1 :] = result[a + 1 :, a] = np.minimum(largest, 1.0)
     return result
 
 

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from flwr_causal.core.circuits.kernels import complete_rows, incomplete_rows
+from flwr_causal.core.circuits.kernels import complete_rows
 from flwr_causal.core.circuits.learners.trees.pair_sums import round_weights
+from flwr_causal.core.circuits.leaves.chow_liu_tree import Flat, incomplete_rows
 from flwr_causal.core.compiled import compiled
 
 if TYPE_CHECKING:
@@ -140,9 +141,8 @@ class Trees:
             tables, places = np.exp(self.log_tables), np.cumsum(self.states) - self.states
             for tree in range(count):
                 order, parents, starts = self.orders[tree], self.parents[tree], self.starts[tree]
-                result[missing, tree] = incomplete_rows(
-                    rows, columns, order, parents, self.states, starts, places, tables
-                )
+                flat = Flat(order, parents, self.states, starts, places, tables)
+                result[missing, tree] = incomplete_rows(rows, columns, flat)
         return result
 
     def log_evidence(self, strengths: FloatArray) -> FloatArray:
@@ -507,8 +507,8 @@ class Mixtures:
 
     def log_likelihood(self, codes: Codes) -> FloatArray:
         """Log of the mean density of the mixtures, shape (n,)."""
-        joint = self.log_joint(codes)
-        return np.asarray(logsumexp(joint, axis=(1, 2)) - np.log(len(self.log_weights)))
+        joint = self.log_joint(codes).reshape(codes.shape[1], self.size)
+        return np.asarray(logsumexp(joint, axis=1) - np.log(len(self.log_weights)))
 
 
 def responsibilities(log_joint: FloatArray) -> FloatArray:

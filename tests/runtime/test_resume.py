@@ -57,7 +57,7 @@ CASES = {
     "ges loop": ("fedges", STATES, {"mode": "fusion", "start": "fuse", "keep": "last"}),
     "ges cuts": ("fedges", LINEAR, {"discretize": 3}),
     "pc rows": ("fedpc", ROWS, {}),
-    "pc trees": ("fedpc", ROWS, {"learner": "trees", "bins": 4}),
+    "pc trees": ("fedpc", ROWS, {"learner": "trees", "bins": 4, "head": False}),
     "pc columns": ("fedpc", COLUMNS, {"training": "one-pass"}),
     "pc joint": (
         "fedpc",

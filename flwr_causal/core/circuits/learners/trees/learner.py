@@ -16,8 +16,7 @@ With a target each class has its own mixtures. Further exchanges train the predi
 
 - `FoldPairs`, `Head`, `Threshold`: a logistic head on log probabilities of states and pairs under
   each class (`PairFeatures`), from counts of pairs for each fold of a party's rows;
-- `Choice`: between the head and the mixture. The mixture was trained on the rows by which it is
-  judged, which is to its advantage;
+- `Choice`: between the head and the mixture, by rows that are taken out of the mixture's counts;
 - `Odds`: without a head, the threshold of the mixture itself, from counts of rows by class and log
   odds. The log odds of these training rows are more extreme than those of other rows, but the
   threshold depends only on their order. Macro F1 on held-out rows rises from .612 to .675 on
@@ -782,8 +781,12 @@ class Choice(ChoiceStep):
     def circuit_log_posterior(
         cls, values: FloatArray, plan: Plan, asked: Arrays, features: FloatArray
     ) -> FloatArray:
-        """Return the log posterior of the class (n, C) by the mixtures."""
-        joint = log_joint(values, plan, asked)
+        """Return the log posterior of the class (n, C) by the mixtures without the row itself."""
+        joint, classes = log_joint(values, plan, asked), plan.classes_of(values)
+        for c, mixtures in enumerate(from_arrays(plan.sizes, asked)):
+            own = np.flatnonzero(classes == c)
+            codes = encode(values[np.ix_(own, np.array(plan.columns))], plan.sizes)
+            joint[own, c] = mixtures.log_likelihood_of_others(codes) + np.log(asked["rows"][c])
         return np.asarray(joint - logsumexp(joint, axis=1, keepdims=True))
 
     def without_head(self, trained: TrainedWithHead) -> State:
@@ -826,8 +829,10 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
     head_strength : float, default 0.03
         Pseudo rows of the pooled table in the features of the head, as a share of all rows. On
         Income and Credit AUROC is .001 to .002 higher than with a few pseudo rows.
-    head_penalty : float, default 3
-        Penalty of the head's weights; see `HeadTraining`.
+    head_penalty : float, default 30
+        Penalty of the head's weights; see `HeadTraining`. With 3, 10 and 30 the errors of the class
+        on other rows are .176, .168 and .162 with 1,000 rows of Income, .149, .150 and .149 with
+        4,000, and .144, .145 and .145 with 12,000.
     most_pairs : int, default 300
         Largest number of pairs of variables among the features of the head. The time of a Newton
         step grows with its cube.
@@ -839,7 +844,7 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
     tree_steps: int = 1
     strengths: tuple[float, ...] = STRENGTHS
     head_strength: float = 0.03
-    head_penalty: float = 3.0
+    head_penalty: float = 30.0
     most_pairs: int = 300
 
     def __post_init__(self) -> None:

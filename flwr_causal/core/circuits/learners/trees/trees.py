@@ -145,6 +145,31 @@ class Trees:
                 result[missing, tree] = incomplete_rows(rows, columns, flat)
         return result
 
+    def without(self, codes: Codes, weights: FloatArray) -> FloatArray:
+        """Return by how much the log density of each row changes if it is taken out, (n, K).
+
+        Parameters
+        ----------
+        codes : ndarray of int32, shape (d, n)
+            -1 is missing.
+        weights : ndarray of float64, shape (n, K)
+            How often each row is taken out of its cells of each tree, of which counts are left.
+        """
+        cells = self.seen + self.added
+        first, lengths = self._rows
+        totals = np.repeat(np.add.reduceat(cells, first), lengths)
+        result = np.zeros(weights.shape)
+        for tree in range(self.num_trees):
+            for variable, own in enumerate(codes):
+                parent, size = self.parents[tree, variable], self.states[variable]
+                above = codes[parent] if parent >= 0 else np.zeros_like(own)
+                known = (own >= 0) & (above >= 0)
+                places = self.starts[tree, variable] + np.where(known, above * size + own, 0)
+                counted = np.where(known, np.minimum(weights[:, tree], self.seen[places]), 0.0)
+                result[:, tree] += np.log1p(-counted / cells[places])
+                result[:, tree] -= np.log1p(-counted / totals[places])
+        return result
+
     def log_evidence(self, strengths: FloatArray) -> FloatArray:
         """Return the log probability of the counts under the prior (the marginal likelihood).
 
@@ -470,6 +495,11 @@ def shrunk_trees(
     return replace(trees, added=np.sum(parts, axis=0))
 
 
+#: How often `Mixtures.log_likelihood_of_others` takes a row out of the cells that it was counted
+#: in. Twice, as the row also influences trees, strengths and responsibilities, which stay as they
+#: are: with 1,000 to 12,000 rows of Income the errors of the class on training rows are then .012
+#: or less from those on other rows (once: .012, all of them too few; as they are: .026 to .04).
+TAKEN_OUT = 2.0
 #: Pseudo rows of a component, so that no weight is 0.
 PRIOR_ROWS = 0.1
 
@@ -508,6 +538,19 @@ class Mixtures:
     def log_likelihood(self, codes: Codes) -> FloatArray:
         """Log of the mean density of the mixtures, shape (n,)."""
         joint = self.log_joint(codes).reshape(codes.shape[1], self.size)
+        return np.asarray(logsumexp(joint, axis=1) - np.log(len(self.log_weights)))
+
+    def log_likelihood_of_others(self, codes: Codes) -> FloatArray:
+        """Log density of training rows, about as if they had not been counted, shape (n,).
+
+        Parameters
+        ----------
+        codes : ndarray of int32, shape (d, n)
+            Rows by which the mixtures were trained; -1 is missing.
+        """
+        joint = self.log_joint(codes)
+        taken_out = TAKEN_OUT * responsibilities(joint).reshape(len(joint), self.size)
+        joint = joint.reshape(len(joint), self.size) + self.trees.without(codes, taken_out)
         return np.asarray(logsumexp(joint, axis=1) - np.log(len(self.log_weights)))
 
 

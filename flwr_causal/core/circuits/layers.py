@@ -22,7 +22,6 @@ nodes of the circuit; `composed.federated_circuit.PartyLeaves` for circuits that
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -43,6 +42,9 @@ if TYPE_CHECKING:
 CHUNK = 2**18
 #: The same for the descent, larger (64 MB) as it executes Python code for every node and chunk.
 DESCENT_CHUNK = 2**23
+#: Values of nodes up to which a query is computed with numpy, in .2 s. Compiled functions are three
+#: times as fast, but their first call in an environment takes seconds, in a process some tenths.
+FEW = 2**22
 #: Replaces minus infinity, which cannot be subtracted from itself.
 LOWEST = float(np.finfo(np.float64).min)
 
@@ -299,7 +301,9 @@ class Layers:
 
     # -- the passes -------------------------------------------------------------------------------
 
-    def upward(self, leaf_values: FloatArray, *, maximise: bool = False) -> FloatArray:
+    def upward(
+        self, leaf_values: FloatArray, *, maximise: bool = False, num_rows: int = 0
+    ) -> FloatArray:
         """Return the log density of every node.
 
         Parameters
@@ -308,34 +312,32 @@ class Layers:
             Log densities of the leaves.
         maximise : bool, default False
             Whether a sum is replaced by its largest weighted child.
+        num_rows : int, optional
+            Rows of the whole query, if these are a chunk of it.
 
         Returns
         -------
         ndarray of float64, shape (number of nodes, n)
             The root is the last.
         """
-        result = np.empty((len(self.nodes), leaf_values.shape[1]))
+        n = leaf_values.shape[1]
+        result = np.empty((len(self.nodes), n))
         result[: self.num_leaves] = leaf_values
-        self._climb(result, maximise)
+        self._climb(result, maximise, self._pays(max(n, num_rows)))
         return result
 
-    def _climb(self, nodes: FloatArray, maximise: bool) -> None:
+    def _pays(self, num_rows: int) -> bool:
+        """Whether compiled functions are faster for so many rows, their compilation included."""
+        return num_rows * len(self.nodes) > FEW
+
+    def _climb(self, nodes: FloatArray, maximise: bool, compiled: bool) -> None:
         """Compute the rows of the inner nodes from the rows of the leaves, in place."""
         with np.errstate(divide="ignore"):  # the logarithm of an impossible row
-            for own, children, log_weights in chain(*(layer.siblings for layer in self.layers)):
-                terms = nodes[children]
-                if log_weights is None:
-                    nodes[own] = terms.sum(axis=1)
-                    continue
-                terms += log_weights
-                peaks = terms.max(axis=1)
-                if maximise:
-                    nodes[own] = peaks
-                    continue
-                np.maximum(peaks, LOWEST, out=peaks)
-                terms -= peaks[:, None]
-                np.exp(terms, out=terms)
-                nodes[own] = peaks + np.log(terms.sum(axis=1))
+            for layer in self.layers:
+                if compiled:
+                    _climb_compiled(layer, nodes, maximise)
+                else:
+                    _climb_few(layer, nodes, maximise)
 
     def flows(
         self, node_values: FloatArray, row_weights: FloatArray | None = None
@@ -433,11 +435,12 @@ class Layers:
         chunks = list(self.chunks(len(values)))
         # One array for all chunks: allocating memory costs more than the computation.
         memory = np.empty(len(self.nodes) * (chunks[0].stop if chunks else 0))
+        compiled = self._pays(len(values))
         for rows in chunks:
             count = rows.stop - rows.start
             nodes = memory[: len(self.nodes) * count].reshape(len(self.nodes), count)
             self.source.log_densities(values[rows], nodes[: self.num_leaves])
-            self._climb(nodes, maximise=False)
+            self._climb(nodes, maximise=False, compiled=compiled)
             result[rows] = nodes[-1]
         return result
 
@@ -457,7 +460,7 @@ class Layers:
         for rows in self.chunks(len(values)):
             states = self.source.state_log_densities(values[rows], column, num_states)
             for state, leaf_values in enumerate(states):
-                result[rows, state] = self.upward(leaf_values)[-1]
+                result[rows, state] = self.upward(leaf_values, num_rows=len(values))[-1]
         return result
 
     def state_probabilities(self, values: FloatArray, column: int, num_states: int) -> FloatArray:
@@ -580,6 +583,44 @@ class Layers:
                 Sum(children, next(changed)) if isinstance(node, Sum) else Product(children)
             )
         return made[-1]
+
+
+def _climb_few(layer: Layer, nodes: FloatArray, maximise: bool) -> None:
+    """Compute the rows of a layer from the rows below it, with numpy."""
+    for own, children, log_weights in layer.siblings:
+        terms = nodes[children]
+        if log_weights is None:
+            nodes[own] = terms.sum(axis=1)
+            continue
+        terms += log_weights
+        peaks = terms.max(axis=1)
+        if maximise:
+            nodes[own] = peaks
+            continue
+        np.maximum(peaks, LOWEST, out=peaks)
+        terms -= peaks[:, None]
+        np.exp(terms, out=terms)
+        nodes[own] = peaks + np.log(terms.sum(axis=1))
+
+
+def _climb_compiled(layer: Layer, nodes: FloatArray, maximise: bool) -> None:
+    """Compute the rows of a layer from the rows below it, with compiled functions."""
+    from flwr_causal.core.circuits import kernels
+
+    first, stop, starts, children, log_weights, _ = layer
+    if log_weights is None:
+        kernels.multiply(nodes, first, starts, children)
+        return
+    terms = np.empty((len(children), nodes.shape[1]))
+    kernels.compare(nodes, first, starts, children, log_weights, LOWEST, terms)
+    own = nodes[first:stop]
+    if maximise:
+        own[own == LOWEST] = -np.inf
+        return
+    np.exp(terms, out=terms)
+    totals = np.empty(own.shape)
+    kernels.total(starts, terms, totals)
+    own += np.log(totals, out=totals)
 
 
 def _layer(group: Sequence[Node], first: int, number: dict[int, int]) -> Layer:

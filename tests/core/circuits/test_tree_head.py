@@ -18,7 +18,7 @@ from flwr_causal.errors import ConfigError, DataError
 
 STATES = (2, 3, 2, 2)
 DOMAIN = domain_of(STATES)
-LEARNER = ChowLiuMixture(target="d", components=1, head=True)
+LEARNER = ChowLiuMixture(target="d", components=1, head=True, head_penalty=3.0)
 
 
 def rows_of_a_pair(rng, n):

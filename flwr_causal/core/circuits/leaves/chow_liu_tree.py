@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.int32]
 
-#: Rows that `incomplete_rows` evaluates together.
-ROWS = 512
 #: Smaller beliefs are divided by the largest one, whose logarithm is added to the result.
 SMALL = 1e-50
-#: Numbers that numpy looks up in a table, which takes .05 s. More are looked up by a compiled
-#: function: five times as fast, but its first call in an environment takes seconds.
+#: Numbers that numpy looks up in tables, and that it multiplies to sum values out, in some
+#: milliseconds. More are left to compiled functions: faster, but their first call in an environment
+#: takes seconds.
 LOOKED_UP = 2**22
+SUMMED_OUT = 2**19
 
 
 class Flat(NamedTuple):
@@ -284,14 +284,10 @@ def incomplete_rows(codes: Codes, columns: IntArray, tree: Flat) -> FloatArray:
         The row of ``codes`` of each variable, -1 for a hidden one.
     tree : Flat
     """
-    result = np.zeros(codes.shape[1])
-    for start in range(0, len(result), ROWS):
-        rows = slice(start, start + ROWS)
-        result[rows] = _incomplete_rows(codes[:, rows], columns, tree)
-    return result
+    if codes.shape[1] * len(tree.tables) > SUMMED_OUT:
+        from flwr_causal.core.circuits import kernels
 
-
-def _incomplete_rows(codes: Codes, columns: IntArray, tree: Flat) -> FloatArray:
+        return kernels.incomplete_rows(codes, columns, *tree)
     logs, factor = np.zeros(codes.shape[1]), np.ones((1, codes.shape[1]))
     beliefs = [
         ((codes[column] < 0) | (codes[column] == np.arange(size)[:, None])).astype(np.float64)

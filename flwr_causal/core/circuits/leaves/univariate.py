@@ -271,7 +271,7 @@ class GaussianBatch(LeafBatch):
         np.square(result, out=result)
         np.subtract(self._constant, result, out=result)
         result[np.isnan(result)] = 0.0
-        return result
+        return np.asarray(result)
 
 
 @dataclass(frozen=True, eq=False)

@@ -831,7 +831,7 @@ class LeafFeatures(Features):
     @property
     def weights(self) -> FloatArray:
         """Shares of the classes in all rows, (C,)."""
-        return self.known.counts / self.known.counts.sum()
+        return np.asarray(self.known.counts / self.known.counts.sum())
 
     def threshold_or(self, trained: ClassConditionalTrained, decision: str) -> State:
         """Return the exchange that chooses a threshold of the circuit, or ``trained``."""

@@ -266,3 +266,31 @@ def test_what_was_chosen_is_said(cancer):
     (warning,) = (one for one in outcome.warnings if "taken for two" in one)
     assert "'mean radius'" in warning
     assert "'Mean_Radius'" in warning
+
+
+@pytest.mark.slow
+def test_classes_are_predicted_as_well_as_by_a_pooled_logistic_regression():
+    """Mean accuracy of five splits when measured: wine .983 and .977, breast cancer .975, .974."""
+    from sklearn.datasets import load_wine
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    for load, least in ((load_wine, -0.01), (load_breast_cancer, -0.005)):
+        table, gains, plain = load(as_frame=True).frame, [], []
+        for seed in range(20, 25):
+            order = np.random.default_rng(seed).permutation(len(table))
+            test, rows = table.iloc[order[: len(table) // 5]], table.iloc[order[len(table) // 5 :]]
+            tables = split(rows, 5)
+            labels, numbers = test["target"].to_numpy(), test.drop(columns="target")
+            peer = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+            peer.fit(rows.drop(columns="target"), rows["target"])
+            run_, without = (simulate("fedpc", tables, head=head) for head in ("auto", False))
+            np.testing.assert_array_equal(
+                run_.model.log_likelihood(test), without.model.log_likelihood(test)
+            )
+            right = (run_.model.predict(numbers) == labels).mean()
+            gains.append(right - peer.score(numbers, labels))
+            plain.append(right - (without.model.predict(numbers) == labels).mean())
+        assert np.mean(gains) > least
+        assert np.mean(plain) >= (0.005 if load is load_breast_cancer else 0.0)

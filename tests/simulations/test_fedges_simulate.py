@@ -198,6 +198,27 @@ def test_the_default_mode_and_scores():
     }
 
 
+@pytest.mark.slow
+def test_twenty_parties_are_about_as_accurate_as_all_rows_in_one_table():
+    """With a penalty for every party weak edges are missed: many times the errors."""
+    pooled_errors = federated = party_penalties = 0
+    for seed in (11, 12, 13):
+        tables, network = make_tables(d=40, n=5000, parties=20, seed=seed, edges_per_variable=1.4)
+        own = [TableGains(part, "qnml") for part in coded(tables)]
+        _, search = plain_search(tables, sources=own)
+        marks = in_order(search.marks, tuple(tables[0].columns))
+        summed = CausalGraph.from_array(marks, tuple(tables[0].columns), kind="cpdag")
+        better = min(
+            compare(network.graph, pooled_search(tables, score))["smhd"]
+            for score in ("bdeu", "bic")
+        )
+        pooled_errors += better
+        federated += simulate("fedges", tables, truth=network.graph).metrics["smhd"]
+        party_penalties += compare(network.graph, summed)["smhd"]
+    assert federated <= 1.5 * pooled_errors
+    assert federated <= party_penalties / 4
+
+
 # The look-ahead.
 
 

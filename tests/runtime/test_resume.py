@@ -398,7 +398,8 @@ class Reached(Killing):
 
 
 # Where several exchanges are summed, the training starts again without the party that was lost.
-STARTS_AGAIN = ("ges exact", "ges cuts", "pc rows", "pc trees", "pc own rows")
+# Cut points and the last exchange of FedGES are not: a party that is lost there may change the graph.
+STARTS_AGAIN = ("ges exact", "pc rows", "pc trees", "pc own rows")
 
 
 def check_lost_for_good(name, directory, places):

@@ -398,7 +398,7 @@ class Reached(Killing):
 
 
 # Where several exchanges are summed, the training starts again without the party that was lost.
-# Cut points and the last exchange of FedGES are not: a party that is lost there may change the graph.
+# Cut points and the last exchange of FedGES are not: a party lost there may change the graph.
 STARTS_AGAIN = ("ges exact", "pc rows", "pc trees", "pc own rows")
 
 

@@ -354,7 +354,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         "equal" identifies the directions of linear Gaussian effects, if the assumption holds.
     candidates : int, default 5
         Number of additions into each variable whose evidence is requested in a step of the search.
-    evidence_rows : int, default 6000
+    evidence_rows : int, default 5000
         Number of rows of all parties together whose evidence is computed. Where there are more,
         each party uses the same share of its rows, at least 200, drawn at random by ``seed``.
     local_graphs : bool, default False
@@ -398,7 +398,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     refine: Literal["evidence", "none"] | None = None
     noise: Literal["own", "equal"] = "own"
     candidates: int = 5
-    evidence_rows: int = 6000
+    evidence_rows: int = 5000
     local_graphs: bool = False
     schedule: Literal["fast", "paper"] = "fast"
     averaging: Literal["norms", "layers"] | None = None

@@ -79,7 +79,7 @@ def sampled(rows, name, share, least, seed=0):
     return rows[np.sort(rng.choice(len(rows), count, replace=False))]
 
 
-@pytest.mark.parametrize(("noise", "evidence_rows"), [("own", 6000), ("equal", 6000), ("own", 300)])
+@pytest.mark.parametrize(("noise", "evidence_rows"), [("own", 5000), ("equal", 5000), ("own", 300)])
 def test_the_search_is_that_of_the_summed_evidence(noise, evidence_rows, monkeypatch):
     """Above ``evidence_rows`` that of a share of each party's rows, drawn by seed and name."""
     monkeypatch.setattr(clients, "LEAST_ROWS", 20)

@@ -9,8 +9,8 @@ variance v is added. The covariance is scaled by v, so that n values y have the 
 likelihood ``log N(y; 0, v (K + I))``, the *evidence* for P. Because the function is integrated out,
 further parents do not raise the evidence by themselves, no penalty has to be chosen, and the
 evidence of parties with different mechanisms can be added up for one graph. (a, l) is the pair of
-highest evidence among four; with ``noise="own"`` c and then a are raised while the evidence rises,
-for variables with little noise. There are two assumptions on v:
+highest evidence among four; with ``noise="own"`` c and then a are raised where this raises the
+evidence of a variable with little noise. There are two assumptions on v:
 
 - ``noise="own"``, the default: every variable of every party has its own v, the maximiser
   ``y^T (K + I)^{-1} y / n``. Variables are standardised and all ``s_i = 1``, so that differences of
@@ -31,8 +31,8 @@ the other beforehand, and up to a constant the evidence is
     log N(y; 0, v (K + I)) + log(1 + exp(n J - log n)),
 
 with the negentropy J of the standardised leave-one-out residuals
-(:mod:`core.linear.negentropy`), the gain in log density by the shape, and half of log n for each of
-its two parameters (Schwarz 1978). Leave-one-out residuals are
+(:mod:`core.linear.negentropy`), at most 0.5, the gain in log density by the shape, and half of
+log n for each of its two parameters (Schwarz 1978). Leave-one-out residuals are
 ``[(K + I)^{-1} y]_i / [(K + I)^{-1}]_ii``, and divided by their standard deviations they are
 proportional to ``[(K + I)^{-1} y]_i / sqrt([(K + I)^{-1}]_ii)``. Unlike the residuals of the fit
 they show what the parents do not predict even if the function passes close to a single row.
@@ -82,9 +82,11 @@ LINEAR = {"own": 3.0, "equal": 1.0}
 # Below this share of noise in a variable's variance a slope or a function of usual size has little
 # probability by the values above.
 LITTLE_NOISE = 0.1
-# There c and then a grow by this factor while the evidence rises. The largest ones
-# leave K + I far from singular: noise below a thousandth of a variable's deviation is not resolved.
-STEP, MOST_STEPS = 10.0, 5
+# There c and then a are also tried this many times as large.
+STEP = 10.0
+# Largest gain by the shape of the noise, in nats a row. Residuals have more where a few rows make up
+# their variance, whatever the parents: squares of squares of Gaussian values are an example.
+LARGEST_GAIN = 0.5
 BLOCK_ROWS = 300
 
 
@@ -298,7 +300,8 @@ def _evidence(problem: EvidenceProblem, keys: Sequence[tuple[int, tuple[int, ...
     if own:
         shaped = means.any(axis=1)
         n = len(problem.targets)
-        gains = np.logaddexp(0.0, n * negentropies(means[shaped]) - np.log(n))
+        found = np.minimum(negentropies(means[shaped]), LARGEST_GAIN)
+        gains = np.logaddexp(0.0, n * found - np.log(n))
         # Rounding errors depend on what is fitted together; a resumed run must give the same sums.
         evidence[shaped] += np.round(gains, 9)
     return evidence.tolist()
@@ -340,11 +343,9 @@ def _gaussian_evidence(
     little = float(quadratics[k]) / n < LITTLE_NOISE
     growing = ["slope", "amplitude"] if best.amplitude == AMPLITUDES[-1] else ["slope"]
     for name in growing if little else ():
-        for _ in range(MOST_STEPS):
-            larger = best._replace(**{name: STEP * getattr(best, name)})
-            changed = float(costs([larger])[0][0])
-            if changed >= cost:
-                break
+        larger = best._replace(**{name: STEP * getattr(best, name)})
+        changed = float(costs([larger])[0][0])
+        if changed < cost:
             best, cost = larger, changed
     return -0.5 * float(constant + cost), _residuals(problem, child, parents, best, work)
 

@@ -61,7 +61,7 @@ def shape_gain(values):
     """The gain by the shape: n times the negentropy less the price of two parameters, if any."""
     u = (values - values.mean()) / values.std()
     means = np.array([[np.log(np.cosh(u)).mean(), (u * np.exp(-(u**2) / 2)).mean()]])
-    return np.logaddexp(0.0, len(u) * negentropies(means)[0] - np.log(len(u)))
+    return np.logaddexp(0.0, len(u) * min(negentropies(means)[0], 0.5) - np.log(len(u)))
 
 
 def everything(d):
@@ -507,13 +507,21 @@ def test_the_noise_variance_follows_from_the_evidence(noise):
     np.testing.assert_allclose(fitted_noise(evidence / 600, noise), expected, rtol=0.15)
 
 
+def test_the_gain_by_the_shape_is_bounded():
+    """Of values of which two make up the variance, it is 0.5 a row, and no more."""
+    x = np.concatenate([[50.0, -50.0], np.random.default_rng(0).normal(size=98)])[:, None]
+    gaussian = scipy.stats.norm.logpdf(standardised(x)).sum()
+    expected = gaussian + 0.5 * 100 - np.log(100)
+    assert log_evidence(evidence_problem(x), 0, []) == pytest.approx(expected, abs=1e-6)
+
+
 def test_little_noise_is_found():
     """Coefficients are then many times larger than the noise."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 2))
-    rows = np.column_stack([x, x[:, 0] - x[:, 1] + 0.02 * rng.normal(size=300)])
+    rows = np.column_stack([x, x[:, 0] - x[:, 1] + 0.1 * rng.normal(size=300)])
     evidence = np.array([log_evidence(evidence_problem(rows), 2, [0, 1])])
-    share = 0.02**2 / rows[:, 2].var()
+    share = 0.1**2 / rows[:, 2].var()
     assert fitted_noise(evidence / 300, "own")[0] == pytest.approx(share, rel=0.25)
 
 

@@ -84,8 +84,8 @@ LINEAR = {"own": 3.0, "equal": 1.0}
 LITTLE_NOISE = 0.1
 # There c and then a are also tried this many times as large.
 STEP = 10.0
-# Largest gain by the shape of the noise, in nats a row. Residuals have more where a few rows make up
-# their variance, whatever the parents: squares of squares of Gaussian values are an example.
+# Largest gain by the shape of the noise, in nats a row. Residuals have more where a few rows make
+# up their variance, whatever the parents: squares of squares of Gaussian values are an example.
 LARGEST_GAIN = 0.5
 BLOCK_ROWS = 300
 

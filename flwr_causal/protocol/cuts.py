@@ -37,5 +37,6 @@ CUTS = Exchange(
         ),
     ),
     contradiction=_decreasing,
+    same_parties=True,
     when="before the training, if numeric columns are cut into intervals",
 )

@@ -57,7 +57,7 @@ CASES = {
     "ges loop": ("fedges", STATES, {"mode": "fusion", "start": "fuse", "keep": "last"}),
     "ges cuts": ("fedges", LINEAR, {"discretize": 3}),
     "pc rows": ("fedpc", ROWS, {}),
-    "pc trees": ("fedpc", ROWS, {"learner": "trees", "bins": 4, "head": False}),
+    "pc trees": ("fedpc", ROWS, {"learner": "trees", "bins": 4}),
     "pc columns": ("fedpc", COLUMNS, {"training": "one-pass"}),
     "pc joint": (
         "fedpc",
@@ -435,7 +435,8 @@ def check_lost_for_good(name, directory, places):
         assert f"resumed after exchange {place - 1} without party {last - 2}" in "".join(
             run.warnings
         )
-        if name in STARTS_AGAIN:
+        # The tables of a graph that was found may come from fewer parties than the graph.
+        if name in STARTS_AGAIN and run.history[place - 1]["exchange"] != "fit":
             np.testing.assert_equal(found(run)[1], found(ended(parties[:-1]))[1])
 
 

@@ -1,6 +1,6 @@
 """Federated causal discovery for Flower: several parties, one graph, no pooled data."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flwr_causal.lazy import lazily
 
@@ -35,4 +35,12 @@ _HOMES = {
     "simulate": "flwr_causal.simulations",
 }
 
-__getattr__ = lazily(__name__, _HOMES)
+_find = lazily(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":  # that of the installed package, whose pyproject.toml states it
+        from flwr_causal.protocol.schema import own_version
+
+        return own_version()
+    return _find(name)

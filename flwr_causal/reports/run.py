@@ -10,15 +10,18 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.graph_files import write_all
 from flwr_causal.runtime.checkpoint import (
     EXCHANGES,
@@ -34,12 +37,16 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
 
+# print(run) lists so many edges without a lag, and as many with one.
+MOST_PRINTED = 5
+LONGEST_WARNING = 200
+
 GRAPHS_FILE = "local_graphs.json"
 TABLE_FILE = "heterogeneity.csv"
 VERSIONED = ("flwr-causal", "flwr", "numpy", "scipy", "networkx", "pandas")
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
     """The result of a run.
 
@@ -131,6 +138,42 @@ class Run:
             self.status = "failed"
 
     influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
+
+    @property
+    def total_rows(self) -> int:
+        """Rows of all parties together, or different ids where parties hold different columns."""
+        return sum(self.parties.values()) if self.num_rows is None else self.num_rows
+
+    def __repr__(self) -> str:
+        method, found = self.config.get("method", "run"), self.graph or type(self.model).__name__
+        return f"<Run {method}: {self.status}, {found}>"
+
+    def __str__(self) -> str:
+        """Return what ``print(run)`` shows: about ten lines."""
+        lines = [
+            f"{self.config.get('method', 'run')}, {self.status}: {self.error or self.stop_reason}",
+            f"Exchanges {self.rounds}, {self.seconds:.1f} s, {len(self.parties)} parties, "
+            f"{self.total_rows} rows, {self.bytes_sent:,} bytes sent, {self.bytes_received:,} "
+            "received",
+        ]
+        if self.graph is not None:
+            lines += describe_graph(self.graph, MOST_PRINTED, "run.graph.marked_edges() lists all")
+        if self.model is not None:
+            lines.append(f"Model: {type(self.model).__name__}")
+        numbers = {k: v for k, v in self.metrics.items() if isinstance(v, int | float)}
+        if numbers:
+            lines.append("Metrics: " + ", ".join(f"{k} {v:.4g}" for k, v in numbers.items()))
+        if self.failures:
+            lines.append(f"Replies missing: {len(self.failures)}, listed in run.failures")
+        if self.warnings:
+            first = shorten(self.warnings[0], LONGEST_WARNING, placeholder=" ...")
+            lines.append(f"Warnings: {len(self.warnings)}, in run.warnings; the first: {first}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the lines of ``print(run)``, the edges, the drawing."""
+        graph = "" if self.graph is None else self.graph._repr_html_()
+        return notebook.preformatted(str(self)) + graph
 
     def summary(self, *, influence: bool = True) -> dict[str, Any]:
         """Return everything but graphs, tables, model, scores and history as plain values.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.run import TABLE_FILE
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.reports.run import Run
 
-# A graph with more edges than this is not printed edge by edge.
-MOST_EDGES = 60
 # The metrics that are shown, with the titles of their columns: for DAGs and for CPDAGs.
 DAGS = {"shd": "SHD", "tpr": "TPR", "fdr": "FDR"}
 CLASSES = {
@@ -51,7 +49,7 @@ def describe_run(run: Run) -> list[str]:
     lines += _comparison(run.metrics)
     lines += [
         f"Exchanges {run.rounds}, {run.seconds:.1f} s, {len(run.parties)} parties, "
-        f"{sum(run.parties.values()) if run.num_rows is None else run.num_rows} rows",
+        f"{run.total_rows} rows",
         f"Bytes to each party {run.bytes_sent // max(len(run.parties), 1):,}, "
         f"from each party {run.bytes_received // max(len(run.parties), 1):,} "
         f"(schema exchange, all together: {run.schema_bytes:,})",
@@ -68,52 +66,6 @@ def describe_run(run: Run) -> list[str]:
     ]
     lines += [f"Note: {warning}" for warning in run.warnings]
     return lines
-
-
-def describe_graph(graph: CausalGraph) -> list[str]:
-    """Return one line for each edge, strongest first; an undirected edge has one line.
-
-    Edges with a lag come after those without one.
-    """
-    lagged = "" if graph.lagged is None else f" within a step and {graph.num_lagged_edges} lagged"
-    lines = [f"{graph.num_edges} edges{lagged} over {len(graph.names)} variables"]
-    width = max((len(edge[0]) for edge in graph.edges()), default=0)
-    listed = [
-        (f"  {cause:>{width}} {arrow} {effect}", weight)
-        for cause, effect, weight, arrow in _arrows(graph)
-    ]
-    if graph.kind == "cpdag":
-        lines[0] += " (-- where either direction explains the data equally well)"
-        return lines + _first([text for text, _ in listed])
-    past = [
-        (f"{cause}[t-{lag}]", effect, size) for cause, effect, lag, size in graph.lagged_edges()
-    ]
-    width = max((len(cause) for cause, *_ in past), default=0)
-    before = [(f"  {cause:>{width}} -> {effect}", weight) for cause, effect, weight in past]
-    return lines + _first(_strongest(listed)) + _first(_strongest(before))
-
-
-def _strongest(edges: list[tuple[str, float]]) -> list[str]:
-    ranked = sorted(edges, key=lambda pair: -abs(pair[1]))
-    return [f"{text}  {weight:+.3f}" for text, weight in ranked]
-
-
-def _first(edges: list[str]) -> list[str]:
-    rest = len(edges) - MOST_EDGES
-    more = [f"  ... and {rest} more; see edges.csv in output-dir"] if rest > 0 else []
-    return edges[:MOST_EDGES] + more
-
-
-def _arrows(graph: CausalGraph) -> list[tuple[str, str, float, str]]:
-    """Return the edges with weights and arrows; an undirected edge is listed once."""
-    adjacency = graph.adjacency
-    found = []
-    for cause, effect, weight in graph.edges():
-        i, j = graph.names.index(cause), graph.names.index(effect)
-        both = graph.kind == "cpdag" and adjacency[j, i]
-        if not both or i < j:
-            found.append((cause, effect, weight, "--" if both else "->"))
-    return found
 
 
 def describe_heterogeneity(table: pd.DataFrame) -> list[str]:

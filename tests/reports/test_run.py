@@ -187,3 +187,45 @@ def test_the_model_samples_scores_and_predicts(moments_run, federation):
     predicted = moments_run.model.predict(federation.tables[0], effect)
     actual = federation.tables[0][effect]
     assert np.corrcoef(predicted, actual)[0, 1] > 0.5
+
+
+def test_print_is_short_and_has_the_strongest_edges():
+    weights = np.triu(np.arange(1.0, 101.0).reshape(10, 10), 1)
+    graph = CausalGraph.from_array(weights)
+    run = Run(
+        **{**BARE, "graph": graph, "stop_reason": "it converged"},
+        config={"method": "moments"},
+        parties={"a": 3, "b": 4},
+        metrics={"shd": 2, "pooled": {"shd": 1}},
+        warnings=["word " * 200],
+    )
+    lines = str(run).splitlines()
+    assert len(lines) <= 12
+    assert max(map(len, lines)) < 280
+    assert lines[0] == "moments, completed: it converged"
+    assert "2 parties, 7 rows" in lines[1]
+    assert "x8 -> x9" in lines[3]
+    assert "40 more" in lines[8]
+    assert len(repr(run)) < 100
+    assert "moments" in repr(run)
+
+
+def test_notebook_shows_names_as_text_and_a_picture():
+    graph = CausalGraph(("<b>", "y"), [[0, 2.0], [0, 0]])
+    shown = Run(**{**BARE, "graph": graph})._repr_html_()
+    assert "<b>&lt;b&gt;" not in shown
+    assert "<td>&lt;b&gt;</td><td>-&gt;</td><td>y</td><td>+2</td>" in shown
+    assert shown.count('src="data:image/svg+xml;base64,') == 1
+    assert "<script" not in shown
+    large = CausalGraph.from_array(np.triu(np.ones((61, 61)), 1))._repr_html_()
+    assert "<img" not in large
+    assert "and 1815 more edges" in large
+    assert "<table" not in CausalGraph.from_array(np.zeros((2, 2)))._repr_html_()
+
+
+def test_the_version_is_that_of_the_package():
+    from importlib.metadata import version
+
+    import flwr_causal
+
+    assert flwr_causal.__version__ == version("flwr-causal")

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.reports.summary import MOST_EDGES, describe_graph, describe_run
+from flwr_causal.reports.edges import MOST_EDGES, describe_graph
+from flwr_causal.reports.summary import describe_run
 
 
 def test_the_main_facts_are_said(admm_run):

@@ -6,6 +6,7 @@ Lengths are in inches, which are the data units of the axes.
 from __future__ import annotations
 
 from collections import Counter
+from io import StringIO
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import matplotlib.pyplot as plt
@@ -129,6 +130,16 @@ def draw(
     _draw_edges(ax, edges, positions, half, scale, edge_labels=edge_labels)
     _draw_boxes(ax, texts, positions, half, font_size * scale)
     return ax
+
+
+def svg(graph: Drawable) -> str:
+    """Return the drawing of a graph as the text of an SVG file."""
+    figure = draw(graph).get_figure(root=True)
+    assert figure is not None
+    text = StringIO()
+    figure.savefig(text, format="svg")
+    plt.close(figure)
+    return text.getvalue()
 
 
 def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[FloatArray, list[Edge]]:

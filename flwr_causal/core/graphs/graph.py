@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
-from flwr_causal.core.graphs import acyclicity, equivalence
+from flwr_causal.core.graphs import acyclicity, equivalence, notebook
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 # starts a process for each message.
 
 Kind = Literal["dag", "cpdag", "summary"]
+
+#: A notebook draws graphs of at most so many nodes; a variable has a node for each lag.
+MOST_DRAWN = 60
 
 FORMAT = "flwr-causal-graph"
 VERSION = 1
@@ -104,6 +107,21 @@ class CausalGraph:
             f"<CausalGraph {self.kind}: {len(self.names)} variables, {self.num_edges} edges{lags}>"
         )
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a table of the strongest edges, and the drawing."""
+        edges = sorted(self.marked_edges(), key=lambda edge: -abs(edge[3]))
+        return notebook.section(repr(self), notebook.edge_table(edges) + self._picture())
+
+    def _picture(self) -> str:
+        """Return the drawing as HTML; empty without matplotlib, or where the graph is large."""
+        if len(self.names) * (1 if self.lagged is None else 1 + len(self.lagged)) > MOST_DRAWN:
+            return ""
+        try:
+            from flwr_causal.core.graphs import drawing
+        except ImportError:
+            return ""
+        return notebook.picture(drawing.svg(self))
+
     @classmethod
     def from_array(
         cls,
@@ -175,6 +193,22 @@ class CausalGraph:
             (self.names[i], self.names[j], int(lag) + 1, float(self.lagged[lag, i, j]))
             for lag, i, j in np.argwhere(self.lagged != 0)
         ]
+
+    def marked_edges(self) -> list[tuple[str, str, str, float]]:
+        """Return every edge once, as ``(cause, mark, effect, weight)``: instantaneous ones first.
+
+        The mark is ``"->"``, or ``"--"`` for an undirected edge of a CPDAG. The cause of a lagged
+        edge is named with its lag, such as ``x0[t-1]``.
+        """
+        both = np.zeros_like(self.adjacency)
+        if self.kind == "cpdag":
+            both = equivalence.undirected_part(self.adjacency)
+        now = [
+            (self.names[i], "--" if both[i, j] else "->", self.names[j], float(self.weights[i, j]))
+            for i, j in np.argwhere(self.adjacency & ~np.tril(both))
+        ]
+        past = self.lagged_edges()
+        return now + [(at_lag(cause, lag), "->", effect, w) for cause, effect, lag, w in past]
 
     def threshold(self, value: float, lagged: float | None = None) -> Self:
         """Return the graph of the edges whose raw weight exceeds a threshold in absolute value.

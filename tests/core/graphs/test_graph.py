@@ -277,3 +277,11 @@ def test_a_threshold_leaves_undirected_edges_undirected():
     np.testing.assert_array_equal(graph.weights, [[0, 0.5, 0], [0.2, 0, 0], [0, 0, 0]])
     directed = CausalGraph.from_array(np.triu(weights), kind="cpdag").threshold(0.3)
     np.testing.assert_array_equal(directed.weights, [[0, 0.5, 0], [0, 0, 0], [0, 0, 0]])
+
+
+def test_marked_edges_has_each_edge_once():
+    marks = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 0]])
+    cpdag = CausalGraph.from_array(marks, "abc", kind="cpdag")
+    assert cpdag.marked_edges() == [("a", "--", "b", 1), ("a", "->", "c", 1), ("b", "->", "c", 1)]
+    lagged = CausalGraph.from_array([[0, 2], [0, 0]], "ab", lagged=[[[0.5, 0], [0, 0]]])
+    assert lagged.marked_edges() == [("a", "->", "b", 2), ("a[t-1]", "->", "a", 0.5)]

@@ -35,6 +35,7 @@ FLOORS = (
     "app",
     "server_app client_app simulations",
     "testing",
+    "command_line",
     "__init__",
 )
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms.split()}
@@ -134,6 +135,11 @@ def test_modules_are_documented_and_light_to_import():
         for name, node in nodes.items():
             if not ast.get_docstring(node):
                 wrong.append(f"{name} has no docstring")
+    wrong += [
+        f"{module} imports typer"
+        for module, tree in modules().items()
+        if room_of(module) != "command_line" and any(name == "typer" for name, _ in imports(tree))
+    ]
     # A process that answers one message on a real node pays for every import.
     code = (
         "import sys, flwr_causal.client_app, flwr_causal.server_app, flwr_causal.simulations\n"

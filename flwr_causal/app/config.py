@@ -213,7 +213,7 @@ def pairs_of(text: str) -> dict[str, Any]:
             f"'{rest[0]}' is no key=value: write them such as max-rounds=20, with spaces between "
             "them and quotes around texts that hold spaces."
         )
-    return {key: _value(value) for key, value in _PAIR.findall(text)}
+    return {key: value_of(value) for key, value in _PAIR.findall(text)}
 
 
 @contextmanager
@@ -310,7 +310,7 @@ def _keys_of_sections() -> tuple[str, ...]:
     return tuple(kebab(field.name) for field in (*fields(JobConfig), *fields(DataConfig)))
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """Return a value as TOML reads it; a bare word is a text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]

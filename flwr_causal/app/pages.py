@@ -203,7 +203,7 @@ def _section(title: str, options: Sequence[Option], *, who: bool = False) -> str
         if who:
             text += f" {_owners(option.key)}"
         default = "" if option.default in (None, "") else f"`{option.toml}`"
-        lines.append(f"| `{option.key}` | {_values(option.kind)} | {default} | {text} |")
+        lines.append(f"| `{option.key}` | {values_in_words(option.kind)} | {default} | {text} |")
     return "\n".join(lines) + "\n"
 
 
@@ -218,11 +218,11 @@ def _owners(key: str) -> str:
     return "" if everybody else f"(Of {', '.join(f'`{method}`' for method in owners)}.)"
 
 
-def _values(kind: Any) -> str:
+def values_in_words(kind: Any) -> str:
     """Return the possible values of an option, in words."""
     words = {int: "whole number", float: "number", str: "text", bool: "`true`, `false`"}
     if get_origin(kind) in (Union, types.UnionType):
-        shown = [_values(part) for part in get_args(kind)]
+        shown = [values_in_words(part) for part in get_args(kind)]
         return ", ".join(dict.fromkeys(part for part in shown if part))
     if get_origin(kind) is Literal:
         return ", ".join(f"`{json.dumps(value)}`" for value in get_args(kind))

@@ -28,6 +28,7 @@ from flwr_causal.errors import CausalError, ConfigError, DataError, FederationEr
 from flwr_causal.protocol.schema import party_name
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.local_grid import LocalGrid
+from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.strategies import CausalStrategy
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
     from numpy.typing import ArrayLike
 
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.read.pieces import Table
 
 
@@ -147,6 +149,33 @@ def simulate(
     if strategy.output_dir:
         run.save(strategy.output_dir, influence=False)
     return run
+
+
+def agreement_of(method: str, parties: Iterable[Any], **options: Any) -> Agreement:
+    """Run the schema exchange alone: what a method says of the parties' tables before training.
+
+    Parameters
+    ----------
+    method : str
+        A method id.
+    parties, options
+        As of :func:`simulate`.
+
+    Returns
+    -------
+    Agreement
+        The columns that all parties would train on, their rows, and warnings.
+
+    Raises
+    ------
+    ConfigError, DataError
+        Those that :func:`simulate` would raise before it trains.
+    """
+    parties = _listed(parties)
+    strategy = _strategy(method, 0, len(parties), options)
+    app = client_app(methods.find(method).client, _Tables(parties))
+    with quiet(logging.ERROR):
+        return exchange_schema(strategy, LocalGrid(app, len(parties)))[1]
 
 
 def _check_arguments(engine: object, client: object, wrap_grid: object) -> None:

@@ -1,0 +1,399 @@
+"""``flwr-causal``: the methods, their options, runs on files, and comparisons of runs.
+
+The exit status is 0 where a command did what it should, 1 where a run or a check failed, and 2
+where the arguments, an option or a table cannot be used.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import re
+import sys
+import textwrap
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer.core import TyperGroup
+
+from flwr_causal.app import methods as registry
+from flwr_causal.app.config import DataConfig, value_of
+from flwr_causal.app.pages import options_of, values_in_words
+from flwr_causal.app.sources import Roles, simulation
+from flwr_causal.data.check.party_table import describe
+from flwr_causal.data.kinds import DataKind
+from flwr_causal.data.read.pieces import open_table
+from flwr_causal.errors import CausalError, ConfigError, DataError
+from flwr_causal.protocol.schema import own_version
+from flwr_causal.reports.differences import compared
+from flwr_causal.reports.run import Run
+from flwr_causal.simulations import simulate
+from flwr_causal.simulations.engines import agreement_of
+from flwr_causal.strategies.options import check_names, other_names
+from flwr_causal.testing import check_method as checks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import click
+    import pandas as pd
+
+#: `check-method` without tables of the user's makes tables of this size.
+SMALL = DataConfig(variables=4, rows=105)
+#: Of mixed tables it takes so many rows of each party, so many columns and the last one.
+SMALL_ROWS, SMALL_COLUMNS = 40, 3
+
+
+class Engine(StrEnum):
+    """Where the parties of a run are simulated."""
+
+    local = "local"
+    ray = "ray"
+
+
+class _Commands(TyperGroup):
+    """The commands; errors of this package become messages and exit statuses."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CausalError as error:
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(2 if isinstance(error, ConfigError | DataError) else 1) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Federated causal discovery: one graph from the tables of several parties.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+MethodId = Annotated[str, typer.Argument(metavar="METHOD", help="`methods` lists them.")]
+Tables = Annotated[
+    list[Path],
+    typer.Argument(metavar="DATA...", help="CSV, Parquet or NPZ files, one for each party."),
+]
+Given = Annotated[
+    list[str],
+    typer.Option("-o", "--option", metavar="KEY=VALUE", help="`options METHOD` lists them."),
+]
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        typer.echo(own_version())
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+# What there is.
+
+
+@app.command()
+def methods(
+    method: Annotated[str | None, typer.Argument(help="Say all of one method.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the methods: what for, which data, how many exchanges, what leaves a party."""
+    ids = [method] if method else list(registry.METHODS)
+    found = [described(one) for one in ids]
+    if as_json:
+        _print_json(found)
+        return
+    for one in found:
+        typer.secho(one["id"], bold=True)
+        text = one["description"] if method else one["summary"]
+        typer.echo(textwrap.indent(text, "  "))
+        typer.echo(f"  data: {one['data']}; exchanges at most: {one['max_rounds']}")
+        if not method:
+            leaves = dict.fromkeys(item["name"] for e in one["exchanges"] for item in e["leaves"])
+            _wrapped(f"leaves a party: {', '.join(leaves)}", "  ")
+            continue
+        for exchange in one["exchanges"]:
+            _wrapped(f"exchange '{exchange['name']}' ({exchange['when']})", "  ")
+            for item in exchange["leaves"]:
+                rows = f"; an entry for {item['rows']}" if item["rows"] else ""
+                _wrapped(f"{item['name']}: {item['meaning']}{rows}", "    ")
+
+
+def described(method: str) -> dict[str, Any]:
+    """Return what the docstring and the contract of a method say, as plain values."""
+    strategy = registry.find(method).strategy
+    doc = inspect.getdoc(strategy) or ""
+    text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", re.split(r"\nParameters\n-+\n", doc)[0])
+    standard = strategy()
+    return {
+        "id": method,
+        "summary": text.partition("\n\n")[0],
+        "description": text.strip(),
+        "data": standard.data.value,
+        "max_rounds": standard.max_rounds,
+        "exchanges": [
+            {
+                "name": exchange.name,
+                "meaning": exchange.meaning,
+                "when": exchange.when,
+                "leaves": [
+                    {
+                        "name": item.name,
+                        "meaning": item.meaning,
+                        "shape": list(item.shape),
+                        "combine": item.combine,
+                        "rows": item.rows,
+                    }
+                    for item in exchange.returns
+                ],
+            }
+            for exchange in strategy.contract.exchanges
+        ],
+    }
+
+
+@app.command()
+def options(method: MethodId, as_json: Json = False) -> None:
+    """List the options of a METHOD: name, values, default, meaning."""
+    strategy = registry.find(method).strategy
+    called = {field: other for other, field in other_names(strategy).items()}
+    rows = [
+        {
+            "name": option.key,
+            "values": values_in_words(option.kind).replace("`", ""),
+            "default": option.default,
+            "meaning": option.meaning,
+        }
+        for option in options_of(strategy, lambda name: called.get(name, name))
+    ]
+    if as_json:
+        _print_json(rows)
+        return
+    for row in rows:
+        typer.secho(row["name"], bold=True, nl=False)
+        typer.echo(f"  {row['values'] or 'see below'}; default {_shown(row['default'])}")
+        _wrapped(row["meaning"], "    ")
+
+
+# Tables and runs.
+
+
+@app.command()
+def check(
+    data: Tables,
+    method: Annotated[
+        list[str] | None, typer.Option("--method", "-m", help="Only these methods.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Look at tables before they join anything: their columns, and what each method would say."""
+    columns = [
+        {
+            "table": str(path),
+            "column": column.name,
+            "kind": column.kind,
+            "rows": report.rows + report.dropped_rows,
+            "missing": column.missing,
+            "infinite": column.infinite,
+            "constant": column.distinct_one,
+            "copy_of": None if column.copy_of is None else report.names[column.copy_of],
+        }
+        for path, report in ((path, describe(open_table(path))) for path in data)
+        for column in report.columns
+    ]
+    verdicts = {one: _verdict(one, data) for one in method or registry.METHODS}
+    if as_json:
+        _print_json({"columns": columns, "methods": verdicts})
+    else:
+        table = Table(*columns[0], box=None) if columns else Table()
+        for row in columns:
+            table.add_row(*(_shown(value) for value in row.values()))
+        Console().print(table)
+        for one, verdict in verdicts.items():
+            typer.secho(f"{one}: {'usable' if verdict['usable'] else 'not usable'}", bold=True)
+            for text in (verdict["error"], *verdict["warnings"]):
+                _wrapped(text, "  ")
+    if not any(verdict["usable"] for verdict in verdicts.values()):
+        raise typer.Exit(2)
+
+
+def _verdict(method: str, data: Sequence[Path]) -> dict[str, Any]:
+    """Return what a method says of tables in the schema exchange."""
+    registry.find(method)
+    try:
+        agreed = agreement_of(method, data)
+    except CausalError as error:
+        return {"usable": False, "columns": [], "warnings": [], "error": _with_files(error, data)}
+    return {
+        "usable": True,
+        "columns": list(agreed.names),
+        "warnings": list(agreed.warnings),
+        "error": "",
+    }
+
+
+@app.command()
+def run(
+    method: MethodId,
+    data: Tables,
+    option: Given = [],  # noqa: B006 - typer copies it
+    engine: Annotated[Engine, typer.Option(help="This process, or Flower's Ray.")] = Engine.local,
+    seed: Annotated[int, typer.Option(min=0, help="Determines all random choices.")] = 0,
+    output_dir: Annotated[
+        Path | None, typer.Option(help="Directory for the results; an earlier run is replaced.")
+    ] = None,
+    progress: Annotated[
+        bool | None, typer.Option(help="Show a progress bar (default: in a terminal).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a METHOD on files, each the table of one party, on this machine.
+
+    Files are CSV, Parquet or NPZ. Nothing starts if an option or a table cannot be used.
+    """
+    given = {"seed": seed, **_options(method, option)}
+    if output_dir is not None:
+        given["output_dir"] = str(output_dir.absolute())
+    shown = sys.stdout.isatty() and not as_json if progress is None else progress
+    try:
+        agreement_of(method, data, **{**given, "output_dir": None, "resume": False})
+        found = simulate(method, data, engine=engine.value, progress=shown, **given)
+    except DataError as error:
+        raise DataError(_with_files(error, data)) from error
+    if as_json:
+        edges = [] if found.graph is None else found.graph.marked_edges()
+        names = ("cause", "mark", "effect", "weight")
+        listed = [dict(zip(names, edge, strict=True)) for edge in edges]
+        _print_json({**found.summary(influence=False), "edges": listed})
+        return
+    typer.echo(str(found))
+    if "output_dir" in given:
+        typer.echo(f"Results in {given['output_dir']}")
+
+
+def _options(method: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """Return options by name from KEY=VALUE; keys of a run config are accepted, too."""
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals):
+            raise ConfigError(f"'{pair}' is no KEY=VALUE: write -o sparsity=0.1")
+        name = key.strip().removeprefix(f"{method}.").replace("-", "_")
+        if name in given:
+            raise ConfigError(f"The option '{name}' is given twice: give it once.")
+        given[name] = value_of(value.strip())
+    check_names(registry.find(method).strategy, given)
+    return given
+
+
+def _with_files(error: CausalError, data: Sequence[Path]) -> str:
+    """Return an error's words, and which files the parties in it are."""
+    text = str(error)
+    named = [k for k in range(len(data)) if re.search(rf"\bparty {k}\b", text)]
+    return "\n".join([text, *(f"party {k} is {data[k]}" for k in named)])
+
+
+@app.command()
+def compare(
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR DIR...")],
+    everything: Annotated[bool, typer.Option("--all", help="List common edges, too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say which edges differ between saved runs (their directories), with their weights."""
+    if len(directories) < 2:
+        raise ConfigError("Give the directories of at least two runs.")
+    graphs = []
+    for directory in directories:
+        graph = Run.load(directory).graph
+        if graph is None:
+            raise DataError(f"The run in {directory} has no graph, so it cannot be compared.")
+        graphs.append(graph)
+    pairs = compared(graphs)
+    names = [str(directory) for directory in directories]
+    listed = [pair for pair in pairs if everything or pair.differs]
+    if as_json:
+        _print_json(
+            [
+                {"edges": dict(zip(names, pair.edges, strict=True)), "differs": pair.differs}
+                | {"weights": dict(zip(names, pair.weights, strict=True))}
+                for pair in listed
+            ]
+        )
+        return
+    common = sum(not pair.differs for pair in pairs)
+    typer.echo(f"{common} common edges, {len(pairs) - common} pairs of variables that differ")
+    if listed:
+        table = Table(*names, box=None)
+        for pair in listed:
+            cells = zip(pair.edges, pair.weights, strict=True)
+            table.add_row(*("-" if w is None else f"{edge} {w:+.3f}" for edge, w in cells))
+        Console(soft_wrap=True).print(table)
+
+
+@app.command()
+def check_method(
+    method: MethodId,
+    data: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[DATA...]", help="Small tables; default: made by the command."),
+    ] = None,
+    option: Given = [],  # noqa: B006 - typer copies it
+    as_json: Json = False,
+) -> None:
+    """Check a method, also one of your own, against its contract on small tables."""
+    given = _options(method, option)
+    logging.disable(logging.CRITICAL)  # every fault would be logged
+    try:
+        report = checks_of(method, data or _small_tables(method, given), **given)
+    finally:
+        logging.disable(logging.NOTSET)
+    if as_json:
+        results = [asdict(result) for result in report.results]
+        _print_json({"method": method, "passed": report.passed, "results": results})
+    else:
+        typer.echo(report.table())
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+def _small_tables(method: str, given: dict[str, Any]) -> list[pd.DataFrame]:
+    """Return three small tables of the kind that a method learns from."""
+    strategy = registry.build(method, given)
+    tables = simulation(SMALL, 3, strategy.data, Roles.of(strategy)).tables
+    if strategy.data is DataKind.TABLE:
+        kept = [*range(SMALL_COLUMNS), -1]
+        tables = [table.iloc[:SMALL_ROWS, kept].reset_index(drop=True) for table in tables]
+    return tables
+
+
+# How things are printed.
+
+
+def _shown(value: object) -> str:
+    if value is None or value is False:
+        return "none" if value is None else "no"
+    return "yes" if value is True else str(value)
+
+
+def _wrapped(text: str, indent: str) -> None:
+    for line in text.splitlines():
+        wide = textwrap.wrap(line, 100, initial_indent=indent, subsequent_indent=indent)
+        typer.echo("\n".join(wide))
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, default=str))

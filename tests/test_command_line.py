@@ -1,0 +1,217 @@
+"""The command line says what the code says, and starts nothing that cannot be run."""
+
+import json
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import flwr_causal
+from flwr_causal import CausalGraph, command_line
+from flwr_causal.app import methods
+from flwr_causal.command_line import app
+from flwr_causal.reports.differences import compared
+from flwr_causal.reports.run import Run
+from flwr_causal.simulations.engines import agreement_of
+from flwr_causal.strategies.options import other_names
+from flwr_causal.testing import report
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Three parties' rows of a chain x -> y -> z, as files."""
+    rng = np.random.default_rng(0)
+    for name in "abc":
+        x = rng.normal(size=60)
+        y = 1.5 * x + rng.normal(size=60)
+        z = 1.5 * y + rng.normal(size=60)
+        pd.DataFrame({"x": x, "y": y, "z": z}).to_csv(tmp_path / f"{name}.csv", index=False)
+    return [tmp_path / f"{name}.csv" for name in "abc"]
+
+
+def test_help_fits_a_screen():
+    commands = ("methods", "options", "check", "run", "compare", "check-method")
+    for command in ([], *([one] for one in commands)):
+        shown = call(*command, "--help")
+        assert shown.exit_code == 0
+        assert len(shown.stdout.splitlines()) <= 40, command
+    assert all(one in call("--help").stdout for one in commands)
+    assert call("--version").stdout.strip() == flwr_causal.__version__
+
+
+def test_methods_say_what_docstrings_and_contracts_say():
+    found = json.loads(call("methods", "--json").stdout)
+    assert [one["id"] for one in found] == list(methods.METHODS)
+    for one in found:
+        strategy = methods.find(one["id"]).strategy
+        assert one["summary"] in " ".join(strategy.__doc__.split())
+        assert [e["name"] for e in one["exchanges"]] == [
+            e.name for e in strategy.contract.exchanges
+        ]
+        leaves = [item["meaning"] for e in one["exchanges"] for item in e["leaves"]]
+        assert leaves == [i.meaning for e in strategy.contract.exchanges for i in e.returns]
+    text = call("methods").stdout
+    assert all(one in text for one in methods.METHODS)
+    assert "sums" in call("methods", "moments").stdout
+
+
+@pytest.mark.parametrize("method", methods.OWN_METHODS)
+def test_options_are_the_fields_of_the_dataclass(method):
+    strategy = methods.find(method).strategy
+    called = {field: other for other, field in other_names(strategy).items()}
+    rows = json.loads(call("options", method, "--json").stdout)
+    assert {row["name"]: row["default"] for row in rows} == {
+        called.get(one.name, one.name): one.default for one in fields(strategy) if one.init
+    }
+    assert all(row["meaning"] for row in rows)
+    text = call("options", method).stdout
+    assert all(f"{row['name']}  " in text for row in rows)
+
+
+def test_an_unknown_method_is_an_error_of_usage():
+    shown = call("options", "momints")
+    assert shown.exit_code == 2
+    assert "There is no method 'momints'" in shown.stderr
+    assert "notears-admm" in shown.stderr
+
+
+def test_run_writes_its_results_and_prints_them(files, tmp_path):
+    out = tmp_path / "out"
+    shown = call("run", "moments", *files, "-o", "least-effect=0.2", "--output-dir", out)
+    assert shown.exit_code == 0, shown.stderr
+    run = Run.load(out)
+    assert run.config["least_effect"] == 0.2
+    assert str(run) in shown.stdout
+    assert str(out) in shown.stdout
+    found = json.loads(call("run", "moments", *files, "--seed", 3, "--json").stdout)
+    assert found["config"]["seed"] == 3
+    assert {frozenset((e["cause"], e["effect"])) for e in found["edges"]} >= {
+        frozenset("xy"),
+        frozenset("yz"),
+    }
+
+
+def test_a_run_equals_that_of_python(files):
+    found = json.loads(
+        call("run", "moments", *files, "-o", "moments.solver=dagma", "--json").stdout
+    )
+    run = flwr_causal.simulate("moments", files, solver="dagma")
+    expected = [list(edge) for edge in run.graph.marked_edges()]
+    assert [list(edge.values()) for edge in found["edges"]] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["-o", "sparsty=1"], "Did you mean 'sparsity'"),
+        (["-o", "sparsity"], "is no KEY=VALUE"),
+        (["-o", "seed=1", "-o", "seed=2"], "given twice"),
+        (["-o", "max_rounds=many"], "The option 'max_rounds' is 'many'"),
+        (["-o", "truth=x"], "has no option 'truth'"),
+        (["--engine", "cloud"], "cloud"),
+    ],
+)
+def test_wrong_options_start_nothing(files, tmp_path, monkeypatch, given, words):
+    monkeypatch.setattr(command_line, "simulate", None)
+    out = tmp_path / "out"
+    shown = call("run", "moments", *files, *given, "--output-dir", out)
+    assert shown.exit_code == 2
+    assert words in shown.stderr
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("bad", ["text", "nothing", "no file"])
+def test_bad_data_train_nothing(files, tmp_path, monkeypatch, bad):
+    monkeypatch.setattr(command_line, "simulate", None)
+    if bad == "text":
+        files[1].write_text("x,y,z\n1,one,2\n3,two,4\n")
+    elif bad == "nothing":
+        files[1].write_text("")
+    else:
+        files[1].unlink()
+    out = tmp_path / "out"
+    shown = call("run", "moments", *files, "--output-dir", out)
+    assert shown.exit_code == 2
+    assert "party 1" in shown.stderr
+    assert f"party 1 is {files[1]}" in shown.stderr
+    assert f"is {files[0]}" not in shown.stderr or bad == "text"  # the text names the others' kind
+    assert not out.exists()
+
+
+def test_a_run_that_fails_has_status_1(files, monkeypatch):
+    def fail(*given, **options):
+        raise flwr_causal.FederationError("too few parties replied")
+
+    monkeypatch.setattr(command_line, "simulate", fail)
+    shown = call("run", "moments", *files)
+    assert shown.exit_code == 1
+    assert shown.stderr == "Error: too few parties replied\n"
+
+
+def test_check_says_what_each_method_would_say(files):
+    found = json.loads(call("check", *files, "--json").stdout)
+    assert {row["column"] for row in found["columns"]} == {"x", "y", "z"}
+    assert found["methods"]["moments"]["usable"]
+    assert found["methods"]["moments"]["columns"] == ["x", "y", "z"]
+    text = call("check", *files, "-m", "moments", "-m", "lingam").stdout
+    assert "moments: usable" in text
+    assert "lingam: usable" in text
+    files[1].write_text("x,y,z\n1,one,2\n3,two,4\n")
+    shown = call("check", *files, "-m", "moments")
+    assert shown.exit_code == 2
+    assert "not usable" in shown.stdout
+    assert "column 'y'" in shown.stdout
+
+
+def test_compare_names_the_edges_that_differ(tmp_path):
+    bare = dict.fromkeys(("rounds", "bytes_sent", "bytes_received", "schema_bytes"), 0)
+    first = CausalGraph.from_array([[0, 2, 0], [0, 0, 1.5], [0, 0, 0]], "abc")
+    second = CausalGraph.from_array([[0, 3, 0], [0, 0, 0], [0, 0.5, 0]], "abc")
+    for name, graph in (("one", first), ("two", second)):
+        run = Run(graph=graph, history=[], seconds=0.0, stop_reason="", **bare)
+        run.save(tmp_path / name)
+    both = (tmp_path / "one", tmp_path / "two")
+    rows = json.loads(call("compare", *both, "--json").stdout)
+    assert [list(row["edges"].values()) for row in rows] == [["b -> c", "c -> b"]]
+    assert [list(row["weights"].values()) for row in rows] == [[1.5, 0.5]]
+    assert len(json.loads(call("compare", *both, "--all", "--json").stdout)) == 2
+    text = call("compare", *both).stdout
+    assert "1 common edges, 1 pairs of variables that differ" in text
+    assert "c -> b +0.500" in text
+    assert call("compare", both[0]).exit_code == 2
+    shown = call("compare", both[0], tmp_path / "none")
+    assert shown.exit_code == 2
+    assert "holds no run" in shown.stderr
+
+
+def test_pairs_of_lags_are_compared_apart():
+    one = CausalGraph.from_array([[0, 1], [0, 0]], "ab", lagged=[[[0, 2.0], [0, 0]]])
+    two = CausalGraph.from_array([[0, 0], [1, 0]], "ba")  # a -> b, in another order
+    pairs = compared([one, two])
+    assert [pair.edges for pair in pairs] == [("a[t-1] -> b", ""), ("a -> b", "a -> b")]
+    assert [pair.differs for pair in pairs] == [True, False]
+
+
+def test_check_method_makes_its_own_tables(monkeypatch):
+    monkeypatch.setattr(report, "FAULTS", report.FAULTS[:1])
+    found = call("check-method", "moments", "--json")
+    assert found.exit_code == 0
+    results = json.loads(found.stdout)
+    assert results["passed"]
+    assert "runs" in [one["name"] for one in results["results"]]
+    failed = report.Report("moments", (report.CheckResult("runs", "failed", "why"),))
+    monkeypatch.setattr(command_line, "checks_of", lambda *given, **options: failed)
+    shown = call("check-method", "moments")
+    assert shown.exit_code == 1
+    assert "runs  failed  why" in shown.stdout
+
+
+@pytest.mark.parametrize("method", methods.OWN_METHODS)
+def test_small_tables_suit_their_method(method):
+    assert agreement_of(method, command_line._small_tables(method, {})).n > 0

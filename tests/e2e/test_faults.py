@@ -20,7 +20,7 @@ TWO = "min-available-nodes=2"
 # Modes of the methods: a method and its options.
 CASES = {
     "admm": ("notears-admm", {"max_rounds": 6}),
-    "admm long": ("notears-admm", {"max_rounds": 12}),
+    "admm long": ("notears-admm", {"max_rounds": 8}),
     "2dbn": ("2dbn", {"max_rounds": 6}),
     "moments": ("moments", {}),
     "fedcausal linear": ("fedcausal", {"model": "linear", "max_rounds": 3}),
@@ -119,6 +119,7 @@ def resumed_as_undisturbed(deployment, results, tables, name, mode):
     same_result(run, undisturbed(tables, mode), tables)
 
 
+@pytest.mark.release
 def test_a_node_that_is_killed_and_started_again_changes_nothing(flower, tables, tmp_path):
     deployment, results = deployed(flower, tables), tmp_path / "results"
     start_run(deployment, results)
@@ -239,7 +240,7 @@ def test_a_run_goes_on_after_its_superlink_and_all_nodes_were_killed(flower, tab
 @pytest.mark.parametrize(
     ("mode", "after"),
     [
-        ("pc", 2),
+        pytest.param("pc", 2, marks=pytest.mark.release),
         ("pc one pass", 0),
     ],
 )

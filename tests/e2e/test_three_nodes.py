@@ -68,6 +68,7 @@ def test_three_nodes_agree_on_categories(flower, tables, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.release
 def test_three_nodes_agree_on_time_series(flower, tmp_path):
     """Several series a table, told apart by a column and ordered by another one."""
     parties, truth = federated_dynamic(4, 400, 3, series_per_party=2, seed=4)

@@ -20,7 +20,7 @@ TWO = "min-available-nodes=2"
 # Modes of the methods: a method and its options.
 CASES = {
     "admm": ("notears-admm", {"max_rounds": 6}),
-    "admm long": ("notears-admm", {"max_rounds": 8}),
+    "admm long": ("notears-admm", {"max_rounds": 12}),
     "2dbn": ("2dbn", {"max_rounds": 6}),
     "moments": ("moments", {}),
     "fedcausal linear": ("fedcausal", {"model": "linear", "max_rounds": 3}),

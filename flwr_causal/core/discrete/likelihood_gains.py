@@ -28,10 +28,10 @@ from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.discrete.scores import (
     LIKELIHOOD,
     Room,
+    RowGains,
     Rows,
     TableGains,
     configurations,
-    room_for,
     terms_of,
 )
 
@@ -59,12 +59,11 @@ class LikelihoodGains(TableGains):
     """
 
     def __init__(self, source: TableGains) -> None:
-        self.rows = source.rows
-        self._cells = 1024
+        RowGains.__init__(self, source.rows)
         self.terms = terms_of(LIKELIHOOD, 1.0, int(source.terms.num_rows))
 
 
-class ExpectedGains:
+class ExpectedGains(RowGains):
     """Means of the gains of the log-likelihood if x and y are independent given S.
 
     Parameters
@@ -74,24 +73,14 @@ class ExpectedGains:
     """
 
     def __init__(self, source: TableGains) -> None:
-        self.rows = source.rows
-        self._cells = 1024
+        super().__init__(source.rows)
         length = min(int(source.terms.num_rows), MOST_FACTORIALS) + 1
         self._factorials = gammaln(np.arange(length) + 1.0)
 
-    def enough(self, num_operators: int) -> bool:
-        """Return False: every mean can be computed here."""
-        return False
-
-    def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
-        """Compute the wanted means of some rows of ``families``, as `TableGains.fill` does."""
-        room = room_for(self.rows, self._cells)
-        while len(rows):
-            done, cells = _fill_means(self.rows, self._factorials, families, rows, wanted, room)
-            rows, wanted = rows[done:], wanted[done:]
-            if cells:
-                self._cells = 2 * cells
-                room = room_for(self.rows, self._cells)
+    def _fill_first(
+        self, families: Families, rows: IntArray, wanted: BoolArray, room: Room
+    ) -> tuple[int, int]:
+        return _fill_means(self.rows, self._factorials, families, rows, wanted, room)
 
 
 @compiled_in_place

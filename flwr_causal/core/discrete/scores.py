@@ -22,6 +22,7 @@ whatever the number of cells.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -502,7 +503,40 @@ def check_score(score: str, equivalent_sample_size: float) -> None:
         )
 
 
-class TableGains:
+class RowGains(ABC):
+    """Gains that are counted from the rows of a table, family after family.
+
+    Parameters
+    ----------
+    rows : Rows
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self._cells = 1024
+
+    def enough(self, num_operators: int) -> bool:
+        """Return False: every gain can be computed here."""
+        return False
+
+    def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
+        """Compute the wanted gains of some rows of ``families``."""
+        room = room_for(self.rows, self._cells)
+        while len(rows):
+            done, cells = self._fill_first(families, rows, wanted, room)
+            rows, wanted = rows[done:], wanted[done:]
+            if cells:
+                self._cells = 2 * cells
+                room = room_for(self.rows, self._cells)
+
+    @abstractmethod
+    def _fill_first(
+        self, families: Families, rows: IntArray, wanted: BoolArray, room: Room
+    ) -> tuple[int, int]:
+        """Fill the first rows; return how many, and the cells that the next one needs, or 0."""
+
+
+class TableGains(RowGains):
     """Gains of a discrete score, counted from the rows of a table.
 
     Parameters
@@ -531,9 +565,7 @@ class TableGains:
                 f"the table has {table.num_rows} rows: at most {MOST_ROWS} can be counted, use "
                 "fewer rows"
             )
-        compressed = table.compressed()
-        self.rows = rows_of(compressed)
-        self._cells = 1024
+        super().__init__(rows_of(table.compressed()))
         self.terms = terms_of(KINDS[score], equivalent_sample_size, table.num_rows)
 
     @property
@@ -541,21 +573,13 @@ class TableGains:
         """Memory of codes, bits and lookup tables in bytes."""
         return self.rows.codes.nbytes + self.rows.bits.nbytes + self.terms.tables.nbytes
 
-    def enough(self, num_operators: int) -> bool:
-        """Return False: every gain can be computed here."""
-        return False
-
-    def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
-        """Compute the wanted gains of some rows of ``families``; see `fill_gains`."""
-        room = room_for(self.rows, self._cells)
-        while len(rows):
-            done, cells = fill_gains(self.rows, self.terms, families, rows, wanted, room)
-            rows, wanted = rows[done:], wanted[done:]
-            if cells:
-                self._cells = 2 * cells
-                room = room_for(self.rows, self._cells)
-            elif len(rows):
-                self.terms = more_tables(self.terms)
+    def _fill_first(
+        self, families: Families, rows: IntArray, wanted: BoolArray, room: Room
+    ) -> tuple[int, int]:
+        done, cells = fill_gains(self.rows, self.terms, families, rows, wanted, room)
+        if not cells and done < len(rows):
+            self.terms = more_tables(self.terms)
+        return done, cells
 
     def family_score(self, y: int, parents: Sequence[int]) -> float:
         """Return the local score s(y | parents) in nats."""

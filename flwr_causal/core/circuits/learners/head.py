@@ -495,17 +495,13 @@ class ThresholdStep(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class ChoiceStep(Step):
-    """The exchange of held-out rows that chooses between head and circuit.
-
-    A subclass defines ``circuit_sent`` with `circuit_arrays` and `circuit_log_posterior`, the
-    posterior of the circuit, and `without_head`, the state where the head is not taken.
+class _TrainingStep(Step):
+    """An exchange of, or after, the training of a head.
 
     Parameters
     ----------
     features : Features
     training : HeadTraining
-        Which has ended.
     trained : TrainedWithHead
         The result of the training, without the head.
     options : HeadOptions
@@ -516,6 +512,22 @@ class ChoiceStep(Step):
     training: HeadTraining
     trained: TrainedWithHead
     options: HeadOptions
+
+    def with_head(self, threshold: type[ThresholdStep]) -> State:
+        """Return the state where the head is taken: the threshold's exchange, or the result."""
+        head = self.training.head
+        known = replace(self.trained, head=head)
+        return threshold.or_trained(self.features, head, known, self.options.decision)
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceStep(_TrainingStep):
+    """The exchange of held-out rows that chooses between head and circuit.
+
+    A subclass defines ``circuit_sent`` with `circuit_arrays` and `circuit_log_posterior`, the
+    posterior of the circuit, and `without_head`, the state where the head is not taken. The
+    training has ended.
+    """
 
     name = "choice"
     summed = CHOICE_SUMS
@@ -590,30 +602,12 @@ class ChoiceStep(Step):
         trained = replace(self.trained, choice_of_head=choice)
         if not choice.pays:
             return self.without_head(trained)
-        known = replace(trained, head=self.training.head)
-        return self.threshold.or_trained(
-            self.features, self.training.head, known, self.options.decision
-        )
+        return replace(self, trained=trained).with_head(self.threshold)
 
 
 @dataclass(frozen=True, eq=False)
-class HeadStep(Step):
-    """One Newton step of a head. A subclass defines ``choice``, the step that may follow.
-
-    Parameters
-    ----------
-    features : Features
-    training : HeadTraining
-    trained : TrainedWithHead
-        The result of the training, without the head.
-    options : HeadOptions
-        Whether a choice and a threshold follow.
-    """
-
-    features: Features
-    training: HeadTraining
-    trained: TrainedWithHead
-    options: HeadOptions
+class HeadStep(_TrainingStep):
+    """One Newton step of a head. A subclass defines ``choice``, the step that may follow."""
 
     name = "head"
     summed = HEAD_SUMS
@@ -632,13 +626,12 @@ class HeadStep(Step):
         options: HeadOptions,
     ) -> State:
         """Return the next Newton step, or the state after the head is trained."""
+        step = cls(features, training, trained, options)
         if not training.done:
-            return cls(features, training, trained, options)
+            return step
         if training.without_each and options.head == "auto":
             return cls.choice(features, training, trained, options)
-        known = replace(trained, head=training.head)
-        threshold = cls.choice.threshold
-        return threshold.or_trained(features, training.head, known, options.decision)
+        return step.with_head(cls.choice.threshold)
 
     def arrays(self) -> Arrays:
         """Return the features and the head."""

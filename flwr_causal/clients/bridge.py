@@ -14,7 +14,7 @@ from flwr_causal.clients.base import SETUP, CausalClient, Source
 from flwr_causal.clients.table_digest import TABLE, check_digest, keep_digest
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.data.interventions import NODE_KEY
+from flwr_causal.data.interventions import NODE_KEY, USERS
 from flwr_causal.errors import CausalError, ConfigError, ForgottenError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.replay import REPLAY, unpacked
@@ -74,7 +74,7 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
             if NODE_KEY in context.node_config and "interventions" not in client.contract.reports:
                 raise ConfigError(
                     f"its node config states interventions, which '{client.contract.method}' does "
-                    "not use: use 'moments' with solver='ges', or take them out"
+                    f"not use: use {USERS}, or take them out"
                 )
             with single_threaded():
                 report = client.describe(policy).to_dict()

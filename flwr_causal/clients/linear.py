@@ -11,6 +11,7 @@ from flwr_causal.clients.base import CausalClient, Memory
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.folds import split_rows
 from flwr_causal.data.check.column_sums import combined, sums_of
+from flwr_causal.data.check.party_table import complete_rows
 from flwr_causal.data.read.pieces import joined, whole
 from flwr_causal.data.series.levels import (
     Centering,
@@ -24,9 +25,10 @@ from flwr_causal.errors import FederationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.read.pieces import Table
 
 
 class LinearClient(CausalClient):
@@ -79,6 +81,10 @@ class LinearClient(CausalClient):
                 rows /= scale
             yield rows
 
+    def kept_rows(self, policy: Policy) -> IntArray:
+        """Return the positions of the design's rows in the party's table, shape (n_k,)."""
+        return np.flatnonzero(complete_rows(self.frame(), policy))
+
     def _mean(self) -> FloatArray:
         return combined([sums_of(rows) for rows in self.row_pieces()]).mean
 
@@ -126,14 +132,17 @@ class SeriesClient(LinearClient):
         """Number of lags p."""
         return int(self.options["order"])
 
+    def table(self) -> Table:
+        """Return the party's table, in memory if it holds series, of which there may be several."""
+        return whole(self.source.read()) if self.order else super().table()
+
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns and problems of the series; a row is a step with all its lags."""
         if self.order == 0:
             return super().describe(policy)
         by = cast("Centering", self.options["center"])
-        table = whole(self.source.read())
         return describe_series(
-            table,
+            self.frame(),
             self.layout,
             policy,
             sums="sums" in self.contract.reports,
@@ -158,8 +167,15 @@ class SeriesClient(LinearClient):
     def series(self) -> list[Series]:
         """Return the party's series of more than p steps."""
         setup, layout = self.setup, self.layout
-        found = find_series(whole(self.source.read()), layout, setup.policy, setup.names)
+        found = find_series(self.frame(), layout, setup.policy, setup.names)
         return long_enough(found, layout.order)[0]
+
+    def kept_rows(self, policy: Policy) -> IntArray:
+        """Return the position in the party's table of the step t of each row of the design."""
+        if self.order == 0:
+            return super().kept_rows(policy)
+        found = long_enough(find_series(self.frame(), self.layout, policy), self.order)[0]
+        return np.concatenate([one.rows[self.order :] for one in found])
 
     def designs(self, series: list[Series], order: int) -> list[FloatArray]:
         """Return the rows of each series with ``order`` lags, centred and scaled."""

@@ -14,13 +14,16 @@ from flwr_causal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from flwr_causal.core.arrays import IntArray
+    from flwr_causal.core.arrays import BoolArray, IntArray
 
 #: Columns on which interventions act together, in the order of their names; () for none.
 Targets = tuple[str, ...]
 
 #: The key of a node's config that names the targets of all its rows.
 NODE_KEY = "interventions"
+
+#: The methods that use known interventions, for messages of those that do not.
+USERS = "the method 'moments' with solver='ges' or 'order'"
 
 FORM = "a mapping from parties to lists of columns, such as {'hospital a': ['dose']}"
 
@@ -104,6 +107,11 @@ def targets_by_row(
     distinct = sorted(set(sets))
     places = np.array([distinct.index(one) for one in sets], dtype=np.int64)
     return places[np.asarray(codes, dtype=np.int64)], distinct
+
+
+def acted_on(targets: Sequence[Targets], names: Sequence[str]) -> BoolArray:
+    """Return which columns are targets in each set of targets, shape (sets, d)."""
+    return np.array([[name in own for name in names] for own in targets], dtype=np.bool_)
 
 
 def agreed_targets(

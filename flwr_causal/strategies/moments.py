@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -34,10 +33,11 @@ from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
 from flwr_causal.core.series.solution import LaggedProblem
-from flwr_causal.data.interventions import by_party
+from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.runtime.method import Request
+from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import (
     RowsOrSeries,
     by_block,
@@ -49,7 +49,7 @@ from flwr_causal.strategies.options import MOST, also_called, changed, refuse_ig
 from flwr_causal.strategies.plausibility import combination_warning
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
-    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
@@ -126,7 +125,7 @@ class MomentsRun:
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
-class Moments(RowsOrSeries[MomentsRun]):
+class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
     """Federated linear structure learning from summed second moments, in one exchange.
 
     Means and second moments are sufficient statistics of a linear Gaussian system (Ng & Zhang 2022,
@@ -159,22 +158,14 @@ class Moments(RowsOrSeries[MomentsRun]):
         trace exponential (Zheng et al. 2018). "ges" is greedy equivalence search by the Gaussian
         BIC (Chickering 2002; Hauser & Buhlmann 2012): the result is an equivalence class, a CPDAG,
         which does not depend on the units of the columns; directions that second moments cannot
-        decide stay open. It has neither a sparsity nor a threshold. "auto" is "order", except: it
+        decide stay open. It has neither a sparsity nor a threshold. "ges" and "order" use known
+        interventions; the class is then an interventional one. "auto" is "order", except: it
         is "ges" with ``interventions`` or ``intervention_column``; "dagma" if ``sparsity``,
         ``polish`` or another option of the L1 solvers is set, with ``aggregation="median"`` (a
         median varies more than the moments of as many rows), and for series of fewer than 5 rows
         for each column of the lagged design, where "order" misses weak effects (docs/2dbn.md).
     max_parents : int, optional
         Largest number of parents of a variable, for ``solver="ges"``. Default: no limit.
-    interventions : dict or str, optional
-        For ``solver="ges"`` and "order": from a party's name (in a simulation also its number) to
-        the columns that interventions set or changed in all its rows; or such a mapping as JSON
-        text. The rows then say nothing about what causes these columns. With "ges" the result is an
-        interventional equivalence class (Hauser & Buhlmann 2012). A node may state its own columns
-        in its node config, ``interventions='x,y'``.
-    intervention_column : str, default ""
-        The column whose values name the columns on which an intervention acted in each row,
-        separated by commas; empty where there was none. It is no variable.
     least_effect : float, default 0.1
         With ``solver="order"``: least partial correlation of an edge, given the other causes.
         Smaller effects are significant in large samples even where a system is only nearly linear,
@@ -218,8 +209,6 @@ class Moments(RowsOrSeries[MomentsRun]):
     kind: Literal["linear", "additive"] = "linear"
     solver: Literal["auto", "order", "dagma", "notears", "ges"] = "auto"
     max_parents: int | None = None
-    interventions: dict[Any, Any] | str | None = None
-    intervention_column: str = ""
     least_effect: float = LEAST_EFFECT
     sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
     threshold: float | None = None  # type: ignore[assignment]
@@ -234,7 +223,7 @@ class Moments(RowsOrSeries[MomentsRun]):
 
     def validate(self) -> None:
         """Check the options' values."""
-        if self.solver == "auto" and (self.interventions or self.intervention_column):
+        if self.solver == "auto" and self.states_interventions:
             self.solver = "ges"
         if self.solver == "ges":
             most = self.max_parents
@@ -242,7 +231,6 @@ class Moments(RowsOrSeries[MomentsRun]):
             refuse_ignored(self, dict.fromkeys(OF_WEIGHTS, "solver='dagma' or 'notears'"))
         else:
             refuse_ignored(self, {"max_parents": "solver='ges'"})
-        self._validate_interventions()
         super().validate()
         if self.max_rounds != 1:
             raise ConfigError(
@@ -264,20 +252,11 @@ class Moments(RowsOrSeries[MomentsRun]):
             chosen = self.sparsity in ("bic", "held-out")
             require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
 
-    def _validate_interventions(self) -> None:
-        """Check the options that interventions rule out."""
-        if self.solver not in BY_MECHANISM:
-            of_others = "solver='ges' or 'order'"
-            refuse_ignored(self, dict.fromkeys(("interventions", "intervention_column"), of_others))
-        # As a text, which run configs and messages can hold.
-        stated = by_party(self.interventions)
-        self.interventions = json.dumps(stated) if stated else None
-        if stated or self.intervention_column:
-            own_levels = self.center if self.center != "global" else None
-            require(own_levels is None, "center", own_levels, "'global' with interventions")
-            require(self.order == 0, "order", self.order, "0 with interventions")
-            known = self.aggregation == "mean"
-            require(known, "aggregation", self.aggregation, "'mean' with interventions")
+    @property
+    def with_interventions(self) -> dict[str, tuple[Any, ...]]:
+        """The possible values of the options by name, where rows are under interventions."""
+        own = {"kind": ("linear",), "solver": BY_MECHANISM, "order": (0,)}
+        return {**own, **super().with_interventions}
 
     @property
     def pools_rows(self) -> bool:
@@ -303,50 +282,6 @@ class Moments(RowsOrSeries[MomentsRun]):
         if solver == "order" and not self.order:
             usual = 0.0
         return self.limits(usual if self.threshold is None else self.threshold)
-
-    @property
-    def role_columns(self) -> tuple[str, ...]:
-        """The columns that are not variables."""
-        return (*super().role_columns, *filter(None, (self.intervention_column,)))
-
-    @property
-    def schema_options(self) -> dict[str, Scalar]:
-        """How the parties find their series, and the targets of interventions on their rows."""
-        return {
-            **super().schema_options,
-            "interventions": str(self.interventions or ""),
-            "intervention-column": self.intervention_column,
-        }
-
-    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Agree on the columns and on the targets of interventions.
-
-        Raises
-        ------
-        ConfigError
-            If interventions are stated for a party that there is not, or other options do not use
-            them.
-        """
-        for party in by_party(self.interventions):
-            if party not in reports:
-                raise ConfigError(
-                    f"The option 'interventions' names the party {party!r}; there are "
-                    f"{', '.join(reports)}."
-                )
-        agreement = super().agree(reports)
-        if agreement.targets and not self.groups_rows:
-            raise ConfigError(
-                "Some nodes state interventions, which this run does not use: set solver='ges' or "
-                "'order' with order=0, center='global' and aggregation='mean', or take "
-                "'interventions' out of their node configs."
-            )
-        return agreement
-
-    @property
-    def groups_rows(self) -> bool:
-        """Whether the options allow interventions, by which rows are grouped."""
-        plain = self.order == 0 and self.center == "global" and self.aggregation == "mean"
-        return self.solver in BY_MECHANISM and plain
 
     @property
     def client_options(self) -> dict[str, Scalar]:
@@ -377,9 +312,6 @@ class Moments(RowsOrSeries[MomentsRun]):
     def expected(self) -> Expected:
         """What linear methods expect; units of columns do not matter to equivalence classes."""
         expected = super().expected
-        if self.interventions or self.intervention_column:
-            # They shift levels at some parties.
-            expected = replace(expected, level_remedy="")
         return replace(expected, raw_units=False) if self.solver == "ges" else expected
 
     def init(self, agreement: Agreement) -> MomentsRun:
@@ -573,9 +505,8 @@ def _by_targets(
     agreement: Agreement, products: FloatArray
 ) -> tuple[list[SecondMoments], BoolArray]:
     """Return each variable's moments where it is no target, and the targets, (sets, d)."""
-    names = agreement.names
-    acted = np.array([[name in own for name in names] for own in agreement.targets])
-    return moments_by_variable(products, acted, agreement.n, names), acted
+    acted = acted_on(agreement.targets, agreement.names)
+    return moments_by_variable(products, acted, agreement.n, agreement.names), acted
 
 
 def _solve_by_mechanism(

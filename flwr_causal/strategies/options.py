@@ -23,15 +23,14 @@ from typing import (
 import numpy as np
 
 from flwr_causal.core.graphs.graph import is_utf8
+from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 #: Options of one method that users may expect of others, with the settings that have them.
-ELSEWHERE = dict.fromkeys(
-    ("interventions", "intervention_column"), "the method 'moments' with solver='ges' or 'order'"
-)
+ELSEWHERE = dict.fromkeys(("interventions", "intervention_column"), USERS)
 
 StrategyT = TypeVar("StrategyT")
 

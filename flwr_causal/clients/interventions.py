@@ -1,0 +1,59 @@
+"""The base of the linear methods' clients that use known interventions: the targets of each row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.clients.linear import LinearClient
+from flwr_causal.data.interventions import NODE_KEY, by_party, split_names, targets_by_row
+from flwr_causal.data.read.pieces import whole
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import IntArray
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.interventions import Targets
+    from flwr_causal.data.read.pieces import Table
+
+
+class InterventionClient(LinearClient):
+    """Base of the clients whose rows may be under known interventions.
+
+    Their strategy is an :class:`~flwr_causal.strategies.interventions.InterventionStrategy`.
+    """
+
+    def table(self) -> Table:
+        """Return the party's table without the column that names targets."""
+        name, table = self._target_column, super().table()
+        return whole(table).drop(columns=name, errors="ignore") if name else table
+
+    def describe(self, policy: Policy) -> TableReport:
+        """Report the table, and the targets of its rows if there are any."""
+        report = super().describe(policy)
+        codes, sets = self._targets(policy, report.rows)
+        present = tuple(sets[k] for k in np.unique(codes))
+        return replace(report, targets=present) if any(present) else report
+
+    def target_sets(self) -> IntArray:
+        """Return each row's position in ``setup.targets``, shape (n_k,)."""
+        codes, sets = self._targets(self.setup.policy, self.num_rows)
+        # A set that only dropped rows have is not among those that were agreed on.
+        place = {targets: k for k, targets in enumerate(self.setup.targets)}
+        return np.array([place.get(targets, -1) for targets in sets], dtype=np.int64)[codes]
+
+    @property
+    def _target_column(self) -> str:
+        return str(self.options["intervention-column"])
+
+    def _targets(self, policy: Policy, num_rows: int) -> tuple[IntArray, list[Targets]]:
+        """Return each kept row's position in a list of sets of targets, and that list."""
+        stated = by_party(str(self.options["interventions"])).get(self.source.name, [])
+        of_node = split_names(str(self.context.node_config.get(NODE_KEY, "")))
+        column, own = self._target_column, [*stated, *of_node]
+        if not column:
+            return np.zeros(num_rows, dtype=np.int64), [tuple(sorted({*own}))]
+        codes, sets = targets_by_row(whole(super().table()), column, own)
+        return codes[self.kept_rows(policy)], sets

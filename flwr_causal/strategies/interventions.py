@@ -1,0 +1,119 @@
+"""The options of the linear methods that use known interventions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.data.interventions import by_party
+from flwr_causal.errors import ConfigError
+from flwr_causal.runtime.method import StateT
+from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.options import other_names, renamed, require
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.plausibility import Expected
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.protocol.records import Scalar
+
+
+@dataclass(kw_only=True, eq=False)
+class InterventionStrategy(LinearStrategy[StateT]):
+    """Base of the linear methods that use known interventions.
+
+    The client is an :class:`~flwr_causal.clients.interventions.InterventionClient`, and the
+    contract's reports include "interventions". A subclass states in :attr:`with_interventions` what
+    its options must be, and leaves the rows under an intervention on a column out of the loss of
+    this column. ``agreement.targets`` are the sets of columns by which rows are grouped; without
+    interventions it is empty.
+
+    Parameters
+    ----------
+    interventions : dict or str, optional
+        From a party's name (in a simulation also its number) to the columns that interventions set
+        or changed in all its rows; or such a mapping as JSON text. The rows then say nothing about
+        what causes these columns. A node may state its own columns in its node config,
+        ``interventions='x,y'``.
+    intervention_column : str, default ""
+        The column whose values name the columns on which an intervention acted in each row,
+        separated by commas; empty where there was none. It is no variable.
+    """
+
+    interventions: dict[Any, Any] | str | None = None
+    intervention_column: str = ""
+
+    def validate(self) -> None:
+        """Check the options' values, and with interventions also the options that they need."""
+        # As a text, which run configs and messages can hold.
+        stated = by_party(self.interventions)
+        self.interventions = json.dumps(stated) if stated else None
+        if self.states_interventions:
+            for name, possible in self.with_interventions.items():
+                value = getattr(self, name)
+                listed = " or ".join(map(repr, possible))
+                require(value in possible, name, value, f"{listed} with interventions")
+        super().validate()
+
+    @property
+    def states_interventions(self) -> bool:
+        """Whether the options state interventions; nodes may state them too."""
+        return bool(self.interventions or self.intervention_column)
+
+    @property
+    def with_interventions(self) -> dict[str, tuple[Any, ...]]:
+        """The possible values of the options by name, where rows are under interventions."""
+        return {"center": ("global",), "aggregation": ("mean",)}
+
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are not variables."""
+        return (*super().role_columns, *filter(None, (self.intervention_column,)))
+
+    @property
+    def schema_options(self) -> dict[str, Scalar]:
+        """How the parties find the targets of interventions on their rows."""
+        return {
+            **super().schema_options,
+            "interventions": str(self.interventions or ""),
+            "intervention-column": self.intervention_column,
+        }
+
+    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
+        """Agree on the columns and on the targets of interventions.
+
+        Raises
+        ------
+        ConfigError
+            If interventions are stated for a party that there is not, or by a node while other
+            options do not use them.
+        """
+        for party in by_party(self.interventions):
+            if party not in reports:
+                raise ConfigError(
+                    f"The option 'interventions' names the party {party!r}; there are "
+                    f"{', '.join(reports)}."
+                )
+        agreement = super().agree(reports)
+        remedies = [
+            f"{name}={' or '.join(map(repr, possible))}"
+            for name, possible in self.with_interventions.items()
+            if getattr(self, name) not in possible
+        ]
+        if agreement.targets and remedies:
+            message = (
+                "Some nodes state interventions, which this run does not use: set "
+                f"{', '.join(remedies)}, or take 'interventions' out of their node configs."
+            )
+            public = {name: other for other, name in other_names(type(self)).items()}
+            raise ConfigError(renamed(message, public))
+        return agreement
+
+    @property
+    def expected(self) -> Expected:
+        """What linear methods expect; interventions shift levels at some parties."""
+        expected = super().expected
+        return replace(expected, level_remedy="") if self.states_interventions else expected

@@ -27,7 +27,7 @@ FLOORS = (
     "core.series",
     "core.fedcausal core.circuits",
     "data",
-    "solvers compat",
+    "solvers compat interoperability",
     "protocol",
     "runtime",
     "clients strategies",

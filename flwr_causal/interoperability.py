@@ -1,0 +1,468 @@
+"""Graphs and Bayesian networks in the forms of other libraries, and back.
+
+>>> from flwr_causal import CausalGraph
+>>> from flwr_causal.interoperability import to_bnlearn
+>>> to_bnlearn(CausalGraph.from_array([[0, 2.0], [0, 0]], ["dose", "effect"]))
+'[dose][effect|dose]'
+
+Each function is the inverse of the other one of its name, for what the other form can hold:
+
+- :func:`to_dagitty`: text for dagitty and ggdag; DAGs with weights, CPDAGs, summary graphs.
+- :func:`to_bnlearn`: a model string for bnlearn; DAGs, without weights.
+- :func:`to_gml`: GML for DoWhy, igraph and Gephi; all that ``CausalGraph.to_networkx`` holds.
+- :func:`to_causal_learn`: causal-learn's ``GeneralGraph``; DAGs and CPDAGs, without weights.
+- :func:`to_tigramite`: tigramite's arrays; with lags and weights.
+- :func:`to_pgmpy`: pgmpy's ``DiscreteBayesianNetwork``, of a ``BayesianNetwork``.
+
+``CausalGraph.to_networkx`` and ``CausalGraph.from_networkx`` serve networkx,
+:mod:`flwr_causal.reports.graph_files` GraphML, DOT and CSV, and
+:func:`flwr_causal.data.read.bif.write_bif` BIF. The package of a library is needed only where its
+objects are made, by :func:`to_causal_learn` and :func:`to_pgmpy`.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.core.graphs.equivalence import undirected_part
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.graphs.graph import Kind
+
+__all__ = [
+    "from_bnlearn",
+    "from_causal_learn",
+    "from_dagitty",
+    "from_gml",
+    "from_pgmpy",
+    "from_tigramite",
+    "to_bnlearn",
+    "to_causal_learn",
+    "to_dagitty",
+    "to_gml",
+    "to_pgmpy",
+    "to_tigramite",
+]
+
+HIDDEN = "a CausalGraph has no hidden variables and no edges of unknown marks"
+
+
+# dagitty.
+
+_DAGITTY_KINDS = {"dag": "dag", "cpdag": "pdag", "summary": "digraph"}
+# A name in quotes, an edge, a bracket or separator, or a name without quotes.
+_DAGITTY = re.compile(r'"[^"]*"|@?-[->@]|<-[->]?|[{}\[\];,=]|[^\s{}\[\];,="<>@-]+|\S')
+
+
+def to_dagitty(graph: CausalGraph) -> str:
+    """Return the text of a graph for dagitty; weights are the attribute ``beta``.
+
+    A DAG is a ``dag``, a CPDAG a ``pdag`` without weights, a summary graph a ``digraph``.
+
+    Parameters
+    ----------
+    graph : CausalGraph
+        Without lags.
+
+    Raises
+    ------
+    DataError
+        If the graph has lags, or a name has a quotation mark.
+    """
+    _without_lags(graph, "dagitty")
+    _refuse_names(graph.names, '"', "dagitty")
+    weighted = graph.kind != "cpdag"
+    edges = [
+        f'"{cause}" {mark} "{effect}"' + (f' [beta="{weight!r}"]' if weighted else "")
+        for cause, mark, effect, weight in graph.marked_edges()
+    ]
+    nodes = [f'"{name}"' for name in graph.names]
+    return "\n".join([f"{_DAGITTY_KINDS[graph.kind]} {{", *nodes, *edges, "}"]) + "\n"
+
+
+def from_dagitty(text: str) -> CausalGraph:
+    """Return the graph of a dagitty text.
+
+    Parameters
+    ----------
+    text : str
+        A ``dag``, ``pdag`` or ``digraph``. Edges ``->``, ``<-``, ``--``, also in chains and with
+        groups such as ``x -> {y z}``; the attribute ``beta`` is the weight, 1 if it is missing.
+        Other attributes are ignored.
+
+    Raises
+    ------
+    DataError
+        If the text is of another kind or form, or has hidden variables or bidirected edges.
+    """
+    opened = re.match(r'\s*(dag|pdag|digraph)\s*(?:"[^"]*"|\w+)?\s*\{(.*)\}\s*$', text, re.DOTALL)
+    if opened is None:
+        raise DataError("the text is no dagitty graph: expected 'dag { ... }', 'pdag' or 'digraph'")
+    kinds: dict[str, Kind] = {"dag": "dag", "pdag": "cpdag", "digraph": "summary"}
+    found: nx.DiGraph[str] = nx.DiGraph(kind=kinds[opened[1]])
+    tokens = _Tokens(_DAGITTY.findall(opened[2]))
+    while tokens.next is not None:
+        if tokens.next in (";", ","):
+            tokens.take()
+            continue
+        chain, marks = [_operand(tokens)], []
+        if tokens.next == "=":  # a property of the whole graph, such as bb="0,0,1,1"
+            tokens.take()
+            tokens.take()
+            continue
+        while tokens.next in ("->", "<-", "--", "<->", "@->", "@-@", "<-@", "@--"):
+            marks.append(tokens.take())
+            chain.append(_operand(tokens))
+        attributes = _attributes(tokens)
+        if "latent" in attributes:
+            raise DataError(f"{', '.join(chain[0])} is latent: {HIDDEN}")
+        found.add_nodes_from(name for names in chain for name in names)
+        for (left, right), mark in zip(pairwise(chain), marks, strict=True):
+            _add(found, left, mark, right, float(attributes.get("beta", 1.0)))
+    return CausalGraph.from_networkx(found)
+
+
+class _Tokens:
+    """The tokens of a text, one after the other."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._rest: Iterator[str] = iter(tokens)
+        self.next: str | None = next(self._rest, None)
+
+    def take(self) -> str:
+        """Return the next token, and go on to the one after it."""
+        if self.next is None:
+            raise DataError("the dagitty text ends too early")
+        taken, self.next = self.next, next(self._rest, None)
+        return taken
+
+
+def _operand(tokens: _Tokens) -> list[str]:
+    """Return the names of a node, or of a group of nodes in braces."""
+    token = tokens.take()
+    if token != "{":
+        if not re.fullmatch(r'"[^"]*"|[^{}\[\];,="<>@-]+', token):
+            raise DataError(f"the dagitty text has {token!r} where the name of a variable belongs")
+        return [token.strip('"')]
+    names: list[str] = []
+    while tokens.next != "}":
+        if tokens.next in (";", ","):
+            tokens.take()
+        else:
+            names += _operand(tokens)
+    tokens.take()
+    return names
+
+
+def _attributes(tokens: _Tokens) -> dict[str, str]:
+    """Return the attributes in square brackets, if there are some: ``key=value`` or ``key``."""
+    found: dict[str, str] = {}
+    if tokens.next != "[":
+        return found
+    tokens.take()
+    inside: list[str] = []
+    while tokens.next != "]":
+        inside.append(tokens.take())
+    tokens.take()
+    for part in re.split(r",(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", "".join(inside)):
+        key, _, value = part.partition("=")
+        found[key.strip('"')] = value.strip('"')
+    return found
+
+
+def _add(
+    graph: nx.DiGraph[str], left: Sequence[str], mark: str, right: Sequence[str], weight: float
+) -> None:
+    """Add the edges between two groups of nodes."""
+    for one in left:
+        for other in right:
+            if mark not in ("->", "<-", "--"):
+                raise DataError(f"the edge {one} {mark} {other} cannot be kept: {HIDDEN}")
+            if mark in ("->", "--"):
+                graph.add_edge(one, other, weight=weight)
+            if mark in ("<-", "--"):
+                graph.add_edge(other, one, weight=weight)
+
+
+# bnlearn.
+
+
+def to_bnlearn(graph: CausalGraph) -> str:
+    """Return a DAG as bnlearn's model string, such as ``[a][b][c|a:b]``.
+
+    Raises
+    ------
+    DataError
+        If the graph has lags or undirected edges or is a summary graph, or a name has one of the
+        characters ``[ ] | :``.
+    """
+    _without_lags(graph, "a model string")
+    if graph.kind != "dag":
+        remedy = " (to_dag() returns one of a CPDAG)" if graph.kind == "cpdag" else ""
+        raise DataError(f"a model string holds a DAG, this graph is a {graph.kind}{remedy}")
+    _refuse_names(graph.names, "[]|:", "a model string")
+    parts = []
+    for j, name in enumerate(graph.names):
+        parents = [graph.names[i] for i in np.flatnonzero(graph.adjacency[:, j])]
+        parts.append(f"[{name}{'|' if parents else ''}{':'.join(parents)}]")
+    return "".join(parts)
+
+
+def from_bnlearn(text: str) -> CausalGraph:
+    """Return the DAG of bnlearn's model string, each edge of weight 1.
+
+    Raises
+    ------
+    DataError
+        If the text has another form, or names a parent that is no variable.
+    """
+    if not re.fullmatch(r"\s*(?:\[[^\[\]|]+(?:\|[^\[\]|]+)?\]\s*)+", text):
+        raise DataError(f"{text!r} is no model string: expected the form [a][b][c|a:b]")
+    listed = [part.partition("|") for part in re.findall(r"\[([^\]]*)\]", text)]
+    names = [name for name, _, _ in listed]
+    weights = np.zeros((len(names), len(names)))
+    for j, (name, _, parents) in enumerate(listed):
+        for parent in filter(None, parents.split(":")):
+            if parent not in names:
+                raise DataError(f"{name!r} has the parent {parent!r}, which is no variable")
+            weights[names.index(parent), j] = 1.0
+    return CausalGraph(tuple(names), weights)
+
+
+# GML.
+
+
+def to_gml(graph: CausalGraph) -> str:
+    """Return a graph as GML text, which DoWhy's ``CausalModel(graph=...)`` takes.
+
+    Nodes have the attribute ``label``, edges those of ``CausalGraph.to_networkx``.
+    """
+    return "\n".join(nx.generate_gml(graph.to_networkx())) + "\n"
+
+
+def from_gml(text: str) -> CausalGraph:
+    """Return the graph of a GML text; see ``CausalGraph.from_networkx``.
+
+    Raises
+    ------
+    DataError
+        If the text is not GML, or ``CausalGraph.from_networkx`` refuses the graph.
+    """
+    try:
+        graph = nx.parse_gml(text)
+    except nx.NetworkXError as error:
+        raise DataError(f"the text is not GML: {error}") from None
+    return CausalGraph.from_networkx(graph)
+
+
+# causal-learn.
+
+
+def to_causal_learn(graph: CausalGraph) -> Any:
+    """Return causal-learn's ``GeneralGraph`` of a DAG or CPDAG; it has no weights.
+
+    Raises
+    ------
+    DataError
+        If the graph has lags or is a summary graph.
+    ImportError
+        If causal-learn is not installed.
+    """
+    from causallearn.graph.Edge import Edge
+    from causallearn.graph.Endpoint import Endpoint
+    from causallearn.graph.GeneralGraph import GeneralGraph
+    from causallearn.graph.GraphNode import GraphNode
+
+    _without_lags(graph, "causal-learn's graph")
+    if graph.kind == "summary":
+        raise DataError("causal-learn's graph holds a DAG or a CPDAG, this graph is a summary")
+    nodes = {name: GraphNode(name) for name in graph.names}
+    found = GeneralGraph(list(nodes.values()))
+    for cause, mark, effect, _ in graph.marked_edges():
+        head = Endpoint.ARROW if mark == "->" else Endpoint.TAIL
+        found.add_edge(Edge(nodes[cause], nodes[effect], Endpoint.TAIL, head))
+    return found
+
+
+def from_causal_learn(graph: Any, kind: Kind | None = None) -> CausalGraph:
+    """Return the graph of a causal-learn graph, such as ``pc(...).G``; each edge of weight 1.
+
+    Parameters
+    ----------
+    graph : causallearn.graph.GeneralGraph.GeneralGraph
+        With edges ``-->`` and ``---`` only.
+    kind : {"dag", "cpdag"}, optional
+        Default: "cpdag" if some edge is undirected, else "dag".
+
+    Raises
+    ------
+    DataError
+        If an edge has another mark.
+    """
+    names = tuple(str(name) for name in graph.get_node_names())
+    # Its matrix has at [i, j] the mark at i's end of the edge: -1 a tail, 1 an arrow head.
+    ends = np.asarray(graph.graph)
+    for i, j in np.argwhere(ends != 0):
+        if ends[i, j] not in (-1, 1) or (ends[i, j] == 1 and ends[j, i] != -1):
+            raise DataError(f"the edge between {names[i]} and {names[j]} cannot be kept: {HIDDEN}")
+    weights = ((ends == -1) & (ends.T != 0)).astype(np.float64)
+    if kind is None:
+        kind = "cpdag" if undirected_part(weights != 0).any() else "dag"
+    return CausalGraph(names, weights, kind=kind)
+
+
+# tigramite.
+
+
+def to_tigramite(graph: CausalGraph) -> dict[str, NDArray[Any]]:
+    """Return a graph as tigramite's arrays, as its methods and plots take them.
+
+    Returns
+    -------
+    dict
+        ``graph``, shape (d, d, 1 + lags), of ``"-->"``, ``"<--"``, ``"o-o"`` and ``""``, and
+        ``val_matrix`` of the same shape, the weights: ``[i, j, tau]`` is the effect of i on j, tau
+        steps later. Edges without a lag stand at ``[i, j, 0]`` and ``[j, i, 0]``.
+    """
+    d = len(graph.names)
+    lagged = np.zeros((0, d, d)) if graph.lagged is None else graph.lagged
+    marks = np.full((d, d, 1 + len(lagged)), "", dtype="<U3")
+    values = np.zeros(marks.shape)
+    marks[:, :, 1:][lagged.transpose(1, 2, 0) != 0] = "-->"
+    values[:, :, 1:] = lagged.transpose(1, 2, 0)
+    both = undirected_part(graph.adjacency)
+    for i, j in np.argwhere(graph.adjacency):
+        marks[i, j, 0] = "o-o" if both[i, j] else "-->"
+        values[i, j, 0] = graph.weights[i, j]
+        if not both[i, j]:
+            marks[j, i, 0], values[j, i, 0] = "<--", graph.weights[i, j]
+    return {"graph": marks, "val_matrix": values}
+
+
+def from_tigramite(results: Mapping[str, Any], names: Sequence[str]) -> CausalGraph:
+    """Return the graph of tigramite's results, such as those of ``run_pcmciplus``.
+
+    Parameters
+    ----------
+    results : mapping
+        ``graph`` and, for weights, ``val_matrix``; see :func:`to_tigramite`. Without
+        ``val_matrix`` each edge has weight 1.
+    names : sequence of str
+        The d variables.
+
+    Returns
+    -------
+    CausalGraph
+        A CPDAG if an edge without a lag is undirected, else a DAG.
+
+    Raises
+    ------
+    DataError
+        If an edge has another mark, such as ``"x-x"`` or ``"<->"``.
+    """
+    marks = np.asarray(results["graph"])
+    values = np.asarray(results.get("val_matrix", np.ones(marks.shape)), dtype=np.float64)
+    now = marks[:, :, 0]
+    for i, j, lag in np.argwhere(~np.isin(marks, ("", "-->", "<--", "o-o"))):
+        raise DataError(
+            f"the edge '{marks[i, j, lag]}' between {names[i]} and {names[j]} at lag {lag} cannot "
+            f"be kept: {HIDDEN}"
+        )
+    weights = np.where(np.isin(now, ("-->", "o-o")), values[:, :, 0], 0.0)
+    lagged = np.where(marks[:, :, 1:] == "-->", values[:, :, 1:], 0.0).transpose(2, 0, 1)
+    kind: Kind = "cpdag" if (now == "o-o").any() else "dag"
+    return CausalGraph(tuple(names), weights, kind=kind, lagged=lagged)
+
+
+# pgmpy.
+
+
+def to_pgmpy(network: BayesianNetwork) -> Any:
+    """Return pgmpy's ``DiscreteBayesianNetwork`` of a fitted network, such as ``run.model``.
+
+    Raises
+    ------
+    ImportError
+        If pgmpy is not installed.
+    """
+    from pgmpy.factors.discrete import TabularCPD
+    from pgmpy.models import DiscreteBayesianNetwork
+
+    found = DiscreteBayesianNetwork()
+    found.add_nodes_from(network.names)
+    for j, (name, own) in enumerate(zip(network.names, network.parents, strict=True)):
+        parents, table = [network.names[k] for k in own], network.tables[j]
+        found.add_edges_from((parent, name) for parent in parents)
+        found.add_cpds(
+            TabularCPD(
+                name,
+                table.shape[-1],
+                # Ours has the states last, its have a row each.
+                np.moveaxis(table, -1, 0).reshape(table.shape[-1], -1),
+                evidence=parents,
+                evidence_card=list(table.shape[:-1]),
+                state_names={network.names[k]: list(network.states[k]) for k in (j, *own)},
+            )
+        )
+    return found
+
+
+def from_pgmpy(network: Any) -> BayesianNetwork:
+    """Return the network of a pgmpy ``DiscreteBayesianNetwork`` whose tables are all there.
+
+    Raises
+    ------
+    DataError
+        If a variable has no table, or the tables do not fit together.
+    """
+    names = [str(node) for node in network.nodes()]
+    tables = {str(cpd.variable): cpd for cpd in network.get_cpds()}
+    missing = [name for name in names if name not in tables]
+    if missing:
+        raise DataError(f"the network has no table of {', '.join(missing)}: fit it first")
+    states = [[str(state) for state in tables[name].state_names[name]] for name in names]
+    parents, arrays = [], []
+    for name in names:
+        cpd = tables[name]
+        own = [names.index(str(variable)) for variable in cpd.variables[1:]]
+        values = np.asarray(cpd.values, dtype=np.float64)
+        for axis, k in enumerate(own, 1):  # each table has its own order of a parent's states
+            there = [str(state) for state in cpd.state_names[cpd.variables[axis]]]
+            if sorted(there) != sorted(states[k]):
+                raise DataError(f"the table of {name!r} has other states of {names[k]!r}")
+            values = values.take([there.index(state) for state in states[k]], axis=axis)
+        order = np.argsort(own, kind="stable")
+        parents.append([own[place] for place in order])
+        arrays.append(values.transpose(*(1 + order), 0))
+    return BayesianNetwork(
+        tuple(names),
+        tuple(map(tuple, states)),
+        tuple(map(tuple, parents)),
+        tuple(array / array.sum(axis=-1, keepdims=True) for array in arrays),
+    )
+
+
+def _without_lags(graph: CausalGraph, what: str) -> None:
+    if graph.lagged is not None:
+        raise DataError(f"{what} has no lags: give graph.summary(), or use to_tigramite or to_gml")
+
+
+def _refuse_names(names: Sequence[str], characters: str, what: str) -> None:
+    for name in names:
+        if any(character in name for character in characters):
+            raise DataError(
+                f"the variable {name!r} has one of the characters {' '.join(characters)}, which "
+                f"{what} cannot hold: rename it"
+            )

@@ -1,0 +1,208 @@
+"""Graphs and networks in other libraries' forms: what each form holds comes back."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from flwr_causal import CausalGraph, DataError
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.data.synthetic.random_graphs import erdos_renyi
+from flwr_causal.interoperability import (
+    from_bnlearn,
+    from_causal_learn,
+    from_dagitty,
+    from_gml,
+    from_pgmpy,
+    from_tigramite,
+    to_bnlearn,
+    to_causal_learn,
+    to_dagitty,
+    to_gml,
+    to_pgmpy,
+    to_tigramite,
+)
+
+NAMES = ("dose", "age in years", "é-2", "x.1", "y", "z")
+
+
+def graph_of(seed, kind="dag"):
+    rng = np.random.default_rng(seed)
+    weights = erdos_renyi(6, 7, rng) * rng.uniform(-2, 2, (6, 6))
+    graph = CausalGraph(NAMES, weights)
+    return graph.to_cpdag() if kind == "cpdag" else graph
+
+
+def same(one, other, weights=True):
+    assert one.names == other.names
+    assert one.kind == other.kind
+    np.testing.assert_array_equal(one.adjacency, other.adjacency)
+    if weights:
+        np.testing.assert_array_equal(one.weights, other.weights)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", ["dag", "cpdag"])
+def test_text_comes_back(seed, kind):
+    graph = graph_of(seed, kind)
+    same(from_dagitty(to_dagitty(graph)), graph)
+    same(from_gml(to_gml(graph)), graph)
+    if kind == "dag":
+        same(from_bnlearn(to_bnlearn(graph)), graph, weights=False)
+
+
+def test_a_text_of_dagitty():
+    found = from_dagitty(
+        """dag mine { bb="-1,0,1,1"
+        "a b" [exposure, pos="0,1"] ; y [outcome]
+        "a b" -> m -> y [beta=0.5] , w
+        y <- {"a b" w}
+        }"""
+    )
+    assert found.names == ("a b", "y", "m", "w")
+    assert found.edges() == [("a b", "y", 1.0), ("a b", "m", 0.5), ("m", "y", 0.5), ("w", "y", 1.0)]
+    assert to_dagitty(found).splitlines()[:2] == ["dag {", '"a b"']
+    summary = CausalGraph(("a", "b"), [[0.5, 2.0], [1.0, 0]], kind="summary")
+    same(from_dagitty(to_dagitty(summary)), summary)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a -> b", "no dagitty graph"),
+        ("dag { a <-> b }", "a <-> b cannot be kept"),
+        ("dag { u [latent] u -> a }", "u is latent"),
+        ("dag { a -> }", "ends too early"),
+        ("dag { a -> -> b }", "where the name of a variable belongs"),
+    ],
+)
+def test_texts_that_dagitty_would_not_write(text, says):
+    with pytest.raises(DataError, match=says):
+        from_dagitty(text)
+
+
+def test_model_strings():
+    assert to_bnlearn(from_bnlearn("[b|a][a][c|a:b]")) == "[b|a][a][c|b:a]"
+    for text, says in (("[a][b|z]", "'z', which is no variable"), ("a->b", "no model string")):
+        with pytest.raises(DataError, match=says):
+            from_bnlearn(text)
+    with pytest.raises(DataError, match=r"to_dag\(\)"):
+        to_bnlearn(graph_of(1, "cpdag"))
+    with pytest.raises(DataError, match="'a:b' has one of the characters"):
+        to_bnlearn(CausalGraph(("a:b", "c"), np.zeros((2, 2))))
+
+
+def lagged_graph():
+    rng = np.random.default_rng(3)
+    lagged = np.where(rng.random((2, 6, 6)) < 0.2, rng.normal(size=(2, 6, 6)), 0.0)
+    return CausalGraph(NAMES, graph_of(2).weights, lagged=lagged)
+
+
+def test_lags():
+    graph = lagged_graph()
+    for back in (from_gml(to_gml(graph)), from_tigramite(to_tigramite(graph), NAMES)):
+        same(back, graph)
+        np.testing.assert_array_equal(back.lagged, graph.lagged)
+    for convert in (to_dagitty, to_bnlearn, to_causal_learn):
+        if convert is to_causal_learn:
+            pytest.importorskip("causallearn")
+        with pytest.raises(DataError, match="lags"):
+            convert(graph)
+    same(from_tigramite(to_tigramite(graph_of(1, "cpdag")), NAMES), graph_of(1, "cpdag"))
+    assert from_tigramite({"graph": to_tigramite(graph)["graph"]}, NAMES).weights.max() == 1
+
+
+def test_tigramite_takes_its_arrays():
+    # "-->" at [i, j, tau] means i at t - tau to j at t; contemporaneous edges stand at both places.
+    graph = CausalGraph(("a", "b"), [[0, 0.5], [0, 0]], lagged=[[[0, 0], [2.0, 0]]])
+    arrays = to_tigramite(graph)
+    assert arrays["graph"].tolist() == [[["", ""], ["-->", ""]], [["<--", "-->"], ["", ""]]]
+    assert arrays["val_matrix"][0, 1].tolist() == [0.5, 0]
+    with pytest.raises(DataError, match="'x-x' between a and b at lag 0"):
+        from_tigramite({"graph": np.array([[[""], ["x-x"]], [["x-x"], [""]]])}, ("a", "b"))
+    plotting = pytest.importorskip("tigramite.plotting", reason="pip install tigramite")
+    pytest.importorskip("matplotlib")
+    plotting.plot_graph(**arrays, var_names=["a", "b"])
+
+
+@pytest.mark.parametrize("kind", ["dag", "cpdag"])
+def test_causal_learn(kind):
+    general_graph = pytest.importorskip(
+        "causallearn.graph.GeneralGraph", reason="pip install causal-learn"
+    )
+    graph = graph_of(4, kind)
+    found = to_causal_learn(graph)
+    assert isinstance(found, general_graph.GeneralGraph)
+    same(from_causal_learn(found, kind), graph, weights=False)
+    cause, mark, effect, _ = graph.marked_edges()[0]
+    edge = found.get_edge(found.get_node(cause), found.get_node(effect))
+    assert str(edge) == f"{cause} {'-->' if mark == '->' else '---'} {effect}"
+
+
+def test_dowhy_reads_gml():
+    dowhy = pytest.importorskip("dowhy", reason="pip install dowhy")
+    pandas = pytest.importorskip("pandas")
+    names = ("dose", "sex", "outcome")
+    graph = CausalGraph(names, [[0, 0, 2.0], [1.0, 0, 1.0], [0, 0, 0]])
+    rows = pandas.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=list(names))
+    model = dowhy.CausalModel(rows, "dose", "outcome", graph=to_gml(graph))
+    assert model.get_common_causes() == ["sex"]
+
+
+def network():
+    rng = np.random.default_rng(5)
+    shapes = ((2,), (3,), (2, 3, 4), (4, 2))
+    tables = [rng.dirichlet(np.ones(shape[-1]), shape[:-1]) for shape in shapes]
+    return BayesianNetwork(
+        ("b", "a", "c", "d"),
+        (("n", "y"), ("0", "1", "2"), ("p", "q", "r", "s"), ("u", "v")),
+        ((), (), (0, 1), (2,)),
+        tuple(tables),
+    )
+
+
+def test_pgmpy():
+    models = pytest.importorskip("pgmpy.models", reason="pip install pgmpy")
+    inference = pytest.importorskip("pgmpy.inference")
+    ours = network()
+    theirs = to_pgmpy(ours)
+    assert isinstance(theirs, models.DiscreteBayesianNetwork)
+    assert theirs.check_model()
+    back = from_pgmpy(theirs)
+    assert (back.names, back.states, back.parents) == (ours.names, ours.states, ours.parents)
+    for one, other in zip(back.tables, ours.tables, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    # The tables mean the same there: p(d = u | b = y, a = 2), by summing over c.
+    answer = inference.VariableElimination(theirs).query(
+        ["d"], {"b": "y", "a": "2"}, show_progress=False
+    )
+    expected = ours.tables[2][1, 2] @ ours.tables[3]
+    np.testing.assert_allclose(answer.get_value(d="u"), expected[0], rtol=1e-12)
+    theirs.remove_cpds("d")
+    with pytest.raises(DataError, match="no table of d"):
+        from_pgmpy(theirs)
+
+
+def test_a_table_of_pgmpy_with_its_own_order_of_states():
+    factors = pytest.importorskip("pgmpy.factors.discrete", reason="pip install pgmpy")
+    models = pytest.importorskip("pgmpy.models")
+    model = models.DiscreteBayesianNetwork([("a", "b")])
+    model.add_cpds(
+        factors.TabularCPD("a", 2, [[0.3], [0.7]], state_names={"a": ["lo", "hi"]}),
+        factors.TabularCPD(
+            "b",
+            2,
+            [[0.9, 0.2], [0.1, 0.8]],
+            evidence=["a"],
+            evidence_card=[2],
+            state_names={"b": ["n", "y"], "a": ["hi", "lo"]},
+        ),
+    )
+    found = from_pgmpy(model)
+    np.testing.assert_allclose(found.tables[1], [[0.2, 0.8], [0.9, 0.1]])  # rows: lo, hi
+
+
+def test_gml_that_is_none():
+    with pytest.raises(DataError, match="not GML"):
+        from_gml("graph [")
+    graph = nx.DiGraph([("a", "b")])
+    same(from_gml("\n".join(nx.generate_gml(graph))), CausalGraph(("a", "b"), [[0, 1.0], [0, 0]]))

@@ -24,6 +24,7 @@ from typer.core import TyperGroup
 
 from flwr_causal.app import methods as registry
 from flwr_causal.app.config import DataConfig, value_of
+from flwr_causal.app.new_method import create
 from flwr_causal.app.pages import options_of, values_in_words
 from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.data.check.party_table import describe
@@ -342,6 +343,20 @@ def compare(
             cells = zip(pair.edges, pair.weights, strict=True)
             table.add_row(*("-" if w is None else f"{edge} {w:+.3f}" for edge, w in cells))
         Console(soft_wrap=True).print(table)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its id, such as my-method.")],
+    directory: Annotated[
+        Path | None, typer.Option(help="Where to write it.", show_default="./NAME")
+    ] = None,
+) -> None:
+    """Write a package with a method of your own, which runs and passes its tests."""
+    target = directory or Path(name)
+    for path in create(name, target):
+        typer.echo(path)
+    typer.echo(f'\nNow: cd {target} && pip install -e ".[dev]" && pytest')
 
 
 @app.command()

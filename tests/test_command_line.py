@@ -36,7 +36,7 @@ def files(tmp_path):
 
 
 def test_help_fits_a_screen():
-    commands = ("methods", "options", "check", "run", "compare", "check-method")
+    commands = ("methods", "options", "check", "run", "compare", "new", "check-method")
     for command in ([], *([one] for one in commands)):
         shown = call(*command, "--help")
         assert shown.exit_code == 0

@@ -10,7 +10,6 @@ import inspect
 import json
 import logging
 import re
-import sys
 import textwrap
 from dataclasses import asdict
 from enum import StrEnum
@@ -258,7 +257,7 @@ def run(
         Path | None, typer.Option(help="Directory for the results; an earlier run is replaced.")
     ] = None,
     progress: Annotated[
-        bool | None, typer.Option(help="Show a progress bar (default: in a terminal).")
+        bool | None, typer.Option(help="Show what is computed (default: in a terminal).")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -269,10 +268,11 @@ def run(
     given = {"seed": seed, **_options(method, option)}
     if output_dir is not None:
         given["output_dir"] = str(output_dir.absolute())
-    shown = sys.stdout.isatty() and not as_json if progress is None else progress
     try:
         agreement_of(method, data, **{**given, "output_dir": None, "resume": False})
-        found = simulate(method, data, engine=engine.value, progress=shown, **given)
+        found = simulate(
+            method, data, engine=engine.value, progress=False if as_json else progress, **given
+        )
     except DataError as error:
         raise DataError(_with_files(error, data)) from error
     if as_json:

@@ -7,14 +7,12 @@ import logging
 import pickle
 import tempfile
 from collections.abc import Mapping, Set
-from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from flwr.serverapp import ServerApp
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from flwr_causal.app import methods
 from flwr_causal.app.job import execute
@@ -29,10 +27,11 @@ from flwr_causal.protocol.schema import party_name
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.runtime.schema import exchange_schema
+from flwr_causal.simulations.progress import progress_bar
 from flwr_causal.strategies import CausalStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pandas as pd
     from flwr.app import Context
@@ -59,7 +58,7 @@ def simulate(
     wrap_grid: Callable[[Grid], Any] | None = None,
     output_dir: str | Path | None = None,
     resume: bool = False,
-    progress: bool = False,
+    progress: bool | None = None,
     **options: Any,
 ) -> Run:
     """Run a method over simulated parties on this machine.
@@ -97,8 +96,9 @@ def simulate(
         Whether to continue the interrupted run that ``output_dir`` holds; the result equals that of
         a run without interruption. A completed run is returned; an empty directory starts a new
         run.
-    progress : bool, default False
-        Whether to show a progress bar.
+    progress : bool, optional
+        Whether to show the exchanges and what is computed now, on the standard error stream.
+        Default: in a terminal, and in a notebook that has ipywidgets.
     **options
         The method's options; see its strategy.
 
@@ -131,8 +131,10 @@ def simulate(
         grid = grid if wrap_grid is None else wrap_grid(grid)
         if not hasattr(grid, "send_and_receive"):
             raise ConfigError(f"wrap_grid returned {grid!r}; it must return a Grid.")
-        with _progress_bar(progress, strategy.max_rounds) as on_round:
-            return execute(strategy, grid, settle=settle, on_round=on_round)
+        with progress_bar(progress, strategy.max_rounds) as bar:
+            if bar is None:
+                return execute(strategy, grid, settle=settle)
+            return execute(strategy, bar.watch(grid), settle=settle, on_round=bar.after_exchange)
 
     try:
         with quiet(logging.WARNING):
@@ -367,17 +369,3 @@ class _Tables:
 def _unpickled(path: Path) -> pd.DataFrame:
     frame: pd.DataFrame = pickle.loads(path.read_bytes())
     return frame
-
-
-@contextmanager
-def _progress_bar(
-    shown: bool, rounds: int | None
-) -> Iterator[Callable[[dict[str, Any]], None] | None]:
-    """Yield a function to call after each exchange, or None if no progress bar is shown."""
-    if not shown:
-        yield None
-        return
-    columns = (TextColumn("exchanges"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as bar:
-        task = bar.add_task("exchanges", total=rounds)
-        yield lambda record: bar.update(task, advance=1)

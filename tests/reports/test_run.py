@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from flwr_causal.core.circuits.learners.spn.learn_spn import learn_spn
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.series.model import LaggedModel
@@ -14,6 +15,7 @@ from flwr_causal.data.read.bif import read_bif
 from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.errors import DataError
 from flwr_causal.reports.run import Run
+from flwr_causal.simulations import simulate
 
 BARE = {
     "graph": None,
@@ -218,9 +220,34 @@ def test_notebook_shows_names_as_text_and_a_picture():
     assert shown.count('src="data:image/svg+xml;base64,') == 1
     assert "<script" not in shown
     large = CausalGraph.from_array(np.triu(np.ones((61, 61)), 1))._repr_html_()
-    assert "<img" not in large
+    assert "The 30 strongest edges" in large
+    assert large.count("<img") == 1
     assert "and 1815 more edges" in large
     assert "<table" not in CausalGraph.from_array(np.zeros((2, 2)))._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("moments", {}, ("LinearModel: 5 variables", "drawing of the graph")),
+        ("fedges", {"discretize": 3}, ("BayesianNetwork", "<th>states</th>", "drawing of")),
+    ],
+)
+def test_models_in_a_notebook(federation, method, options, words):
+    model = simulate(method, federation.tables, **options).model
+    shown = model._repr_html_()
+    assert all(word in shown for word in words)
+    assert len(repr(model)) < 100
+
+
+def test_models_over_time_and_circuits_in_a_notebook():
+    lagged = LaggedModel(("a", "b"), np.zeros((2, 2)), 0.5 * np.eye(2)[None], *np.ones((2, 2)))
+    assert repr(lagged) == "<LaggedModel: 2 variables, 1 lags, 2 edges>"
+    assert "a[t-1]" in lagged._repr_html_()
+    table = pd.DataFrame({"<x>": np.arange(60.0), "c": ["u", "v"] * 30})
+    shown = learn_spn(table)._repr_html_()
+    assert "<td>&lt;x&gt;</td><td>number</td>" in shown
+    assert "<td>c</td><td>u, v</td>" in shown
 
 
 def test_the_version_is_that_of_the_package():

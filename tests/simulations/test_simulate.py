@@ -1,11 +1,13 @@
 """``simulate`` as notebooks call it."""
 
 import inspect
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 from federations import make_federation
+from numba import njit
 
 import flwr_causal
 from flwr_causal import CausalGraph, simulate
@@ -14,7 +16,8 @@ from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import LocalGrid
-from flwr_causal.strategies import Moments, NotearsADMM
+from flwr_causal.simulations.progress import PARTIES, SCHEMA, SERVER, Bar, progress_bar
+from flwr_causal.strategies import Lingam, Moments, NotearsADMM
 
 FED = make_federation()
 TABLES = FED.tables
@@ -177,7 +180,34 @@ def test_the_log_is_silent_and_as_it_was(method, capfd):
 def test_a_progress_bar_can_be_shown(capfd):
     quick("notears-admm", TABLES, progress=True)
     out, err = capfd.readouterr()
-    assert "12/12" in out + err
+    assert out == ""
+    assert "12/12" in err
+    assert "done" in err
+    # It ends at its end, also where the run needs fewer exchanges than it might.
+    run = simulate("lingam", TABLES, progress=True)
+    (ended,) = re.findall(r"(\d+)/(\d+)", capfd.readouterr().err)
+    assert ended == (str(run.rounds), str(run.rounds))
+    assert run.rounds < Lingam().max_rounds
+
+
+def test_the_bar_says_whose_turn_it_is(monkeypatch):
+    said = []
+    monkeypatch.setattr(Bar, "say", lambda self, now: said.append(now))
+    quick("moments", TABLES, progress=True)
+    assert [now for now in said if "compiling" not in now] == [SCHEMA, SERVER, PARTIES, SERVER]
+
+
+def test_compiling_is_said(monkeypatch):
+    said = []
+    monkeypatch.setattr(Bar, "say", lambda self, now: said.append(now))
+    fresh = njit(lambda: 1 + 1)  # without a cache: numba compiles it here
+    with progress_bar(True, 3):
+        fresh()
+    assert said == [f"compiling {__name__}, once in this environment"]
+    with progress_bar(False, 3) as bar:
+        assert bar is None
+    with progress_bar(None, 3) as bar:  # pytest is no terminal
+        assert bar is None
 
 
 def test_uneven_parties_and_policies():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.graphs import notebook
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -87,6 +88,17 @@ class Distribution(ABC):
     def names(self) -> tuple[str, ...]:
         """The variables in the scope."""
         return tuple(self.domain.names[column] for column in self.scope)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the variables, with their states."""
+        variables = [self.domain.variables[column] for column in self.scope]
+        listed = [
+            (one.name, "number" if one.states is None else ", ".join(map(str, one.states)))
+            for one in variables
+        ]
+        return notebook.section(
+            repr(self), notebook.table(("variable", "states"), listed, "variables")
+        )
 
     def encode(self, data: Any) -> FloatArray:
         """Return data as values, columns outside the scope missing, shape (n, d)."""

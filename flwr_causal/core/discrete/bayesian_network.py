@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.discrete.discrete import MAX_STATES, DiscreteTable, as_discrete
+from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic, topological_order
 from flwr_causal.core.graphs.graph import CausalGraph, distinct_names
 from flwr_causal.errors import ConfigError, DataError
@@ -99,6 +100,12 @@ class BayesianNetwork:
             f"<BayesianNetwork: {len(self.names)} variables, {num_edges} edges, "
             f"{self.num_parameters} parameters>"
         )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the variables and their states, and the drawing."""
+        listed = [(n, ", ".join(own)) for n, own in zip(self.names, self.states, strict=True)]
+        states = notebook.table(("variable", "states"), listed, "variables")
+        return notebook.section(repr(self), states + self.graph._repr_html_())
 
     @property
     def graph(self) -> CausalGraph:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
@@ -130,6 +132,45 @@ def draw(
     _draw_edges(ax, edges, positions, half, scale, edge_labels=edge_labels)
     _draw_boxes(ax, texts, positions, half, font_size * scale)
     return ax
+
+
+def draw_matrix(graph: Drawable) -> Figure:
+    """Draw the weights as heat maps, one for each lag: rows are causes, columns effects.
+
+    Colours are those of the edges in :func:`draw`: blue for positive weights, orange for negative
+    ones, on one scale for all lags. A required edge of weight 0 is a dot.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Its axes are in the order of the lags, from 0.
+    """
+    past = np.zeros((0, *graph.weights.shape)) if graph.lagged is None else graph.lagged
+    slices = np.concatenate([graph.weights[None], past])
+    size = 0.6 + 0.28 * len(graph.names)
+    figure, grid = plt.subplots(
+        1,
+        len(slices),
+        figsize=(size * len(slices) + 1.2, size + 0.6),
+        squeeze=False,
+        sharey=True,
+        layout="constrained",
+    )
+    most = float(np.abs(slices).max(initial=0.0)) or 1.0
+    colours = LinearSegmentedColormap.from_list("weights", (NEGATIVE, "white", POSITIVE))
+    for lag, (ax, weights) in enumerate(zip(grid[0], slices, strict=True)):
+        picture = ax.imshow(weights, cmap=colours, vmin=-most, vmax=most)
+        ax.set_title("no lag" if lag == 0 else f"lag {lag}", size="medium")
+        ticks = range(len(graph.names))
+        ax.set_xticks(ticks, graph.names, rotation=90, parse_math=False)
+        ax.set_yticks(ticks, graph.names, parse_math=False)
+        ax.set_xlabel("effect")
+        if lag == 0:
+            ax.set_ylabel("cause")
+            i, j = np.nonzero(graph.adjacency & (weights == 0))
+            ax.plot(j, i, ".", color=NEUTRAL)
+    figure.colorbar(picture, ax=list(grid[0]), label="weight")
+    return figure
 
 
 def svg(graph: Drawable) -> str:

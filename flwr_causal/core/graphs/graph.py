@@ -15,9 +15,11 @@ from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from types import ModuleType
 
     import networkx as nx
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
@@ -113,14 +115,16 @@ class CausalGraph:
         return notebook.section(repr(self), notebook.edge_table(edges) + self._picture())
 
     def _picture(self) -> str:
-        """Return the drawing as HTML; empty without matplotlib, or where the graph is large."""
-        if len(self.names) * (1 if self.lagged is None else 1 + len(self.lagged)) > MOST_DRAWN:
-            return ""
+        """Return the drawing as HTML, of the strongest edges if it is large; "" if none can be."""
         try:
             from flwr_causal.core.graphs import drawing
         except ImportError:
             return ""
-        return notebook.picture(drawing.svg(self))
+        boxes = len(self.names) * (1 if self.lagged is None else 1 + len(self.lagged))
+        if boxes <= MOST_DRAWN:
+            return notebook.picture(drawing.svg(self), "")
+        count = MOST_DRAWN // (2 if self.lagged is None else 2 * (1 + len(self.lagged)))
+        return notebook.picture(drawing.svg(self.strongest(count)), f"The {count} strongest edges")
 
     @classmethod
     def from_array(
@@ -312,6 +316,86 @@ class CausalGraph:
             if (array := getattr(self, name)) is not None
         }
         return replace(self, names=tuple(names), **changed)
+
+    def around(self, name: str, steps: int = 1) -> Self:
+        """Return the graph of a variable and of those within so many edges of it, in any direction.
+
+        All edges among these variables are kept, lagged ones too; ``graph.around("x").draw()``
+        draws a neighbourhood.
+
+        Parameters
+        ----------
+        name : str
+            The variable.
+        steps : int, default 1
+            Largest number of edges to it.
+
+        Raises
+        ------
+        DataError
+            If the graph has no such variable.
+        ConfigError
+            If ``steps`` is negative.
+        """
+        if name not in self.names:
+            raise DataError(f"the graph has no variable {name!r}: it has {', '.join(self.names)}")
+        if steps < 0:
+            raise ConfigError(f"steps is {steps}: expected 0, 1, 2, ...")
+        linked = self.adjacency | (False if self.lagged is None else self.lagged.any(axis=0))
+        near = np.array([one == name for one in self.names])
+        for _ in range(min(steps, len(near))):
+            near = near | (linked | linked.T)[near].any(axis=0)
+        return self._among(near)
+
+    def strongest(self, count: int) -> Self:
+        """Return the graph of the edges of largest absolute weight, and of the variables on them.
+
+        Lagged edges are compared with instantaneous ones. In a CPDAG the edges of largest
+        confidence are kept, if it has one. Of equal edges, the first ones are kept.
+
+        Parameters
+        ----------
+        count : int
+            Number of edges, at least 0; an undirected edge counts once.
+
+        Raises
+        ------
+        ConfigError
+            If ``count`` is negative.
+        """
+        if count < 0:
+            raise ConfigError(f"count is {count}: expected 0, 1, 2, ...")
+        by = self.weights if self.confidence is None or self.kind != "cpdag" else self.confidence
+        now = np.where(self.adjacency, np.abs(by), -1.0)
+        if self.kind == "cpdag":
+            both = equivalence.undirected_part(self.adjacency)
+            now = np.where(both, np.maximum(now, now.T), now)
+            now[both & np.tri(len(now), dtype=bool)] = -1.0
+        past = np.zeros((0, *now.shape)) if self.lagged is None else self.lagged
+        slices = np.concatenate([now[None], np.where(past != 0, np.abs(past), -1.0)])
+        order = np.argsort(-slices, axis=None, kind="stable")[: min(count, (slices >= 0).sum())]
+        kept = np.zeros(slices.shape, dtype=bool)
+        kept.flat[order] = True
+        if self.kind == "cpdag":
+            kept[0] |= kept[0].T & both
+        changed: dict[str, Any] = {
+            field: np.where(kept[1:] if "lagged" in field else kept[0], array, 0)
+            for field in _ARRAYS
+            if (array := getattr(self, field)) is not None
+        }
+        return replace(self, **changed)._among(
+            np.logical_or(kept.any(axis=(0, 1)), kept.any(axis=(0, 2)))
+        )
+
+    def _among(self, chosen: BoolArray) -> Self:
+        """Return the graph of some variables."""
+        names = tuple(name for name, kept in zip(self.names, chosen, strict=True) if kept)
+        changed: dict[str, Any] = {
+            field: array[..., chosen, :][..., chosen]
+            for field in _ARRAYS
+            if (array := getattr(self, field)) is not None
+        }
+        return replace(self, names=names, **changed)
 
     def is_acyclic(self) -> bool:
         """Whether the instantaneous edges have no directed cycle.
@@ -585,13 +669,19 @@ class CausalGraph:
         ConfigError
             If matplotlib is not installed.
         """
-        try:
-            from flwr_causal.core.graphs import drawing
-        except ImportError:
-            raise ConfigError(
-                'drawing needs matplotlib, which is not installed: pip install "flwr-causal[plot]"'
-            ) from None
-        return drawing.draw(self, ax, **options)
+        axes: Axes = _drawing().draw(self, ax, **options)
+        return axes
+
+    def draw_matrix(self) -> Figure:
+        """Draw the weights as heat maps with matplotlib, one for each lag; return the figure.
+
+        Raises
+        ------
+        ConfigError
+            If matplotlib is not installed.
+        """
+        figure: Figure = _drawing().draw_matrix(self)
+        return figure
 
     def equals(self, other: object) -> bool:
         """Whether all fields are equal; numbers are compared exactly."""
@@ -600,6 +690,17 @@ class CausalGraph:
         return all(
             _same(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
         )
+
+
+def _drawing() -> ModuleType:
+    """Return the module that draws; a ConfigError if matplotlib is not installed."""
+    try:
+        from flwr_causal.core.graphs import drawing
+    except ImportError:
+        raise ConfigError(
+            'drawing needs matplotlib, which is not installed: pip install "flwr-causal[plot]"'
+        ) from None
+    return drawing
 
 
 def _same(one: object, two: object) -> bool:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: A table in a notebook has at most so many edges.
-MOST_EDGES = 15
+#: A table in a notebook has at most so many rows.
+MOST_ROWS = 15
 
 
 def section(title: str, content: str) -> str:
@@ -23,23 +23,29 @@ def preformatted(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-def picture(svg: str) -> str:
+def picture(svg: str, caption: str) -> str:
     """Return an SVG drawing as an image; ids in it cannot clash with those of other drawings."""
     data = b64encode(svg.encode("utf-8")).decode("ascii")
     style = "max-width: 100%; background: white"
     return (
-        f'<img alt="drawing of the graph" style="{style}" src="data:image/svg+xml;base64,{data}">'
+        f'<p>{escape(caption)}</p><img alt="drawing of the graph" style="{style}" '
+        f'src="data:image/svg+xml;base64,{data}">'
     )
 
 
 def edge_table(edges: Sequence[tuple[str, str, str, float]]) -> str:
     """Return a table of the first edges, given as ``(cause, mark, effect, weight)``."""
     rows = [(cause, mark, effect, f"{weight:+.3g}") for cause, mark, effect, weight in edges]
+    return table(("cause", "", "effect", "weight"), rows, "edges")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> str:
+    """Return a table of the first rows of plain texts; ``what`` names those left out."""
+    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     lines = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in rows[:MOST_EDGES]
+        for row in rows[:MOST_ROWS]
     )
-    rest = len(rows) - MOST_EDGES
-    more = f"<p>and {rest} more edges</p>" if rest > 0 else ""
-    head = "<tr><th>cause</th><th></th><th>effect</th><th>weight</th></tr>"
-    return f"<table>{head}{lines}</table>{more}" if rows else ""
+    rest = len(rows) - MOST_ROWS
+    more = f"<p>and {rest} more {what}</p>" if rest > 0 else ""
+    return f"<table><tr>{titles}</tr>{lines}</table>{more}" if rows else ""

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.linalg
 
+from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
-from flwr_causal.core.graphs.graph import distinct_names
+from flwr_causal.core.graphs.graph import CausalGraph, distinct_names
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def fit(moments: Moments, adjacency: ArrayLike) -> LinearModel:
     return LinearModel(moments.names, weights, intercepts, variances)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearModel:
     """A linear system with Gaussian noise on a DAG; ``weights[i, j]`` is the effect of i on j.
 
@@ -164,6 +165,18 @@ class LinearModel:
         d = len(self.names)
         shapes = {"weights": (d, d), "intercepts": (d,), "noise_variances": (d,)}
         freeze_parameters(self, KIND, shapes)
+
+    @property
+    def graph(self) -> CausalGraph:
+        """The DAG of the weights."""
+        return CausalGraph(self.names, self.weights)
+
+    def __repr__(self) -> str:
+        return f"<LinearModel: {len(self.names)} variables, {self.graph.num_edges} edges>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the strongest edges, and the drawing."""
+        return notebook.section(repr(self), self.graph._repr_html_())
 
     def mean(self) -> FloatArray:
         """Return the ``(d,)`` means of the variables."""

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.model import (
     freeze_parameters,
     least_squares,
@@ -43,7 +45,7 @@ FIELDS = ("weights", "lagged", "intercepts", "noise_variances")
 START_REMAINS = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LaggedModel:
     """A linear system over time with Gaussian noise; the instantaneous edges form a DAG.
 
@@ -89,6 +91,19 @@ class LaggedModel:
             "noise_variances": (d,),
         }
         freeze_parameters(self, KIND, shapes)
+
+    @property
+    def graph(self) -> CausalGraph:
+        """The graph of the weights, with lags."""
+        return CausalGraph(self.names, self.weights, lagged=self.lagged)
+
+    def __repr__(self) -> str:
+        edges = self.graph.num_edges + self.graph.num_lagged_edges
+        return f"<LaggedModel: {len(self.names)} variables, {self.order} lags, {edges} edges>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the strongest edges, and the drawing."""
+        return notebook.section(repr(self), self.graph._repr_html_())
 
     @property
     def order(self) -> int:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from io import StringIO
 
 import matplotlib as mpl
 
@@ -225,3 +226,20 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
 def test_matplotlib_is_not_imported_before_something_is_drawn():
     code = "import sys, flwr_causal.core.graphs.graph; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_heat_maps_of_every_lag():
+    required = np.array([[False, False], [True, False]])
+    lagged = [[[0.0, -2.0], [0.0, 0.5]]]
+    graph = CausalGraph(("a", "b"), [[0, 1.0], [0, 0]], "summary", lagged=lagged, required=required)
+    figure = graph.draw_matrix()
+    now, past, _ = figure.axes
+    assert [ax.get_title() for ax in (now, past)] == ["no lag", "lag 1"]
+    np.testing.assert_array_equal(now.images[0].get_array(), graph.weights)
+    np.testing.assert_array_equal(past.images[0].get_array(), graph.lagged[0])
+    assert now.images[0].get_clim() == past.images[0].get_clim() == (-2.0, 2.0)
+    assert [text.get_text() for text in now.get_yticklabels()] == ["a", "b"]
+    assert now.lines[0].get_xydata().tolist() == [[0, 1]]  # column a, row b: the required edge
+    blue, orange = (to_hex(now.images[0].cmap(share)) for share in (1.0, 0.0))
+    assert (blue, orange) == (drawing.POSITIVE, drawing.NEGATIVE)
+    figure.savefig(StringIO(), format="svg")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -285,3 +286,44 @@ def test_marked_edges_has_each_edge_once():
     assert cpdag.marked_edges() == [("a", "--", "b", 1), ("a", "->", "c", 1), ("b", "->", "c", 1)]
     lagged = CausalGraph.from_array([[0, 2], [0, 0]], "ab", lagged=[[[0.5, 0], [0, 0]]])
     assert lagged.marked_edges() == [("a", "->", "b", 2), ("a[t-1]", "->", "a", 0.5)]
+
+
+@given(dags(6), st.integers(0, 3), st.integers(0, 12))
+def test_parts_of_a_graph(adjacency, steps, count):
+    d = len(adjacency)
+    rng = np.random.default_rng(d)
+    names = tuple(f"v{k}" for k in range(d))
+    weights = np.where(adjacency, rng.normal(size=(d, d)), 0.0)
+    graph = CausalGraph(names, weights, lagged=[np.where(rng.random((d, d)) < 0.1, 0.7, 0.0)])
+    # Around a variable: networkx's shortest paths without directions, all edges among those near.
+    whole = graph.to_networkx().to_undirected()
+    near = nx.single_source_shortest_path_length(whole, names[0], cutoff=steps)
+    around = graph.around(names[0], steps)
+    assert around.names == tuple(name for name in names if name in near)
+    assert around.marked_edges() == [
+        edge for edge in graph.marked_edges() if {edge[0].split("[")[0], edge[2]} <= near.keys()
+    ]
+    # The strongest edges: those of a sorted list.
+    edges = graph.marked_edges()
+    kept = sorted(edges, key=lambda edge: -abs(edge[3]))[:count]
+    strongest = graph.strongest(count)
+    assert sorted(map(str, strongest.marked_edges())) == sorted(map(str, kept))
+    assert set(strongest.names) == {name.split("[")[0] for edge in kept for name in edge[::2]}
+
+
+def test_parts_of_a_class_and_of_a_graph_with_everything():
+    marks = np.array([[0, 1, 1, 0], [1, 0, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0]])
+    confidence = np.array([[0, 0.4, 0.6, 0], [0.9, 0, 0.7, 0], [0, 0, 0, 0], [0, 0, 0.1, 0]])
+    cpdag = CausalGraph(tuple("abcd"), marks, kind="cpdag", confidence=confidence)
+    one = cpdag.strongest(1)  # the undirected edge, whose surer direction has the most
+    assert one.marked_edges() == [("a", "--", "b", 1.0)]
+    np.testing.assert_array_equal(one.confidence, confidence[:2, :2])
+    assert cpdag.strongest(3).names == ("a", "b", "c")
+    graph = full_graph()
+    assert graph.strongest(100).marked_edges() == graph.marked_edges()
+    assert graph.strongest(0).names == ()
+    with pytest.raises(DataError, match="no variable 'zz'"):
+        graph.around("zz")
+    for wrong in (lambda: graph.around(graph.names[0], -1), lambda: graph.strongest(-1)):
+        with pytest.raises(ConfigError, match=r"expected 0, 1, 2"):
+            wrong()

@@ -52,10 +52,8 @@ class InterventionStrategy(LinearStrategy[StateT]):
         stated = by_party(self.interventions)
         self.interventions = json.dumps(stated) if stated else None
         if self.states_interventions:
-            for name, possible in self.with_interventions.items():
-                value = getattr(self, name)
-                listed = " or ".join(map(repr, possible))
-                require(value in possible, name, value, f"{listed} with interventions")
+            for name, (fits, needed) in self.with_interventions.items():
+                require(fits, name, getattr(self, name), f"{needed} with interventions")
         super().validate()
 
     @property
@@ -64,9 +62,12 @@ class InterventionStrategy(LinearStrategy[StateT]):
         return bool(self.interventions or self.intervention_column)
 
     @property
-    def with_interventions(self) -> dict[str, tuple[Any, ...]]:
-        """The possible values of the options by name, where rows are under interventions."""
-        return {"center": ("global",), "aggregation": ("mean",)}
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows under interventions, by name, and what they must be."""
+        return {
+            "center": (self.center == "global", "'global'"),
+            "aggregation": (self.aggregation == "mean", "'mean'"),
+        }
 
     @property
     def role_columns(self) -> tuple[str, ...]:
@@ -99,9 +100,9 @@ class InterventionStrategy(LinearStrategy[StateT]):
                 )
         agreement = super().agree(reports)
         remedies = [
-            f"{name}={' or '.join(map(repr, possible))}"
-            for name, possible in self.with_interventions.items()
-            if getattr(self, name) not in possible
+            f"{name}={needed}"
+            for name, (fits, needed) in self.with_interventions.items()
+            if not fits
         ]
         if agreement.targets and remedies:
             message = (

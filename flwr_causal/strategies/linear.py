@@ -13,7 +13,7 @@ from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.baselines import all_data, alone
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.model import LinearModel, fit, implied_noise
-from flwr_causal.core.linear.moments import Moments, data_scale
+from flwr_causal.core.linear.moments import Moments, by_variable, data_scale, distinct
 from flwr_causal.core.linear.order_search import order_search
 from flwr_causal.core.series.design import companion_radius, knowledge_masks, stacked_edges
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
@@ -157,21 +157,22 @@ class LinearStrategy(CausalStrategy[StateT]):
         return data_scale(agreement.variance / self.scale(agreement) ** 2)
 
     def fitted_system(
-        self, agreement: Agreement, moments: Moments, adjacency: NDArray[np.bool_]
+        self,
+        agreement: Agreement,
+        moments: Moments | Sequence[Moments],
+        adjacency: NDArray[np.bool_],
     ) -> LinearModel:
         """Return the least-squares system of a graph in the units of the data.
 
         Parameters
         ----------
         agreement : Agreement
-        moments : Moments
-            Moments of the centred and scaled rows; only entries within families (a variable and
-            its parents) are read.
+        moments : Moments or sequence of Moments
+            Moments of the centred and scaled rows, or one for each variable; only entries within
+            families (a variable and its parents) are read.
         adjacency : ndarray of bool, shape (d, d)
         """
-        scale = self.scale(agreement)
-        second = moments.second * np.outer(scale, scale)
-        return fit(Moments(moments.n, agreement.mean, second, agreement.names), adjacency)
+        return fit(in_units(moments, agreement.mean, self.scale(agreement)), adjacency)
 
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
@@ -249,6 +250,27 @@ class LinearStrategy(CausalStrategy[StateT]):
             unequal=unequal,
             search=search,
         )
+
+
+def in_units(
+    moments: Moments | Sequence[Moments], level: FloatArray, scale: FloatArray
+) -> list[Moments]:
+    """Return the moments of each variable in the units of the data.
+
+    Parameters
+    ----------
+    moments : Moments or sequence of Moments
+        Moments of rows centred by ``level`` and divided by ``scale``, or one for each variable.
+    level, scale : ndarray of shape (m,)
+        Of the moments' columns.
+    """
+    parts, own = distinct(by_variable(moments, len(level)))
+    units = np.outer(scale, scale)
+    converted = [
+        Moments(part.n, level + part.mean * scale, part.second * units, part.names)
+        for part in parts
+    ]
+    return [converted[place] for place in own]
 
 
 def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) -> FloatArray:
@@ -492,7 +514,10 @@ def stationarity_warning(graph: CausalGraph, num_rows: int) -> list[str]:
 
 
 def system_of_series(
-    agreement: Agreement, scale: FloatArray, moments: Moments, graph: CausalGraph
+    agreement: Agreement,
+    scale: FloatArray,
+    moments: Moments | Sequence[Moments],
+    graph: CausalGraph,
 ) -> LaggedModel:
     """Return the least-squares system of a graph with lags, in the data's units.
 
@@ -502,15 +527,14 @@ def system_of_series(
         Columns and means.
     scale : ndarray of shape (d,)
         Divisors of the variables.
-    moments : Moments
-        Moments of the m columns, centred and scaled; only entries within families are read.
+    moments : Moments or sequence of Moments
+        Moments of the m columns, centred and scaled, or one for each variable; only entries within
+        families are read.
     graph : CausalGraph
     """
-    d = len(agreement.names)
-    units, level = (np.tile(values, moments.d // d) for values in (scale, agreement.mean))
-    second = moments.second * np.outer(units, units)
-    mean = level + moments.mean * units
-    return fit_lagged(Moments(moments.n, mean, second, moments.names), stacked_edges(graph), d)
+    edges, d = stacked_edges(graph), len(agreement.names)
+    level, units = (np.tile(values, len(edges) // d) for values in (agreement.mean, scale))
+    return fit_lagged(in_units(moments, level, units)[:d], edges, d)
 
 
 @dataclass(kw_only=True, eq=False)

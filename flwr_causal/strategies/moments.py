@@ -13,7 +13,6 @@ from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.folds import NUM_FOLDS, num_held_out
 from flwr_causal.core.linear.interventions import (
     distinguished_pairs,
-    fit_mechanisms,
     moments_by_variable,
 )
 from flwr_causal.core.linear.model import least_squares
@@ -22,13 +21,12 @@ from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS, search_orders
 from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.core.linear.selection import (
+    automatic_sparsity,
     default_grid,
-    default_sparsity,
     select_by_bic,
     select_by_held_out,
-    typical_variance,
 )
-from flwr_causal.core.linear.solution import edges_above, finish
+from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
@@ -66,9 +64,6 @@ if TYPE_CHECKING:
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
 # Options of the penalised solvers, "dagma" and "notears".
 PENALISED = ("sparsity", "lagged_sparsity", "regression", "ridge", "ranking", "polish", "refit")
-# Solvers that fit each variable to rows of its own, and so can leave out those in which it was the
-# target of an intervention.
-BY_MECHANISM = ("ges", "order")
 # Options that have an effect with lags only.
 LAGGED = ("select_order", "instantaneous", "regression", "ranking", "ridge")
 # Options of the solvers that find weights first, and edges by a threshold.
@@ -83,8 +78,8 @@ class Outcome(NamedTuple):
 
     Parameters
     ----------
-    moments : SecondMoments
-        Pooled moments of the centred and scaled rows.
+    moments : SecondMoments or list of SecondMoments
+        Pooled moments of the centred and scaled rows; under interventions one for each variable.
     graph : CausalGraph
         The graph.
     model : LinearModel or LaggedModel or None
@@ -97,7 +92,7 @@ class Outcome(NamedTuple):
         The chosen penalties and order, as plain numbers.
     """
 
-    moments: SecondMoments
+    moments: SecondMoments | Sequence[SecondMoments]
     graph: CausalGraph
     model: LinearModel | LaggedModel | None
     scores: FloatArray
@@ -158,8 +153,8 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
         trace exponential (Zheng et al. 2018). "ges" is greedy equivalence search by the Gaussian
         BIC (Chickering 2002; Hauser & Buhlmann 2012): the result is an equivalence class, a CPDAG,
         which does not depend on the units of the columns; directions that second moments cannot
-        decide stay open. It has neither a sparsity nor a threshold. "ges" and "order" use known
-        interventions; the class is then an interventional one. "auto" is "order", except: it
+        decide stay open. It has neither a sparsity nor a threshold. With known interventions
+        the class is an interventional one. "auto" is "order", except: it
         is "ges" with ``interventions`` or ``intervention_column``; "dagma" if ``sparsity``,
         ``polish`` or another option of the L1 solvers is set, with ``aggregation="median"`` (a
         median varies more than the moments of as many rows), and for series of fewer than 5 rows
@@ -253,10 +248,16 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
             require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
 
     @property
-    def with_interventions(self) -> dict[str, tuple[Any, ...]]:
-        """The possible values of the options by name, where rows are under interventions."""
-        own = {"kind": ("linear",), "solver": BY_MECHANISM, "order": (0,)}
-        return {**own, **super().with_interventions}
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows under interventions, by name, and what they must be."""
+        solvers = "'ges', 'order', 'dagma' or 'notears'"
+        return {
+            **super().with_interventions,
+            "kind": (self.kind == "linear", "'linear'"),
+            "solver": (self.solver != "auto", solvers),
+            "order": (self.order == 0, "0"),
+            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+        }
 
     @property
     def pools_rows(self) -> bool:
@@ -371,25 +372,28 @@ def solve_rows(
         Columns, rows, means and variances.
     masks : EdgeMasks
         Background knowledge over the d columns.
-    products : ndarray of shape (folds, d, d)
+    products : ndarray of shape (folds, d, d) or (sets, 1 + d, 1 + d)
         Products of the centred and scaled rows, summed over each fold and divided by n, the number
-        of all rows.
+        of all rows. With interventions those of the rows [1, x] of each set of targets: every
+        variable is then fitted to the rows in which it was no target.
     """
-    if agreement.targets:
-        return _solve_by_mechanism(method, agreement, masks, products)
 
     def moments_of(n: int, summed: FloatArray) -> SecondMoments:
         zeros = np.zeros(len(agreement.names))
         return SecondMoments(n, zeros, summed * (agreement.n / n), agreement.names)
 
-    def solve(moments: SecondMoments, sparsity: float) -> CausalGraph:
+    def solve(moments: SecondMoments | Sequence[SecondMoments], sparsity: float) -> CausalGraph:
         penalised = notears if solver == "notears" else dagma
         return penalised(
             moments, sparsity=sparsity, threshold=threshold, knowledge=masks, refit=method.refit
         )
 
-    pooled = moments_of(agreement.n, products.sum(axis=0))
-    solver = method.chosen_solver(pooled.n, pooled.d)
+    pooled: SecondMoments | Sequence[SecondMoments]
+    if agreement.targets:
+        pooled, _ = _by_targets(agreement, products)
+    else:
+        pooled = moments_of(agreement.n, products.sum(axis=0))
+    solver = method.chosen_solver(agreement.n, len(agreement.names))
     threshold, _ = method.thresholds(solver)
     if solver == "order":
         search = search_orders(pooled, masks, least_effect=method.least_effect)
@@ -406,7 +410,7 @@ def solve_rows(
     if isinstance(method.sparsity, float):
         sparsity = method.sparsity
     elif method.sparsity == "auto":
-        sparsity = default_sparsity(pooled.n, pooled.d, typical_variance(pooled))
+        sparsity = automatic_sparsity(pooled)
     elif method.sparsity == "bic":
         sparsity = select_by_bic(pooled, default_grid(pooled), solve)
     else:
@@ -427,7 +431,7 @@ def _outcome(
     method: Moments,
     agreement: Agreement,
     masks: EdgeMasks,
-    pooled: SecondMoments,
+    pooled: SecondMoments | Sequence[SecondMoments],
     graph: CausalGraph,
     scores: FloatArray,
     info: dict[str, Any],
@@ -436,16 +440,12 @@ def _outcome(
     """Return the result for rows without time, with its warnings."""
     graph, warnings = method.plausible(graph, method.units(agreement), masks)
     model = method.fitted_system(agreement, pooled, graph.adjacency)
-    warnings += method.doubtful_directions(agreement, graph, masks, model, search)
-    warnings += combination_warning(pooled, agreement.rows.values())
-    return Outcome(
-        moments=pooled,
-        graph=graph,
-        model=model,
-        scores=scores,
-        warnings=tuple(warnings),
-        info=info,
-    )
+    if isinstance(pooled, SecondMoments):
+        warnings += method.doubtful_directions(agreement, graph, masks, model, search)
+        warnings += combination_warning(pooled, agreement.rows.values())
+    else:
+        info = {**info, "target sets": len(agreement.targets)}
+    return Outcome(pooled, graph, model, scores, tuple(warnings), info)
 
 
 def solve_class(
@@ -509,47 +509,6 @@ def _by_targets(
     return moments_by_variable(products, acted, agreement.n, agreement.names), acted
 
 
-def _solve_by_mechanism(
-    method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
-) -> Outcome:
-    """Search over orders, each variable fitted to the rows in which it was no target.
-
-    ``products`` are those of the rows [1, x] of each set of targets.
-    """
-    names = agreement.names
-    by_variable, _ = _by_targets(agreement, products)
-    search = search_orders(by_variable, masks, least_effect=method.least_effect)
-    weights = fit_mechanisms(by_variable, search.best.adjacency).weights
-    threshold, _ = method.thresholds("order")
-    kept = np.where(edges_above(weights, threshold, masks.required), weights, 0.0)
-    graph = CausalGraph(names, kept, raw_weights=weights, required=masks.required)
-    graph, warnings = method.plausible(graph, method.units(agreement), masks)
-    model = _in_units(method, agreement, by_variable, graph.adjacency)
-    info = {**search.info, "target sets": len(agreement.targets)}
-    most = max(by_variable, key=lambda own: own.n)
-    return Outcome(most, graph, model, search.strengths, tuple(warnings), info)
-
-
-def _in_units(
-    method: Moments,
-    agreement: Agreement,
-    by_variable: Sequence[SecondMoments],
-    adjacency: BoolArray,
-) -> LinearModel:
-    """Return the system of a DAG in the units of the data, each mechanism fitted to its rows."""
-    scale = method.scale(agreement)
-    in_units = [
-        SecondMoments(
-            own.n,
-            agreement.mean + own.mean * scale,
-            own.second * np.outer(scale, scale),
-            agreement.names,
-        )
-        for own in by_variable
-    ]
-    return fit_mechanisms(in_units, adjacency)
-
-
 def _interventional_class(
     method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
 ) -> Outcome:
@@ -567,9 +526,9 @@ def _interventional_class(
         kind="cpdag",
         required=masks.required if masks.required.any() else None,
     )
-    model = _in_units(method, agreement, by_variable, graph.to_dag().adjacency)
+    model = method.fitted_system(agreement, by_variable, graph.to_dag().adjacency)
     info = {"target sets": len(agreement.targets)}
-    return Outcome(by_variable[0], graph, model, found.strengths, (), info)
+    return Outcome(by_variable, graph, model, found.strengths, (), info)
 
 
 def solve_additive(

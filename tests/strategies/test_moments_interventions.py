@@ -52,19 +52,32 @@ def test_interventions_direct_a_chain(stated):
     assert not stated.influence
 
 
-def test_a_search_over_orders_uses_them_too(stated):
-    options = {"solver": "order", "interventions": STATED}
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "order"},
+        {"solver": "dagma"},
+        {"solver": "notears"},
+        {"solver": "dagma", "sparsity": "bic", "polish": True},
+    ],
+)
+def test_solvers_of_dags_use_them_too(stated, options):
+    naive = simulate("moments", PARTIES, **options)
+    options = {**options, "interventions": STATED}
     searched = simulate("moments", PARTIES, **options)
     same(searched, stated)
     assert searched.graph.kind == "dag"
     assert searched.history[0]["target sets"] == 3
     np.testing.assert_allclose(searched.graph.weights, searched.model.weights, atol=1e-9)
+    mixed = pd.concat([OBSERVED.assign(on=""), ON_A.assign(on="a"), ON_B.assign(on="b")])
+    parts = [mixed.iloc[::2], mixed.iloc[1::2]]
+    marked = {**options, "interventions": None, "intervention_column": "on"}
+    same(simulate("moments", parts, **marked), searched)
     # The model is in the units of the data, the graph in standard deviations.
     standardised = simulate("moments", PARTIES, standardize=True, **options)
     same_model = standardised.model
     np.testing.assert_allclose(same_model.weights, stated.model.weights, atol=1e-9)
     # Where all rows are taken to be observed, what was set seems to have causes.
-    naive = simulate("moments", PARTIES, solver="order")
     assert not np.allclose(naive.model.weights, stated.model.weights, atol=0.02)
 
 
@@ -155,15 +168,15 @@ def test_standardising_changes_units_alone(stated):
     [
         (
             "moments",
-            {"solver": "dagma", "interventions": STATED},
+            {"solver": "dagma", "interventions": STATED, "sparsity": "held-out"},
             ConfigError,
-            "'solver'.*'ges' or 'order' with interventions",
+            "'sparsity'.*'auto', 'bic' or a number with interventions",
         ),
         (
             "moments",
-            {"solver": "notears", "intervention_column": "on"},
+            {"model": "additive", "intervention_column": "on"},
             ConfigError,
-            "'ges' or 'order' with interventions",
+            "'model'.*must be 'linear' with interventions",
         ),
         ("notears-admm", {"interventions": STATED}, ConfigError, "'moments' with solver='ges'"),
         ("2dbn", {"interventions": STATED}, ConfigError, "'moments' with solver='ges'"),

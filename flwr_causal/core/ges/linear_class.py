@@ -20,9 +20,8 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.equivalence import directed_part, undirected_part
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.model import regress
-from flwr_causal.core.linear.moments import distinct
+from flwr_causal.core.linear.moments import distinct, require_varying
 from flwr_causal.core.linear.order_search import order_score, search_orders, sorted_orders
-from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,12 +88,7 @@ def linear_class(
     names = moments[0].names
     for part in distinct(moments)[0]:
         part.require_complete()
-    for j, part in enumerate(moments):
-        # Other variables may be constant in these rows: interventions can hold them fixed.
-        if j in part.constant_columns():
-            raise DataError(
-                f"{names[j]} is constant in the rows that tell its causes: leave it out"
-            )
+    require_varying(moments)
     # In the order of names, by which ties are broken.
     order = sorted(range(len(names)), key=names.__getitem__)
     own = {id(part): part.subset(order) for part in moments}

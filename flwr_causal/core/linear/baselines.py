@@ -15,7 +15,7 @@ from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.linear.notears import notears
-from flwr_causal.core.linear.selection import default_sparsity, typical_variance
+from flwr_causal.core.linear.selection import automatic_sparsity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ def paper_solver(moments: Moments) -> CausalGraph:
 
 def quick_solver(moments: Moments) -> CausalGraph:
     """Return the graph of DAGMA with `default_sparsity`."""
-    sparsity = default_sparsity(moments.n, moments.d, typical_variance(moments))
+    sparsity = automatic_sparsity(moments)
     return dagma(moments, sparsity=sparsity, threshold=THRESHOLD)
 
 

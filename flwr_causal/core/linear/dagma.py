@@ -17,6 +17,8 @@ from flwr_causal.core.linear.solution import finish, prepared
 from flwr_causal.core.threads import single_threaded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
@@ -67,7 +69,8 @@ def dagma(
     Parameters
     ----------
     moments_or_data
-        ``Moments``, an ``(n, d)`` array or a data frame.
+        ``Moments``, an ``(n, d)`` array or a data frame. Or a list of ``Moments``, for each
+        variable those of the rows that inform about what causes it.
     sparsity
         L1 penalty in the units of the variables' variance: a number, or a ``(d, d)`` array with one
         number for each edge. The default is that of the authors' code.
@@ -104,7 +107,7 @@ def dagma(
 
 
 def follow_central_path(
-    moments: Moments,
+    moments: Moments | Sequence[Moments],
     masks: EdgeMasks,
     sparsity: float | FloatArray,
     tolerance: float = 1e-8,
@@ -112,10 +115,11 @@ def follow_central_path(
 ) -> FloatArray:
     """Return the ``(d, d)`` solution of the last stage; the parameters are those of `dagma`."""
     problem = SparseProblem.of_unit_variance(moments, masks, sparsity, all_edges)
-    iterations = ITERATIONS_TIMES_VARIABLES // max(moments.d, 1)
+    d = len(masks.allowed)
+    iterations = ITERATIONS_TIMES_VARIABLES // max(d, 1)
     iterations = min(max(iterations, LEAST_ITERATIONS), MOST_ITERATIONS)
     last_passes = LAST_PASSES if iterations == MOST_ITERATIONS else LAST_PASSES_LARGE
-    weights = np.zeros((moments.d, moments.d))
+    weights = np.zeros((d, d))
     for mu, s in CENTRAL_PATH:
         weights = problem.minimize(
             weights,

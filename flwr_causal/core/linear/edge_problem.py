@@ -4,8 +4,12 @@
 
     loss_weight * (1/2 tr((I - W)^T S (I - W)) + sum_e sparsity_e |w_e|) + barrier(h(W))
 
-with the covariance S and an acyclicity measure h. In NOTEARS h is the trace exponential and the
-barrier its augmented Lagrangian; in DAGMA h is the log-determinant and the barrier h itself.
+with the covariance S and an acyclicity measure h. Under interventions each variable has a
+covariance of its own, of the rows in which it is no target, weighted by their number: the loss is
+``1/2 sum_j (e_j - w_j)^T S_j (e_j - w_j)`` with the columns e_j of I and w_j of W.
+
+In NOTEARS h is the trace exponential and the barrier its augmented Lagrangian; in DAGMA h is the
+log-determinant and the barrier h itself.
 
 `SparseProblem` chooses the candidates: all allowed edges, or an active set of them. The gradients
 of both acyclicity measures are zero where a weight is zero. An edge of weight zero is therefore
@@ -30,9 +34,11 @@ from scipy.sparse.csgraph import connected_components
 from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 from flwr_causal.core.graphs.acyclicity import logdet_block
 from flwr_causal.core.limits import check_deadline
-from flwr_causal.core.linear.moments import data_scale
+from flwr_causal.core.linear.moments import by_variable, data_scale, distinct
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.moments import Moments
 
@@ -90,7 +96,9 @@ class EdgeProblem:
     Attributes
     ----------
     second
-        ``(d, d)`` covariance S.
+        ``(k, d, d)`` the different covariances S_j.
+    own
+        ``(d,)`` the place of each variable's covariance among them.
     rows, columns
         ``(m,)`` causes and effects of the candidates, sorted by (row, column), without self-loops.
     sparsity
@@ -98,6 +106,7 @@ class EdgeProblem:
     """
 
     second: FloatArray
+    own: IntArray
     rows: IntArray
     columns: IntArray
     sparsity: FloatArray
@@ -109,57 +118,73 @@ class EdgeProblem:
         candidates: BoolArray,
         sparsity: float | FloatArray,
         required: BoolArray,
+        own: IntArray | None = None,
     ) -> EdgeProblem:
         """Return the problem over the edges of a ``(d, d)`` mask.
 
         Parameters
         ----------
         second
-            ``(d, d)`` covariance.
+            ``(d, d)`` covariance, or ``(k, d, d)`` covariances.
         candidates
             ``(d, d)`` mask of the candidate edges.
         sparsity
             A number, or a ``(d, d)`` array with one number for each edge.
         required
             ``(d, d)`` mask of edges without an L1 penalty.
+        own
+            ``(d,)`` the place of each variable's covariance. Default: the first.
         """
         rows, columns = np.nonzero(candidates)
         penalties = np.where(required, 0.0, sparsity)[rows, columns]
-        return cls(second, rows, columns, penalties)
+        d = len(candidates)
+        places = np.zeros(d, dtype=np.int64) if own is None else own
+        return cls(second.reshape(-1, d, d), places, rows, columns, penalties)
 
     def matrix(self, values: FloatArray) -> FloatArray:
         """Return the ``(d, d)`` matrix of the candidates' weights."""
-        weights = np.zeros_like(self.second)
+        weights = np.zeros((len(self.own), len(self.own)))
         weights[self.rows, self.columns] = values
         return weights
 
+    @cached_property
+    def _parts(self) -> IntArray:
+        """The place of the covariance of each candidate's effect, ``(m,)``."""
+        return self.own[self.columns]
+
+    @cached_property
+    def _loss_of_no_edge(self) -> float:
+        """Twice the loss of W = 0."""
+        each = np.arange(len(self.own))
+        return float(self.second[self.own, each, each].sum())
+
     def loss(self, values: FloatArray) -> tuple[float, FloatArray]:
-        """Return the squared loss ``1/2 tr((I - W)^T S (I - W))`` and its ``(m,)`` gradient."""
+        """Return the squared loss and its ``(m,)`` gradient."""
         nonzero = np.flatnonzero(values)
         i, j, w = self.rows[nonzero], self.columns[nonzero], values[nonzero]
         product = self._second_times(i, j, w)
-        at_candidates = self.second[self.rows, self.columns]
+        at_candidates = self.second[self._parts, self.rows, self.columns]
         linear = float(w @ at_candidates[nonzero])
         quadratic = float(w @ product[nonzero])
-        value = 0.5 * (float(np.trace(self.second)) - 2.0 * linear + quadratic)
+        value = 0.5 * (self._loss_of_no_edge - 2.0 * linear + quadratic)
         return value, product - at_candidates
 
     def _second_times(self, i: IntArray, j: IntArray, w: FloatArray) -> FloatArray:
-        """Return the entries of ``S W`` at the candidates, for W given by its nonzeros."""
-        d = len(self.second)
+        """Return the entries of ``S_j w_j`` at the candidates, for W given by its nonzeros."""
+        d = len(self.own)
         if d <= DENSE_PRODUCT_LIMIT or len(w) > DENSE_PRODUCT_FILL * d * d:
             weights = np.zeros((d, d))
             weights[i, j] = w
-            return np.asarray((self.second @ weights)[self.rows, self.columns])
+            return np.asarray((self.second @ weights)[self._parts, self.rows, self.columns])
         by_effect = np.argsort(j, kind="stable")
         starts = np.searchsorted(j[by_effect], np.arange(d + 1))
         transposed = csr_array((w[by_effect], i[by_effect], starts), shape=(d, d))
-        product: FloatArray = np.asarray(transposed @ self.second)
-        return product[self.columns, self.rows]
+        product = np.stack([np.asarray(transposed @ second) for second in self.second])
+        return np.asarray(product[self._parts, self.columns, self.rows])
 
     @cached_property
     def _graph(self) -> Any:
-        return csr_array(self.second.shape)
+        return csr_array((len(self.own), len(self.own)))
 
     def acyclicity(
         self, values: FloatArray, measure: BlockMeasure
@@ -168,7 +193,7 @@ class EdgeProblem:
 
         An edge between two components lies on no cycle, and h does not depend on its weight.
         """
-        d = len(self.second)
+        d = len(self.own)
         gradient = np.zeros(len(values))
         nonzero = np.flatnonzero(values)
         i, j = self.rows[nonzero], self.columns[nonzero]
@@ -232,7 +257,7 @@ class EdgeProblem:
             return np.zeros(0)
         # In units of the causes' standard deviations the Hessian of the loss has a unit diagonal,
         # which L-BFGS needs to converge quickly.
-        deviations = np.sqrt(np.diagonal(self.second))[self.rows]
+        deviations = np.sqrt(self.second[self._parts, self.rows, self.rows])
         units = 1.0 / np.where(deviations > 0, deviations, 1.0)
         penalty = loss_weight * self.sparsity * units
         if both_signs:
@@ -279,7 +304,7 @@ class SparseProblem:
     Attributes
     ----------
     second
-        ``(d, d)`` covariance, rounded to ``RESOLUTION``.
+        ``(d, d)`` covariance, or ``(k, d, d)`` covariances, rounded to ``RESOLUTION``.
     allowed, required
         ``(d, d)`` masks. The diagonal is not allowed; required edges have no L1 penalty.
     sparsity
@@ -287,6 +312,8 @@ class SparseProblem:
         each edge; rounded to ``RESOLUTION``.
     all_edges
         Whether all allowed edges are candidates, instead of an active set.
+    own
+        ``(d,)`` the place of each variable's covariance. Default: the first.
     """
 
     second: FloatArray
@@ -294,6 +321,7 @@ class SparseProblem:
     required: BoolArray
     sparsity: float | FloatArray
     all_edges: bool
+    own: IntArray | None = None
 
     def __post_init__(self) -> None:
         for name in ("second", "sparsity"):
@@ -303,7 +331,7 @@ class SparseProblem:
     @classmethod
     def of_unit_variance(
         cls,
-        moments: Moments,
+        moments: Moments | Sequence[Moments],
         masks: EdgeMasks,
         sparsity: float | FloatArray,
         all_edges: bool | None = None,
@@ -318,7 +346,8 @@ class SparseProblem:
         Parameters
         ----------
         moments
-            Moments of the data.
+            Moments of the data, or one for each variable. Its covariance is then multiplied by its
+            number of rows, in units of the mean number.
         masks
             Allowed and required edges.
         sparsity
@@ -327,23 +356,35 @@ class SparseProblem:
             Whether all allowed edges are candidates. Default: for up to ``ALL_EDGES_LIMIT``
             variables.
         """
-        varies = bool((moments.variances > 0).any())
-        scale = data_scale(moments.variances) if varies else 1.0
+        d = len(masks.allowed)
+        parts, places = distinct(by_variable(moments, d))
+        # Lags have no causes: any covariance serves them.
+        own = np.append(places, np.zeros(d - len(places), dtype=np.int64))
+        variances = np.array([parts[place].second[j, j] for j, place in enumerate(own)])
+        scale = data_scale(variances) if (variances > 0).any() else 1.0
+        rows = np.array([part.n for part in parts])
+        shares = rows / rows[places].mean()
         return cls(
-            moments.second / scale,
+            np.stack([part.second * share for part, share in zip(parts, shares, strict=True)])
+            / scale,
             masks.allowed,
             masks.required,
             sparsity / scale,
-            moments.d <= ALL_EDGES_LIMIT if all_edges is None else all_edges,
+            d <= ALL_EDGES_LIMIT if all_edges is None else all_edges,
+            own,
         )
 
     def violations(self, weights: FloatArray) -> FloatArray:
-        """Return ``|S - S W| - sparsity`` for the edges of weight zero, ``(d, d)``.
+        """Return ``|S_j e_j - S_j w_j| - sparsity`` for the edges of weight zero, ``(d, d)``.
 
         An edge violates its condition of stationarity if its entry is positive. The entry is minus
         infinity for edges that are not allowed or have a weight.
         """
-        gradient = np.abs(self.second - self.second @ weights)
+        d = len(weights)
+        second = self.second.reshape(-1, d, d)
+        slopes = np.abs(second - second @ weights)
+        own = np.zeros(d, dtype=np.int64) if self.own is None else self.own
+        gradient = slopes[own, :, np.arange(d)].T
         excess = gradient - np.where(self.required, 0.0, self.sparsity)
         return np.where(self.allowed & (weights == 0), excess, -np.inf)
 
@@ -378,7 +419,9 @@ class SparseProblem:
                 if step > 0 and not additions.any():
                     break
                 candidates = kept | additions
-            problem = EdgeProblem.from_mask(self.second, candidates, self.sparsity, self.required)
+            problem = EdgeProblem.from_mask(
+                self.second, candidates, self.sparsity, self.required, self.own
+            )
             values = problem.minimize(
                 weights[problem.rows, problem.columns],
                 measure,

@@ -12,9 +12,12 @@ import numpy as np
 import scipy.linalg
 
 from flwr_causal.core.linear.model import SINGULAR_PIVOT, least_squares, regress
+from flwr_causal.core.linear.moments import by_variable, require_varying
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import FloatArray, IntArray
@@ -32,7 +35,7 @@ RESIDUAL_FLOOR = 1e-12
 COLLINEAR = 1e-10
 
 
-def edge_cost(n: int, d: int, gamma: float) -> float:
+def edge_cost(n: float, d: int, gamma: float) -> float:
     """Return the cost of one edge, ``log(n) / 2 + gamma log(d)``.
 
     ``gamma = 0`` is the ordinary BIC. Positive values give the extended BIC, which takes into
@@ -41,13 +44,16 @@ def edge_cost(n: int, d: int, gamma: float) -> float:
     return 0.5 * float(np.log(n)) + gamma * float(np.log(max(d, 1)))
 
 
-def gaussian_bic(moments: Moments, adjacency: ArrayLike, gamma: float = 0.0) -> float:
-    """Return the Gaussian BIC, ``sum_j n/2 log(RSS_j / n) + cost |E|``.
+def gaussian_bic(
+    moments: Moments | Sequence[Moments], adjacency: ArrayLike, gamma: float = 0.0
+) -> float:
+    """Return the Gaussian BIC, ``sum_j n_j/2 log(RSS_j / n_j) + cost |E|``.
 
     Parameters
     ----------
     moments
-        Number of rows n and covariances (divisor n).
+        Number of rows n and covariances (divisor n). Or one for each variable; the n of the cost is
+        then the mean of their n.
     adjacency
         ``(d, d)``: nonzero at ``[i, j]`` where i causes j.
     gamma
@@ -58,17 +64,22 @@ def gaussian_bic(moments: Moments, adjacency: ArrayLike, gamma: float = 0.0) -> 
     DataError
         If a variable is constant.
     """
-    edges, residuals = _edges_and_residuals(moments, adjacency)
-    fit = 0.5 * moments.n * float(np.log(residuals).sum())
-    return fit + edge_cost(moments.n, moments.d, gamma) * edges
+    edges, residuals, own = _edges_and_residuals(moments, adjacency)
+    rows = np.array([part.n for part in own], dtype=np.float64)
+    fit = 0.5 * float(rows @ np.log(residuals))
+    return fit + edge_cost(float(rows.mean()), own[0].d, gamma) * edges
 
 
 def equal_variance_score(
-    moments: Moments, adjacency: ArrayLike, gamma: float = 0.0, num_targets: int | None = None
+    moments: Moments | Sequence[Moments],
+    adjacency: ArrayLike,
+    gamma: float = 0.0,
+    num_targets: int | None = None,
 ) -> float:
     """Return the BIC of a model in which all noise terms have the same variance.
 
-    The score is ``n d / 2 log(sum_j RSS_j / (n d)) + cost |E|`` (Peters & Buehlmann 2014).
+    The score is ``sum_j n_j / 2 log(sum_j RSS_j / sum_j n_j) + cost |E|`` (Peters & Buehlmann
+    2014), with all n_j = n where all rows inform about all variables.
     Unlike the Gaussian BIC it distinguishes Markov-equivalent graphs, but it is biased if the noise
     variances differ.
 
@@ -80,14 +91,15 @@ def equal_variance_score(
         Number of variables, the first ones, that have a noise term; the others are their lags and
         have no parents. Default: all.
     """
-    edges, residuals = _edges_and_residuals(moments, adjacency)
+    edges, residuals, own = _edges_and_residuals(moments, adjacency)
     noise = residuals[:num_targets]
-    fit = 0.5 * moments.n * len(noise) * float(np.log(noise.mean()))
-    return fit + edge_cost(moments.n, moments.d, gamma) * edges
+    rows = np.array([part.n for part in own[:num_targets]], dtype=np.float64)
+    fit = 0.5 * float(rows.sum()) * float(np.log(np.average(noise, weights=rows)))
+    return fit + edge_cost(float(rows.mean()), own[0].d, gamma) * edges
 
 
 def score_graph(
-    moments: Moments,
+    moments: Moments | Sequence[Moments],
     adjacency: ArrayLike,
     score: ScoreName = "bic",
     gamma: float = 0.0,
@@ -105,11 +117,15 @@ def score_graph(
     raise ConfigError(f"unknown score {score!r}; known are {', '.join(SCORE_NAMES)}")
 
 
-def _edges_and_residuals(moments: Moments, adjacency: ArrayLike) -> tuple[int, FloatArray]:
-    moments.require_varying()
-    _, residuals = least_squares(moments, adjacency)
-    floored = np.maximum(residuals, RESIDUAL_FLOOR * moments.variances)
-    return int(np.count_nonzero(np.asarray(adjacency))), floored
+def _edges_and_residuals(
+    moments: Moments | Sequence[Moments], adjacency: ArrayLike
+) -> tuple[int, FloatArray, list[Moments]]:
+    edges = np.asarray(adjacency)
+    own = by_variable(moments, edges.shape[1])
+    require_varying(own)
+    _, residuals = least_squares(own, edges)
+    variances = np.array([part.second[j, j] for j, part in enumerate(own)])
+    return int(np.count_nonzero(edges)), np.maximum(residuals, RESIDUAL_FLOOR * variances), own
 
 
 def residual_variances(

@@ -19,13 +19,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.linear.model import LinearModel, regress
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+
+
+def columns_by_rows(acted: BoolArray) -> list[tuple[BoolArray, IntArray]]:
+    """Return the variables whose mechanisms the same rows inform about.
+
+    Parameters
+    ----------
+    acted : ndarray of bool, shape (groups, d)
+        The targets of each group of rows.
+
+    Returns
+    -------
+    list of (ndarray of bool, ndarray of int)
+        The groups in which these variables are no targets, shape (groups,), and the variables.
+    """
+    patterns = [outside.tobytes() for outside in ~acted.T]
+    return [
+        (~acted[:, patterns.index(one)], np.array([j for j, p in enumerate(patterns) if p == one]))
+        for one in dict.fromkeys(patterns)
+    ]
 
 
 def moments_by_variable(
@@ -36,30 +56,39 @@ def moments_by_variable(
     Parameters
     ----------
     products : ndarray of shape (groups, 1 + d, 1 + d)
-        Products of the rows [1, x] of each group of equal targets, summed and divided by n.
+        Products of the rows [1, x] of each group of equal targets, summed and divided by n; x is
+        the d variables, and possibly their lags.
     acted : ndarray of bool, shape (groups, d)
-        The targets of each group; no variable is a target in all groups.
+        The targets of each group.
     num_rows : int
         n, the number of rows of all groups.
     names : sequence of str
-        The d variables.
+        The columns of x.
 
     Returns
     -------
     list of Moments
-        Of all d variables. Variables that are targets in the same groups share one object.
+        Of the columns of x, for each of the d variables. Variables that are targets in the same
+        groups share one object.
+
+    Raises
+    ------
+    DataError
+        If a variable is a target in all rows.
     """
-    known: dict[bytes, Moments] = {}
-    for outside in ~acted.T:
-        if outside.tobytes() in known:
-            continue
+    found: dict[int, Moments] = {}
+    for outside, variables in columns_by_rows(acted):
         total = products[outside].sum(axis=0)
+        if not total[0, 0] > 0:
+            raise DataError(
+                f"column {names[variables[0]]!r} is the target of an intervention in all rows that "
+                "arrived: no row says what causes it"
+            )
         share, mean = total[0, 0], total[0, 1:] / total[0, 0]
         second = total[1:, 1:] / share - np.outer(mean, mean)
-        known[outside.tobytes()] = Moments(
-            max(round(num_rows * float(share)), 1), mean, second, tuple(names)
-        )
-    return [known[outside.tobytes()] for outside in ~acted.T]
+        own = Moments(max(round(num_rows * float(share)), 1), mean, second, tuple(names))
+        found |= dict.fromkeys(variables.tolist(), own)
+    return [found[j] for j in range(acted.shape[1])]
 
 
 def distinguished_pairs(acted: BoolArray) -> BoolArray:
@@ -73,21 +102,3 @@ def distinguished_pairs(acted: BoolArray) -> BoolArray:
         The targets of each group.
     """
     return np.asarray((acted[:, :, None] != acted[:, None, :]).any(axis=0))
-
-
-def fit_mechanisms(moments: Sequence[Moments], adjacency: BoolArray) -> LinearModel:
-    """Return the least-squares system of a DAG, each mechanism fitted to its own rows.
-
-    Parameters
-    ----------
-    moments : sequence of Moments
-        For each variable the moments of all variables over the rows in which it is no target.
-    adjacency : ndarray of bool, shape (d, d)
-    """
-    weights = np.zeros(adjacency.shape)
-    intercepts, noise = np.zeros(len(moments)), np.zeros(len(moments))
-    for j, own in enumerate(moments):
-        parents = np.flatnonzero(adjacency[:, j])
-        weights[parents, j], noise[j] = regress(own.second, parents, j)
-        intercepts[j] = own.mean[j] - own.mean @ weights[:, j]
-    return LinearModel(moments[0].names, weights, intercepts, noise)

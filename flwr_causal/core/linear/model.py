@@ -21,6 +21,7 @@ import scipy.linalg
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph, distinct_names
+from flwr_causal.core.linear.moments import by_variable, distinct
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -75,13 +76,16 @@ def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArr
     return coefficients, max(variance - float(coefficients @ with_child), 0.0)
 
 
-def least_squares(moments: Moments, adjacency: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def least_squares(
+    moments: Moments | Sequence[Moments], adjacency: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
     """Regress every variable on its parents by least squares.
 
     Parameters
     ----------
     moments
-        Moments of m variables; those among a variable and its parents are read.
+        Moments of m variables, or one for each of the d: see
+        :func:`~core.linear.moments.by_variable`. Those among a variable and its parents are read.
     adjacency
         ``(m, d)``: the parents of the first d variables.
 
@@ -93,13 +97,13 @@ def least_squares(moments: Moments, adjacency: ArrayLike) -> tuple[FloatArray, F
     parent_mask = np.asarray(adjacency) != 0
     weights = np.zeros(parent_mask.shape)
     variances = np.zeros(parent_mask.shape[1])
-    for j in range(len(variances)):
+    for j, own in enumerate(by_variable(moments, len(variances))):
         parents = np.flatnonzero(parent_mask[:, j])
-        weights[parents, j], variances[j] = regress(moments.second, parents, j)
+        weights[parents, j], variances[j] = regress(own.second, parents, j)
     return weights, variances
 
 
-def refit(moments: Moments, adjacency: ArrayLike) -> FloatArray:
+def refit(moments: Moments | Sequence[Moments], adjacency: ArrayLike) -> FloatArray:
     """Return the ``(d, d)`` least-squares weights of every variable on its parents.
 
     Only the moments among a variable and its parents are read; all others may be NaN.
@@ -107,13 +111,29 @@ def refit(moments: Moments, adjacency: ArrayLike) -> FloatArray:
     return least_squares(moments, adjacency)[0]
 
 
-def fit(moments: Moments, adjacency: ArrayLike) -> LinearModel:
+def intercepts_of(moments: Moments | Sequence[Moments], weights: FloatArray) -> FloatArray:
+    """Return the ``(d,)`` intercepts with which the noise has mean 0.
+
+    Parameters
+    ----------
+    moments
+        Moments of m variables, or one for each of the d.
+    weights
+        ``(m, d)``.
+    """
+    d = weights.shape[1]
+    parts, own = distinct(by_variable(moments, d))
+    levels = np.array([part.mean[:d] - part.mean @ weights for part in parts])
+    return np.asarray(levels[own, np.arange(d)])
+
+
+def fit(moments: Moments | Sequence[Moments], adjacency: ArrayLike) -> LinearModel:
     """Return the maximum-likelihood linear Gaussian system on a given DAG.
 
     Parameters
     ----------
     moments
-        Moments of d variables.
+        Moments of d variables, or one for each of them.
     adjacency
         ``(d, d)`` DAG: nonzero at ``[i, j]`` where i causes j.
 
@@ -123,13 +143,13 @@ def fit(moments: Moments, adjacency: ArrayLike) -> LinearModel:
         If the adjacency has a directed cycle or another shape than the moments.
     """
     mask = np.asarray(adjacency) != 0
-    if mask.shape != moments.second.shape:
-        raise DataError(f"the adjacency has shape {mask.shape}, expected {moments.second.shape}")
+    one = by_variable(moments, 1)[0]
+    if mask.shape != one.second.shape:
+        raise DataError(f"the adjacency has shape {mask.shape}, expected {one.second.shape}")
     if not is_acyclic(mask):
         raise DataError("the adjacency has a directed cycle: a linear model needs a DAG")
     weights, variances = least_squares(moments, mask)
-    intercepts = moments.mean - moments.mean @ weights
-    return LinearModel(moments.names, weights, intercepts, variances)
+    return LinearModel(one.names, weights, intercepts_of(moments, weights), variances)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -232,6 +232,32 @@ def distinct(moments: Sequence[Moments]) -> tuple[list[Moments], IntArray]:
     return parts, np.array([places[id(own)] for own in moments], dtype=np.int64)
 
 
+def by_variable(moments: Moments | Sequence[Moments], num_variables: int) -> list[Moments]:
+    """Return for each variable the moments of the rows that inform about what causes it.
+
+    Parameters
+    ----------
+    moments
+        Moments of rows that inform about all variables; or one for each of the d variables, as
+        under interventions (:mod:`core.linear.interventions`).
+    num_variables
+        d.
+    """
+    return [moments] * num_variables if isinstance(moments, Moments) else list(moments)
+
+
+def require_varying(moments: Sequence[Moments]) -> None:
+    """Raise a DataError if a variable is constant in the rows that inform about what causes it.
+
+    Other variables may be constant in these rows: interventions can hold them fixed.
+    """
+    for j, own in enumerate(moments):
+        if j in own.constant_columns():
+            raise DataError(
+                f"{own.names[j]} is constant in the rows that tell its causes: leave it out"
+            )
+
+
 def as_moments(moments_or_data: Any) -> Moments:
     """Return the moments of an ``(n, d)`` array or a data frame; return Moments unchanged.
 

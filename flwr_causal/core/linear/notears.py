@@ -18,7 +18,7 @@ from flwr_causal.core.linear.solution import finish, prepared
 from flwr_causal.core.threads import single_threaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
@@ -54,7 +54,8 @@ def notears(
     Parameters
     ----------
     moments_or_data
-        ``Moments``, an ``(n, d)`` array or a data frame.
+        ``Moments``, an ``(n, d)`` array or a data frame. Or a list of ``Moments``, for each
+        variable those of the rows that inform about what causes it.
     sparsity
         L1 penalty in the units of the variables' variance: a number, or a ``(d, d)`` array with one
         number for each edge. The default is the paper's.
@@ -91,7 +92,7 @@ def notears(
 
 
 def solve_augmented(
-    moments: Moments,
+    moments: Moments | Sequence[Moments],
     masks: EdgeMasks,
     sparsity: float | FloatArray,
     tolerance: float = 1e-8,
@@ -104,7 +105,7 @@ def solve_augmented(
         barrier = augmented_lagrangian(multiplier, penalty)
         return problem.minimize(weights, exponential_block, barrier, passes=3)
 
-    start = np.zeros((moments.d, moments.d))
+    start = np.zeros_like(masks.allowed, dtype=np.float64)
     return ascend(minimize, lambda weights: h_exponential(weights)[0], start, tolerance)
 
 

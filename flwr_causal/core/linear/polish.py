@@ -23,11 +23,14 @@ from flwr_causal.core.linear.gaussian_scores import (
     score_graph,
 )
 from flwr_causal.core.linear.model import refit
+from flwr_causal.core.linear.moments import by_variable, distinct, require_varying
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
@@ -65,7 +68,7 @@ class Polished(NamedTuple):
 
 @single_threaded()
 def polish(
-    moments: Moments,
+    moments: Moments | Sequence[Moments],
     adjacency: ArrayLike,
     *,
     score: ScoreName = "bic",
@@ -79,7 +82,7 @@ def polish(
     Parameters
     ----------
     moments
-        Moments of the data, complete and without constant variables.
+        Moments of the data, complete and without constant variables; or one for each variable.
     adjacency
         ``(d, d)`` DAG to start from, after removing forbidden edges and adding required ones.
     score
@@ -113,18 +116,20 @@ def polish(
     """
     if score not in SCORE_NAMES:
         raise ConfigError(f"unknown score {score!r}; known are {', '.join(SCORE_NAMES)}")
-    moments.require_complete()
-    moments.require_varying()
     start = np.asarray(adjacency) != 0
-    if start.shape != moments.second.shape:
-        raise DataError(f"the start has shape {start.shape}, expected {moments.second.shape}")
+    own = by_variable(moments, len(start))
+    require_varying(own)
+    for part in distinct(own)[0]:
+        part.require_complete()
+    if start.shape != own[0].second.shape:
+        raise DataError(f"the start has shape {start.shape}, expected {own[0].second.shape}")
     if ancestors(start).diagonal().any():
         raise DataError("the start of the search has a directed cycle; break_cycles removes it")
-    masks = edge_masks(knowledge, moments.names)
+    masks = edge_masks(knowledge, own[0].names)
     required = np.asarray(masks.required, dtype=bool)
     start = break_cycles((start & masks.allowed).astype(np.float64), required) != 0
-    limit = (moments.n - 1) // 2 if max_parents is None else max_parents
-    search = _Search(moments, start | required, masks, score, gamma, limit, num_targets)
+    limit = (min(part.n for part in own) - 1) // 2 if max_parents is None else max_parents
+    search = _Search(own, start | required, masks, score, gamma, limit, num_targets)
     moves: list[Move] = []
     # Every move lowers the score, so that the search ends.
     while (move := search.best_move()) is not None:
@@ -141,7 +146,7 @@ def polish(
 
 
 def polish_graph(
-    moments: Moments,
+    moments: Moments | Sequence[Moments],
     graph: CausalGraph,
     *,
     score: ScoreName = "bic",
@@ -152,22 +157,23 @@ def polish_graph(
     result = polish(
         moments, graph.adjacency, score=score, knowledge=knowledge, num_targets=num_targets
     )
-    required = edge_masks(knowledge, moments.names).required
-    return CausalGraph(names=moments.names, weights=result.weights, required=required)
+    names = by_variable(moments, 1)[0].names
+    required = edge_masks(knowledge, names).required
+    return CausalGraph(names=names, weights=result.weights, required=required)
 
 
 class _Search:
     """A DAG, and the changes of the score by all single moves.
 
-    ``terms[j]`` is the term of variable j: ``n/2 log`` of its residual variance for the BIC, the
-    residual variance for the equal-variance score. The score is a function of the sum of the terms.
-    ``additions[i, j]`` and ``drops[i, j]`` are the changes of ``terms[j]`` by adding or dropping
-    i -> j, infinite for moves that are not possible.
+    ``terms[j]`` is the term of variable j: ``n_j/2 log`` of its residual variance for the BIC; for
+    the equal-variance score its residual variance times n_j, in units of the mean n of the n_j. The
+    score is a function of the sum of the terms. ``additions[i, j]`` and ``drops[i, j]`` are the
+    changes of ``terms[j]`` by adding or dropping i -> j, infinite for moves that are not possible.
     """
 
     def __init__(
         self,
-        moments: Moments,
+        moments: Moments | Sequence[Moments],
         adjacency: BoolArray,
         masks: EdgeMasks,
         score: ScoreName,
@@ -175,10 +181,15 @@ class _Search:
         max_parents: int,
         num_targets: int | None = None,
     ) -> None:
-        self.n, self.d = moments.n, moments.d
+        self.d = len(adjacency)
+        moments = by_variable(moments, self.d)
         self.num_targets = self.d if num_targets is None else num_targets
-        self.variances = moments.variances
-        self.correlation = moments.correlations
+        self.rows = np.array([own.n for own in moments], dtype=np.float64)
+        self.n = float(self.rows.mean())
+        self.variances = np.array([own.second[j, j] for j, own in enumerate(moments)])
+        parts, places = distinct(moments)
+        correlations = [part.correlations for part in parts]
+        self.correlations = [correlations[place] for place in places]
         self.adjacency = adjacency.copy()
         self.reach = ancestors(adjacency)
         self.allowed = np.asarray(masks.allowed, dtype=bool)
@@ -271,14 +282,17 @@ class _Search:
     def _term(self, residual: FloatArray, child: int) -> FloatArray:
         """Return the terms for residual variances, given as shares of the variable's variance."""
         variance = self.variances[child] * np.maximum(residual, RESIDUAL_FLOOR)
+        rows = self.rows[child]
         if self.score == "equal-variance":
-            return np.asarray(variance, dtype=np.float64)
-        return np.asarray(0.5 * self.n * np.log(variance), dtype=np.float64)
+            return np.asarray(variance * (rows / self.n), dtype=np.float64)
+        return np.asarray(0.5 * rows * np.log(variance), dtype=np.float64)
 
     def _update_moves(self, child: int) -> None:
         """Recompute the term of one variable, and its change by every addition and removal."""
         parents = np.flatnonzero(self.adjacency[:, child])
-        residual, without, with_another = residual_variances(self.correlation, parents, child)
+        residual, without, with_another = residual_variances(
+            self.correlations[child], parents, child
+        )
         term = self._term(np.array([residual]), child)[0]
         self.terms[child] = term
         self.drops[:, child] = np.inf

@@ -13,15 +13,15 @@ import numpy as np
 
 from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, gaussian_bic
 from flwr_causal.core.linear.model import regress
+from flwr_causal.core.linear.moments import Moments
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.core.linear.moments import Moments
 
-Solver = Callable[["Moments", float], "CausalGraph"]
+Solver = Callable[["Moments | Sequence[Moments]", float], "CausalGraph"]
 
 # Measured for DAGMA with threshold 0.3 on the simulations of the NOTEARS-ADMM paper, with (d, n) =
 # (10, 30), (20, 60), (50, 150), (100, 300), (10, 256), (20, 256), (50, 256) and eight seeds each:
@@ -47,7 +47,19 @@ def typical_variance(moments: Moments) -> float:
     return float(np.exp(np.log(varying).mean())) if len(varying) else 0.0
 
 
-def default_sparsity(n: int, d: int, scale: float = 1.0) -> float:
+def automatic_sparsity(moments: Moments | Sequence[Moments]) -> float:
+    """Return :func:`default_sparsity` of moments, in the unit of :func:`typical_variance`.
+
+    Of moments by variable each counts by its own variable's variance, and n is their mean.
+    """
+    if isinstance(moments, Moments):
+        return default_sparsity(moments.n, moments.d, typical_variance(moments))
+    variances = np.array([own.second[j, j] for j, own in enumerate(moments)])
+    n = float(np.mean([own.n for own in moments]))
+    return default_sparsity(n, len(moments), float(np.exp(np.log(variances).mean())))
+
+
+def default_sparsity(n: float, d: int, scale: float = 1.0) -> float:
     """Return the default sparsity ``0.16 sqrt(log d / n) scale``.
 
     It decreases with n as the sampling error of the covariances does. For more than 100 variables
@@ -65,9 +77,9 @@ def default_sparsity(n: int, d: int, scale: float = 1.0) -> float:
     return factor * float(np.sqrt(np.log(max(d, 2)) / n)) * scale
 
 
-def default_grid(moments: Moments) -> tuple[float, ...]:
+def default_grid(moments: Moments | Sequence[Moments]) -> tuple[float, ...]:
     """Return the sparsities to choose from: multiples of the default, ascending."""
-    base = default_sparsity(moments.n, moments.d, typical_variance(moments))
+    base = automatic_sparsity(moments)
     return tuple(multiple * base for multiple in GRID_MULTIPLES)
 
 
@@ -115,13 +127,15 @@ def held_out_error(train: Moments, validation: Moments, adjacency: ArrayLike) ->
     return total
 
 
-def select_by_bic(moments: Moments, sparsities: Sequence[float], solver: Solver) -> float:
+def select_by_bic(
+    moments: Moments | Sequence[Moments], sparsities: Sequence[float], solver: Solver
+) -> float:
     """Return the sparsity whose graph has the lowest Gaussian BIC.
 
     Parameters
     ----------
     moments
-        Moments of all rows.
+        Moments of all rows, or one for each variable.
     sparsities
         Values to try, such as :func:`default_grid`. Of several with the same score the largest is
         chosen.

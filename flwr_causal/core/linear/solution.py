@@ -16,14 +16,15 @@ from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.model import refit as least_squares_weights
 from flwr_causal.core.linear.model import regress
-from flwr_causal.core.linear.moments import as_moments
+from flwr_causal.core.linear.moments import Moments, as_moments, by_variable, distinct
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.linear.moments import Moments
 
 
 # Weight of an edge whose strength is 0 (a required edge): a weight of 0 would mean no edge.
@@ -68,13 +69,13 @@ def prepared(
     sparsity: float | FloatArray,
     knowledge: Knowledge | EdgeMasks | None,
     **at_least_zero: float,
-) -> tuple[Moments, EdgeMasks]:
-    """Check a linear solver's arguments; return the moments and the masks of edges.
+) -> tuple[list[Moments], EdgeMasks]:
+    """Check a linear solver's arguments; return each variable's moments and the masks of edges.
 
     Parameters
     ----------
     moments_or_data
-        ``Moments``, an ``(n, d)`` array or a data frame.
+        ``Moments``, a list of them for each variable, an ``(n, d)`` array or a data frame.
     sparsity
         L1 penalty, a number or ``(d, d)``.
     knowledge
@@ -90,21 +91,28 @@ def prepared(
         If an option is out of range, or the knowledge does not fit the variables.
     """
     check_at_least_zero(**at_least_zero)
-    moments = as_moments(moments_or_data)
-    check_sparsity(sparsity, moments.d)
-    moments.require_complete()
-    return moments, edge_masks(knowledge, moments.names)
+    given = moments_or_data
+    listed = isinstance(given, list | tuple) and all(isinstance(own, Moments) for own in given)
+    moments = list(given) if listed and given else [as_moments(given)]
+    for own in distinct(moments)[0]:
+        check_sparsity(sparsity, own.d)
+        own.require_complete()
+    d, names = moments[0].d, moments[0].names
+    return moments if listed else moments * d, edge_masks(knowledge, names)
 
 
 def refit_required(
-    moments: Moments, weights: FloatArray, adjacency: BoolArray, required: BoolArray
+    moments: Moments | Sequence[Moments],
+    weights: FloatArray,
+    adjacency: BoolArray,
+    required: BoolArray,
 ) -> FloatArray:
     """Return the weights with least-squares weights for all variables with a required parent."""
-    result = weights.copy()
+    result, own = weights.copy(), by_variable(moments, weights.shape[1])
     for child in np.flatnonzero(required.any(axis=0)):
         parents = np.flatnonzero(adjacency[:, child])
         result[:, child] = 0.0
-        result[parents, child] = regress(moments.second, parents, int(child))[0]
+        result[parents, child] = regress(own[child].second, parents, int(child))[0]
     return result
 
 
@@ -134,7 +142,10 @@ def edge_weights(adjacency: BoolArray, strengths: FloatArray) -> FloatArray:
 
 
 def refit_support(
-    moments: Moments, adjacency: BoolArray, threshold: float | FloatArray, required: BoolArray
+    moments: Moments | Sequence[Moments],
+    adjacency: BoolArray,
+    threshold: float | FloatArray,
+    required: BoolArray,
 ) -> FloatArray:
     """Refit a graph, and remove edges whose least-squares weight is not above the threshold.
 
@@ -145,17 +156,17 @@ def refit_support(
     Parameters
     ----------
     moments
-        Moments of the data.
+        Moments of the data, or one for each variable.
     adjacency
-        ``(d, d)`` DAG.
+        ``(d, d)`` DAG, or ``(m, d)`` with lags.
     threshold
         See :func:`edges_above`.
     required
-        ``(d, d)`` mask of edges that are not removed.
+        Mask of edges that are not removed.
 
     Returns
     -------
-    ``(d, d)`` least-squares weights of the remaining edges.
+    Least-squares weights of the remaining edges.
     """
     while True:
         check_deadline()
@@ -167,7 +178,7 @@ def refit_support(
 
 
 def finish(
-    moments: Moments,
+    moments: Moments | Sequence[Moments],
     raw_weights: FloatArray,
     *,
     threshold: float | FloatArray,
@@ -179,7 +190,7 @@ def finish(
     Parameters
     ----------
     moments
-        Moments of the data, for the refit.
+        Moments of the data, or one for each variable, for the refit.
     raw_weights
         ``(d, d)`` solution; entries that are not allowed are set to 0.
     threshold
@@ -200,4 +211,5 @@ def finish(
         weights = refit_support(moments, adjacency, threshold, required)
     else:
         weights = refit_required(moments, weights, adjacency, required)
-    return CausalGraph(names=moments.names, weights=weights, raw_weights=raw, required=required)
+    names = by_variable(moments, 1)[0].names
+    return CausalGraph(names=names, weights=weights, raw_weights=raw, required=required)

@@ -18,18 +18,21 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.model import (
     freeze_parameters,
+    intercepts_of,
     least_squares,
     load_parameters,
     log_density,
     named_columns,
     save_parameters,
 )
+from flwr_causal.core.linear.moments import by_variable, distinct
 from flwr_causal.core.series.design import companion_radius, lagged_rows, split_blocks
 from flwr_causal.core.series.regression import order_of
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -261,15 +264,17 @@ class LaggedModel:
         return nilpotent + int(np.ceil(np.log(START_REMAINS) / decay))
 
 
-def fit_lagged(moments: Moments, adjacency: ArrayLike, num_variables: int) -> LaggedModel:
+def fit_lagged(
+    moments: Moments | Sequence[Moments], adjacency: ArrayLike, num_variables: int
+) -> LaggedModel:
     """Fit the weights and noise variances of a lagged system with given edges.
 
     Parameters
     ----------
     moments
         Moments of the m = d (1 + p) columns of ``[x_t, x_{t-1}, ..., x_{t-p}]`` in the units of the
-        data, with their means. Only the second moments within families (a variable at t and its
-        parents) are read; all others may be NaN.
+        data, with their means; or one for each of the d variables. Only the second moments within
+        families (a variable at t and its parents) are read; all others may be NaN.
     adjacency
         ``(m, d)`` edges from every column into the d variables at t, whose first d rows must be
         acyclic; or ``(m, m)`` without an edge into a lagged column.
@@ -283,17 +288,20 @@ def fit_lagged(moments: Moments, adjacency: ArrayLike, num_variables: int) -> La
         missing, or the adjacency has another shape, a cycle, or an edge into a lagged column.
     """
     d = num_variables
-    order_of(moments, d)
-    mask = _into_present(adjacency, moments.d, d)
+    own = by_variable(moments, d)
+    order_of(own[0], d)
+    mask = _into_present(adjacency, own[0].d, d)
     if not is_acyclic(mask[:d]):
         raise DataError(
             "the instantaneous edges of a lagged model have a cycle: they must form a DAG"
         )
-    _require_families(moments, mask)
-    stacked, variances = least_squares(moments, mask)
+    parts, places = distinct(own)
+    for place, part in enumerate(parts):
+        _require_families(part, mask & (places == place))
+    stacked, variances = least_squares(own, mask)
     weights, lagged = split_blocks(stacked)
-    intercepts = moments.mean[:d] - moments.mean @ stacked
-    return LaggedModel(moments.names[:d], weights, lagged, intercepts, variances)
+    intercepts = intercepts_of(own, stacked)
+    return LaggedModel(parts[0].names[:d], weights, lagged, intercepts, variances)
 
 
 def _into_present(adjacency: ArrayLike, m: int, d: int) -> BoolArray:

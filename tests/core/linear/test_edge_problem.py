@@ -52,7 +52,7 @@ def test_loss_is_its_definition_whatever_the_product(monkeypatch, dense_limit):
     point = sparse_point(problem, 1)
     residual = np.eye(8) - problem.matrix(point)
     value, gradient = problem.loss(point)
-    assert value == pytest.approx(0.5 * np.trace(residual.T @ problem.second @ residual))
+    assert value == pytest.approx(0.5 * np.trace(residual.T @ problem.second[0] @ residual))
     numeric = numeric_gradient(lambda w: problem.loss(w)[0], point)
     np.testing.assert_allclose(gradient, numeric, atol=1e-6)
 

@@ -10,13 +10,18 @@ from small_graphs import matrix
 from flwr_causal.core.ges.cpdag import class_of
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear.dagma import dagma
+from flwr_causal.core.linear.edge_problem import EdgeProblem, SparseProblem
+from flwr_causal.core.linear.gaussian_scores import equal_variance_score, gaussian_bic
 from flwr_causal.core.linear.interventions import (
+    columns_by_rows,
     distinguished_pairs,
-    fit_mechanisms,
     moments_by_variable,
 )
-from flwr_causal.core.linear.model import least_squares
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.model import fit, least_squares
+from flwr_causal.core.linear.moments import Moments, data_scale
+from flwr_causal.core.linear.polish import polish
+from flwr_causal.errors import DataError
 
 
 def free(d):
@@ -84,7 +89,7 @@ def test_each_mechanism_is_the_regression_on_its_own_rows():
     target_sets = [(), (0,), (1,)]
     groups = [sample(weights, intercepts, 20_000, rng, targets) for targets in target_sets]
     _, moments = found_in(groups, target_sets)
-    model = fit_mechanisms(moments, weights != 0)
+    model = fit(moments, weights != 0)
     np.testing.assert_allclose(model.weights, weights, atol=0.03)
     np.testing.assert_allclose(model.intercepts, intercepts, atol=0.03)
     np.testing.assert_allclose(model.noise_variances, 1.0, atol=0.03)
@@ -146,3 +151,100 @@ def test_neither_units_nor_origins_matter(seed):
     other, _ = found_in([(rows + origins) * units for rows in groups], target_sets)
     np.testing.assert_array_equal(other.marks, one.marks)
     np.testing.assert_allclose(other.weights, one.weights * units / units[:, None], rtol=1e-6)
+
+
+def three_groups(seed):
+    """Groups with targets (), (0,) and (0, 2) at different levels; the rows by variable."""
+    rng = np.random.default_rng(seed)
+    groups = [rng.normal(k, 1 + k, size=(n, 3)) for k, n in enumerate((20, 30, 25))]
+    products, n = products_of(groups)
+    moments = moments_by_variable(products, acted_on(3, [(), (0,), (0, 2)]), n, "abc")
+    rows = [np.concatenate([groups[k] for k in own]) for own in [(0,), (0, 1, 2), (0, 1)]]
+    return moments, [own - own.mean(axis=0) for own in rows]
+
+
+def test_columns_of_equal_rows_are_found_together():
+    found = columns_by_rows(acted_on(4, [(), (0,), (0, 2)]))
+    assert [(rows.tolist(), columns.tolist()) for rows, columns in found] == [
+        ([True, False, False], [0]),
+        ([True, True, True], [1, 3]),
+        ([True, True, False], [2]),
+    ]
+
+
+def test_the_loss_of_each_column_runs_over_its_own_rows():
+    moments, rows = three_groups(2)
+    sparse = SparseProblem.of_unit_variance(moments, free(3), 0.1)
+    problem = EdgeProblem.from_mask(
+        sparse.second, free(3).allowed, 0.1, free(3).required, sparse.own
+    )
+    values = np.random.default_rng(0).normal(size=6)
+    weights = problem.matrix(values)
+    # In units of the mean number of rows and of the variables' own variances.
+    unit = np.mean([len(own) for own in rows])
+    unit *= data_scale(np.array([rows[j][:, j].var() for j in range(3)]))
+    squares = [((rows[j] @ (np.eye(3) - weights)[:, j]) ** 2).sum() for j in range(3)]
+    loss, gradient = problem.loss(values)
+    assert loss == pytest.approx(0.5 * sum(squares) / unit, rel=1e-8)
+    for k, (i, j) in enumerate(zip(problem.rows, problem.columns, strict=True)):
+        slope = -rows[j][:, i] @ rows[j] @ (np.eye(3) - weights)[:, j] / unit
+        assert gradient[k] == pytest.approx(slope, rel=1e-8)
+        # The condition of stationarity of an edge without weight is read from the same rows.
+        empty = sparse.violations(np.zeros((3, 3)))[i, j]
+        covariance = abs(rows[j][:, i] @ rows[j][:, j]) / unit
+        assert empty == pytest.approx(covariance - sparse.sparsity, rel=1e-6)
+
+
+def test_scores_sum_over_each_variables_own_rows():
+    moments, rows = three_groups(3)
+    dag = matrix(3, (0, 1), (1, 2))
+    residuals = [rows[0][:, 0]]
+    for i, j in ((0, 1), (1, 2)):
+        cause, effect = rows[j][:, i], rows[j][:, j]
+        residuals.append(effect - cause * (cause @ effect) / (cause @ cause))
+    counts, squares = np.array([[len(e), e @ e] for e in residuals]).T
+    cost = np.log(counts.mean())
+    expected = 0.5 * counts @ np.log(squares / counts) + cost
+    assert gaussian_bic(moments, dag) == pytest.approx(expected)
+    shared = 0.5 * counts.sum() * np.log(squares.sum() / counts.sum()) + cost
+    assert equal_variance_score(moments, dag) == pytest.approx(shared)
+    for score, value in (("bic", expected), ("equal-variance", shared)):
+        kept = EdgeMasks(free(3).allowed, dag != 0)
+        polished = polish(moments, dag, score=score, gamma=50.0, knowledge=kept)
+        assert polished.score == pytest.approx(value + 2 * 50.0 * np.log(3))
+
+
+def test_where_all_variables_share_the_rows_nothing_changes():
+    moments = Moments.from_rows(np.random.default_rng(4).normal(size=(60, 3)) @ CHAIN_ROWS)
+    listed = [moments] * 3
+    one, other = (dagma(given, sparsity=0.05) for given in (moments, listed))
+    assert np.array_equal(one.weights, other.weights)
+    assert np.array_equal(one.raw_weights, other.raw_weights)
+    start = np.zeros((3, 3))
+    assert polish(listed, start).moves == polish(moments, start).moves
+
+
+CHAIN_ROWS = np.linalg.inv(np.eye(3) - np.array([[0, 1.5, 0], [0, 0, -1.0], [0, 0, 0]]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_dagma_ignoring_interventions_is_wrong_where_using_them_is_right(seed):
+    """x -> y, and many rows in which y was held near 0: it then varies less than x."""
+    rng = np.random.default_rng(seed)
+    weights = np.array([[0, 0.9], [0, 0]])
+    observed = sample(weights, np.zeros(2), 1000, rng)
+    acted = np.column_stack([rng.normal(size=4000), 0.1 * rng.normal(size=4000)])
+    products, n = products_of([observed, acted])
+    moments = moments_by_variable(products, acted_on(2, [(), (1,)]), n, "xy")
+    found = dagma(moments, sparsity=0.05).weights
+    expected = least_squares(Moments.from_rows(observed), matrix(2, (0, 1)))[0]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    naive = dagma(np.concatenate([observed, acted]), sparsity=0.05).weights
+    assert naive[1, 0] > 0.3
+
+
+def test_a_variable_that_no_row_informs_about_is_refused():
+    groups = [np.random.default_rng(0).normal(size=(9, 2))] * 2
+    products, n = products_of(groups)
+    with pytest.raises(DataError, match=r"column 'a' is the target .* in all rows"):
+        moments_by_variable(products, acted_on(2, [(0,), (0, 1)]), n, "ab")

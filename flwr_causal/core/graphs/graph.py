@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
-from flwr_causal.core.graphs import acyclicity, equivalence, notebook
+from flwr_causal.core.graphs import acyclicity, adjustment, equivalence, notebook
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # starts a process for each message.
 
 Kind = Literal["dag", "cpdag", "summary"]
+AdjustmentKind = Literal["smallest", "optimal"]
 
 #: A notebook draws graphs of at most so many nodes; a variable has a node for each lag.
 MOST_DRAWN = 60
@@ -469,6 +470,56 @@ class CausalGraph:
         """Return the moral graph of the instantaneous edges: symmetric booleans, shape (d, d)."""
         return equivalence.moralize(self.adjacency)
 
+    def adjustment_set(
+        self, cause: str, effect: str, kind: AdjustmentKind = "smallest"
+    ) -> tuple[str, ...] | None:
+        """Return variables whose adjustment gives the total effect of a cause (backdoor).
+
+        The regression of the effect on the cause and these variables has the total effect as the
+        coefficient of the cause, if the graph is right and effects are linear. In a graph with lags
+        cause and effect are at time t, and variables before t have names such as ``x[t-1]``.
+
+        Parameters
+        ----------
+        cause, effect : str
+            Two different variables.
+        kind : {"smallest", "optimal"}, default "smallest"
+            The fewest variables, or those with which the estimate of a linear effect has the least
+            asymptotic variance (Henckel, Perković & Maathuis, 2022). Where the graph has no
+            directed path from the cause to the effect, both are the fewest variables.
+
+        Returns
+        -------
+        tuple of str or None
+            In the order of `names`, then of lags; ``()`` if no adjustment is needed. None if there
+            is no adjustment set: the effect is a direct cause of the cause, or undirected edges of
+            a CPDAG leave the effect open.
+
+        Raises
+        ------
+        DataError
+            If a variable is unknown, or the graph is a summary, has cycles or is not the CPDAG of
+            any DAG.
+        ConfigError
+            If the two variables are the same, or the kind is unknown.
+        """
+        finders = {"smallest": adjustment.smallest_set, "optimal": adjustment.optimal_set}
+        if kind not in finders:
+            raise ConfigError(f"kind is {kind!r}: expected {' or '.join(map(repr, finders))}")
+        if self.kind == "summary" or not self.is_acyclic():
+            raise DataError("adjustment needs a DAG or a CPDAG: this graph may have cycles")
+        ends = pair_of(self.names, cause, effect)
+        marks, names = self.adjacency, self.names
+        if self.lagged is not None:
+            marks = adjustment.with_past(marks, self.lagged != 0)
+            past = range(1, 1 + len(self.lagged))
+            names += tuple(at_lag(name, lag) for lag in past for name in self.names)
+        try:
+            found = finders[kind](marks, *ends)
+        except ValueError as error:
+            raise DataError(f"{error}: the graph is not a CPDAG") from None
+        return None if found is None else tuple(names[k] for k in found)
+
     def to_networkx(self) -> nx.DiGraph[str]:
         """Return a networkx ``DiGraph``, or a ``MultiDiGraph`` if the graph has lags.
 
@@ -764,6 +815,24 @@ def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
     if repeated:
         raise DataError(f"names repeat: {', '.join(repeated)}; rename or drop columns")
     return result
+
+
+def pair_of(names: Sequence[str], cause: str, effect: str) -> tuple[int, int]:
+    """Return the indices of two different variables.
+
+    Raises
+    ------
+    DataError
+        If a variable is unknown.
+    ConfigError
+        If they are the same.
+    """
+    for name in (cause, effect):
+        if name not in names:
+            raise DataError(f"unknown variable {name!r}; known are {', '.join(names)}")
+    if cause == effect:
+        raise ConfigError(f"cause and effect are both {cause!r}: give two variables")
+    return names.index(cause), names.index(effect)
 
 
 def is_utf8(text: str) -> bool:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
-from flwr_causal.clients.linear import LinearClient, SeriesClient
+from flwr_causal.clients.interventions import InterventionClient
+from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
 from flwr_causal.core.linear.folds import num_held_out
+from flwr_causal.core.linear.moments import data_scale
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
+from flwr_causal.data.interventions import acted_on
 from flwr_causal.protocol import consensus
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Contract
 
 
-class LinearADMMClient(LinearClient):
+class LinearADMMClient(InterventionClient):
     """Solves the party's least-squares problem in each round and sends one d x d array.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.consensus` declares it.
@@ -67,16 +70,23 @@ class LinearADMMClient(LinearClient):
     @answers(consensus.REFIT)
     def refit(self, asked: Asked) -> Arrays:
         """Return the second moments that the refit needs."""
-        seconds = self.products() / self.num_rows
-        return {"moments": np.where(asked["moments"] > 0, seconds, 0.0)}
+        products = self.products_by_targets() if self.setup.targets else self.products()
+        return {"moments": np.where(asked["moments"] > 0, products / self.num_rows, 0.0)}
 
     def _problems(self) -> list[admm.LocalProblem]:
         """Return the local problem of all rows; with held-out rows, after that of the others."""
         return self.once("problems", self._decompose)
 
     def _decompose(self) -> list[admm.LocalProblem]:
-        setup, products = self.setup, self.products()
+        setup = self.setup
         d = len(setup.names)
+        if setup.targets:
+            variance = np.ones(d) if setup.options["standardize"] else setup.variance
+            acted = acted_on(setup.targets, setup.names)
+            unit = float(np.sqrt(data_scale(variance)))
+            products = self.products_by_targets()
+            return [admm.interventional_problem(products, acted, setup.num_rows, unit)]
+        products = self.products()
         problems = [admm.local_problem(products.sum(axis=0), setup.num_rows, d)]
         if len(products) == 1:
             return problems
@@ -132,7 +142,7 @@ class NotearsADMMClient(LinearADMMClient):
         )
 
 
-class TwoDBNClient(SeriesClient, LinearADMMClient):
+class TwoDBNClient(LinearADMMClient, SeriesClient):
     """Performs the rounds of NOTEARS-ADMM on the party's lagged design.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.consensus` declares it. The

@@ -12,7 +12,7 @@ from flwr_causal.data.interventions import NODE_KEY, by_party, split_names, targ
 from flwr_causal.data.read.pieces import whole
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import IntArray
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.interventions import Targets
@@ -43,6 +43,22 @@ class InterventionClient(LinearClient):
         # A set that only dropped rows have is not among those that were agreed on.
         place = {targets: k for k, targets in enumerate(self.setup.targets)}
         return np.array([place.get(targets, -1) for targets in sets], dtype=np.int64)[codes]
+
+    def products_by_targets(self) -> FloatArray:
+        """Return the sums of products of the rows [1, x] by set of targets, (sets, 1 + m, 1 + m).
+
+        x are the centred and scaled rows, with their lags.
+        """
+        sets, count = self.target_sets(), len(self.setup.targets)
+        sums: FloatArray | float = 0.0
+        start = 0
+        for design in self.design_pieces():
+            rows = np.column_stack([np.ones(len(design)), design])
+            own = sets[start : start + len(rows)]
+            parts = [rows[own == k] for k in range(count)]
+            sums = sums + np.stack([part.T @ part for part in parts])
+            start += len(rows)
+        return np.asarray(sums)
 
     @property
     def _target_column(self) -> str:

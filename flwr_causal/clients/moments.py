@@ -39,21 +39,8 @@ class MomentsClient(InterventionClient, SeriesClient):
         if self._additive:
             return {"moments": self._of_functions()}
         if self.setup.targets:
-            return {"moments": self._of_groups()}
+            return {"moments": self.products_by_targets() / self.num_rows}
         return {"moments": self.products() / self.num_rows}
-
-    def _of_groups(self) -> FloatArray:
-        """Return the mean products of the rows [1, x] of each set of targets."""
-        sets, count = self.target_sets(), len(self.setup.targets)
-        sums: FloatArray | float = 0.0
-        start = 0
-        for design in self.design_pieces():
-            rows = np.column_stack([np.ones(len(design)), design])
-            own = sets[start : start + len(rows)]
-            parts = [rows[own == k] for k in range(count)]
-            sums = sums + np.stack([part.T @ part for part in parts])
-            start += len(rows)
-        return np.asarray(sums / self.num_rows)
 
     def _of_functions(self) -> FloatArray:
         """Return the mean products of the rows [1, functions of the variables]."""

@@ -15,7 +15,10 @@ ROUND = Exchange(
     "one round of consensus ADMM on weights",
     sends=(
         Sent(
-            "weights", "W of each setting that is fitted in the same rounds", ("settings", "m", "d")
+            "weights",
+            "W of each setting that is fitted in the same rounds; under known interventions its "
+            "last row are intercepts",
+            ("settings", "m", "d"),
         ),
         Sent("penalty", "rho_2 of this round"),
         Sent("relaxation", "factor of over-relaxation of B_k; 1 is the paper's"),
@@ -24,7 +27,8 @@ ROUND = Exchange(
         Disclosure(
             "weights",
             "Z_k = B_k + beta_k / rho_2 (eqs. 7 and 10). The first one determines the party's "
-            "second moments",
+            "second moments; under known interventions those of the rows [x, 1] in which each "
+            "column is no target",
             ("settings", "m", "d"),
             combine="mean",
         ),
@@ -50,7 +54,8 @@ REFIT = Exchange(
             "moments",
             "X_k^T X_k / n_k of each fold of the rows, among each variable and its parents in the "
             "final graph, with search among each variable and its possible parents and children; "
-            "0 elsewhere",
+            "0 elsewhere. Under known interventions the rows are [1, x], a fold for each set of "
+            "targets",
             ("folds", "m", "m"),
             "products",
             "mean",
@@ -93,12 +98,22 @@ SLOPES = Exchange(
 
 
 def dimensions(setup: Setup) -> dict[str, int]:
-    """Return m, the columns of the lagged design (d without lags), and the number of folds."""
+    """Return m, the columns of the lagged design (d without lags), and the number of folds.
+
+    Under known interventions the design has a constant column too, and a fold is a set of targets.
+    """
     m = len(setup.names) * (1 + int(setup.options.get("order", 0)))
+    if setup.targets:
+        return {"m": m + 1, "folds": len(setup.targets)}
     return {"m": m, "folds": 2 if setup.options["held-out"] else 1}
 
 
 NOTEARS_ADMM = Contract(
-    "notears-admm", (ROUND, REFIT, PERCEPTRONS, SLOPES), dimensions, ("sums", "relations")
+    "notears-admm",
+    (ROUND, REFIT, PERCEPTRONS, SLOPES),
+    dimensions,
+    ("sums", "relations", "interventions"),
 )
-TWO_DBN = Contract("2dbn", (ROUND, REFIT), dimensions, ("sums", "relations", "series"))
+TWO_DBN = Contract(
+    "2dbn", (ROUND, REFIT), dimensions, ("sums", "relations", "series", "interventions")
+)

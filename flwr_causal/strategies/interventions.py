@@ -72,7 +72,12 @@ class InterventionStrategy(LinearStrategy[StateT]):
     @property
     def role_columns(self) -> tuple[str, ...]:
         """The columns that are not variables."""
-        return (*super().role_columns, *filter(None, (self.intervention_column,)))
+        return (*super().role_columns, *self.target_columns)
+
+    @property
+    def target_columns(self) -> tuple[str, ...]:
+        """The column that names the targets of each row, if there is one."""
+        return (self.intervention_column,) if self.intervention_column else ()
 
     @property
     def schema_options(self) -> dict[str, Scalar]:

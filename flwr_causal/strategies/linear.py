@@ -262,12 +262,13 @@ def in_units(
     moments : Moments or sequence of Moments
         Moments of rows centred by ``level`` and divided by ``scale``, or one for each variable.
     level, scale : ndarray of shape (m,)
-        Of the moments' columns.
+        Of the moments' first m columns; further columns are left out.
     """
-    parts, own = distinct(by_variable(moments, len(level)))
+    m = len(level)
+    parts, own = distinct(by_variable(moments, m))
     units = np.outer(scale, scale)
     converted = [
-        Moments(part.n, level + part.mean * scale, part.second * units, part.names)
+        Moments(part.n, level + part.mean[:m] * scale, part.second[:m, :m] * units, part.names[:m])
         for part in parts
     ]
     return [converted[place] for place in own]

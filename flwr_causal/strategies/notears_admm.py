@@ -19,8 +19,9 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
+from flwr_causal.core.linear.interventions import moments_by_variable
 from flwr_causal.core.linear.model import least_squares
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.order_search import (
     ROWS_FOR_ORDERS,
     OrderSolution,
@@ -32,9 +33,11 @@ from flwr_causal.core.linear.solution import edges_above, refit_support
 from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.core.series.design import lagged_graph, to_square
+from flwr_causal.data.interventions import acted_on
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.method import Request
-from flwr_causal.strategies.linear import PERCEPTRONS, LinearStrategy, PerceptronOptions
+from flwr_causal.strategies.interventions import InterventionStrategy
+from flwr_causal.strategies.linear import PERCEPTRONS, PerceptronOptions
 from flwr_causal.strategies.options import also_called, refuse_ignored, require
 
 if TYPE_CHECKING:
@@ -104,8 +107,8 @@ class ConsensusRun(Protocol):
         """The strength of every edge before the threshold, shape (d, d)."""
 
     @property
-    def total(self) -> Moments | None:
-        """Second moments of all rows within families, None before the parties sent them."""
+    def total(self) -> list[Moments] | None:
+        """Each variable's second moments within families, None before the parties sent them."""
 
     @property
     def solution(self) -> OrderSolution | None:
@@ -146,7 +149,8 @@ class AdmmRun:
         Why the rounds are over; None while they are not.
     moments : ndarray of shape (folds, m, m) or None
         Second moments within families (each variable and its parents, with ``searches`` each column
-        and its possible neighbours) from the last exchange.
+        and its possible neighbours) from the last exchange. Under known interventions those of the
+        rows [1, x] of each set of targets, ``(sets, 1 + m, 1 + m)``.
     moments_of : tuple of str
         The parties that sent them.
     solution : OrderSolution or None
@@ -178,8 +182,11 @@ class AdmmRun:
     def request(self) -> Request:
         """W and the penalties of the next round, or the moments that the refit needs."""
         if self.stopped is not None:
-            folds = 2 if self.choice == "held-out" else 1
-            return Request(consensus.REFIT, {"moments": np.stack([self._families()] * folds)})
+            folds, needed = 2 if self.choice == "held-out" else 1, self._families()
+            if self.agreement.targets:
+                folds = len(self.agreement.targets)
+                needed = np.pad(needed, ((1, 0), (1, 0)), constant_values=1.0)
+            return Request(consensus.REFIT, {"moments": np.stack([needed] * folds)})
         settings = self.problem.schedule.at(self.inner.round)
         return Request(
             consensus.ROUND,
@@ -206,12 +213,12 @@ class AdmmRun:
         if self.solution is not None:
             return self._graph_of_search(self.solution)
         chosen = self._chosen()
-        adjacency, raw = self._adjacencies()[chosen], self.inner.weights[chosen]
+        raw = self._weights[chosen]
         d = raw.shape[1]
-        weights = np.where(adjacency[:, :d], raw, 0.0)
+        adjacency, required = self._adjacencies()[chosen][:, :d], self.masks.required[:, :d]
+        weights = np.where(adjacency, raw, 0.0)
         if self.total is not None:
-            required = self.masks.required
-            weights = refit_support(self.total, adjacency, self.problem.threshold, required)[:, :d]
+            weights = refit_support(self.total, adjacency, self.problem.threshold, required)
         # With "held-out" the candidates occur twice in the arrays, see `choice`.
         rows = d * (1 + self.candidates[chosen % len(self.candidates)].lags)
         masks, names = self.masks.first(rows), self.agreement.names
@@ -227,19 +234,28 @@ class AdmmRun:
 
         They are the search's partial correlations, without it the absolute weights.
         """
-        raw = np.abs(self.inner.weights[self._chosen()])
+        raw = np.abs(self._weights[self._chosen()])
         if self.solution is not None:
             raw = self.solution.strengths
         d = raw.shape[1]
         return np.asarray(raw.reshape(-1, d, d).sum(axis=0), dtype=np.float64)
 
     @property
-    def total(self) -> Moments | None:
-        """Moments of these parties' rows within families; None before the refit."""
+    def total(self) -> list[Moments] | None:
+        """Each variable's moments of these parties' rows within families; None before the refit."""
         if self.moments is None:
             return None
+        names, n = self.agreement.names, int(self._rows.sum())
+        if self.agreement.targets:
+            acted = acted_on(self.agreement.targets, names)
+            return moments_by_variable(self.moments, acted, n, self.columns)
         zeros = np.zeros(len(self.columns))
-        return Moments(self._rows.sum(), zeros, self.moments.sum(axis=0), self.columns)
+        return [Moments(n, zeros, self.moments.sum(axis=0), self.columns)] * len(names)
+
+    @property
+    def _weights(self) -> FloatArray:
+        """W of each candidate without the row of intercepts, ``(L, m, d)``."""
+        return self.inner.weights[:, : len(self.columns)]
 
     @property
     def _rows(self) -> IntArray:
@@ -249,7 +265,7 @@ class AdmmRun:
     def _adjacencies(self) -> list[BoolArray]:
         """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
         threshold, required = self.problem.threshold, self.masks.required
-        return [edges_above(to_square(raw), threshold, required) for raw in self.inner.weights]
+        return [edges_above(to_square(raw), threshold, required) for raw in self._weights]
 
     def _families(self) -> FloatArray:
         """Return 1 for pairs of columns in one family of some candidate's graph, shape (m, m)."""
@@ -261,7 +277,7 @@ class AdmmRun:
 
     def _possible(self) -> BoolArray:
         """Return the pairs of columns that may be adjacent after the search, (m, m), symmetric."""
-        raw, d = self.inner.weights[0], len(self.spread)
+        raw, d = self._weights[0], len(self.spread)
         effect = np.abs(raw) * np.tile(self.spread, len(raw) // d)[:, None] / self.spread
         either = to_square(effect > POSSIBLE) | self.masks.required | self._adjacencies()[0]
         return np.asarray(either | either.T)
@@ -274,13 +290,16 @@ class AdmmRun:
         """
         assert self.total is not None
         d, known = len(self.agreement.names), self._families() > 0
-        partial = replace(self.total, second=np.where(known, self.total.second, np.nan))
+        parts, own = distinct(self.total)
+        hidden = [replace(part, second=np.where(known, part.second, np.nan)) for part in parts]
+        partial = [hidden[place] for place in own]
+        variances = [part.second[j, j] for j, part in enumerate(partial)]
         starts = {
             "ADMM": topological_order(self._adjacencies()[0][:d, :d]),
-            "variance": [int(j) for j in np.argsort(self.total.variances[:d], kind="stable")],
+            "variance": [int(j) for j in np.argsort(variances, kind="stable")],
         }
         if known.all():
-            starts |= sorted_orders(partial, d)
+            starts |= sorted_orders(max(partial, key=lambda part: part.n), d)
         found = [
             search_orders(partial, self.masks, num_targets=d, starts=starts, pairs=pairs)
             for pairs in (self._possible(), known)
@@ -294,7 +313,7 @@ class AdmmRun:
         d, required = len(self.agreement.names), self.masks.required
         raw = least_squares(self.total, solution.best.adjacency)[0]
         adjacency = edges_above(to_square(raw), self.cut, required)
-        weights = refit_support(self.total, adjacency, self.cut, required)[:, :d]
+        weights = refit_support(self.total, adjacency[:, :d], self.cut, required[:, :d])
         if not self.problem.lags:
             return CausalGraph(
                 self.agreement.names, weights, raw_weights=raw, required=self.masks.required
@@ -316,7 +335,8 @@ class AdmmRun:
             return first
         if self.choice == "bic":
             assert self.total is not None
-            errors = [gaussian_bic(self.total, graph) for graph in graphs]
+            d = len(self.agreement.names)
+            errors = [gaussian_bic(self.total, graph[:, :d]) for graph in graphs]
         else:
             train, held_out = self._folds(self.moments)
             errors = [held_out_error(train, held_out, graph) for graph in graphs[:count]]
@@ -336,7 +356,7 @@ class AdmmRun:
 
 
 @dataclass(kw_only=True, eq=False)
-class LinearADMM(LinearStrategy[ConsensusRun]):
+class LinearADMM(InterventionStrategy[ConsensusRun]):
     """Base of the methods that solve a linear problem by consensus ADMM, also over lagged designs.
 
     Parameters
@@ -406,6 +426,12 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
             require(by_sums, "search", True, "False with aggregation='median'")
 
     @property
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows under interventions, by name, and what they must be."""
+        sparsity = (self.sparsity != "held-out", "'auto', 'bic' or a number")
+        return {**super().with_interventions, "sparsity": sparsity}
+
+    @property
     def client_options(self) -> dict[str, Scalar]:
         """How the parties prepare their rows."""
         return {**super().client_options, "held-out": self._choice == "held-out", "seed": self.seed}
@@ -420,6 +446,7 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
             relative_sparsity=self._relative_sparsity(masks, d),
             allowed=self._allowed(masks, d),
             threshold=self.thresholds(agreement, self.usual_threshold),
+            intercepts=bool(agreement.targets),
         )
         return AdmmRun(
             agreement,
@@ -469,7 +496,8 @@ class LinearADMM(LinearStrategy[ConsensusRun]):
         """Warn of edges of no strength, and where units may have decided directions."""
         graph, left_out = self._plausible(state)
         found = [*super().warnings(state), *left_out]
-        if self.nonlinear:
+        # Interventions direct edges too.
+        if self.nonlinear or state.agreement.targets:
             return found
         masks, model = self.stacked_masks(state.agreement), self.model(state)
         search = state.solution
@@ -704,6 +732,11 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
             choice = self.sparsity == "auto" or isinstance(self.sparsity, float)
             require(choice, "sparsity", self.sparsity, "'auto' or a number with model='mlp'")
             refuse_ignored(self, {"search": "model='linear'"})
+
+    @property
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows under interventions, by name, and what they must be."""
+        return {**super().with_interventions, "kind": (self.kind == "linear", "'linear'")}
 
     @property
     def client_options(self) -> dict[str, Scalar]:

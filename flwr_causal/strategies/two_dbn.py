@@ -82,7 +82,19 @@ perturbed_from, perturbed_to
     @property
     def schema_options(self) -> dict[str, Scalar]:
         """How the parties find and centre their series."""
-        return {**self.layout_options, "center": self.center}
+        return {**super().schema_options, **self.layout_options, "center": self.center}
+
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are not variables."""
+        return (*super().role_columns, *self.target_columns)
+
+    @property
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows under interventions, by name, and what they must be."""
+        by_bic = not self.select_order or self.sparsity == "bic"
+        needed = "False, or given with sparsity='bic',"
+        return {**super().with_interventions, "select_order": (by_bic, needed)}
 
     @property
     def expected(self) -> Expected:
@@ -132,8 +144,7 @@ perturbed_from, perturbed_to
             return None
         graph = self.graph(state)
         assert graph.lagged is not None
-        moments = state.total.subset(range(len(graph.names) * (1 + len(graph.lagged))))
-        return system_of_series(state.agreement, self.scale(state.agreement), moments, graph)
+        return system_of_series(state.agreement, self.scale(state.agreement), state.total, graph)
 
     def warnings(self, state: ConsensusRun) -> list[str]:
         """Warn where the fitted system is not stationary too."""

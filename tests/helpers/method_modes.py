@@ -27,6 +27,7 @@ CATEGORIES = _parts(
     )
 )
 CLASSES = _parts(ROWS.assign(target=np.where(ROWS["a"] + 0.3 * ROWS["c"] > 0, "yes", "no")))
+TARGETED = _parts(ROWS.assign(on=np.array(["", "a", "", "b; c"])[np.arange(105) % 4]))
 SERIES = [table.to_numpy() for table in _parts(_numbers(150, 2), (50, 50, 50))]
 IDS = ROWS.iloc[:40].assign(
     row=[f"p{i}" for i in range(40)], target=np.where(ROWS["a"].iloc[:40] > 0, "yes", "no")
@@ -42,6 +43,11 @@ MODES = {
         "notears-admm",
         NUMBERS,
         {"max_rounds": 6, "model": "mlp", "hidden": 2, "inner_steps": 5},
+    ),
+    "admm interventions": (
+        "notears-admm",
+        TARGETED,
+        {"max_rounds": 6, "intervention_column": "on"},
     ),
     "2dbn": ("2dbn", SERIES, {"max_rounds": 6, "order": 1}),
     "moments": ("moments", NUMBERS, {}),

@@ -7,7 +7,7 @@ from federations import app_of
 
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations import LocalGrid, simulate
-from flwr_causal.strategies import Moments, NotearsADMM, run
+from flwr_causal.strategies import Moments, run
 
 WEIGHTS = np.array([[0, 0.9, 0.0], [0, 0, -0.8], [0, 0, 0]])
 
@@ -125,7 +125,6 @@ def test_nodes_state_the_targets_of_their_own_rows(stated):
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        (NotearsADMM(), "'moments' with solver='ges'"),
         (Moments(), "set solver='ges'"),
         (Moments(solver="ges", center="party"), "center='global'"),
     ],
@@ -178,8 +177,6 @@ def test_standardising_changes_units_alone(stated):
             ConfigError,
             "'model'.*must be 'linear' with interventions",
         ),
-        ("notears-admm", {"interventions": STATED}, ConfigError, "'moments' with solver='ges'"),
-        ("2dbn", {"interventions": STATED}, ConfigError, "'moments' with solver='ges'"),
         ("ges", {"interventions": {7: ["a"]}}, ConfigError, "'party 7'; there are party 0"),
         ("ges", {"interventions": {1: ["z"]}}, DataError, "party 1: 'z' is stated"),
         ("ges", {"interventions": {1: "a"}}, ConfigError, "lists of columns"),

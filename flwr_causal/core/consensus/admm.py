@@ -22,6 +22,12 @@ The mean is not weighted by the clients' numbers of rows, which the ``S_k`` cont
 server computes the consensus residual without a further upload, from
 ``mean_k beta_k = rho_2 (M - W)``.
 
+Under known interventions (:mod:`core.linear.interventions`) column j of the loss runs over the rows
+in which variable j is no target, with an intercept: these rows have one mean over all clients, not
+one for each client. The design has a constant column for it, whose row is the last one of W and
+``B_k``, without sparsity and outside h; the server's solution for it is that of M. Columns with the
+same rows share one ``S_k``, and a column of which a client has no rows has ``S_k = 0``.
+
 The replies reveal data: the first ``Z_k`` is ``(S_k + rho_2 I)^{-1} S_k E``, from which ``S_k``
 can be computed exactly. Secure aggregation prevents this, since it reveals only the mean.
 
@@ -32,20 +38,21 @@ array that it sent last.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from flwr_causal.core.consensus.projection import project
 from flwr_causal.core.consensus.schedules import reason_to_end
+from flwr_causal.core.linear.interventions import columns_by_rows
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.consensus.schedules import Schedule
 
 
-class LocalProblem(NamedTuple):
-    """A client's rows, reduced to the spectrum of ``S_k``.
+class Spectrum(NamedTuple):
+    """Rows of a client, reduced to the spectrum of ``S_k``.
 
     Attributes
     ----------
@@ -53,13 +60,17 @@ class LocalProblem(NamedTuple):
         ``(m, r)`` orthonormal columns U with ``S_k = U diag(s) U^T``; ``r <= min(n_k, m)``.
     eigenvalues
         ``(r,)`` the s, not negative, in squared units of the data times n_k/n.
-    num_targets
-        d, the number of target variables (the first columns); the other columns are lags.
+    effects
+        The columns of W in whose loss these rows are; the other columns of the design are lags.
     """
 
     basis: FloatArray
     eigenvalues: FloatArray
-    num_targets: int
+    effects: IntArray
+
+
+#: A client's rows: every column of W is among the effects of one spectrum.
+LocalProblem: TypeAlias = tuple[Spectrum, ...]
 
 
 class ClientState(NamedTuple):
@@ -96,13 +107,41 @@ def local_problem(
     num_targets
         d. Default: m, no lags.
     """
-    m = len(products)
-    eigenvalues, basis = np.linalg.eigh(products / num_rows_total)
-    # Of fewer rows than columns, the other directions have eigenvalues of rounding errors only.
-    spanned = eigenvalues > m * np.finfo(np.float64).eps * eigenvalues[-1]
-    return LocalProblem(
-        basis[:, spanned], eigenvalues[spanned], m if num_targets is None else num_targets
+    effects = np.arange(len(products) if num_targets is None else num_targets)
+    return (_spectrum(products / num_rows_total, effects),)
+
+
+def interventional_problem(
+    products: FloatArray, acted: BoolArray, num_rows_total: int, unit: float
+) -> LocalProblem:
+    """Return a client's problem under known interventions, with intercepts.
+
+    Parameters
+    ----------
+    products
+        ``(groups, 1 + m, 1 + m)`` sums of products of the client's rows [1, x] by group of equal
+        targets.
+    acted
+        ``(groups, d)`` the targets of each group.
+    num_rows_total
+        n, the number of rows of all clients.
+    unit
+        The value of the constant column. The intercepts converge as fast as the weights if it is
+        about the standard deviation of the data.
+    """
+    scale = np.append(np.ones(products.shape[1] - 1), unit)
+    seconds = np.roll(products, -1, axis=(1, 2)) * np.outer(scale, scale) / num_rows_total
+    return tuple(
+        _spectrum(seconds[groups].sum(axis=0), effects)
+        for groups, effects in columns_by_rows(acted)
     )
+
+
+def _spectrum(second: FloatArray, effects: IntArray) -> Spectrum:
+    eigenvalues, basis = np.linalg.eigh(second)
+    # Of fewer rows than columns, the other directions have eigenvalues of rounding errors only.
+    spanned = eigenvalues > len(second) * np.finfo(np.float64).eps * eigenvalues[-1]
+    return Spectrum(basis[:, spanned], eigenvalues[spanned], effects)
 
 
 def local_step(
@@ -123,11 +162,12 @@ def local_step(
     penalty
         ``rho_2`` of this round.
     """
-    basis, eigenvalues, d = problem
-    shifted = weights - multiplier / penalty
-    coefficients = basis[:d].T - basis.T @ shifted  # U^T (E - W')
-    shrink = eigenvalues / (penalty + eigenvalues)
-    result: FloatArray = shifted + basis @ (shrink[:, None] * coefficients)
+    result = weights - multiplier / penalty
+    for basis, eigenvalues, effects in problem:
+        shifted = result[..., effects]
+        coefficients = basis[effects].T - basis.T @ shifted  # U^T (E - W')
+        shrink = eigenvalues / (penalty + eigenvalues)
+        result[..., effects] = shifted + basis @ (shrink[:, None] * coefficients)
     return result
 
 
@@ -190,7 +230,7 @@ class ServerProblem:
     num_variables
         d.
     lags
-        p; the matrices have ``m = d (1 + p)`` rows.
+        p; the matrices have ``m = d (1 + p)`` rows, and a further one with intercepts.
     relative_sparsity
         Factors of the schedule's sparsity: a number, ``(m, d)``, or ``(L, m, d)`` for L problems
         with different sparsities that are solved together. 0 on required edges.
@@ -199,6 +239,8 @@ class ServerProblem:
     threshold
         Threshold of the absolute weight, a number or ``(m, 1)``. It serves only to decide whether
         the graph has changed in a round.
+    intercepts
+        Whether the matrices have a last row of intercepts.
     """
 
     schedule: Schedule
@@ -207,6 +249,7 @@ class ServerProblem:
     relative_sparsity: float | FloatArray = 1.0
     allowed: BoolArray | None = None
     threshold: float | FloatArray = 0.3
+    intercepts: bool = False
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -225,7 +268,7 @@ class State:
     round
         Number of completed rounds; also the index of the next round in the schedule.
     weights
-        ``(L, m, d)`` W, to be sent to the clients.
+        ``(L, m, d)`` W, to be sent to the clients; with intercepts it has ``m + 1`` rows.
     multiplier
         ``(L,)`` alpha.
     mean_multiplier
@@ -272,7 +315,8 @@ class Info(NamedTuple):
 
 def init(problem: ServerProblem) -> State:
     """Return the paper's initial state: ``W = 0`` and zero multipliers."""
-    zeros = np.zeros(problem.shape)
+    count, m, d = problem.shape
+    zeros = np.zeros((count, m + problem.intercepts, d))
     return State(0, zeros, np.zeros(len(zeros)), zeros)
 
 
@@ -308,17 +352,18 @@ def server_step(
         )
     if state.round >= problem.schedule.rounds:
         raise ValueError(f"the schedule ends after {problem.schedule.rounds} rounds")
+    m = problem.shape[1]
     rho_2, rho_1, sparsity, relaxation = problem.schedule.at(state.round)
     sparsities = np.broadcast_to(sparsity * np.asarray(problem.relative_sparsity), problem.shape)
     allowed = np.broadcast_to(True if problem.allowed is None else problem.allowed, problem.shape)
     solutions = [
         project(
-            mean[i],
+            mean[i, :m],
             sparsity=sparsities[i],
             curvature=num_clients * rho_2,
             multiplier=float(state.multiplier[i]),
             penalty=rho_1,
-            start=state.weights[i],
+            start=state.weights[i, :m],
             allowed=allowed[i],
             max_iterations=problem.schedule.max_iterations,
             tolerance=problem.schedule.tolerance,
@@ -326,12 +371,13 @@ def server_step(
         )
         for i in range(len(mean))
     ]
-    weights = np.stack([solution.weights for solution in solutions])
+    weights = mean.copy()
+    weights[:, :m] = [solution.weights for solution in solutions]
     h = np.array([solution.h for solution in solutions])
 
     mean_relaxed = mean - state.mean_multiplier / rho_2
     mean_solution = state.weights + (mean_relaxed - state.weights) / relaxation  # mean_k B_k
-    graph, graph_before = (np.abs(w) > problem.threshold for w in (weights, state.weights))
+    graph, graph_before = (np.abs(w[:, :m]) > problem.threshold for w in (weights, state.weights))
     changed = int((graph != graph_before).sum())
     after = State(
         round=state.round + 1,

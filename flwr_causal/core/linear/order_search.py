@@ -28,7 +28,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, partial_correlations
 from flwr_causal.core.linear.model import least_squares, regress
-from flwr_causal.core.linear.moments import Moments, as_moments, distinct
+from flwr_causal.core.linear.moments import Moments, as_moments, distinct, require_varying
 from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks
 from flwr_causal.errors import ConfigError
 
@@ -231,6 +231,7 @@ def search_orders(
         moments.require_varying()
         d = moments.d if num_targets is None else num_targets
         moments = [moments] * d
+    require_varying(moments)
     problem = _Problem(moments, masks, least_effect, pairs, max_parents, by_bic)
     if starts is None:
         most = max(moments, key=lambda own: own.n)

@@ -116,12 +116,12 @@ def test_local_problem_is_the_spectrum_of_the_second_moments():
     rng = np.random.default_rng(2)
     for num_rows in (3, 9):
         rows = rng.standard_normal((num_rows, 5))
-        basis, eigenvalues, d = admm.local_problem(rows.T @ rows, 100)
+        ((basis, eigenvalues, effects),) = admm.local_problem(rows.T @ rows, 100)
         assert basis.shape == (5, min(num_rows, 5))
         np.testing.assert_allclose((basis * eigenvalues) @ basis.T, rows.T @ rows / 100, atol=1e-14)
         np.testing.assert_allclose(basis.T @ basis, np.eye(len(eigenvalues)), atol=1e-12)
         assert (eigenvalues >= 0).all()
-        assert d == 5
+        assert effects.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_multiplier_from_what_was_sent_equals_eq_7():
@@ -405,3 +405,84 @@ def test_wrong_shapes_and_too_many_rounds_are_refused():
     state, _ = admm.server_step(state, np.zeros((1, 3, 3)), problem, 1)
     with pytest.raises(ValueError, match="ends after 1 round"):
         admm.server_step(state, np.zeros((1, 3, 3)), problem, 1)
+
+
+# ----------------------------------------------------------------------- interventions
+
+# Per client: number of rows, mean of the noise, and the targets. The first variable has a client
+# without rows on it, and the groups have means far from each other.
+GROUPS = ((60, 0.0, ()), (30, 2.0, (0,)), (40, -3.0, (1, 2)))
+ACTED = np.array([[j in targets for j in range(3)] for *_, targets in GROUPS])
+FORWARD = np.array([[0, 1.2, -0.7], [0, 0, 0.9], [0, 0, 0]])
+
+
+def rows_under_interventions(seed=0):
+    rng = np.random.default_rng(seed)
+    parties = []
+    for n, level, targets in GROUPS:
+        weights = FORWARD.copy()
+        weights[:, list(targets)] = 0.0
+        noise = rng.normal(size=(n, 3)) + 0.5
+        noise[:, list(targets)] += level
+        parties.append(noise @ np.linalg.inv(np.eye(3) - weights))
+    return parties
+
+
+def products_by_group(parties):
+    """Each client's products of the rows [1, x], of which all are in one group."""
+    extended = [np.column_stack([np.ones(len(rows)), rows]) for rows in parties]
+    products = np.zeros((len(parties), len(GROUPS), 4, 4))
+    for k, rows in enumerate(extended):
+        products[k, k] = rows.T @ rows
+    return products
+
+
+def regressions_with_intercept(parties, causes):
+    """Least squares of each variable on its causes and 1, on the rows in which it is no target."""
+    found = np.zeros((4, 3))
+    for j in range(3):
+        own = np.concatenate(
+            [rows for rows, acted in zip(parties, ACTED, strict=True) if not acted[j]]
+        )
+        design = np.column_stack([own[:, causes[:, j]], np.ones(len(own))])
+        solution = np.linalg.lstsq(design, own[:, j], rcond=None)[0]
+        found[:3][causes[:, j], j], found[3, j] = solution[:-1], solution[-1]
+    return found
+
+
+def test_a_clients_step_under_interventions_equals_the_explicit_solve():
+    rng, n, penalty, unit = np.random.default_rng(5), 130, 0.3, 2.0
+    weights, multiplier = rng.normal(size=(2, 4, 3))
+    parties = rows_under_interventions()
+    for k, (rows, products) in enumerate(zip(parties, products_by_group(parties), strict=True)):
+        local = admm.interventional_problem(products, ACTED, n, unit)
+        step = admm.local_step(local, weights, multiplier, penalty)
+        design = np.column_stack([rows, np.full(len(rows), unit)])
+        expected = explicit_step(design, n, weights, multiplier, penalty, 3)
+        without_rows = weights - multiplier / penalty
+        expected = np.where(ACTED[k], without_rows, expected)
+        np.testing.assert_allclose(step, expected, atol=1e-12)
+
+
+def test_the_rounds_find_each_regression_on_its_own_rows_with_one_intercept_for_all():
+    """The order is known and nothing is shrunk: K clients find what one regression finds."""
+    parties, unit = rows_under_interventions(), 2.0
+    n, causes = sum(map(len, parties)), FORWARD != 0
+    schedule = dataclasses.replace(fast_schedule(200, 3, n, 3), patience=0)
+    problem = admm.ServerProblem(
+        schedule, 3, relative_sparsity=0.0, allowed=causes, intercepts=True
+    )
+    state, memories = admm.init(problem), [None] * 3
+    assert state.weights.shape == (1, 4, 3)
+    locals_ = [
+        admm.interventional_problem(products, ACTED, n, unit)
+        for products in products_by_group(parties)
+    ]
+    for _ in range(200):
+        state, memories, info = one_round(problem, state, memories, locals_)
+    found = state.weights[0] * np.array([1.0, 1.0, 1.0, unit])[:, None]
+    np.testing.assert_allclose(found, regressions_with_intercept(parties, causes), atol=1e-3)
+    assert info.num_edges == 3
+    # A mean for each group would lose what shifted means say: the weights would be others.
+    apart = [rows - rows.mean(axis=0) for rows in parties]
+    assert np.abs(regressions_with_intercept(apart, causes) - found)[:3].max() > 0.02

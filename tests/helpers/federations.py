@@ -161,6 +161,13 @@ def setup_for(tables, **changes) -> Setup:
         "mean": pooled.mean(axis=0),
         "variance": pooled.var(axis=0),
         "policy": Policy(),
-        "options": {"center": "global", "standardize": False, "held-out": False, "seed": 0},
+        "options": {
+            "center": "global",
+            "standardize": False,
+            "held-out": False,
+            "seed": 0,
+            "interventions": "",
+            "intervention-column": "",
+        },
     }
     return Setup(**{**values, **changes})

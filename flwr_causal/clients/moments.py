@@ -34,12 +34,12 @@ class MomentsClient(InterventionClient, SeriesClient):
     @answers(SUMS)
     def second_moments(self, asked: Asked) -> Arrays:
         """Return the second moments of each fold."""
+        if self.setup.targets:
+            return {"moments": self.products_by_targets() / self.num_rows}
         if self.order:
             return {"moments": self._of_series()}
         if self._additive:
             return {"moments": self._of_functions()}
-        if self.setup.targets:
-            return {"moments": self.products_by_targets() / self.num_rows}
         return {"moments": self.products() / self.num_rows}
 
     def _of_functions(self) -> FloatArray:

@@ -20,7 +20,8 @@ SUMS = Exchange(
             "X_k^T X_k / n_k of each fold of the centred and scaled rows X_k; of time series the "
             "rows are [1, g, x_t, x_{t-1}, ..., x_{t-p}], where g marks rows that are not "
             "perturbed; with model='additive' they are [1, five functions of each variable]; under "
-            "known interventions they are [1, x], a fold for each set of targets",
+            "known interventions they are [1, x] with the lags of x, a fold for each set of "
+            "targets",
             ("folds", "s", "s"),
             "second-moments",
             "mean",
@@ -45,7 +46,7 @@ def dimensions(setup: Setup) -> dict[str, int]:
     if options["model"] == "additive":
         return {"m": m, "s": 1 + SIZE * d, "folds": 1}
     if setup.targets:
-        return {"m": m, "s": 1 + d, "folds": len(setup.targets)}
+        return {"m": m, "s": 1 + m, "folds": len(setup.targets)}
     if order == 0:
         return {"m": m, "s": d, "folds": 2 if options["held-out"] else 1}
     smaller = order - 1 if options["select-order"] else 0

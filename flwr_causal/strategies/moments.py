@@ -17,6 +17,7 @@ from flwr_causal.core.linear.interventions import (
 )
 from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments as SecondMoments
+from flwr_causal.core.linear.moments import by_variable
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS, search_orders
 from flwr_causal.core.linear.polish import polish_graph
@@ -251,11 +252,14 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
         solvers = "'ges', 'order', 'dagma' or 'notears'"
+        no_lags = f"0 with solver={self.solver!r}"
         return {
             **super().with_interventions,
             "kind": (self.kind == "linear", "'linear'"),
             "solver": (self.solver != "auto", solvers),
-            "order": (self.order == 0, "0"),
+            "order": (self.order == 0 or self.solver in ("ges", "order"), no_lags),
+            "select_order": (not self.select_order, "False"),
+            "instantaneous": (self.instantaneous != "auto", "True or False"),
             "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
         }
 
@@ -390,7 +394,7 @@ def solve_rows(
 
     pooled: SecondMoments | Sequence[SecondMoments]
     if agreement.targets:
-        pooled, _ = _by_targets(agreement, products)
+        pooled, _ = _by_targets(agreement, products, agreement.names)
     else:
         pooled = moments_of(agreement.n, products.sum(axis=0))
     solver = method.chosen_solver(agreement.n, len(agreement.names))
@@ -464,21 +468,27 @@ def solve_class(
         Columns, rows, means and variances.
     masks : EdgeMasks
         Background knowledge over the m columns of the design.
-    products : ndarray of shape (1, d, d) or (1, 2 + m, 2 + m)
+    products : ndarray of shape (1, d, d), (1, 2 + m, 2 + m) or (sets, 1 + m, 1 + m)
         Products of the rows, as in :func:`solve_rows` and :func:`solve_series`.
     """
     names, d = agreement.names, len(agreement.names)
+    columns = lagged_names(names, method.order)
+    present = np.arange(len(columns)) < d
+    distinguished = present[:, None] != present
+    pooled: SecondMoments | Sequence[SecondMoments]
     if agreement.targets:
-        return _interventional_class(method, agreement, masks, products)
-    if method.order:
-        pooled = series_moments(products, agreement.n, lagged_names(names, method.order))[0]
+        own, acted = _by_targets(agreement, products, columns)
+        distinguished[:d, :d] = distinguished_pairs(acted)
+        # Lags have no causes: the rows of any variable serve them.
+        pooled = [*own, *[max(own, key=lambda part: part.n)] * (len(columns) - d)]
+    elif method.order:
+        pooled = series_moments(products, agreement.n, columns)[0]
     else:
         pooled = SecondMoments(agreement.n, np.zeros(d), products[0], names)
-    present = np.arange(pooled.d) < d
     found = linear_class(
-        [pooled] * pooled.d,
+        by_variable(pooled, len(columns)),
         masks,
-        distinguished=present[:, None] != present,
+        distinguished=distinguished,
         max_parents=method.max_parents,
     )
     now, lagged = split_blocks(found.weights[:, :d])
@@ -496,39 +506,20 @@ def solve_class(
         warnings = stationarity_warning(member, agreement.n)
     else:
         model = method.fitted_system(agreement, pooled, member.adjacency)
+        warnings = []
+    info = {"target sets": len(agreement.targets)} if agreement.targets else {}
+    if isinstance(pooled, SecondMoments) and not method.order:
         warnings = combination_warning(pooled, agreement.rows.values())
     strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
-    return Outcome(pooled, graph, model, strengths, tuple(warnings), {})
+    return Outcome(pooled, graph, model, strengths, tuple(warnings), info)
 
 
 def _by_targets(
-    agreement: Agreement, products: FloatArray
+    agreement: Agreement, products: FloatArray, columns: tuple[str, ...]
 ) -> tuple[list[SecondMoments], BoolArray]:
     """Return each variable's moments where it is no target, and the targets, (sets, d)."""
     acted = acted_on(agreement.targets, agreement.names)
-    return moments_by_variable(products, acted, agreement.n, agreement.names), acted
-
-
-def _interventional_class(
-    method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
-) -> Outcome:
-    """Find the class of the columns from products of the rows [1, x] of each set of targets."""
-    by_variable, acted = _by_targets(agreement, products)
-    found = linear_class(
-        by_variable,
-        masks,
-        distinguished=distinguished_pairs(acted),
-        max_parents=method.max_parents,
-    )
-    graph = CausalGraph(
-        agreement.names,
-        found.weights,
-        kind="cpdag",
-        required=masks.required if masks.required.any() else None,
-    )
-    model = method.fitted_system(agreement, by_variable, graph.to_dag().adjacency)
-    info = {"target sets": len(agreement.targets)}
-    return Outcome(by_variable, graph, model, found.strengths, (), info)
+    return moments_by_variable(products, acted, agreement.n, columns), acted
 
 
 def solve_additive(
@@ -583,7 +574,8 @@ def solve_series(
     products : ndarray of shape (folds + orders, 2 + m, 2 + m)
         Products of the rows [1, g, z] with z centred and scaled, and g = 1 for rows that are
         centred by the agreed mean, summed over each fold and divided by n; then the products of all
-        rows with the lags of each smaller order.
+        rows with the lags of each smaller order. With interventions those of the rows [1, z] of
+        each set of targets of x_t, shape (sets, 1 + m, 1 + m).
     """
     d = len(agreement.names)
     columns = lagged_names(agreement.names, method.order)
@@ -601,13 +593,18 @@ def solve_series(
         solver=solver,
         least_effect=method.least_effect,
     )
-    folds = series_moments(products[: method.num_folds], agreement.n, columns)
-    own = [
-        series_moments(part[None], agreement.n, columns)[0] for part in products[method.num_folds :]
-    ]
-    found = problem.solve(folds, d, by_order={1 + k: part for k, part in enumerate(own)})
+    if agreement.targets:
+        own, _ = _by_targets(agreement, products, columns)
+        found = problem.search(own, d, with_now=bool(method.instantaneous))
+    else:
+        folds = series_moments(products[: method.num_folds], agreement.n, columns)
+        by_order = {
+            1 + k: series_moments(part[None], agreement.n, columns)[0]
+            for k, part in enumerate(products[method.num_folds :])
+        }
+        found = problem.solve(folds, d, by_order=by_order)
     over_columns = problem.cut(found.moments, found.raw, refit=method.refit)
-    m = found.moments.d
+    m = len(found.raw)
     own_masks = masks.first(m)
     if method.polish:
         over_columns = polish_graph(
@@ -623,7 +620,8 @@ def solve_series(
     )
     graph, warnings = method.plausible(graph, method.units(agreement), own_masks)
     model = system_of_series(agreement, method.scale(agreement), found.moments, graph)
-    warnings += method.doubtful_directions(agreement, graph, own_masks, model, found.search)
+    if not agreement.targets:
+        warnings += method.doubtful_directions(agreement, graph, own_masks, model, found.search)
     info = {"sparsity": found.sparsity, "ridge": found.ridge}
     return Outcome(
         moments=found.moments,

@@ -1,5 +1,7 @@
 """Known interventions in NOTEARS-ADMM and 2Dbn: which rows each variable is fitted to."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -79,9 +81,21 @@ def stated():
     return simulate("notears-admm", PARTIES, interventions=STATED)
 
 
-@pytest.fixture(scope="module")
-def stated_series():
-    return simulate("2dbn", SERIES, interventions=STATED)
+OF_SERIES = {
+    "2dbn": {},
+    "moments": {"order": 1, "solver": "order"},
+    "class": {"order": 1, "solver": "ges"},
+}
+
+
+def of_series(name, parties=SERIES, **options):
+    method = "2dbn" if name == "2dbn" else "moments"
+    return simulate(method, parties, **OF_SERIES[name], **options)
+
+
+@pytest.fixture(scope="module", params=OF_SERIES)
+def stated_series(request):
+    return request.param, of_series(request.param, interventions=STATED)
 
 
 def test_admm_fits_each_variable_to_the_rows_in_which_it_is_no_target(stated):
@@ -106,17 +120,19 @@ def test_the_rounds_alone_find_the_chain(options):
     assert found.raw_weights.shape == (3, 3)
 
 
-def test_2dbn_leaves_out_the_steps_at_which_a_variable_is_a_target(stated_series):
-    graph = stated_series.graph
+def test_steps_at_which_a_variable_is_a_target_do_not_count_for_its_causes(stated_series):
+    name, found = stated_series
+    graph = found.graph
     assert np.array_equal(graph.adjacency, WEIGHTS != 0)
     assert np.array_equal(graph.lagged[0] != 0, LAGGED != 0)
     designs = [np.column_stack([x[1:], x[:-1]]) for x in (one.to_numpy() for one in SERIES)]
-    check_model(stated_series.model, designs, np.vstack([graph.weights, graph.lagged[0]]))
-    naive = simulate("2dbn", SERIES)
+    check_model(found.model, designs, np.vstack([graph.weights, graph.lagged[0]]))
+    naive = of_series(name)
     assert not np.allclose(naive.graph.weights, graph.weights, atol=0.05)
 
 
-def test_2dbn_takes_the_targets_of_each_step_from_a_column():
+@pytest.mark.parametrize("name", OF_SERIES)
+def test_a_column_states_the_targets_of_each_step(name):
     """The value of a target still is a cause at later steps, also of itself."""
     on = np.array(["", "a", "b; c", ""] * 60)
     values, noise = np.zeros((240, 3)), np.random.default_rng(3).normal(size=(240, 3))
@@ -127,7 +143,7 @@ def test_2dbn_takes_the_targets_of_each_step_from_a_column():
         noise[t, acted] += 2.0
         values[t] = (values[t - 1] @ lagged + noise[t]) @ np.linalg.inv(np.eye(3) - weights)
     table = pd.DataFrame(values, columns=NAMES).assign(on=on, who="x")
-    found = simulate("2dbn", [table], intervention_column="on", series_column="who")
+    found = of_series(name, [table], intervention_column="on", series_column="who")
     np.testing.assert_allclose(found.graph.weights, WEIGHTS, atol=0.25)
     np.testing.assert_allclose(found.graph.lagged[0], LAGGED, atol=0.25)
     design = np.column_stack([values[1:], values[:-1]])
@@ -135,14 +151,21 @@ def test_2dbn_takes_the_targets_of_each_step_from_a_column():
     check_model(found.model, by_set, np.vstack([found.graph.weights, found.graph.lagged[0]]))
 
 
-@pytest.mark.parametrize("method", ["notears-admm", "2dbn"])
-def test_columns_rows_and_nodes_state_the_same(method, stated, stated_series):
-    tables, whole = (PARTIES, stated) if method == "notears-admm" else (SERIES, stated_series)
-    same(simulate(method, marked(tables), intervention_column="on"), whole)
+def check_other_statements(run_of, tables, whole):
+    same(run_of(marked(tables), intervention_column="on"), whole)
     text = '{"party 1": ["a"], "party 2": ["b", "c"]}'
-    same(simulate(method, tables, interventions=text), whole)
-    standardised = simulate(method, tables, interventions=STATED, standardize=True)
-    same(standardised, whole, atol=1e-6)
+    same(run_of(tables, interventions=text), whole)
+    # The model is in the units of the data.
+    same(run_of(tables, interventions=STATED, standardize=True), whole, atol=1e-6)
+
+
+def test_columns_and_parties_state_the_same(stated):
+    check_other_statements(partial(simulate, "notears-admm"), PARTIES, stated)
+
+
+def test_columns_and_parties_state_the_same_of_series(stated_series):
+    name, whole = stated_series
+    check_other_statements(partial(of_series, name), SERIES, whole)
 
 
 def test_k_parties_equal_one(stated):
@@ -215,6 +238,15 @@ def test_what_cannot_be_used_is_refused(method, options, message):
         simulate(method, tables, **{"interventions": STATED, **options})
 
 
-def test_moments_use_them_at_one_order_only():
-    with pytest.raises(ConfigError, match="'order' is 1; it must be 0 with interventions"):
-        Moments(order=1, intervention_column="on")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "notears"}, "'order' is 1; it must be 0 with solver='notears'"),
+        ({"solver": "order", "instantaneous": "auto"}, "'instantaneous'.*must be True or False"),
+        ({"solver": "order", "select_order": True}, "'select_order'.*must be False with interv"),
+        ({"solver": "order", "center": "series"}, "'center'.*must be 'global' with interv"),
+    ],
+)
+def test_moments_of_series_refuse_what_does_not_fit(options, message):
+    with pytest.raises(ConfigError, match=message):
+        Moments(order=1, intervention_column="on", **options)

@@ -185,7 +185,12 @@ def test_standardising_changes_units_alone(stated):
         ("ges", {"interventions": {0: ["a"], 1: ["a"], 2: ["a"]}}, DataError, "'a' is the target"),
         ("ges", {"intervention_column": "on"}, DataError, "no column 'on'"),
         ("ges", {"interventions": STATED, "center": "party"}, ConfigError, "'center'"),
-        ("ges", {"interventions": STATED, "order": 1}, ConfigError, "'order'"),
+        (
+            "moments",
+            {"interventions": STATED, "order": 1, "solver": "dagma"},
+            ConfigError,
+            "'order' is 1; it must be 0 with solver='dagma' with interventions",
+        ),
         ("ges", {"interventions": STATED, "aggregation": "median"}, ConfigError, "'aggregation'"),
     ],
 )

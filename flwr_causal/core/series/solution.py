@@ -16,7 +16,7 @@ import numpy as np
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.model import least_squares
-from flwr_causal.core.linear.moments import Moments, data_scale, merge
+from flwr_causal.core.linear.moments import Moments, by_variable, data_scale, merge
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, OrderSolution, search_orders
 from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.series.design import split_blocks, to_square
@@ -56,8 +56,8 @@ class LaggedSolution(NamedTuple):
 
     Parameters
     ----------
-    moments : Moments
-        Moments of all rows, with the chosen number of lags.
+    moments : Moments or sequence of Moments
+        Moments of all rows, with the chosen number of lags; or one for each variable.
     raw : ndarray of shape (m, d)
         Penalised weights before the threshold: W stacked on A_1, ..., A_p.
     scores : ndarray of shape (d, d)
@@ -72,7 +72,7 @@ class LaggedSolution(NamedTuple):
         The search over orders, with ``solver="order"``.
     """
 
-    moments: Moments
+    moments: Moments | Sequence[Moments]
     raw: FloatArray
     scores: FloatArray
     order: int
@@ -166,17 +166,7 @@ class LaggedProblem:
         fitting = _Fitting(self, folds, d, merge(folds) if every is None else every)
         with_now = fitting.with_instantaneous()
         if self.solver == "order":
-            search = fitting.search(with_now)
-            return LaggedSolution(
-                moments=fitting.pooled,
-                raw=least_squares(fitting.pooled, search.best.adjacency)[0],
-                scores=_strengths(search.strengths),
-                order=order,
-                instantaneous=with_now,
-                sparsity=np.nan,
-                ridge=np.nan,
-                search=search,
-            )
+            return self.search(fitting.pooled, d, with_now=with_now)
         sparsity = penalty = np.nan
         sparse = None
         if regression == "lasso" or with_now:
@@ -195,13 +185,48 @@ class LaggedProblem:
             ridge=penalty,
         )
 
-    def cut(self, moments: Moments, raw: FloatArray, *, refit: bool) -> CausalGraph:
+    def search(
+        self, moments: Moments | Sequence[Moments], num_variables: int, *, with_now: bool = True
+    ) -> LaggedSolution:
+        """Search over orders of the variables, with the order p of the moments.
+
+        Parameters
+        ----------
+        moments : Moments or sequence of Moments
+            Moments of the m stacked columns, or one for each variable
+            (:mod:`core.linear.interventions`).
+        num_variables : int
+            d.
+        with_now : bool, default True
+            Whether W is fitted.
+        """
+        d, m = num_variables, by_variable(moments, num_variables)[0].d
+        masks = self.masks.first(m)
+        if not with_now:
+            allowed = masks.allowed.copy()
+            allowed[:d] = False
+            masks = EdgeMasks(allowed, masks.required)
+        found = search_orders(moments, masks, num_targets=d, least_effect=self.least_effect)
+        return LaggedSolution(
+            moments=moments,
+            raw=least_squares(moments, found.best.adjacency)[0],
+            scores=_strengths(found.strengths),
+            order=m // d - 1,
+            instantaneous=with_now,
+            sparsity=np.nan,
+            ridge=np.nan,
+            search=found,
+        )
+
+    def cut(
+        self, moments: Moments | Sequence[Moments], raw: FloatArray, *, refit: bool
+    ) -> CausalGraph:
         """Return the graph of the weights ``(m, d)`` above the thresholds, over all m columns.
 
         With ``refit`` its weights are fitted by least squares, see
         :func:`core.linear.solution.refit_support`.
         """
-        m = moments.d
+        m = len(raw)
         masks = self.masks.first(m)
         limits = self.thresholds[:m]
         return finish(moments, to_square(raw), threshold=limits, masks=masks, refit=refit)
@@ -246,17 +271,6 @@ class _Fitting:
         if self.required[: self.d].any():
             return True
         return self._select("ridge", "lasso", "dynotears").trusts_instantaneous()
-
-    def search(self, with_now: bool) -> OrderSolution:
-        """Search over orders of the variables."""
-        masks = self.problem.masks.first(self.pooled.d)
-        if not with_now:
-            allowed = masks.allowed.copy()
-            allowed[: self.d] = False
-            masks = EdgeMasks(allowed, masks.required)
-        return search_orders(
-            self.pooled, masks, num_targets=self.d, least_effect=self.problem.least_effect
-        )
 
     def choose_sparsity(self, with_now: bool) -> float:
         """Return the sparsity of the lasso or of DYNOTEARS."""

@@ -5,7 +5,7 @@ The algorithms of Yang et al. (AAAI 2024), and the group lasso with a search on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.fedcausal.evidence import Cache
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Contract, Exchange
@@ -219,18 +220,22 @@ class NeuralStage:
 class EvidenceStage:
     """Two searches in the same exchanges, :mod:`flwr_causal.core.fedcausal.evidence_search`.
 
+    When both are over, one goes on from the best graph that can be made of what they know.
+
     Parameters
     ----------
     problem : SearchProblem
         Background knowledge and limits.
     searches : tuple of State
-        The search from the model's graph, and the one from the required edges alone.
+        The search from the model's graph and the one from the required edges alone; later one.
     start : ndarray of bool, shape (d, d)
         The model's graph.
     num_rows : int
         n. A party sends its evidence divided by n_k, so that the weighted mean times n is the sum.
     share : float
         Share of the parties' rows whose evidence is computed.
+    known : mapping
+        Summed evidence by variable and parents, as far as it was requested.
     """
 
     problem: evidence_search.SearchProblem
@@ -238,6 +243,7 @@ class EvidenceStage:
     start: BoolArray
     num_rows: int
     share: float
+    known: Cache = field(default_factory=dict)
 
     def request(self) -> Request:
         """Send the searches' graphs, the masks of the requested changes, and the model's graph."""
@@ -248,27 +254,31 @@ class EvidenceStage:
 
     def close(self, replies: Replies) -> Step:
         """Make the moves that raise the evidence, in each search."""
-        by_search = zip(replies["changes"], replies["evidence"], replies["shares"], strict=True)
-        steps = [
-            evidence_search.server_step(
-                search,
-                Tables(changes * self.num_rows, evidence * self.num_rows, shares),
-                self.problem,
+        received = (
+            Tables(changes * self.num_rows, evidence * self.num_rows, shares)
+            for changes, evidence, shares in zip(
+                replies["changes"], replies["evidence"], replies["shares"], strict=True
             )
-            for search, (changes, evidence, shares) in zip(self.searches, by_search, strict=True)
-        ]
-        reasons = [evidence_search.finished(*step, self.problem) for step in steps]
-        after = replace(self, searches=tuple(state for state, _ in steps))
-        moves = [info.added + info.deleted + info.reversed for _, info in steps]
+        )
+        problem, known, steps = self.problem, dict(self.known), []
+        for search, tables in zip(self.searches, received, strict=True):
+            known |= evidence_search.known_evidence(search, tables)
+            steps.append(evidence_search.server_step(search, tables, problem))
         shown = {
-            "moves": sum(moves),
+            "moves": sum(info.added + info.deleted + info.reversed for _, info in steps),
             "asked": sum(info.asked for _, info in steps),
-            "num_edges": int(after.found.graph.sum()),
         }
-        best = evidence_search.more_probable(after.searches)
-        over = all(reason is not None for reason in reasons)
-        chosen = next(k for k, search in enumerate(after.searches) if search is best)
-        return Step(after, shown, reasons[chosen] if over else None)
+        searches = tuple(state for state, _ in steps)
+        best = evidence_search.more_probable(searches, problem)
+        reasons = [evidence_search.finished(*step, problem) for step in steps]
+        reason = reasons[searches.index(best)] if all(reasons) else None
+        if reason and best.exchanges < problem.max_exchanges:
+            better = evidence_search.recombined(known, best.graph, problem)
+            if better is not None:
+                searches = (evidence_search.init(better, best.ranking, problem, best.exchanges),)
+                reason = None
+        after = replace(self, searches=searches, known=known)
+        return Step(after, shown | {"num_edges": int(after.found.graph.sum())}, reason)
 
     @property
     def exchanges(self) -> int:
@@ -278,7 +288,7 @@ class EvidenceStage:
     @property
     def found(self) -> Found:
         """The graph of highest evidence."""
-        best = evidence_search.more_probable(self.searches)
+        best = evidence_search.more_probable(self.searches, self.problem)
         return Found.of_shares(best.graph, best.ranking)
 
 
@@ -294,7 +304,7 @@ AUTOMATIC_PROXIMITY = {"group": 0.0, "linear": linear.PROXIMITY, "mlp": 0.0}
 #: are measured, see :mod:`flwr_causal.core.fedcausal`.
 ROUNDS = {"group": 20, "linear": 16, "mlp": 16}
 BEFORE_SEARCH = {"group": 8, "linear": 16, "mlp": 16}
-SEARCH_ROUNDS = 16
+SEARCH_ROUNDS = 24
 #: Options that have an effect with ``model="mlp"`` only.
 OF_PERCEPTRONS = ("averaging", *PERCEPTRONS)
 
@@ -380,7 +390,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
     acyclic_server : bool, default True
         Whether the server imposes acyclicity; False is the paper's ablation NO-w/oAcy.
     max_rounds : int or None, default None
-        None is 24 for group lasso and search (8 and at most 16), 20 for the group lasso alone, 16
+        None is 32 for group lasso and search (8 and at most 24), 20 for the group lasso alone, 16
         for the paper's models and 100 for the paper's schedule; one more with local graphs.
     center : {"party", "global"}, default "party"
         Subtract each party's own means, or the means of all rows. By default intercepts may differ
@@ -529,9 +539,12 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
 
     def _search_stage(self, agreement: Agreement, masks: EdgeMasks, model: Stage) -> EvidenceStage:
         """Return the stage of the searches from a model's graph and from the required edges."""
-        found = model.found
+        found, rounds = model.found, max(1, self.limit - model.exchanges)
+        # The model's directions are taken where the evidence leaves them open. With standardised
+        # columns they mean nothing.
+        sure = 0.0 if self.standardize else evidence_search.UNDECIDED
         problem = evidence_search.SearchProblem(
-            masks, self.candidates, max(1, self.limit - model.exchanges)
+            masks, self.candidates, rounds, np.where(found.graph.T, sure, 0.0)
         )
         starts = (found.graph, np.asarray(masks.required, dtype=bool))
         searches = tuple(evidence_search.init(start, found.scores, problem) for start in starts)
@@ -632,7 +645,7 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         With ``noise="equal"`` the evidence itself depends on the columns' units.
         """
         agreement = state.agreement
-        best = evidence_search.more_probable(stage.searches)
+        best = evidence_search.more_probable(stage.searches, stage.problem)
         noise = fitted_noise(best.evidence / agreement.n, self.noise)
         undecided = None
         if self.noise == "own":

@@ -89,7 +89,8 @@ def test_the_search_is_that_of_the_summed_evidence(noise, evidence_rows, monkeyp
     if evidence_rows < 600:
         parties = [sampled(rows, f"party {k}", 0.5, 20) for k, rows in enumerate(parties)]
     masks = Knowledge().masks(NAMES)
-    problem = evidence_search.SearchProblem(masks, max_exchanges=16)
+    price = evidence_search.UNDECIDED * before.graph.T
+    problem = evidence_search.SearchProblem(masks, max_exchanges=24, price=price)
     problems = [
         evidence.evidence_problem(rows, noise=noise, start=before.graph) for rows in parties
     ]
@@ -113,10 +114,10 @@ def test_the_search_is_that_of_the_summed_evidence(noise, evidence_rows, monkeyp
             state, info = evidence_search.server_step(state, pooled, problem)
             reason = evidence_search.finished(state, info, problem)
         ends.append(state)
-    best = evidence_search.more_probable(ends)
+    best = evidence_search.more_probable(ends, problem)
     assert np.array_equal(outcome.graph.adjacency, best.graph)
-    reached = evidence_search.more_probable(outcome.state.stage.searches)
-    assert reached.total == pytest.approx(best.total, rel=1e-9)
+    reached = evidence_search.more_probable(outcome.state.stage.searches, problem)
+    assert reached.total(problem) == pytest.approx(best.total(problem), rel=1e-9)
     assert outcome.stop_reason
     assert outcome.rounds == 8 + max(state.exchanges for state in ends)
 
@@ -314,7 +315,7 @@ def test_candidates_limit_what_is_asked():
 
 @pytest.mark.parametrize(
     ("options", "rounds"),
-    [({}, 24), ({"max_rounds": 12}, 12), ({"refine": "none"}, 20), ({"model": "linear"}, 16)],
+    [({}, 32), ({"max_rounds": 12}, 12), ({"refine": "none"}, 20), ({"model": "linear"}, 16)],
     ids=str,
 )
 def test_no_more_exchanges_than_allowed(options, rounds):

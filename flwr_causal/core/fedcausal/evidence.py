@@ -30,9 +30,9 @@ the other beforehand, and up to a constant the evidence is
 
     log N(y; 0, v (K + I)) + log(1 + exp(n J - log n)),
 
-with the negentropy J of the standardised leave-one-out residuals
-(:mod:`core.linear.negentropy`), at most 0.5, the gain in log density by the shape, and half of
-log n for each of its two parameters (Schwarz 1978). Leave-one-out residuals are
+with the negentropy J of the leave-one-out residuals (:func:`core.linear.negentropy.of_rows`), at
+most 0.5, the gain in log density by the shape; log n is slightly more than n J is by chance where
+the noise is Gaussian. Leave-one-out residuals are
 ``[(K + I)^{-1} y]_i / [(K + I)^{-1}]_ii``, and divided by their standard deviations they are
 proportional to ``[(K + I)^{-1} y]_i / sqrt([(K + I)^{-1}]_ii)``. Unlike the residuals of the fit
 they show what the parents do not predict even if the function passes close to a single row.
@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri, dtrtrs
 
-from flwr_causal.core.linear.negentropy import NUM_FUNCTIONS, mean_functions, negentropies
+from flwr_causal.core.linear import negentropy
 from flwr_causal.core.nonlinear.basis import (
     BasisMoments,
     basis_moments,
@@ -289,21 +289,15 @@ def _evidence(problem: EvidenceProblem, keys: Sequence[tuple[int, tuple[int, ...
     """Return the evidence of variables given their parents, in nats."""
     work = _work(problem)
     own = problem.noise == "own"
-    evidence, means = np.zeros(len(keys)), np.zeros((len(keys), NUM_FUNCTIONS))
+    evidence, n = np.zeros(len(keys)), len(problem.targets)
     for k, (child, parents) in enumerate(keys):
         if own and not problem.varies[child]:
             continue
         varying = np.array([i for i in parents if problem.varies[i]], dtype=np.intp)
         evidence[k], residuals = _gaussian_evidence(problem, child, varying, work)
         if own:
-            means[k] = mean_functions(standardised(residuals[:, None]), np.ones((1, 1)))[0]
-    if own:
-        shaped = means.any(axis=1)
-        n = len(problem.targets)
-        found = np.minimum(negentropies(means[shaped]), LARGEST_GAIN)
-        gains = np.logaddexp(0.0, n * found - np.log(n))
-        # Rounding errors depend on what is fitted together; a resumed run must give the same sums.
-        evidence[shaped] += np.round(gains, 9)
+            gain = min(negentropy.of_rows(residuals), LARGEST_GAIN)
+            evidence[k] += np.logaddexp(0.0, n * gain - np.log(n))
     return evidence.tolist()
 
 

@@ -27,6 +27,13 @@ for d = 20: on standardised data with mixed mechanisms, where noise variances di
 lasso's graph is poor, that graph leads to 0 to 63 wrong edges and the empty graph to 0 or 1; on
 linear data in raw units the empty graph leads to 5 to 24 and the group lasso's to 1 to 6. The graph
 of higher evidence was the better one in every case.
+
+In dense graphs both may end far from the best graph, because no single edge can be changed without
+others. But the parents that another search, or an earlier step, chose for some variable are known,
+with their evidence. :func:`recombined` searches over orders of the variables for the best graph of
+known sets of parents, in which many edges may differ at once, and the search goes on from there.
+No exchange is needed for it. Measured on linear effects with Laplace noise, d = 20, 40 edges: 8 and
+8 errors before, 2 and 3 after.
 """
 
 from __future__ import annotations
@@ -40,10 +47,10 @@ from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.limits import check_deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.fedcausal.evidence import Tables
+    from flwr_causal.core.fedcausal.evidence import Cache, Tables
     from flwr_causal.core.graphs.knowledge import EdgeMasks
 
 
@@ -54,6 +61,10 @@ SMALLEST_GAIN = 1e-3
 # nats. In 18 simulations of linear Gaussian data (d = 8, n = 800), where the class alone is known,
 # the edges that might as well be reversed differ by at most 8.8, all others by at least 20.
 UNDECIDED = 10.0
+# Value of a variable for which no known set of parents comes before it.
+_IMPOSSIBLE = -1e12
+# Passes of `recombined` over all variables; a few are enough.
+_MOST_PASSES = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +80,15 @@ class SearchProblem:
         measured.
     max_exchanges
         Largest number of exchanges.
+    price
+        ``(d, d)`` nats that an edge must raise the evidence by, or one number: it decides where the
+        evidence does not. Default: 0.
     """
 
     masks: EdgeMasks
     candidates: int = 5
     max_exchanges: int = 16
+    price: FloatArray | float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +123,12 @@ class State:
     evidence: FloatArray
     ranking: FloatArray
 
-    @property
-    def total(self) -> float:
-        """Summed evidence of the graph, in nats, up to a constant that depends on the data only."""
-        return float(np.nansum(self.evidence))
+    def total(self, problem: SearchProblem) -> float:
+        """Return the summed evidence of the graph less the price of its edges, in nats.
+
+        It is known up to a constant that depends on the data only.
+        """
+        return float(np.nansum(self.evidence) - (self.graph * problem.price).sum())
 
 
 class Info(NamedTuple):
@@ -122,7 +139,7 @@ class Info(NamedTuple):
     added, deleted, reversed
         Number of moves of each kind.
     gain
-        Increase of the summed evidence by these moves, in nats.
+        Increase of :meth:`State.total` by these moves, in nats.
     asked
         Number of changes to request in the next exchange.
     """
@@ -134,7 +151,9 @@ class Info(NamedTuple):
     asked: int
 
 
-def init(start: BoolArray, ranking: FloatArray, problem: SearchProblem) -> State:
+def init(
+    start: BoolArray, ranking: FloatArray, problem: SearchProblem, exchanges: int = 0
+) -> State:
     """Return the state before the first exchange.
 
     Parameters
@@ -146,10 +165,12 @@ def init(start: BoolArray, ranking: FloatArray, problem: SearchProblem) -> State
         :class:`core.fedcausal.group.State`.
     problem
         The search's settings.
+    exchanges
+        Exchanges done before, in a search that goes on from another graph.
     """
     unknown = np.full(start.shape, np.nan)
     wanted = _wanted(start, unknown, ranking, problem)
-    return State(0, start.copy(), wanted, unknown, unknown[0].copy(), ranking)
+    return State(exchanges, start.copy(), wanted, unknown, unknown[0].copy(), ranking)
 
 
 def server_step(state: State, tables: Tables, problem: SearchProblem) -> tuple[State, Info]:
@@ -171,7 +192,7 @@ def server_step(state: State, tables: Tables, problem: SearchProblem) -> tuple[S
     moved = np.zeros(len(graph), dtype=bool)
     counts = {"add": 0, "delete": 0, "reverse": 0}
     total = 0.0
-    for gain, kind, cause, effect in _moves(graph, known, problem.masks):
+    for gain, kind, cause, effect in _moves(graph, known, problem):
         check_deadline()
         touched = [cause, effect] if kind == "reverse" else [effect]
         if moved[touched].any():
@@ -213,12 +234,104 @@ def finished(state: State, info: Info, problem: SearchProblem) -> str | None:
     return None
 
 
-def more_probable(states: Sequence[State]) -> State:
-    """Return the search of highest evidence, the first of those within a rounding error.
+def more_probable(states: Sequence[State], problem: SearchProblem) -> State:
+    """Return the search of highest total, the first of those within a rounding error.
 
-    All searches must have the same parties and the same knowledge.
+    All searches must have the same parties.
     """
-    return max(states, key=lambda state: round(state.total, 3))
+    return max(states, key=lambda state: round(state.total(problem), 3))
+
+
+def known_evidence(state: State, tables: Tables) -> Cache:
+    """Return what an exchange says of sets of parents, by variable and parents.
+
+    Parameters
+    ----------
+    state
+        State before the exchange.
+    tables
+        As for :func:`server_step`.
+    """
+    known = {}
+    for child in map(int, np.flatnonzero(state.wanted.any(axis=0))):
+        present = set(map(int, np.flatnonzero(state.graph[:, child])))
+        evidence = float(tables.evidence[child])
+        known[child, tuple(sorted(present))] = evidence
+        for i in map(int, np.flatnonzero(state.wanted[:, child])):
+            changed = tuple(sorted(present ^ {i}))
+            known[child, changed] = evidence + float(tables.changes[i, child])
+    return known
+
+
+def recombined(known: Cache, start: BoolArray, problem: SearchProblem) -> BoolArray | None:
+    """Return a graph of known sets of parents whose total exceeds that of the start, or None.
+
+    Given an order of the variables, the best graph has for each variable the best known set of
+    parents that come before it. Variables are moved to their best place in the order, one after the
+    other, until no move raises the total.
+
+    Parameters
+    ----------
+    known
+        Summed evidence by variable and parents.
+    start
+        ``(d, d)`` acyclic graph, all of whose sets of parents are known.
+    problem
+        The search's settings.
+    """
+    d = len(start)
+    price = np.broadcast_to(np.asarray(problem.price, dtype=np.float64), (d, d))
+    # Sets of parents as bits of an integer, the best first; of equal ones the smallest.
+    sets: list[list[tuple[float, int, int]]] = [[] for _ in range(d)]
+    for (child, causes), evidence in known.items():
+        if set(map(int, np.flatnonzero(problem.masks.required[:, child]))) <= set(causes):
+            value = round(evidence - float(price[list(causes), child].sum()), 3)
+            sets[child].append((-value, len(causes), sum(1 << i for i in causes)))
+    for own in sets:
+        own.sort()
+
+    def best(child: int, before: int) -> tuple[float, int]:
+        for cost, _, parents in sets[child]:
+            if not parents & ~before:
+                return -cost, parents
+        return (0.0 if not sets[child] else _IMPOSSIBLE), 0
+
+    above = ancestors(start)
+    order = sorted(range(d), key=lambda j: int(above[:, j].sum()))
+    for _ in range(_MOST_PASSES):
+        before_pass = order
+        for child in range(d):
+            check_deadline()
+            order = _moved(order, child, best)
+        if order == before_pass:
+            break
+    graph, before, gain = np.zeros_like(start), 0, 0.0
+    for child in order:
+        value, parents = best(child, before)
+        graph[:, child] = [bool(parents >> i & 1) for i in range(d)]
+        before |= 1 << child
+        present = sum(1 << int(i) for i in np.flatnonzero(start[:, child]))
+        gain += value - next((-cost for cost, _, own in sets[child] if own == present), 0.0)
+    return graph if gain > SMALLEST_GAIN else None
+
+
+def _moved(
+    order: list[int], child: int, best: Callable[[int, int], tuple[float, int]]
+) -> list[int]:
+    """Move a variable to its best place in the order."""
+    others = [j for j in order if j != child]
+    own, before = 1 << child, sum(1 << j for j in others)
+    gains = [best(child, before)[0]]
+    later = 0.0
+    for j in reversed(others):  # the variable passes j on its way to the first place
+        before ^= 1 << j
+        later += best(j, before | own)[0] - best(j, before)[0]
+        gains.append(later + best(child, before)[0])
+    gains.reverse()
+    place, present = int(np.argmax(gains)), order.index(child)
+    if gains[place] <= gains[present] + SMALLEST_GAIN:
+        return order
+    return [*others[:place], child, *others[place:]]
 
 
 def support(state: State) -> FloatArray:
@@ -249,9 +362,10 @@ def _wanted(
 
 
 def _moves(
-    graph: BoolArray, changes: FloatArray, masks: EdgeMasks
+    graph: BoolArray, known: FloatArray, problem: SearchProblem
 ) -> list[tuple[float, str, int, int]]:
-    """Return the moves that raise the evidence, best first, as (gain, kind, cause, effect)."""
+    """Return the moves that raise the total, best first, as (gain, kind, cause, effect)."""
+    masks, changes = problem.masks, known + np.where(graph, problem.price, -problem.price)
     removable = graph & ~masks.required
     addable = masks.allowed & ~graph & ~graph.T
     reversible = np.where(removable & masks.allowed.T, changes + changes.T, np.nan)

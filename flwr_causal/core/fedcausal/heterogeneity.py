@@ -100,7 +100,7 @@ def own_graph(
     cache = {} if cache is None else cache
     starts = (common, np.asarray(search.masks.required, dtype=bool))
     found = evidence_search.more_probable(
-        [_searched(problem, start, search, cache) for start in starts]
+        [_searched(problem, start, search, cache) for start in starts], search
     )
     return OwnGraph(
         graph=found.graph,

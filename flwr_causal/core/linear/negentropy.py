@@ -1,4 +1,4 @@
-"""How far a standardised variable is from Gaussian, from the means of two bounded functions.
+"""How far a standardised variable is from Gaussian: from means over rows, or from all rows.
 
 Of all densities of mean 0 and variance 1 with the same means of ``log cosh u`` and
 ``u exp(-u^2 / 2)``, the one of largest entropy is ``exp(a + b u + c u^2 + e log cosh u +
@@ -9,10 +9,16 @@ means, which DirectLiNGAM uses. Both functions are bounded or grow like ``|u|``,
 extreme rows change their means little, unlike third and fourth moments. They are means over
 rows: those of all parties follow from those of each.
 
-Reference
----------
+Such densities are smooth: the noise 0 <= u, density exp(-u), has a negentropy of 0.42, theirs is
+0.26. Where the rows are at hand, :func:`of_rows` computes the entropy from spacings of sorted
+values (Vasicek 1976), which needs no form of density and follows jumps and peaks.
+
+References
+----------
 Hyvarinen: New approximations of differential entropy for independent component analysis and
 projection pursuit, NIPS 1998.
+Vasicek: A test for normality based on sample entropy, J. R. Stat. Soc. B 38 (1976). The spacings at
+both ends are weighted as by Ebrahimi, Pflughoeft & Soofi, Stat. Probab. Lett. 20 (1994).
 """
 
 from __future__ import annotations
@@ -31,6 +37,8 @@ if TYPE_CHECKING:
 NUM_FUNCTIONS = 2
 # Rows and combinations whose functions are computed at a time: they fit into a processor's cache.
 _ROWS, _COMBINATIONS = 4096, 32
+# Spacings reach over this many ranks to either side, in units of sqrt(n).
+_SPACING = 0.65
 # Density is computed on this grid, in standard deviations.
 _GRID = np.linspace(-8.0, 8.0, 321)
 # Weight of the squared parameters of the density, which keeps them finite for samples of two
@@ -84,6 +92,46 @@ def negentropies(means: FloatArray) -> FloatArray:
     """
     parts = [_fit(means[start : start + _BATCH]) for start in range(0, len(means), _BATCH)]
     return np.concatenate([np.zeros(0), *parts])
+
+
+def of_rows(values: FloatArray) -> float:
+    """Return the negentropy of the rows of one variable, in nats, from their spacings.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        At least one row, in any units.
+
+    Returns
+    -------
+    float
+        Negative where chance makes it so. For 10 to 2000 Gaussian rows n times it is less than
+        log n in the mean (measured). 0 for a constant.
+    """
+    n, deviation = len(values), float(values.std())
+    if deviation == 0:
+        return 0.0
+    ordered = _spread(np.sort(np.round((values - values.mean()) / deviation, 9)))
+    m = max(1, round(_SPACING * np.sqrt(n)))
+    place = np.arange(n)
+    spacing = ordered[np.minimum(place + m, n - 1)] - ordered[np.maximum(place - m, 0)]
+    # 2 m ranks lie between both values, at the ends fewer.
+    ranks = m + np.minimum(np.minimum(place, n - 1 - place), m)
+    entropy = float(np.log(n * np.maximum(spacing, 1e-9) / ranks).mean())
+    return 0.5 * float(np.log(2.0 * np.pi * np.e)) - entropy
+
+
+def _spread(ordered: FloatArray) -> FloatArray:
+    """Distribute equal values evenly over the cell that rounding made one value of."""
+    values, counts = np.unique(ordered, return_counts=True)
+    if len(values) == len(ordered) or len(values) == 1:
+        return ordered
+    gaps = np.diff(values)
+    cells = 0.5 * (np.append(gaps[0], gaps) + np.append(gaps, gaps[-1]))
+    inside = np.arange(len(ordered)) - np.repeat(np.cumsum(counts) - counts, counts)
+    counts_here = np.repeat(counts, counts)
+    shift = (inside + 0.5) / counts_here - 0.5
+    return np.asarray(np.repeat(values, counts) + shift * np.repeat(cells, counts))
 
 
 def _functions(values: FloatArray) -> tuple[FloatArray, FloatArray]:

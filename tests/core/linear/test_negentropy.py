@@ -1,11 +1,11 @@
-"""Negentropies from two means: closed forms, a brute-force fit, their distribution for a test."""
+"""Negentropies from two means and from rows: closed forms, a brute-force fit, distributions."""
 
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.optimize import minimize
 
-from flwr_causal.core.linear.negentropy import mean_functions, negentropies
+from flwr_causal.core.linear.negentropy import mean_functions, negentropies, of_rows
 
 ROOT2 = np.sqrt(2)
 DENSITIES = {
@@ -100,3 +100,38 @@ def test_means_over_many_rows_and_combinations():
     direct = np.column_stack([log_cosh.mean(axis=0), (u * np.exp(-u * u / 2)).mean(axis=0)])
     assert np.allclose(mean_functions(rows, directions), direct, rtol=1e-12, atol=1e-14)
     assert mean_functions(rows, directions[:0]).shape == (0, 2)
+
+
+DRAWN = {
+    "Gaussian": lambda rng, n: rng.normal(size=n),
+    "Laplace": lambda rng, n: rng.laplace(size=n),
+    "exponential": lambda rng, n: rng.exponential(size=n),
+    "uniform": lambda rng, n: rng.uniform(size=n),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_of_rows_is_the_true_negentropy(name):
+    rng = np.random.default_rng(3)
+    for n, most in ((150, 0.04), (5000, 0.01)):
+        found = [of_rows(DRAWN[name](rng, n)) for _ in range(100)]
+        assert np.mean(found) == pytest.approx(TRUE[name], abs=most)
+
+
+@pytest.mark.parametrize("n", [10, 50, 300, 2000])
+def test_of_gaussian_rows_it_is_less_than_the_price_of_a_shape(n):
+    rng = np.random.default_rng(n)
+    assert n * np.mean([of_rows(rng.normal(size=n)) for _ in range(200)]) < np.log(n)
+
+
+def test_of_rows_has_no_units_and_no_order():
+    values = np.random.default_rng(0).exponential(size=200)
+    assert of_rows(3e6 - 1e3 * values[::-1]) == pytest.approx(of_rows(values), abs=1e-6)
+    assert of_rows(np.full(5, 2.5)) == of_rows(np.ones(1)) == 0.0
+
+
+def test_rounded_values_are_not_taken_for_a_density_of_peaks():
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=1000)
+    assert of_rows(np.round(values, 1)) == pytest.approx(of_rows(values), abs=0.02)
+    assert of_rows(np.repeat(np.arange(5.0), 40)) == pytest.approx(TRUE["uniform"], abs=0.05)

@@ -19,9 +19,9 @@ from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.equivalence import directed_part, undirected_part
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.linear.model import regress
 from flwr_causal.core.linear.moments import distinct, require_varying
 from flwr_causal.core.linear.order_search import order_score, search_orders, sorted_orders
+from flwr_causal.core.linear.regression import regress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -817,8 +817,10 @@ def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
     return result
 
 
-def pair_of(names: Sequence[str], cause: str, effect: str) -> tuple[int, int]:
-    """Return the indices of two different variables.
+def pair_of(
+    names: Sequence[str], cause: str, effect: str, *, same: bool = False
+) -> tuple[int, int]:
+    """Return the indices of two variables, which may be the same only if ``same`` is True.
 
     Raises
     ------
@@ -830,7 +832,7 @@ def pair_of(names: Sequence[str], cause: str, effect: str) -> tuple[int, int]:
     for name in (cause, effect):
         if name not in names:
             raise DataError(f"unknown variable {name!r}; known are {', '.join(names)}")
-    if cause == effect:
+    if cause == effect and not same:
         raise ConfigError(f"cause and effect are both {cause!r}: give two variables")
     return names.index(cause), names.index(effect)
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import scipy.linalg
 
-from flwr_causal.core.linear.model import SINGULAR_PIVOT, least_squares, regress
+from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import by_variable, require_varying
+from flwr_causal.core.linear.regression import SINGULAR_PIVOT, regress
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -16,64 +16,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.linalg
 
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
-from flwr_causal.core.graphs.graph import CausalGraph, distinct_names
-from flwr_causal.core.linear.moments import by_variable, distinct
-from flwr_causal.errors import DataError
+from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, pair_of
+from flwr_causal.core.linear import effects
+from flwr_causal.core.linear.moments import Moments, by_variable, distinct
+from flwr_causal.core.linear.regression import regress
+from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
-    from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.graphs.effect import Effect
 
 
 KIND = "linear model"
 FORMAT = f"flwr-causal {KIND} 1"
 FIELDS = ("weights", "intercepts", "noise_variances")
-# Parents are treated as linearly dependent if a Cholesky pivot of their correlations is below this.
-SINGULAR_PIVOT = 1e-7
-
-
-def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArray, float]:
-    """Regress one variable on its parents by least squares, from second moments.
-
-    Parameters
-    ----------
-    second
-        ``(d, d)`` second moments; only the entries among ``parents`` and ``child`` are read.
-    parents, child
-        Indices of the parents and of the variable.
-
-    Returns
-    -------
-    coefficients, residual_variance
-        ``(len(parents),)`` coefficients, and the mean squared residual, at least 0. If the parents
-        are linearly dependent, the coefficients are those of least norm in standardised units.
-    """
-    variance = float(second[child, child])
-    if len(parents) == 0:
-        return np.zeros(0), variance
-    among = second[np.ix_(parents, parents)]
-    with_child = second[parents, child]
-    # Standardised, so that a small pivot means linear dependence and not small units.
-    scale = np.sqrt(np.diagonal(among))
-    scale = np.where(scale > 0, scale, 1.0)
-    correlation, target = among / np.outer(scale, scale), with_child / scale
-    try:
-        factor = scipy.linalg.cholesky(correlation, lower=True)
-        if np.diagonal(factor).min() < SINGULAR_PIVOT:
-            raise np.linalg.LinAlgError
-        standardized = scipy.linalg.cho_solve((factor, True), target)
-    except np.linalg.LinAlgError:
-        standardized = np.linalg.lstsq(correlation, target, rcond=1e-12)[0]
-    coefficients = np.asarray(standardized / scale, dtype=np.float64)
-    return coefficients, max(variance - float(coefficients @ with_child), 0.0)
 
 
 def least_squares(
@@ -149,7 +112,14 @@ def fit(moments: Moments | Sequence[Moments], adjacency: ArrayLike) -> LinearMod
     if not is_acyclic(mask):
         raise DataError("the adjacency has a directed cycle: a linear model needs a DAG")
     weights, variances = least_squares(moments, mask)
-    return LinearModel(one.names, weights, intercepts_of(moments, weights), variances)
+    intercepts, rows = intercepts_of(moments, weights), shared_moments(moments)
+    return LinearModel(one.names, weights, intercepts, variances, sample_moments=rows)
+
+
+def shared_moments(moments: Moments | Sequence[Moments]) -> Moments | None:
+    """Return the moments of the rows that inform about all variables; None if they differ."""
+    parts = distinct(by_variable(moments, 1))[0]
+    return parts[0] if len(parts) == 1 else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -168,23 +138,33 @@ class LinearModel:
         ``(d,)``, in the units of each variable.
     noise_variances
         ``(d,)`` variances of the noise terms. Fitted variances have the divisor n.
+    sample_moments
+        Moments of the rows to which the system was fitted, which standard errors need; unknown
+        second moments are NaN. None where there are none: the parameters were given, or the rows
+        are not the same for all variables, as under interventions.
+    marks
+        ``(d, d)`` equivalence class of which the DAG is a member (see
+        :mod:`core.graphs.equivalence`) where only the class is known; None for a DAG.
 
     Raises
     ------
     DataError
         If names repeat, an array has another shape or an entry that is not a finite number, a noise
-        variance is negative, or the weights have a directed cycle.
+        variance is negative, the weights have a directed cycle, or moments are of other variables.
     """
 
     names: tuple[str, ...]
     weights: FloatArray
     intercepts: FloatArray
     noise_variances: FloatArray
+    sample_moments: Moments | None = None
+    marks: BoolArray | None = None
 
     def __post_init__(self) -> None:
         d = len(self.names)
         shapes = {"weights": (d, d), "intercepts": (d,), "noise_variances": (d,)}
         freeze_parameters(self, KIND, shapes)
+        check_origin(self, self.names)
 
     @property
     def graph(self) -> CausalGraph:
@@ -253,6 +233,85 @@ class LinearModel:
         X = named_columns(frame, [self.names[i] for i in parents], self.names)
         return np.asarray(X @ self.weights[parents, j] + self.intercepts[j], dtype=np.float64)
 
+    def total_effect(
+        self, cause: str, effect: str, *, level: float = 0.95
+    ) -> Effect | list[Effect]:
+        """Return how much the effect changes on average for each unit by which the cause is raised.
+
+        The estimate is the coefficient of the cause in the regression of the effect on the cause
+        and the optimal adjustment set (:meth:`CausalGraph.adjustment_set`), with its classical
+        standard error. If the moments of that regression are unknown (``notears-admm`` asks for few
+        moments), it is the sum over directed paths of the products of their weights. Without a
+        directed path it is exactly 0.
+
+        Parameters
+        ----------
+        cause, effect : str
+            Two different variables.
+        level : float, default 0.95
+            Of the confidence interval.
+
+        Returns
+        -------
+        Effect or list of Effect
+            In units of the effect per unit of the cause. If the model stands for an equivalence
+            class (`marks`), the list of :meth:`possible_effects`.
+
+        Raises
+        ------
+        DataError
+            If a variable is unknown, rows are too few, or the cause is a linear function of the
+            adjustment set.
+        ConfigError
+            If the model has no moments of rows, or the level is not between 0 and 1.
+        """
+        if self.marks is not None:
+            return self.possible_effects(cause, effect, level=level)
+        i, j = pair_of(self.names, cause, effect)
+        rows, edges = required_moments(self), self.weights != 0
+        found = effects.total_effect(rows, edges, i, j, level)
+        if found is not None:
+            return found
+        total = self._propagate(np.eye(len(self.names)))
+        gradient = np.outer(total[i], total[:, j])
+        return effects.along_paths(rows, float(total[i, j]), gradient, edges, level)
+
+    def possible_effects(self, cause: str, effect: str, *, level: float = 0.95) -> list[Effect]:
+        """Return the total effects in the DAGs of the model's equivalence class (local IDA).
+
+        There is an effect for each set of parents that the cause has in a DAG of the class, which
+        are adjusted for (Maathuis, Kalisch & Bühlmann, 2009). Different sets may give the same
+        effect. A model of a DAG has one set.
+
+        Parameters and errors are those of :meth:`total_effect`; a DataError also if a moment is
+        unknown.
+        """
+        i, j = pair_of(self.names, cause, effect)
+        marks = self.weights != 0 if self.marks is None else self.marks
+        return effects.possible_effects(required_moments(self), marks, i, j, level)
+
+    def do(self, values: Mapping[str, float]) -> LinearModel:
+        """Return the system under an intervention that sets variables to values.
+
+        Parameters
+        ----------
+        values : mapping of str to float
+            The variables that are set, in their units.
+
+        Returns
+        -------
+        LinearModel
+            The variables that are set have no parents and no noise. `mean`, `covariance`, `sample`
+            and `predict` answer what happens; there is no density, and no standard error.
+
+        Raises
+        ------
+        DataError
+            If a variable is unknown, or a value is not a finite number.
+        """
+        weights, intercepts, noise = intervened(self, values, self.weights)
+        return LinearModel(self.names, weights, intercepts, noise)
+
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file, without loss."""
         save_parameters(path, FORMAT, self, FIELDS)
@@ -308,6 +367,82 @@ def freeze_parameters(system: Any, kind: str, shapes: Mapping[str, tuple[int, ..
         raise DataError("noise variances must not be negative")
     if not is_acyclic(system.weights):
         raise DataError(f"the weights have a directed cycle: a {kind} needs a DAG")
+
+
+def check_origin(system: Any, columns: Sequence[str]) -> None:
+    """Check what a system keeps of the rows that it was fitted to; freeze the marks.
+
+    Parameters
+    ----------
+    system : dataclass
+        A system with the fields ``sample_moments`` and ``marks``.
+    columns : sequence of str
+        The variables of the moments.
+
+    Raises
+    ------
+    DataError
+        If the moments are of other variables, or the marks have another shape than the weights.
+    """
+    rows = system.sample_moments
+    if rows is not None and rows.names != tuple(columns):
+        raise DataError(f"the moments are those of {rows.names}, expected {tuple(columns)}")
+    if system.marks is not None:
+        marks = np.array(system.marks, dtype=bool)
+        if marks.shape != system.weights.shape:
+            raise DataError(
+                f"the marks have shape {marks.shape}, expected {system.weights.shape}: give the "
+                "class of the instantaneous edges"
+            )
+        marks.flags.writeable = False
+        object.__setattr__(system, "marks", marks)
+
+
+def required_moments(system: Any) -> Moments:
+    """Return the moments of the rows that a system was fitted to; a ConfigError if it has none."""
+    rows: Moments | None = system.sample_moments
+    if rows is None:
+        raise ConfigError(
+            "this model has no moments of the rows it was fitted to, and standard errors need "
+            "them: run moments, or notears-admm or 2dbn with search=True, without interventions. "
+            "The effect alone follows from model.do() without them"
+        )
+    return rows
+
+
+def intervened(
+    system: Any, values: Mapping[str, float], *weights: FloatArray
+) -> tuple[FloatArray, ...]:
+    """Return a system's parameters under an intervention that sets variables to values.
+
+    Parameters
+    ----------
+    system : dataclass
+        A system with the fields ``names``, ``intercepts`` and ``noise_variances``.
+    values : mapping of str to float
+        The variables that are set.
+    *weights : ndarray of shape (..., d, d)
+        Effects on the variables.
+
+    Returns
+    -------
+    tuple of ndarray
+        The weights, the intercepts and the noise variances.
+
+    Raises
+    ------
+    DataError
+        If a variable is unknown.
+    """
+    unknown = [name for name in values if name not in system.names]
+    if unknown:
+        raise DataError(f"unknown variable {unknown[0]!r}; known are {', '.join(system.names)}")
+    targets = [system.names.index(name) for name in values]
+    copies = [np.array(own) for own in (*weights, system.intercepts, system.noise_variances)]
+    for own in copies:
+        own[..., targets] = 0.0
+    copies[-2][targets] = list(values.values())
+    return tuple(copies)
 
 
 def implied_noise(weights: FloatArray, variances: FloatArray) -> FloatArray:
@@ -380,21 +515,33 @@ def named_columns(data: Any, wanted: Sequence[str], names: Sequence[str]) -> Flo
 
 
 def save_parameters(path: str | Path, form: str, system: Any, fields: Sequence[str]) -> None:
-    """Write the names and the arrays ``fields`` of a system to a JSON file, without loss."""
-    content = {"format": form, "names": list(system.names)}
+    """Write a system to a JSON file, without loss: names, the arrays ``fields``, and its origin."""
+    content: dict[str, Any] = {"format": form, "names": list(system.names)}
     content |= {field: getattr(system, field).tolist() for field in fields}
+    rows: Moments | None = system.sample_moments
+    if rows is not None:
+        # The upper triangle, row by row; JSON has no NaN.
+        upper = rows.second[np.triu_indices(rows.d)]
+        content["sample_moments"] = {
+            "n": rows.n,
+            "names": list(rows.names),
+            "mean": rows.mean.tolist(),
+            "second": [None if np.isnan(entry) else entry for entry in upper.tolist()],
+        }
+    if system.marks is not None:
+        content["marks"] = system.marks.tolist()
     Path(path).write_text(json.dumps(content), encoding="utf-8")
 
 
 def load_parameters(
     path: str | Path, form: str, kind: str, fields: Sequence[str]
 ) -> dict[str, Any]:
-    """Return ``names`` and ``fields`` from a file of :func:`save_parameters`, not checked yet.
+    """Return what a file of :func:`save_parameters` holds, by field; arrays are not checked yet.
 
     Raises
     ------
     DataError
-        If the file is not JSON, has another format, or lacks a field.
+        If the file is not JSON, has another format, lacks a field, or holds damaged moments.
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -406,7 +553,21 @@ def load_parameters(
     missing = [field for field in wanted if field not in content]
     if missing:
         raise DataError(f"{path} holds a {kind} without {', '.join(missing)}: save it again")
-    return {field: content[field] for field in wanted}
+    found = {field: content[field] for field in wanted}
+    found["marks"] = content.get("marks")
+    rows = content.get("sample_moments")
+    try:
+        found["sample_moments"] = None if rows is None else _moments_of(**rows)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{path} holds damaged moments ({error}): save it again") from error
+    return found
+
+
+def _moments_of(n: int, names: list[str], mean: list[float], second: list[float | None]) -> Moments:
+    """Return moments from the upper triangle of the second ones, None where unknown."""
+    above = np.zeros((len(names), len(names)))
+    above[np.triu_indices(len(names))] = np.array(second, dtype=np.float64)
+    return Moments(n, np.array(mean), np.triu(above) + np.triu(above, 1).T, tuple(names))
 
 
 def _numbers(values: Any) -> FloatArray:

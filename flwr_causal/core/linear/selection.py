@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, gaussian_bic
-from flwr_causal.core.linear.model import regress
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.regression import regress
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

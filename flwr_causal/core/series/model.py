@@ -14,25 +14,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.graphs import notebook
-from flwr_causal.core.graphs.acyclicity import is_acyclic
-from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
+from flwr_causal.core.graphs.adjustment import with_past
+from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
+from flwr_causal.core.graphs.graph import CausalGraph, pair_of
+from flwr_causal.core.linear import effects
 from flwr_causal.core.linear.model import (
+    check_origin,
     freeze_parameters,
     intercepts_of,
+    intervened,
     least_squares,
     load_parameters,
     log_density,
     named_columns,
+    required_moments,
     save_parameters,
+    shared_moments,
 )
 from flwr_causal.core.linear.moments import by_variable, distinct
-from flwr_causal.core.series.design import companion_radius, lagged_rows, split_blocks
+from flwr_causal.core.series.design import companion_radius, lagged_names, lagged_rows, split_blocks
 from flwr_causal.core.series.regression import order_of
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -69,6 +76,12 @@ class LaggedModel:
         ``(d,)``, in the units of each variable.
     noise_variances
         ``(d,)`` variances of the noise terms; :func:`fit_lagged` estimates them with divisor n.
+    sample_moments
+        Moments of the columns ``[x_t, x_{t-1}, ..., x_{t-p}]`` of the rows to which the system was
+        fitted, which standard errors need; unknown second moments are NaN. None as in
+        :class:`~core.linear.model.LinearModel`.
+    marks
+        ``(d, d)`` equivalence class of the instantaneous edges where only the class is known.
 
     Raises
     ------
@@ -82,6 +95,8 @@ class LaggedModel:
     lagged: FloatArray
     intercepts: FloatArray
     noise_variances: FloatArray
+    sample_moments: Moments | None = None
+    marks: BoolArray | None = None
 
     def __post_init__(self) -> None:
         d, order = len(self.names), len(self.lagged)
@@ -94,6 +109,7 @@ class LaggedModel:
             "noise_variances": (d,),
         }
         freeze_parameters(self, KIND, shapes)
+        check_origin(self, lagged_names(self.names, order))
 
     @property
     def graph(self) -> CausalGraph:
@@ -220,6 +236,125 @@ class LaggedModel:
             x[t] += flat[(t - self.order) * d : t * d] @ effects
         return pd.DataFrame(x[first:] + mean, columns=pd.Index(self.names))
 
+    def total_effect(
+        self, cause: str, effect: str, *, lag: int = 0, level: float = 0.95
+    ) -> Effect | list[Effect]:
+        """Return how much the effect changes for each unit by which the cause was raised.
+
+        The cause is raised in the step ``lag`` steps before, and in that step only. Without a lag
+        the estimate is the coefficient of the cause in the regression of the effect on the cause
+        and the optimal adjustment set, with its classical standard error. With a lag, and where the
+        moments of that regression are unknown, it is the sum over directed paths of the products of
+        their weights, with a standard error by the delta method.
+
+        Parameters
+        ----------
+        cause, effect : str
+            Two variables; with a lag they may be the same.
+        lag : int, default 0
+            Number of steps from the cause to the effect; it may exceed the number of lags p.
+        level : float, default 0.95
+            Of the confidence interval.
+
+        Returns
+        -------
+        Effect or list of Effect
+            In units of the effect per unit of the cause. The adjustment set has names such as
+            ``x[t-1]``. If the model stands for an equivalence class (`marks`), the list of
+            :meth:`possible_effects`.
+
+        Raises
+        ------
+        DataError
+            If a variable is unknown, rows are too few, or the cause is a linear function of the
+            adjustment set.
+        ConfigError
+            If the model has no moments of rows, the level is not between 0 and 1, the lag is
+            negative, or the model stands for a class and there is a lag.
+        """
+        if lag < 0:
+            raise ConfigError(f"lag is {lag}: expected 0, 1, 2, ...")
+        if self.marks is not None and lag == 0:
+            return self.possible_effects(cause, effect, level=level)
+        if self.marks is not None:
+            raise ConfigError(
+                "effects with a lag need the directions of all instantaneous edges, and this model "
+                "stands for an equivalence class: direct its edges by knowledge"
+            )
+        i, j = pair_of(self.names, cause, effect, same=lag > 0)
+        rows, found = required_moments(self), None
+        if lag == 0:
+            found = effects.total_effect(rows, self._design(self.weights != 0), i, j, level)
+        return self._along_paths(rows, i, j, lag, level) if found is None else found
+
+    def possible_effects(self, cause: str, effect: str, *, level: float = 0.95) -> list[Effect]:
+        """Return the total effects within a step in the DAGs of the model's class (local IDA).
+
+        As :meth:`LinearModel.possible_effects <core.linear.model.LinearModel.possible_effects>`:
+        the parents of the cause, at t and before, are adjusted for.
+        """
+        i, j = pair_of(self.names, cause, effect)
+        marks = self._design(self.weights != 0 if self.marks is None else self.marks)
+        return effects.possible_effects(required_moments(self), marks, i, j, level)
+
+    def do(self, values: Mapping[str, float]) -> LaggedModel:
+        """Return the system under an intervention that holds variables at values in all steps.
+
+        Parameters
+        ----------
+        values : mapping of str to float
+            The variables that are held, in their units.
+
+        Returns
+        -------
+        LaggedModel
+            The variables that are held have no parents and no noise.
+
+        Raises
+        ------
+        DataError
+            If a variable is unknown, or a value is not a finite number.
+        """
+        weights, lagged, intercepts, noise = intervened(self, values, self.weights, self.lagged)
+        return LaggedModel(self.names, weights, lagged, intercepts, noise)
+
+    def response(self, impulse: Mapping[str, float], steps: int = 10) -> pd.DataFrame:
+        """Return how an intervention in one step changes the mean of all variables from then on.
+
+        Parameters
+        ----------
+        impulse : mapping of str to float
+            By how much the variables are raised in step 0 over what they would have been, whatever
+            their causes in that step. From step 1 on they follow their causes again.
+        steps : int, default 10
+            Number of steps after step 0.
+
+        Returns
+        -------
+        DataFrame
+            ``(steps + 1, d)``; ``model.response({"x": 1.0}).plot()`` draws the curves. If one
+            variable is raised by 1, the column y in row s is the effect of :meth:`total_effect`
+            with lag s.
+
+        Raises
+        ------
+        DataError
+            If a variable is unknown.
+        ConfigError
+            If ``steps`` is negative.
+        """
+        import pandas as pd
+
+        if steps < 0:
+            raise ConfigError(f"steps is {steps}: expected 0, 1, 2, ...")
+        weights, levels, _ = intervened(self, impulse, self.weights)
+        raised = np.where([name in impulse for name in self.names], levels, 0.0)
+        identity = np.eye(len(levels))
+        start = np.asarray(np.linalg.solve((identity - weights).T, raised)[None], dtype=np.float64)
+        changes = _responses(start, self._propagate(identity), self.lagged, steps)
+        index = pd.RangeIndex(steps + 1, name="step")
+        return pd.DataFrame(changes[:, 0], index=index, columns=pd.Index(self.names))
+
     def save(self, path: str | Path) -> None:
         """Write a JSON file from which :meth:`load` restores all numbers exactly."""
         save_parameters(path, FORMAT, self, FIELDS)
@@ -256,12 +391,61 @@ class LaggedModel:
         system = np.eye(len(self.names)) - self.weights
         return np.ascontiguousarray(np.linalg.solve(system.T, rows.T).T, dtype=np.float64)
 
+    def _design(self, now: BoolArray) -> BoolArray:
+        """Return the graph over the columns of the moments."""
+        return with_past(now, self.lagged != 0)
+
+    def _along_paths(
+        self, rows: Moments, cause: int, effect: int, lag: int, level: float
+    ) -> Effect:
+        """Return the effect over directed paths, by the coefficients of all families."""
+        d, now, past = len(self.names), self.weights != 0, self.lagged != 0
+        # With 1 for each edge, the entries above 0 are those that a directed path joins.
+        reach = (ancestors(now) | np.eye(d, dtype=bool)).astype(np.float64)
+        if not _responses(reach, reach, past.astype(np.float64), lag)[lag, cause, effect] > 0:
+            return NO_EFFECT
+        total = self._propagate(np.eye(d))
+        after = _responses(total, total, self.lagged, lag)
+        # A coefficient of lag k acts in every step s of which the effect is k or more steps away.
+        gradient = np.zeros((1 + self.order, d, d))
+        for k in range(min(self.order, lag) + 1):
+            for s in range(lag - k + 1):
+                gradient[k] += np.outer(after[s, cause], after[lag - k - s, :, effect])
+        edges = np.concatenate([now, *past])
+        value = float(after[lag, cause, effect])
+        return effects.along_paths(rows, value, gradient.reshape(-1, d), edges, level)
+
     def _burn_in(self) -> int:
         """Return the number of steps after which the share of the start is ``START_REMAINS``."""
         # Powers of a nilpotent matrix vanish after as many steps as the matrix has rows.
         nilpotent = self.order * len(self.names)
         decay = np.log(max(self.spectral_radius, START_REMAINS))
         return nilpotent + int(np.ceil(np.log(START_REMAINS) / decay))
+
+
+def _responses(start: FloatArray, total: FloatArray, lagged: FloatArray, steps: int) -> FloatArray:
+    """Return what changes in step 0 become in later steps.
+
+    Parameters
+    ----------
+    start : ndarray of shape (k, d)
+        Changes of all variables in step 0.
+    total : ndarray of shape (d, d)
+        ``(I - W)^{-1}``, the effects within a step.
+    lagged : ndarray of shape (p, d, d)
+    steps : int
+
+    Returns
+    -------
+    ndarray of shape (1 + steps, k, d)
+    """
+    reduced = lagged @ total
+    result = np.zeros((1 + steps, *start.shape))
+    result[0] = start
+    for step in range(1, 1 + steps):
+        for lag in range(1, min(step, len(lagged)) + 1):
+            result[step] += result[step - lag] @ reduced[lag - 1]
+    return result
 
 
 def fit_lagged(
@@ -301,7 +485,10 @@ def fit_lagged(
     stacked, variances = least_squares(own, mask)
     weights, lagged = split_blocks(stacked)
     intercepts = intercepts_of(own, stacked)
-    return LaggedModel(parts[0].names[:d], weights, lagged, intercepts, variances)
+    rows = shared_moments(own)
+    return LaggedModel(
+        parts[0].names[:d], weights, lagged, intercepts, variances, sample_moments=rows
+    )
 
 
 def _into_present(adjacency: ArrayLike, m: int, d: int) -> BoolArray:

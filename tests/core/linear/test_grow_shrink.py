@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flwr_causal.core.linear.grow_shrink import grow_shrink
-from flwr_causal.core.linear.model import regress
+from flwr_causal.core.linear.regression import regress
 
 COLLINEAR = 1e-10
 

@@ -1,0 +1,50 @@
+"""Least-squares regression of one variable on others, from second moments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import FloatArray, IntArray
+
+# Parents are treated as linearly dependent if a Cholesky pivot of their correlations is below this.
+SINGULAR_PIVOT = 1e-7
+
+
+def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArray, float]:
+    """Regress one variable on its parents by least squares, from second moments.
+
+    Parameters
+    ----------
+    second
+        ``(d, d)`` second moments; only the entries among ``parents`` and ``child`` are read.
+    parents, child
+        Indices of the parents and of the variable.
+
+    Returns
+    -------
+    coefficients, residual_variance
+        ``(len(parents),)`` coefficients, and the mean squared residual, at least 0. If the parents
+        are linearly dependent, the coefficients are those of least norm in standardised units.
+    """
+    variance = float(second[child, child])
+    if len(parents) == 0:
+        return np.zeros(0), variance
+    among = second[np.ix_(parents, parents)]
+    with_child = second[parents, child]
+    # Standardised, so that a small pivot means linear dependence and not small units.
+    scale = np.sqrt(np.diagonal(among))
+    scale = np.where(scale > 0, scale, 1.0)
+    correlation, target = among / np.outer(scale, scale), with_child / scale
+    try:
+        factor = scipy.linalg.cholesky(correlation, lower=True)
+        if np.diagonal(factor).min() < SINGULAR_PIVOT:
+            raise np.linalg.LinAlgError
+        standardized = scipy.linalg.cho_solve((factor, True), target)
+    except np.linalg.LinAlgError:
+        standardized = np.linalg.lstsq(correlation, target, rcond=1e-12)[0]
+    coefficients = np.asarray(standardized / scale, dtype=np.float64)
+    return coefficients, max(variance - float(coefficients @ with_child), 0.0)

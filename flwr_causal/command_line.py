@@ -6,7 +6,6 @@ where the arguments, an option or a table cannot be used.
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import re
@@ -23,6 +22,7 @@ from typer.core import TyperGroup
 
 from flwr_causal.app import methods as registry
 from flwr_causal.app.config import DataConfig, value_of
+from flwr_causal.app.description import described
 from flwr_causal.app.new_method import create
 from flwr_causal.app.pages import options_of, values_in_words
 from flwr_causal.app.sources import Roles, simulation
@@ -32,6 +32,8 @@ from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.protocol.schema import own_version
 from flwr_causal.reports.differences import compared
+from flwr_causal.reports.page.comparison import comparison_payload
+from flwr_causal.reports.page.template import write_page
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     import click
     import pandas as pd
 
+#: The page of a run in its directory.
+PAGE = "report.html"
 #: `check-method` without tables of the user's makes tables of this size.
 SMALL = DataConfig(variables=4, rows=105)
 #: Of mixed tables it takes so many rows of each party, so many columns and the last one.
@@ -113,7 +117,7 @@ def methods(
 ) -> None:
     """List the methods: what for, which data, how many exchanges, what leaves a party."""
     ids = [method] if method else list(registry.METHODS)
-    found = [described(one) for one in ids]
+    found = [described(registry.find(one).strategy()) for one in ids]
     if as_json:
         _print_json(found)
         return
@@ -131,39 +135,6 @@ def methods(
             for item in exchange["leaves"]:
                 rows = f"; an entry for {item['rows']}" if item["rows"] else ""
                 _wrapped(f"{item['name']}: {item['meaning']}{rows}", "    ")
-
-
-def described(method: str) -> dict[str, Any]:
-    """Return what the docstring and the contract of a method say, as plain values."""
-    strategy = registry.find(method).strategy
-    doc = inspect.getdoc(strategy) or ""
-    text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", re.split(r"\nParameters\n-+\n", doc)[0])
-    standard = strategy()
-    return {
-        "id": method,
-        "summary": text.partition("\n\n")[0],
-        "description": text.strip(),
-        "data": standard.data.value,
-        "max_rounds": standard.max_rounds,
-        "exchanges": [
-            {
-                "name": exchange.name,
-                "meaning": exchange.meaning,
-                "when": exchange.when,
-                "leaves": [
-                    {
-                        "name": item.name,
-                        "meaning": item.meaning,
-                        "shape": list(item.shape),
-                        "combine": item.combine,
-                        "rows": item.rows,
-                    }
-                    for item in exchange.returns
-                ],
-            }
-            for exchange in strategy.contract.exchanges
-        ],
-    }
 
 
 @app.command()
@@ -275,6 +246,7 @@ def run(
         )
     except DataError as error:
         raise DataError(_with_files(error, data)) from error
+    page = found.report(output_dir.absolute() / PAGE) if output_dir is not None else None
     if as_json:
         edges = [] if found.graph is None else found.graph.marked_edges()
         names = ("cause", "mark", "effect", "weight")
@@ -282,8 +254,8 @@ def run(
         _print_json({**found.summary(influence=False), "edges": listed})
         return
     typer.echo(str(found))
-    if "output_dir" in given:
-        typer.echo(f"Results in {given['output_dir']}")
+    if page is not None:
+        typer.echo(f"Results in {given['output_dir']}, to look at: {page}")
 
 
 def _options(method: str, pairs: Sequence[str]) -> dict[str, Any]:
@@ -309,28 +281,48 @@ def _with_files(error: CausalError, data: Sequence[Path]) -> str:
 
 
 @app.command()
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Of a saved run.")],
+    output: Annotated[
+        Path | None, typer.Option(help=f"The file to write. Default: {PAGE} in the directory.")
+    ] = None,
+) -> None:
+    """Make one HTML page of a saved run: the graph, how far to trust it, parties, traffic.
+
+    The page holds all it needs: it works without a network, and can be sent as one file.
+    """
+    typer.echo(str(Run.load(directory).report(output or directory / PAGE)))
+
+
+@app.command()
 def compare(
     directories: Annotated[list[Path], typer.Argument(metavar="DIR DIR...")],
     everything: Annotated[bool, typer.Option("--all", help="List common edges, too.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Write an HTML page with the graph in which they agree.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say which edges differ between saved runs (their directories), with their weights."""
     if len(directories) < 2:
         raise ConfigError("Give the directories of at least two runs.")
-    graphs = []
+    runs, graphs = [], []
     for directory in directories:
-        graph = Run.load(directory).graph
-        if graph is None:
+        runs.append(Run.load(directory))
+        if (graph := runs[-1].graph) is None:
             raise DataError(f"The run in {directory} has no graph, so it cannot be compared.")
         graphs.append(graph)
     pairs = compared(graphs)
     names = [str(directory) for directory in directories]
+    if output is not None:
+        write_page(comparison_payload(names, runs, graphs), output)
     listed = [pair for pair in pairs if everything or pair.differs]
     if as_json:
         _print_json(
             [
                 {"edges": dict(zip(names, pair.edges, strict=True)), "differs": pair.differs}
                 | {"weights": dict(zip(names, pair.weights, strict=True))}
+                | {"confidences": dict(zip(names, pair.confidences, strict=True))}
                 for pair in listed
             ]
         )
@@ -343,6 +335,8 @@ def compare(
             cells = zip(pair.edges, pair.weights, strict=True)
             table.add_row(*("-" if w is None else f"{edge} {w:+.3f}" for edge, w in cells))
         Console(soft_wrap=True).print(table)
+    if output is not None:
+        typer.echo(f"Page: {output}")
 
 
 @app.command()

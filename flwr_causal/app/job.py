@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.app.description import described
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.checkpoint import check_options, results_saved
@@ -54,17 +55,19 @@ def execute(
         outcome = run_strategy(method, grid, settle=settle, on_round=on_round)
     except CausalError as error:
         if isinstance(error.outcome, Outcome):
-            error.outcome = _finished_run(error.outcome, settings)
+            error.outcome = _finished_run(error.outcome, method, settings)
         raise
     except MemoryError as error:
         raise ConfigError(
             f"The server's memory does not suffice ({error}): lower the options that say how many "
             "rounds or units there are, or use fewer columns."
         ) from error
-    return _finished_run(outcome, settings)
+    return _finished_run(outcome, method, settings)
 
 
-def _finished_run(outcome: Outcome[Any], settings: dict[str, Any]) -> Run:
+def _finished_run(
+    outcome: Outcome[Any], method: CausalStrategy[Any], settings: dict[str, Any]
+) -> Run:
     parties = outcome.parties
     return Run(
         **outcome.summary(),
@@ -75,5 +78,7 @@ def _finished_run(outcome: Outcome[Any], settings: dict[str, Any]) -> Run:
         model=outcome.model,
         local_graphs=outcome.heterogeneity.graphs if outcome.heterogeneity else {},
         heterogeneity=outcome.heterogeneity.edges if outcome.heterogeneity else None,
+        columns={} if outcome.agreement is None else outcome.agreement.summary(),
+        about=described(method),
         influence=vars(outcome)["_influence"],  # not computed yet, if nothing has read it
     )

@@ -100,10 +100,11 @@ def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
     truth = read_edges(job.truth, names) if job.truth and names else None
     if not run.config["simulated"]:
         if truth is not None and run.graph is not None:
-            run.metrics = compare(truth, run.graph)
+            run.truth, run.metrics = truth, compare(truth, run.graph)
         return
     tables, made, test = simulation(data, len(run.parties), strategy.data, Roles.of(strategy))
     truth = truth or made
+    run.truth = None if run.graph is None else truth
     run.metrics = judged(run.model if run.graph is None else run.graph, truth, test)
     compared = bool(run.metrics) and job.compare
     if run.graph is not None:

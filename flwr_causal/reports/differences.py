@@ -20,10 +20,14 @@ class Pair(NamedTuple):
         ``"a[t-1] -> b"``; empty where the graph does not connect the two.
     weights : tuple of (float or None)
         By graph, the weight of the edge; None where there is none.
+    confidences : tuple of (float or None)
+        By graph, the confidence in the edge, of an undirected edge in the surer direction; None
+        where there is none.
     """
 
     edges: tuple[str, ...]
     weights: tuple[float | None, ...]
+    confidences: tuple[float | None, ...]
 
     @property
     def differs(self) -> bool:
@@ -39,10 +43,20 @@ def compared(graphs: Sequence[CausalGraph]) -> list[Pair]:
     DataError
         If the graphs have different variables.
     """
-    found: dict[frozenset[str], list[tuple[str, float | None]]] = {}
+    found: dict[frozenset[str], list[tuple[str, float | None, float | None]]] = {}
     for k, graph in enumerate(graphs):
         for cause, mark, effect, weight in graph.reordered(graphs[0].names).marked_edges():
-            row = found.setdefault(frozenset((cause, effect)), [("", None)] * len(graphs))
-            row[k] = (f"{cause} {mark} {effect}", weight)
+            row = found.setdefault(frozenset((cause, effect)), [("", None, None)] * len(graphs))
+            confidence = _confidence(graph, cause, effect, both=mark == "--")
+            row[k] = (f"{cause} {mark} {effect}", weight, confidence)
     pairs = [Pair(*map(tuple, zip(*row, strict=True))) for row in found.values()]
     return sorted(pairs, key=lambda pair: -max(abs(weight or 0.0) for weight in pair.weights))
+
+
+def _confidence(graph: CausalGraph, cause: str, effect: str, *, both: bool) -> float | None:
+    """Return the confidence in an edge; edges with a lag, whose causes are no names, have none."""
+    if graph.confidence is None or cause not in graph.names:
+        return None
+    i, j = graph.names.index(cause), graph.names.index(effect)
+    values = [graph.confidence[i, j]] + ([graph.confidence[j, i]] if both else [])
+    return float(max(values))

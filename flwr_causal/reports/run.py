@@ -23,6 +23,8 @@ from flwr_causal.data.read.bif import write_bif
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.graph_files import write_all
+from flwr_causal.reports.page.payload import payload_of
+from flwr_causal.reports.page.template import write_page
 from flwr_causal.runtime.checkpoint import (
     EXCHANGES,
     HISTORY_FILE,
@@ -43,7 +45,20 @@ LONGEST_WARNING = 200
 
 GRAPHS_FILE = "local_graphs.json"
 TABLE_FILE = "heterogeneity.csv"
+TRUTH_FILE = "truth.json"
 VERSIONED = ("flwr-causal", "flwr", "numpy", "scipy", "networkx", "pandas")
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the versions of the packages on which a result depends."""
+    return {name: _version(name) for name in VERSIONED}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 @dataclass(repr=False)
@@ -108,6 +123,16 @@ class Run:
         where the graph follows from one exchange of averages (``moments``), for at most
         ``max(3, 1000 // d)`` parties, those of the largest distances; else empty. It is computed
         when it is first read, by solving once more for each party.
+    truth : CausalGraph or None
+        The true graph, where it is known.
+    columns : dict of str to dict
+        By agreed column, its ``kind`` and, where the parties reported sums, ``mean`` and
+        ``deviation`` (the standard deviation) over all rows.
+    about : dict
+        What the docstring and the contract of the method say, see
+        :func:`flwr_causal.app.description.described`; empty in runs saved before it was kept.
+    versions : dict of str to str
+        Versions of the packages that matter, of the process that made the run.
     """
 
     graph: CausalGraph | None
@@ -132,6 +157,10 @@ class Run:
     warnings: list[str] = field(default_factory=list)
     error: str = ""
     status: str = "completed"
+    truth: CausalGraph | None = None
+    columns: dict[str, dict[str, Any]] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=installed_versions)
 
     def __post_init__(self) -> None:
         if self.error and self.status == "completed":
@@ -197,7 +226,7 @@ class Run:
         ``history.jsonl`` (one line for each exchange), and, as far as the run has them,
         ``graph.json`` (which ``CausalGraph.load`` reads), ``graph.graphml``, ``graph.dot``,
         ``edges.csv``, ``scores.csv``, ``model.json`` (with ``model.bif`` for a Bayesian network,
-        the directory ``model`` for a circuit), ``local_graphs.json`` (by party),
+        the directory ``model`` for a circuit), ``truth.json``, ``local_graphs.json`` (by party),
         ``heterogeneity.csv`` and ``answers.csv``. All files are written before the first file of an
         earlier run is replaced.
 
@@ -246,8 +275,9 @@ class Run:
 
     def _write(self, target: Path, *, influence: bool) -> None:
         """Write all files into an empty directory."""
-        versions = {name: _version(name) for name in VERSIONED}
-        content = {**self.summary(influence=influence), "versions": versions}
+        content = self.summary(influence=influence) | {
+            name: getattr(self, name) for name in ("about", "columns", "versions")
+        }
         kind = type(self.model)
         if hasattr(kind, "save") and hasattr(kind, "load"):
             content["model"] = f"{kind.__module__}:{kind.__qualname__}"
@@ -262,9 +292,36 @@ class Run:
             if self.scores is not None:
                 names = list(self.graph.names)
                 pd.DataFrame(self.scores, names, names).to_csv(target / "scores.csv")
+        if self.truth is not None:
+            self.truth.save(target / TRUTH_FILE)
         _write_local(self.local_graphs, self.heterogeneity, target)
         if self.answers is not None:
             self.answers.to_csv(target / "answers.csv", index=False)
+
+    def report(self, path: str | Path) -> Path:
+        """Write one HTML page of the run, which needs no network and no other file.
+
+        The page has the graph, the warnings, the edges, the parties, the exchanges and the
+        configuration; nothing is computed for it but densities of a circuit. The influence of the
+        parties is shown if it is known already.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write, such as ``"report.html"``; directories are created if needed.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be written, or the package lacks the page's files: an app bundle of
+            Flower does not contain them.
+        """
+        return write_page(payload_of(self), path)
 
     @classmethod
     def load(cls, directory: str | Path) -> Run:
@@ -281,10 +338,14 @@ class Run:
         content = json.loads((source / RUN_FILE).read_text(encoding="utf-8"))
         kind = content.pop("model", None)
         model = _model_class(kind).load(source / "model.json") if kind else None
-        content.pop("versions", None)
+        # What an earlier version did not save is unknown.
+        content.setdefault("versions", {})
         history = read_history(source)
-        graph_file, scores_file = source / "graph.json", source / "scores.csv"
-        graph = CausalGraph.load(graph_file) if graph_file.is_file() else None
+        graph, truth = (
+            CausalGraph.load(file) if file.is_file() else None
+            for file in (source / "graph.json", source / TRUTH_FILE)
+        )
+        scores_file = source / "scores.csv"
         scores = None
         if scores_file.is_file():
             scores = _read_text(scores_file, index_col=0).to_numpy(dtype=np.float64)
@@ -292,6 +353,7 @@ class Run:
         answers_file = source / "answers.csv"
         return cls(
             graph=graph,
+            truth=truth,
             history=history,
             model=model,
             scores=scores,
@@ -349,10 +411,3 @@ def _model_class(name: str) -> Any:
     if not (isinstance(found, type) and hasattr(found, "save") and hasattr(found, "load")):
         raise DataError(f"the run's model is a '{name}', which is no class with 'save' and 'load'")
     return found
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"

@@ -54,6 +54,8 @@ RESULTS = (
     "answers.csv",
     "local_graphs.json",
     "heterogeneity.csv",
+    "truth.json",
+    "report.html",
 )
 # Options that may differ when a run is resumed: they do not change its result.
 FREE_OPTIONS = frozenset(

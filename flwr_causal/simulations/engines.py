@@ -144,7 +144,8 @@ def simulate(
             error.outcome.save(strategy.output_dir)
         raise
     if truth is not None and run.graph is not None:
-        run.metrics = compare(_without_dropped(truth, run.graph.names), run.graph)
+        run.truth = _without_dropped(truth, run.graph.names)
+        run.metrics = compare(run.truth, run.graph)
         # Metrics on the pooled rows, which only a simulation has.
         rows = (read_table(party) for party in parties)
         run.metrics |= strategy.pooled_metrics(rows, run.graph)

@@ -399,6 +399,11 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         Edges of absolute weight up to this are left out. For the group lasso a weight is the
         standard deviation of the effect in units of the party's noise, for perceptrons the root
         mean square of df_j/dx_i. The evidence search has no threshold.
+
+    References
+    ----------
+    Yang, He, Wang, Yu, Domeniconi & Zhang (2024). Federated causality learning with explainable
+    adaptive optimization. AAAI.
     """
 
     contract: ClassVar[Contract] = CONTRACT

@@ -106,6 +106,14 @@ class Lingam(RowsOrSeries[Start]):
         BIC already, which does not depend on units.
     lagged_sparsity : None
         Has no effect: there is no L1 norm.
+
+    References
+    ----------
+    Shimizu, Hoyer, Hyvarinen & Kerminen (2006). A linear non-Gaussian acyclic model for causal
+    discovery. JMLR 7.
+
+    Hyvarinen, Zhang, Shimizu & Hoyer (2010). Estimation of a structural vector autoregression
+    model using non-Gaussianity. JMLR 11.
     """
 
     contract: ClassVar[Contract] = CONTRACT

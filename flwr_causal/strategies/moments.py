@@ -198,6 +198,13 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
     refit : bool, default True
         Fit the weights of the final graph by least squares, without the shrinkage of the L1 norm.
         ``graph.raw_weights`` has the solver's weights. "order" always fits by least squares.
+
+    References
+    ----------
+    Ng & Zhang (2022). Towards federated Bayesian network structure learning with continuous
+    optimization. AISTATS.
+
+    Pamfil et al. (2020). DYNOTEARS: structure learning from time-series data. AISTATS.
     """
 
     contract: ClassVar[Contract] = CONTRACT

@@ -715,6 +715,11 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
         have no unit.
     inner_steps : int, default 20
         Largest number of L-BFGS steps of a party in a round, ``model="mlp"``.
+
+    References
+    ----------
+    Ng & Zhang (2022). Towards federated Bayesian network structure learning with continuous
+    optimization. AISTATS.
     """
 
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM

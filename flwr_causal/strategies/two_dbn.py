@@ -62,6 +62,10 @@ class TwoDBN(SeriesOptions, LinearADMM):
     order, lagged_threshold, lagged_sparsity, series_column, time_column, gaps, phase_column, \
 perturbed_from, perturbed_to
         See :class:`~flwr_causal.strategies.linear.SeriesOptions`.
+
+    References
+    ----------
+    Chen, Ma & Yue (2024). Federated structure learning of dynamic Bayesian networks.
     """
 
     contract: ClassVar[Contract] = TWO_DBN

@@ -7,7 +7,7 @@ problem with party, column and remedy.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -76,6 +76,18 @@ class Agreement:
     def n(self) -> int:
         """Rows of all parties together."""
         return sum(self.rows.values())
+
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """Return kind, mean and standard deviation of each column, as far as they are known."""
+        found: dict[str, dict[str, Any]] = {}
+        spread = np.sqrt(self.variance)
+        for name, kind, mean, deviation in zip(
+            self.names, self.kinds, self.mean, spread, strict=True
+        ):
+            known = np.isfinite(mean) and np.isfinite(deviation)
+            numbers = {"mean": float(mean), "deviation": float(deviation)} if known else {}
+            found[name] = {"kind": kind, **numbers}
+        return found
 
 
 def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> Agreement:

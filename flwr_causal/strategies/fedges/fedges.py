@@ -221,6 +221,11 @@ class FedGES(CausalStrategy[FedGESRun]):
         Largest number of states of a column.
     constant_columns, text_columns, duplicate_columns : {"keep", "drop", "fail"}, default "keep"
         A column of one state stays as an isolated variable.
+
+    References
+    ----------
+    Torrijos, Gamez & Puerta (2024). FedGES: a federated learning approach for Bayesian network
+    structure learning.
     """
 
     contract: ClassVar[Contract] = CONTRACT

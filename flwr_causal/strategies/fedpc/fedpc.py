@@ -195,6 +195,11 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     unshared_columns : {"keep", "drop", "fail"}, default "keep"
         Columns that some parties lack.
     text_columns, duplicate_columns : {"keep", "drop", "fail"}, default "keep"
+
+    References
+    ----------
+    Seng, Busch, Prasad, Dhami, Mundt & Kersting (2025). Scaling probabilistic circuits via data
+    partitioning.
     """
 
     contract: ClassVar[Contract] = CONTRACT

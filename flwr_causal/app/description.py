@@ -1,0 +1,55 @@
+"""What the docstring and the contract of a method say of it, as plain values."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flwr_causal.strategies import CausalStrategy
+
+# A section of a docstring in numpy style begins with its title, underlined.
+_SECTION = re.compile(r"\n([A-Z]\w+)\n-{3,}\n")
+
+
+def described(strategy: CausalStrategy[Any]) -> dict[str, Any]:
+    """Return what a method is for, what it reads, and what leaves a party.
+
+    Returns
+    -------
+    dict
+        ``id``; ``summary`` and ``description``, the docstring's first paragraph and all of its
+        text; ``references``, the papers; ``data``, the kind of tables; ``max_rounds``;
+        ``exchanges``, a list with ``name``, ``meaning``, ``when`` and, under ``leaves``, what
+        leaves a party.
+    """
+    text, *sections = _SECTION.split(inspect.getdoc(strategy) or "")
+    papers = dict(zip(sections[::2], sections[1::2], strict=True)).get("References", "")
+    text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text)
+    return {
+        "id": strategy.contract.method,
+        "summary": text.partition("\n\n")[0].strip(),
+        "description": text.strip(),
+        "references": [" ".join(paper.split()) for paper in papers.split("\n\n") if paper.strip()],
+        "data": strategy.data.value,
+        "max_rounds": strategy.max_rounds,
+        "exchanges": [
+            {
+                "name": exchange.name,
+                "meaning": exchange.meaning,
+                "when": exchange.when,
+                "leaves": [
+                    {
+                        "name": item.name,
+                        "meaning": item.meaning,
+                        "shape": list(item.shape),
+                        "combine": item.combine,
+                        "rows": item.rows,
+                    }
+                    for item in exchange.returns
+                ],
+            }
+            for exchange in strategy.contract.exchanges
+        ],
+    }

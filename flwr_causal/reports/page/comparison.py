@@ -1,0 +1,132 @@
+"""The page that compares runs: the edges in which they agree, and those in which they differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.reports.differences import compared
+from flwr_causal.reports.page.graph import graph_payload
+from flwr_causal.reports.page.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.reports.page.reported import Reported
+
+Block = dict[str, Any]
+
+
+def comparison_payload(
+    names: Sequence[str], runs: Sequence[Reported], graphs: Sequence[CausalGraph]
+) -> dict[str, Any]:
+    """Return the content of the page that compares runs, see :mod:`flwr_causal.reports.page`.
+
+    Parameters
+    ----------
+    names : sequence of str
+        What the page calls the runs.
+    runs : sequence of Run
+    graphs : sequence of CausalGraph
+        Theirs, over the same variables.
+
+    Raises
+    ------
+    DataError
+        If the graphs have different variables.
+    """
+    pairs = compared(graphs)
+    differing = [pair for pair in pairs if pair.differs]
+    plain = [
+        graph_payload(graph.reordered(graphs[0].names), None, None)["edges"] for graph in graphs
+    ]
+    agreed = counted(len(pairs) - len(differing), "common edge")
+    heading = f"{agreed}, {counted(len(differing), 'pair')} of variables that differ"
+    sections = [
+        ("runs", "The runs", [_runs(names, runs, graphs)]),
+        ("differences", "Edges by run", [_pairs(names, graphs, pairs)] if pairs else []),
+    ]
+    return {
+        "title": f"comparison of {counted(len(runs), 'run')}: {heading}",
+        "heading": heading,
+        "question": f"Which edges do {counted(len(runs), 'run')} agree on? The graph shows the "
+        "edges that all of them have; lower the share of the runs to see those that only some "
+        "have. Weights are means over the runs that have the edge.",
+        "graph": _united(graphs[0].names, plain),
+        "sections": [
+            {"id": name, "title": title, "blocks": blocks}
+            for name, title, blocks in sections
+            if blocks
+        ],
+    }
+
+
+def _united(names: tuple[str, ...], edges_by_run: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return the graph of the edges of all runs; their confidence is the share of the runs."""
+    found: dict[tuple[int, int, int, str], list[float]] = {}
+    for edges in edges_by_run:
+        for edge in edges:
+            if edge["found"]:
+                key = edge["cause"], edge["effect"], edge["lag"], edge["mark"]
+                found.setdefault(key, []).append(edge["weight"])
+    united = [
+        {
+            "cause": cause,
+            "effect": effect,
+            "lag": lag,
+            "mark": mark,
+            "found": True,
+            "weight": sum(weights) / len(weights),
+            "confidence": len(weights) / len(edges_by_run),
+        }
+        for (cause, effect, lag, mark), weights in found.items()
+    ]
+    return {
+        "names": list(names),
+        "kind": "summary",
+        "lags": max((lag for _, _, lag, _ in found), default=0),
+        "edges": united,
+        "counts": {},
+        "confidence_name": "share of the runs",
+        "least_confidence": 1,
+    }
+
+
+def _runs(names: Sequence[str], runs: Sequence[Reported], graphs: Sequence[CausalGraph]) -> Block:
+    rows = [
+        [
+            name,
+            run.config.get("method"),
+            len(run.parties),
+            run.total_rows,
+            run.rounds,
+            graph.num_edges + graph.num_lagged_edges,
+            len(run.warnings),
+            run.metrics.get("shd"),
+        ]
+        for name, run, graph in zip(names, runs, graphs, strict=True)
+    ]
+    columns = ["run", "method", "parties", "rows", "exchanges", "edges", "warnings", "SHD"]
+    if all(row[-1] is None for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return {"kind": "table", "caption": "Runs", "columns": columns, "rows": rows}
+
+
+def _pairs(names: Sequence[str], graphs: Sequence[CausalGraph], pairs: Sequence[Any]) -> Block:
+    """Return a row for each pair of variables, with edge, weight and confidence by run."""
+    confident = [graph.confidence is not None for graph in graphs]
+    columns = ["differs"]
+    for name, known in zip(names, confident, strict=True):
+        columns += [f"{name}: edge", f"{name}: weight"]
+        columns += [f"{name}: confidence"] if known else []
+    rows = []
+    for pair in sorted(pairs, key=lambda pair: not pair.differs):
+        row: list[Any] = ["yes" if pair.differs else "no"]
+        for edge, weight, confidence, known in zip(
+            pair.edges, pair.weights, pair.confidences, confident, strict=True
+        ):
+            row += [edge or "none", weight]
+            row += [confidence] if known else []
+        rows.append(row)
+    caption = "Pairs of variables that some run connects, those that differ first"
+    return {"kind": "table", "caption": caption, "columns": columns, "rows": rows}

@@ -1,0 +1,157 @@
+"""The graph of a run as plain values: edges with everything that is known of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.core.graphs import equivalence
+from flwr_causal.core.graphs.knowledge import Knowledge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.graphs.graph import CausalGraph
+
+#: Of the pairs without an edge, so many of largest raw weight are on the page.
+MOST_LEFT_OUT = 1000
+#: More forbidden edges than this (tiers forbid many) are counted, not listed.
+MOST_FORBIDDEN = 200
+
+
+def graph_payload(
+    graph: CausalGraph, truth: CausalGraph | None, knowledge: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return a graph, how it differs from the truth, and what background knowledge says.
+
+    Returns
+    -------
+    dict
+        ``names``, ``kind``, ``lags``; ``edges``, a list of dicts with ``cause`` and ``effect``
+        (indices), ``lag``, ``weight``, ``mark`` ("->" or "--"), ``found`` (False: left out by the
+        threshold, or missing), and, as far as they are known, ``raw`` (the weight before the
+        threshold), ``confidence``, ``required`` and ``truth`` ("right", "open", "reversed",
+        "extra", "missing"); ``counts`` of the values of ``truth``; ``forbidden`` pairs.
+    """
+    edges = _edges_at(graph, 0, graph.weights, graph.adjacency, graph.raw_weights)
+    for k in range(0 if graph.lagged is None else len(graph.lagged)):
+        assert graph.lagged is not None
+        raw = None if graph.raw_lagged is None else graph.raw_lagged[k]
+        edges += _edges_at(graph, k + 1, graph.lagged[k], graph.lagged[k] != 0, raw)
+    left_out = sorted((e for e in edges if not e["found"]), key=lambda e: -abs(e["raw"]))
+    edges = [edge for edge in edges if edge["found"]] + left_out[:MOST_LEFT_OUT]
+    counts: dict[str, int] = {}
+    if truth is not None and set(truth.names) == set(graph.names):
+        edges = _judged(edges, graph, truth.reordered(graph.names))
+        for edge in edges:
+            if "truth" in edge:
+                counts[edge["truth"]] = counts.get(edge["truth"], 0) + 1
+    found: dict[str, Any] = {
+        "names": list(graph.names),
+        "kind": graph.kind,
+        "lags": 0 if graph.lagged is None else len(graph.lagged),
+        "edges": edges,
+        "counts": counts,
+    }
+    if knowledge:
+        forbidden = _forbidden(graph, knowledge)
+        found["num_forbidden"] = len(forbidden)
+        found["forbidden"] = forbidden if len(forbidden) <= MOST_FORBIDDEN else []
+    return found
+
+
+def _edges_at(
+    graph: CausalGraph, lag: int, weights: FloatArray, present: BoolArray, raw: FloatArray | None
+) -> list[dict[str, Any]]:
+    """Return the edges of one lag, and the pairs that only have a raw weight."""
+    both = np.zeros_like(present)
+    if lag == 0 and graph.kind == "cpdag":
+        both = equivalence.undirected_part(present)
+    candidates = present if raw is None else present | (raw != 0)
+    if lag == 0:
+        # Of a pair with an edge, the opposite direction is no further edge.
+        candidates = candidates & ~(present.T & ~present) & ~np.tril(both)
+    edges = []
+    for i, j in np.argwhere(candidates):
+        edge: dict[str, Any] = {
+            "cause": int(i),
+            "effect": int(j),
+            "lag": lag,
+            "found": bool(present[i, j]),
+            "mark": "--" if both[i, j] else "->",
+            "weight": float(weights[i, j]),
+        }
+        if raw is not None:
+            edge["raw"] = float(raw[i, j])
+        if lag == 0 and graph.confidence is not None and present[i, j]:
+            pair = (i, j), (j, i)
+            edge["confidence"] = max(float(graph.confidence[p]) for p in pair[: 1 + both[i, j]])
+        if lag == 0 and graph.required is not None and graph.required[i, j]:
+            edge["required"] = True
+        edges.append(edge)
+    return edges
+
+
+def _judged(
+    edges: list[dict[str, Any]], graph: CausalGraph, truth: CausalGraph
+) -> list[dict[str, Any]]:
+    """Return the edges with their verdicts, and the true edges that are missing.
+
+    A truth without lags says of no edge at which lag it is: then all lags count as one.
+    """
+    by_lag = graph.lagged is None or truth.lagged is not None
+    true = {0: truth.adjacency}
+    if truth.lagged is not None:
+        true |= {k + 1: lagged != 0 for k, lagged in enumerate(truth.lagged)}
+    seen: set[tuple[int, int, int]] = set()
+    none = np.zeros_like(truth.adjacency)
+    judged = []
+    for edge in edges:
+        i, j, lag = edge["cause"], edge["effect"], edge["lag"] if by_lag else 0
+        marks = true.get(lag, none)
+        same, opposite = bool(marks[i, j]), bool(marks[j, i]) and lag == 0 and by_lag
+        unknown = not by_lag and i == j  # such truths say nothing of a variable's own past
+        if unknown or not (edge["found"] or (same and (i, j, lag) not in seen)):
+            judged.append(edge)
+            continue
+        if not edge["found"]:
+            verdict = "missing"
+        elif not (same or opposite):
+            verdict = "extra"
+        elif edge["mark"] == "--":
+            verdict = "right" if same and opposite else "open"
+        else:
+            verdict = "right" if same else "reversed"
+        seen.add((i, j, lag))
+        if lag == 0 and (by_lag and edge["found"]):
+            seen.add((j, i, 0))
+        judged.append({**edge, "truth": verdict})
+    for lag, marks in true.items():
+        for i, j in np.argwhere(marks):
+            if (int(i), int(j), lag) not in seen and not (i == j and not by_lag):
+                seen.add((int(i), int(j), lag))
+                undirected = lag == 0 and marks[j, i] and truth.kind == "cpdag"
+                if undirected:
+                    seen.add((int(j), int(i), lag))
+                judged.append(
+                    {
+                        "cause": int(i),
+                        "effect": int(j),
+                        "lag": lag,
+                        "found": False,
+                        "mark": "--" if undirected else "->",
+                        "weight": 0.0,
+                        "truth": "missing",
+                    }
+                )
+    return judged
+
+
+def _forbidden(graph: CausalGraph, knowledge: Mapping[str, Any]) -> list[list[int]]:
+    """Return the pairs (cause, effect) without a lag that background knowledge forbids."""
+    now: dict[str, Any] = {"required_lagged": [], "forbidden_lagged": []}
+    allowed = Knowledge.from_dict({**knowledge, **now}).masks(graph.names).allowed
+    pairs = np.argwhere(~(allowed | np.eye(len(graph.names), dtype=bool)))
+    return [[int(i), int(j)] for i, j in pairs]

@@ -1,0 +1,185 @@
+// The page: headline, graph, and sections of blocks, from the data in the page.
+"use strict";
+
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const main = document.getElementById("main");
+  const SHOWN_ROWS = 200; // of a table, until all are wanted
+  const NAMES_ON_AXES = 40;
+
+  function html(name, attributes = {}, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+  }
+
+  function shown(value) {
+    if (value === null || value === undefined) return "–";
+    if (value === true) return "yes";
+    if (value === false) return "no";
+    if (typeof value !== "number") return String(value);
+    if (Number.isInteger(value)) return value.toLocaleString("en");
+    const size = Math.abs(value);
+    if (size >= 1e-3 && size < 1e6) return String(Number(value.toPrecision(4)));
+    return value.toExponential(2);
+  }
+
+  // Blocks. Each function returns an element.
+
+  const blocks = {
+    text: ({ text }) => html("p", {}, text),
+
+    list({ title, items, tone }) {
+      const list = html("ul", {}, ...items.map((item) => html("li", {}, item)));
+      return html("div", { class: tone === "bad" ? "notice" : "plain" }, html("h3", {}, title), list);
+    },
+
+    facts({ title, rows }) {
+      const facts = html("dl", {}, ...rows.flatMap(([label, value]) => [html("dt", {}, label), html("dd", {}, shown(value))]));
+      return title ? html("div", {}, html("h3", {}, title), facts) : facts;
+    },
+
+    table({ caption, columns, rows }) {
+      const numeric = columns.map((_, k) => rows.some((row) => typeof row[k] === "number") && rows.every((row) => row[k] === null || row[k] === undefined || typeof row[k] === "number"));
+      const body = html("tbody");
+      let order = [...rows.keys()], words = "", all = false;
+      const more = html("button", { type: "button", class: "more" });
+      more.addEventListener("click", () => { all = true; fill(); });
+      function fill() {
+        const wanted = order.filter((k) => !words || rows[k].some((cell) => shown(cell).toLowerCase().includes(words)));
+        const kept = all ? wanted : wanted.slice(0, SHOWN_ROWS);
+        body.replaceChildren(...kept.map((k) => html("tr", {}, ...rows[k].map((cell, j) => html("td", { class: numeric[j] ? "number" : "text" }, shown(cell))))));
+        more.hidden = kept.length === wanted.length;
+        more.textContent = `Show all ${wanted.length} rows`;
+        count.textContent = words ? ` ${wanted.length} of ${rows.length} rows` : "";
+      }
+      const heads = columns.map((name, k) => {
+        const sort = html("button", { type: "button", title: "Sort" }, name || "mark");
+        const cell = html("th", { scope: "col", class: numeric[k] ? "number" : "text" }, sort);
+        sort.addEventListener("click", () => {
+          const down = cell.getAttribute("aria-sort") === "ascending" || (numeric[k] && !cell.hasAttribute("aria-sort"));
+          heads.forEach((one) => one.removeAttribute("aria-sort"));
+          cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+          const sign = down ? -1 : 1;
+          const value = (i) => rows[i][k];
+          const none = (v) => v === null || v === undefined;
+          order = [...rows.keys()].sort((a, b) => {
+            if (none(value(a)) || none(value(b))) return none(value(a)) - none(value(b));
+            return sign * (numeric[k] ? value(a) - value(b) : shown(value(a)).localeCompare(shown(value(b)), "en", { numeric: true }));
+          });
+          fill();
+        });
+        return cell;
+      });
+      const count = html("span", { "aria-live": "polite" });
+      const filter = html("input", { type: "search", placeholder: "filter", "aria-label": `Filter: ${caption}` });
+      filter.addEventListener("input", () => { words = filter.value.trim().toLowerCase(); fill(); });
+      const table = html("table", {}, html("caption", {}, caption), html("thead", {}, html("tr", {}, ...heads)), body);
+      fill();
+      const scroll = html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
+      const place = html("div", {});
+      if (rows.length > 8) place.append(html("div", { class: "filter" }, filter, count));
+      place.append(scroll, more);
+      return place;
+    },
+
+    heat({ title, unit, names, across, cells }) {
+      const columns = across || names;
+      const values = cells.map(([row, column, value]) => ({ row: names[row], column: columns[column], value }));
+      const extreme = Math.max(1e-12, ...cells.map((cell) => Math.abs(cell[2])));
+      const signed = cells.some((cell) => cell[2] < 0);
+      const few = Math.max(names.length, columns.length) <= NAMES_ON_AXES;
+      const step = few ? 22 : Math.max(3, 640 / columns.length);
+      const axis = (title) => ({ title, labels: few, ticks: few, labelLimit: 130 });
+      const ink = few && names.length <= 14 && columns.length <= 14;
+      const encoding = {
+        x: { field: "column", type: "nominal", scale: { domain: columns }, axis: { ...axis(across ? "edge" : "effect"), labelAngle: -60 } },
+        y: { field: "row", type: "nominal", scale: { domain: names }, axis: axis(across ? "party" : "cause") },
+        tooltip: [{ field: "row", title: across ? "party" : "cause" }, { field: "column", title: across ? "edge" : "effect" }, { field: "value", title: unit, format: ".4~g" }],
+      };
+      const scale = signed ? { scheme: "blueorange", domain: [-extreme, extreme], reverse: true } : { scheme: "blues", domain: [0, unit === "confidence" ? 1 : extreme] };
+      const layers = [{ mark: { type: "rect", stroke: "#fff", strokeWidth: few ? 1 : 0 }, encoding: { color: { field: "value", type: "quantitative", scale, legend: { title: unit } } } }];
+      if (ink) layers.push({ mark: { type: "text", fontSize: 8.5 }, encoding: { text: { field: "value", type: "quantitative", format: ".2~g" }, color: { condition: { test: `abs(datum.value) > ${0.6 * extreme}`, value: "#fff" }, value: "#1a202c" } } });
+      const spec = { data: { values }, encoding, layer: layers, width: { step: ink ? 30 : step }, height: { step: ink ? 22 : Math.min(step, 22) }, config: { view: { stroke: "#a0aec0" } } };
+      return html("figure", {}, html("figcaption", {}, title), plot(spec, "", "wide"));
+    },
+
+    lines({ title, x, panels }) {
+      return grid(title, panels.map((panel) => plot({
+        data: { values: panel.points.map(([at, value]) => ({ at, value })) },
+        mark: { type: "line", point: panel.points.length < 60, color: "#1d5fa8", tooltip: true },
+        encoding: {
+          x: { field: "at", type: "quantitative", title: x, axis: { tickMinStep: 1, format: "d", grid: false }, scale: { zero: false, nice: false } },
+          y: { field: "value", type: "quantitative", title: null, scale: panel.log ? { type: "log" } : { zero: true }, axis: { format: panel.log ? "~g" : "~s", tickCount: 4 } },
+        },
+        width: 210, height: 110,
+      }, panel.name)));
+    },
+
+    shapes({ title, panels }) {
+      return grid(title, panels.map((panel) => {
+        if (panel.points) {
+          return plot({
+            data: { values: panel.points.map(([at, density]) => ({ at, density })) },
+            mark: { type: "area", line: { color: "#1d5fa8" }, color: "#cfe0f3" },
+            encoding: { x: { field: "at", type: "quantitative", title: null, scale: { zero: false, nice: false }, axis: { tickCount: 4, format: ",.3~r" } }, y: { field: "density", type: "quantitative", title: "density", axis: { tickCount: 3, format: ",.3~r" } } },
+            width: 210, height: 100,
+          }, panel.name);
+        }
+        const values = panel.bars.map(([label, value]) => ({ label, value }));
+        const across = { field: "label", type: "nominal", sort: null, title: null, axis: { labelLimit: 90, labelOverlap: true, labelAngle: panel.bars.length > 6 ? -60 : 0 } };
+        const up = { field: "value", type: "quantitative", title: panel.ordered ? "rows" : "probability", axis: { tickCount: 3, format: ",.3~r" } };
+        return plot({ data: { values }, mark: { type: "bar", color: "#1d5fa8", tooltip: true }, encoding: { x: across, y: up }, width: 210, height: 100 }, panel.name);
+      }));
+    },
+  };
+
+  function grid(title, panels) {
+    return html("figure", {}, html("figcaption", {}, title), html("div", { class: "panels" }, ...panels));
+  }
+
+  // Plots are drawn when they come near the window, and all of them before printing.
+  const waiting = new Map();
+  function show(place) {
+    const spec = waiting.get(place);
+    if (!spec) return Promise.resolve();
+    waiting.delete(place);
+    watcher.unobserve(place);
+    const room = html("div");
+    place.append(room);
+    const actions = { export: { svg: true, png: true }, source: false, compiled: false, editor: false };
+    const config = { font: "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif", axis: { labelColor: "#1a202c", titleColor: "#1a202c" }, legend: { labelColor: "#1a202c", titleColor: "#1a202c" }, ...spec.config };
+    return vegaEmbed(room, { ...spec, background: "#fff", config }, { mode: "vega-lite", renderer: "svg", actions, downloadFileName: "plot" });
+  }
+  const watcher = new IntersectionObserver((entries) => {
+    entries.filter((entry) => entry.isIntersecting).forEach((entry) => show(entry.target));
+  }, { rootMargin: "300px" });
+  addEventListener("beforeprint", () => { for (const place of [...waiting.keys()]) show(place); });
+
+  function plot(spec, title, kind = "") {
+    const place = html("div", { class: `plot ${kind}` });
+    if (title) place.append(html("h3", {}, title));
+    waiting.set(place, spec);
+    watcher.observe(place);
+    return place;
+  }
+
+  // The page.
+
+  document.getElementById("heading").textContent = data.heading;
+  document.getElementById("question").textContent = data.question;
+  const verdict = document.getElementById("verdict");
+  if (data.verdict) verdict.append(html("a", { href: "#trust" }, data.verdict));
+  const links = document.getElementById("sections");
+  if (data.graph) {
+    const section = html("section", { id: "graph", "aria-label": "Graph" });
+    main.append(section);
+    drawGraph(section, data.graph);
+  }
+  for (const { id, title, blocks: parts } of data.sections) {
+    links.append(html("li", {}, html("a", { href: `#${id}` }, title)));
+    main.append(html("section", { id, "aria-labelledby": `${id}-title` }, html("h2", { id: `${id}-title` }, title), ...parts.map((block) => blocks[block.kind](block))));
+  }
+  document.documentElement.dataset.ready = "yes";
+})();

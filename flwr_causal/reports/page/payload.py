@@ -1,0 +1,292 @@
+"""What the page of a run says, as plain values in the order of the page.
+
+A page has a headline, perhaps a graph, and sections. A section is a list of blocks, each a dict
+with the key ``kind``:
+
+- ``text``: ``text``; ``list``: ``items``; ``facts``: ``rows`` of label and value;
+- ``table``: ``columns``, ``rows``, ``caption``;
+- ``heat``: a matrix as ``cells`` (row, column, value) over ``names`` (and ``across`` where the
+  columns have other names), and ``unit``, what a value is;
+- ``lines``: ``panels`` with ``name``, ``points`` and ``log``, over ``x``;
+- ``shapes``: distributions as ``panels`` with ``name`` and ``points`` (numbers) or ``bars``
+  (categories).
+
+What is not known of a run is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.reports.page.circuit import circuit_blocks
+from flwr_causal.reports.page.graph import graph_payload
+from flwr_causal.reports.page.trust import party_blocks, trust_blocks, verdict
+from flwr_causal.reports.page.words import counted
+from flwr_causal.runtime.influence import known_influence
+
+if TYPE_CHECKING:
+    from flwr_causal.reports.page.reported import Reported
+
+Block = dict[str, Any]
+
+#: The keys of a record of the history that are no diagnostics of the method.
+TRAFFIC = ("round", "exchange", "parties", "seconds", "bytes_sent", "bytes_received")
+#: Diagnostics that are drawn; others are in the table of exchanges.
+DRAWN = {
+    "h": "distance from acyclicity (h)",
+    "consensus": "disagreement of the parties (residual)",
+    "gap": "gap to the optimum",
+    "num_edges": "number of edges",
+    "changed": "edges changed",
+    "score": "score",
+    "log_likelihood": "log-likelihood",
+    "loss": "loss",
+}
+#: A curve needs so many points.
+LEAST_POINTS = 3
+
+
+def payload_of(run: Reported) -> dict[str, Any]:
+    """Return the content of the page of a run."""
+    knowledge = run.config.get("knowledge")
+    graph = None if run.graph is None else graph_payload(run.graph, run.truth, knowledge)
+    if graph is not None:
+        graph["threshold"] = run.config.get("threshold")
+    influence = known_influence(run)
+    sections = [
+        _section("trust", "How far to trust it", trust_blocks(run, graph, influence)),
+        _section("distribution", "The distribution that was learned", circuit_blocks(run)),
+        _section("edges", "Edges", [] if graph is None else [edge_table(graph)]),
+        _section("matrices", "Edges as matrices", [] if graph is None else matrices(graph)),
+        _section("parties", "Parties", party_blocks(run, influence)),
+        _section("exchanges", "Exchanges", exchange_blocks(run)),
+        _section("privacy", "What left each party", privacy_blocks(run.about)),
+        _section("setup", "Method, configuration, versions", setup_blocks(run)),
+    ]
+    return {
+        "title": f"{run.config.get('method', 'run')}: {found_in_words(run)}",
+        "heading": _capital(found_in_words(run)),
+        "question": question(run),
+        "verdict": verdict(run, graph),
+        "status": run.status,
+        "graph": graph,
+        "sections": [section for section in sections if section["blocks"]],
+    }
+
+
+def _section(name: str, title: str, blocks: list[Block]) -> dict[str, Any]:
+    return {"id": name, "title": title, "blocks": blocks}
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def found_in_words(run: Reported) -> str:
+    """Return what the run found, in one phrase."""
+    graph = run.graph
+    if graph is None:
+        if run.model is None:
+            return "no result"
+        names = getattr(run.model, "names", ())
+        return f"a joint distribution of {counted(len(names), 'variable')}"
+    phrase = counted(graph.num_edges, "edge")
+    if graph.lagged is not None:
+        phrase += f" within a time step and {counted(graph.num_lagged_edges, 'lagged edge')}"
+    return f"{phrase} among {counted(len(graph.names), 'variable')}"
+
+
+def question(run: Reported) -> str:
+    """Return what was asked, of whom, at what cost, and why it ended."""
+    summary = run.about.get("summary", "")
+    method = run.config.get("method", "The method")
+    asked = "What is the joint distribution of the columns"
+    if run.graph is not None:
+        asked = "Which variable causes which"
+    ended = "The run ended because" if run.status == "completed" else "The run did not complete"
+    reason = f"{ended}: {run.error or run.stop_reason}." if run.error or run.stop_reason else ""
+    sentences = [
+        f"{asked}? The method {method} asked {counted(len(run.parties), 'party')} with "
+        f"{counted(run.total_rows, 'row')} together, in {counted(run.rounds, 'exchange')} and "
+        f"{run.seconds:.1f} seconds.",
+        reason,
+        summary,
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _end(edge: dict[str, Any], names: list[str]) -> str:
+    """Return the name of an edge's cause, with its lag."""
+    name = names[edge["cause"]]
+    return f"{name}[t-{edge['lag']}]" if edge["lag"] else name
+
+
+def edge_table(graph: dict[str, Any]) -> Block:
+    """Return the table of the edges, and of missing ones where the truth is known."""
+    names = graph["names"]
+    shown = [edge for edge in graph["edges"] if edge["found"] or "truth" in edge]
+    optional = {
+        "weight": "weight",
+        "raw": "before threshold",
+        "confidence": "confidence",
+        "required": "required",
+        "truth": "truth",
+    }
+    present = [key for key in optional if any(edge.get(key) is not None for edge in shown)]
+    if all(edge.get("raw") in (None, edge["weight"]) for edge in shown):
+        present = [key for key in present if key != "raw"]
+    if graph["kind"] == "cpdag" and len({edge["weight"] for edge in shown if edge["found"]}) <= 1:
+        present = [key for key in present if key not in ("weight", "raw")]
+    rows = [
+        [
+            _end(edge, names),
+            edge["mark"] if edge["found"] else f"({edge['mark']})",
+            names[edge["effect"]],
+            *("yes" if (value := edge.get(key)) is True else value for key in present),
+        ]
+        for edge in shown
+    ]
+    return {
+        "kind": "table",
+        "caption": "All edges, strongest first"
+        + ("; an edge in brackets is missing" if "missing" in graph["counts"] else ""),
+        "columns": ["cause", "", "effect", *(optional[key] for key in present)],
+        "rows": sorted(rows, key=lambda row: -abs(row[3] or 0.0)) if "weight" in present else rows,
+    }
+
+
+def matrices(graph: dict[str, Any]) -> list[Block]:
+    """Return heat maps of weights by lag, and of confidence."""
+    blocks = []
+    edges = [edge for edge in graph["edges"] if edge["found"]]
+    for lag in range(graph["lags"] + 1):
+        at_lag = [edge for edge in edges if edge["lag"] == lag]
+        title = f"Weights at lag {lag}" if graph["lags"] else "Weights"
+        if at_lag:
+            blocks.append(_heat(title, "weight", at_lag, graph["names"]))
+    sure = [edge for edge in edges if "confidence" in edge]
+    if sure:
+        blocks.append(_heat("Confidence", "confidence", sure, graph["names"]))
+    return blocks
+
+
+def _heat(title: str, unit: str, edges: list[dict[str, Any]], names: list[str]) -> Block:
+    cells = [[edge["cause"], edge["effect"], edge[unit]] for edge in edges]
+    cells += [[e["effect"], e["cause"], e[unit]] for e in edges if e["mark"] == "--"]
+    note = f"{title}: rows are causes, columns are effects"
+    return {"kind": "heat", "title": note, "unit": unit, "names": names, "cells": cells}
+
+
+def exchange_blocks(run: Reported) -> list[Block]:
+    """Return the course of the diagnostics, traffic and seconds by exchange, and all records."""
+    if not run.history:
+        return []
+    facts = [
+        ["exchanges", run.rounds],
+        ["seconds, from the schema exchange to the result", round(run.seconds, 2)],
+        ["bytes from the server to the parties", run.bytes_sent],
+        ["bytes from the parties to the server", run.bytes_received],
+        ["bytes of the schema exchange", run.schema_bytes],
+    ]
+    blocks: list[Block] = [{"kind": "facts", "rows": facts}]
+    if len(run.history) >= LEAST_POINTS:
+        curves = [panel for key, name in DRAWN.items() if (panel := _curve(run.history, key, name))]
+        traffic = {
+            "bytes_received": "bytes from all parties",
+            "bytes_sent": "bytes to all parties",
+            "seconds": "seconds",
+            "parties": "parties that answered",
+        }
+        curves += [p for key, name in traffic.items() if (p := _curve(run.history, key, name))]
+        blocks.append({"kind": "lines", "title": "By exchange", "x": "exchange", "panels": curves})
+    keys = list(dict.fromkeys(key for record in run.history for key in record))
+    blocks.append(
+        {
+            "kind": "table",
+            "caption": "The record of each exchange (bytes of all parties together)",
+            "columns": [{"round": "number"}.get(key, key.replace("_", " ")) for key in keys],
+            "rows": [[record.get(key) for key in keys] for record in run.history],
+        }
+    )
+    return blocks
+
+
+def _curve(history: list[dict[str, Any]], key: str, name: str) -> dict[str, Any] | None:
+    """Return the course of a number, or None where it is not known or does not change."""
+    points = [
+        [record["round"], record[key]]
+        for record in history
+        if isinstance(record.get(key), int | float)
+    ]
+    values = [value for _, value in points]
+    if len(points) < LEAST_POINTS or len(set(values)) == 1:
+        return None
+    positive = [value for value in values if value > 0]
+    spread = len(positive) == len(values) and max(positive) > 100 * min(positive)
+    return {"name": name, "points": points, "log": spread}
+
+
+def privacy_blocks(about: dict[str, Any]) -> list[Block]:
+    """Return what the method's contract says of each exchange."""
+    rows = [
+        [
+            exchange["name"],
+            exchange["when"] or "always",
+            leaf["name"],
+            leaf["meaning"] + (f" (an entry for {leaf['rows']})" if leaf["rows"] else ""),
+            " x ".join(map(str, leaf["shape"])) or "one number",
+            {"sum": "added up", "mean": "averaged"}.get(leaf["combine"], "kept by party"),
+        ]
+        for exchange in about.get("exchanges", ())
+        for leaf in exchange["leaves"]
+    ]
+    if not rows:
+        return []
+    return [
+        {
+            "kind": "text",
+            "text": "The method's contract lists everything that may leave a party; a reply with "
+            "anything else is refused. Before, each party reports names, types and numbers of "
+            "rows of its table, and what the method needs for the agreement. d is the number of "
+            "columns, n the party's rows.",
+        },
+        {
+            "kind": "table",
+            "caption": "What the contract allows; the column 'when' says with which options",
+            "columns": ["exchange", "when", "name", "meaning", "shape", "the server has it"],
+            "rows": rows,
+        },
+    ]
+
+
+def setup_blocks(run: Reported) -> list[Block]:
+    """Return the method's description and papers, all options, versions."""
+    blocks: list[Block] = []
+    if description := run.about.get("description"):
+        plain = description.replace("``", "").replace("**", "")
+        blocks += [{"kind": "text", "text": text} for text in plain.split("\n\n")]
+    if papers := run.about.get("references"):
+        blocks.append({"kind": "list", "title": "Please cite", "items": papers})
+    options = [[key, _plain(value)] for key, value in run.config.items() if value is not None]
+    if options:
+        blocks.append(
+            {
+                "kind": "table",
+                "caption": "Options (options without a value are left out)",
+                "columns": ["option", "value"],
+                "rows": options,
+            }
+        )
+    if run.versions:
+        rows = [[name, version] for name, version in run.versions.items()]
+        blocks.append({"kind": "facts", "title": "Versions", "rows": rows})
+    return blocks
+
+
+def _plain(value: Any) -> Any:
+    """Return an option's value as a number or text; of background knowledge what it states."""
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_plain(one)}" for key, one in value.items() if one) or "none"
+    if isinstance(value, list):
+        return ", ".join(" -> ".join(map(str, one)) for one in value)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

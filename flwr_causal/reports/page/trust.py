@@ -1,0 +1,229 @@
+"""How far to trust a run: warnings, parties left out, the truth, parties that disagree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.reports.page.words import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from flwr_causal.reports.page.reported import Reported
+    from flwr_causal.runtime.influence import Influence
+
+Block = dict[str, Any]
+
+# A party disagrees clearly above so many nats, a factor of 20 in probability.
+CLEAR = 3.0
+VERDICTS = {
+    "right": "right",
+    "open": "right, but their direction is left open",
+    "reversed": "reversed",
+    "extra": "extra",
+    "missing": "missing",
+}
+METRICS = {
+    "shd": "structural Hamming distance (a reversed edge counts once)",
+    "cpdag_shd": "the same between equivalence classes",
+    "smhd": "structural moral Hamming distance",
+    "tpr": "share of true edges found",
+    "fdr": "share of found edges that are wrong",
+    "lagged_shd": "Hamming distance of lagged edges",
+    "log_likelihood": "log-likelihood, nats a row",
+    "accuracy": "accuracy",
+    "majority": "share of the most frequent class",
+    "macro_f1": "macro F1",
+    "auroc": "AUROC",
+}
+# Where a party's own graph differs from the common one, in words.
+DIFFERENCES = {
+    "same": "has it, too",
+    "absent": "does not have it",
+    "reversed": "has it reversed",
+    "additional": "has it in addition",
+}
+
+
+def verdict(run: Reported, graph: dict[str, Any] | None) -> str:
+    """Return in one line how far the result can be trusted; the section says more."""
+    said = [f"the run is not complete ({run.status})"] if run.status != "completed" else []
+    said.append(counted(len(run.warnings), "warning") if run.warnings else "no warnings")
+    if run.failures:
+        said.append(f"{counted(len(run.failures), 'reply')} missing")
+    if graph is not None and graph["counts"]:
+        counts = graph["counts"]
+        said.append(
+            "against the known truth "
+            + ", ".join(
+                f"{counts[key]} {words}" for key, words in VERDICTS.items() if key in counts
+            )
+        )
+    if "accuracy" in run.metrics and "majority" in run.metrics:
+        said.append(
+            f"accuracy {run.metrics['accuracy']:.3f} on rows that were held out "
+            f"(most frequent class: {run.metrics['majority']:.3f})"
+        )
+    text = "; ".join(said)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def trust_blocks(run: Reported, graph: dict[str, Any] | None, influence: Influence) -> list[Block]:
+    """Return the warnings, the missing replies, and the comparison with the truth."""
+    blocks: list[Block] = []
+    if run.error:
+        blocks.append({"kind": "list", "title": "Error", "tone": "bad", "items": [run.error]})
+    if run.warnings:
+        title = counted(len(run.warnings), "warning")
+        blocks.append({"kind": "list", "title": title, "tone": "bad", "items": run.warnings})
+    if run.failures:
+        items = [
+            f"{one['party']} was left out of exchange {one['round']}: {one['reason']}"
+            for one in run.failures
+        ]
+        title = f"{counted(len(items), 'reply')} missing"
+        blocks.append({"kind": "list", "title": title, "tone": "bad", "items": items})
+    calm = [text for text, known in (("no warnings", run.warnings),) if not known]
+    calm += ["no party was left out"] if run.parties and not run.failures else []
+    calm += _agreement_in_words(run.heterogeneity, influence)
+    if calm:
+        text = "; ".join(calm)
+        blocks.append({"kind": "text", "text": f"{text[:1].upper()}{text[1:]}."})
+    blocks += _truth_blocks(run.metrics, graph)
+    if graph is not None and (summary := _confidence_in_words(graph)):
+        blocks.append({"kind": "text", "text": summary})
+    if graph is not None and "num_forbidden" in graph:
+        required = sum(edge.get("required", False) for edge in graph["edges"])
+        text = (
+            f"Background knowledge required {counted(required, 'edge')} of the graph and excluded "
+            f"{counted(graph['num_forbidden'], 'direction')}: these do not follow from the rows."
+        )
+        blocks.append({"kind": "text", "text": text})
+    return blocks
+
+
+def _counts_in_words(counts: dict[str, int], between: str) -> str:
+    return between.join(
+        f"{counts[key]} {words}" for key, words in VERDICTS.items() if key in counts
+    )
+
+
+def _agreement_in_words(table: pd.DataFrame | None, influence: Influence) -> list[str]:
+    """Return how many parties disagree clearly, and how many decide edges alone."""
+    said = []
+    if table is not None and len(table):
+        against = table[table["disagreement"] > CLEAR]
+        said.append(
+            f"{against['party'].nunique()} of {table['party'].nunique()} parties disagree clearly "
+            f"with the common graph, about {len(against[['cause', 'effect']].drop_duplicates())} "
+            "edges (see Parties)"
+        )
+    if influence:
+        changing = [party for party, change in influence.items() if change["changed_edges"]]
+        said.append(
+            f"without {', '.join(changing)} the graph has other edges (see Parties)"
+            if changing
+            else "leaving out any single party changes no edge"
+        )
+    return said
+
+
+def _truth_blocks(metrics: dict[str, Any], graph: dict[str, Any] | None) -> list[Block]:
+    """Return the comparison with the truth, and with the pooled rows and single parties."""
+    blocks: list[Block] = []
+    if graph is not None and graph["counts"]:
+        said = _counts_in_words(graph["counts"], "; ")
+        if not set(graph["counts"]) - {"right", "open"}:
+            said += "; none is missing, extra or reversed"
+        text = f"Edges against the known truth: {said}."
+        blocks.append({"kind": "text", "text": text})
+    others = {"all rows pooled": metrics.get("pooled"), "each party alone": metrics.get("alone")}
+    others |= {"rows of the query": metrics.get("query")}
+    known = {"federated": metrics, **{name: one for name, one in others.items() if one}}
+    rows = [
+        [words, *(one.get(key) for one in known.values())]
+        for key, words in METRICS.items()
+        if key in metrics
+    ]
+    if rows:
+        title = "Against the truth" if "shd" in metrics else "On rows that were held out"
+        columns = ["metric", *known]
+        blocks.append({"kind": "table", "caption": title, "columns": columns, "rows": rows})
+    return blocks
+
+
+def _confidence_in_words(graph: dict[str, Any]) -> str:
+    sure = [edge["confidence"] for edge in graph["edges"] if "confidence" in edge]
+    if not sure:
+        return ""
+    lowest, median = min(sure), sorted(sure)[len(sure) // 2]
+    return (
+        f"Confidence of the edges: lowest {lowest:.2f}, median {median:.2f}; "
+        f"{sum(value < 0.5 for value in sure)} of {len(sure)} are below 0.5."
+    )
+
+
+def party_blocks(run: Reported, influence: Influence) -> list[Block]:
+    """Return the parties' rows and replies, their influence, and where their own graphs differ."""
+    if not run.parties:
+        return []
+    missing: dict[str, int] = {}
+    for failure in run.failures:
+        missing[failure["party"]] = missing.get(failure["party"], 0) + 1
+    columns = ["party", "rows", "exchanges answered"]
+    columns += ["replies missing"] if missing else []
+    columns += ["edges that change without it", "largest change of a weight"] if influence else []
+    columns += ["distance from the others (1: by chance)"] if influence else []
+    table = []
+    for party, rows in run.parties.items():
+        row: list[Any] = [party, rows, run.answered.get(party)]
+        row += [missing.get(party, 0)] if missing else []
+        if influence:
+            change = influence.get(party)
+            keys = ("changed_edges", "largest_change", "distance")
+            row += [change[key] if change else None for key in keys]  # type: ignore[literal-required]
+        table.append(row)
+    blocks = [{"kind": "table", "caption": "Parties", "columns": columns, "rows": table}]
+    return blocks + _heterogeneity_blocks(run.heterogeneity)
+
+
+def _heterogeneity_blocks(table: pd.DataFrame | None) -> list[Block]:
+    """Return each party's support of each edge, as a table and as a heat map."""
+    if table is None or table.empty:
+        return []
+    columns = {
+        "party": "party",
+        "cause": "cause",
+        "effect": "effect",
+        "own": "the party's own graph",
+        "support": "support, nats",
+        "disagreement": "disagreement, nats",
+    }
+    rows = [
+        [DIFFERENCES.get(value, value) if key == "own" else value for key, value in row.items()]
+        for row in table[list(columns)].to_dict("records")
+    ]
+    common = table[table["common"]]
+    parties = list(dict.fromkeys(common["party"]))
+    edges = list(dict.fromkeys(zip(common["cause"], common["effect"], strict=True)))
+    cells = [
+        [parties.index(row["party"]), edges.index((row["cause"], row["effect"])), row["support"]]
+        for row in common.to_dict("records")
+    ]
+    return [
+        {
+            "kind": "heat",
+            "title": "Support of each common edge by the rows of each party, in nats "
+            "(below 0: the party's rows speak against the edge)",
+            "unit": "support",
+            "names": parties,
+            "across": [f"{cause} -> {effect}" for cause, effect in edges],
+            "cells": cells,
+        },
+        {
+            "kind": "table",
+            "caption": "Own graphs of the parties (evidence in nats; 3 is a factor of 20)",
+            "columns": list(columns.values()),
+            "rows": rows,
+        },
+    ]

@@ -36,7 +36,7 @@ def files(tmp_path):
 
 
 def test_help_fits_a_screen():
-    commands = ("methods", "options", "check", "run", "compare", "new", "check-method")
+    commands = ("methods", "options", "check", "run", "report", "compare", "new", "check-method")
     for command in ([], *([one] for one in commands)):
         shown = call(*command, "--help")
         assert shown.exit_code == 0
@@ -95,6 +95,26 @@ def test_run_writes_its_results_and_prints_them(files, tmp_path):
         frozenset("xy"),
         frozenset("yz"),
     }
+
+
+def test_one_command_makes_a_page(files, tmp_path):
+    out = tmp_path / "out"
+    shown = call("run", "moments", *files, "--output-dir", out)
+    page = out / "report.html"
+    assert str(page) in shown.stdout
+    assert "2 edges among 3 variables" in page.read_text(encoding="utf-8")
+    other = tmp_path / "other.html"
+    assert call("report", out, "--output", other).exit_code == 0
+    assert other.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
+    # The page of an earlier run must not pass for that of a later one.
+    Run.load(out).save(out)
+    assert not page.exists()
+    assert call("report", out).stdout.strip() == str(page)
+    assert page.exists()
+    assert call("report", tmp_path / "nothing").exit_code == 2
+    both = tmp_path / "both.html"
+    assert call("compare", out, out, "--output", both).exit_code == 0
+    assert "2 common edges" in both.read_text(encoding="utf-8")
 
 
 def test_a_run_equals_that_of_python(files):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from flwr_causal.reports.page.words import counted
 if TYPE_CHECKING:
     import pandas as pd
 
+    from flwr_causal.core.circuits.domain import Variable
     from flwr_causal.reports.page.reported import Reported
 
 Block = dict[str, Any]
@@ -53,15 +55,17 @@ def _distribution(model: CircuitModel, columns: dict[str, dict[str, Any]]) -> li
     rows: list[list[Any]] = []
     panels: list[dict[str, Any]] = []
     for name in model.names:
-        number = model.domain.variables[model.domain.index(name)].num_states == 0
-        if number:
+        variable = model.domain.variables[model.domain.index(name)]
+        if variable.states is None:
             mean, variance = (float(value[0]) for value in model.moments(name, {name: [np.nan]}))
             deviation = float(np.sqrt(max(variance, 0.0)))
             known = columns.get(name, {})
             rows.append([name, known.get("mean"), mean, known.get("deviation"), deviation])
         if len(panels) < MOST_DRAWN:
             panels.append(
-                _density(model, name, mean, deviation) if number else _shares(model, name)
+                _shares(model, variable)
+                if variable.num_states
+                else _density(model, name, mean, deviation)
             )
     blocks: list[Block] = []
     if rows:
@@ -101,14 +105,22 @@ def _density(model: CircuitModel, name: str, mean: float, deviation: float) -> d
     return {"name": name, "points": points[np.isfinite(density)].tolist()}
 
 
-def _shares(model: CircuitModel, name: str) -> dict[str, Any]:
-    """Return the probability of each state of a category, the most probable ones if many."""
-    column = model.domain.index(name)
+def _shares(model: CircuitModel, variable: Variable) -> dict[str, Any]:
+    """Return the probability of each state or interval; of many states, of the most probable."""
+    column = model.domain.index(variable.name)
     empty = np.full((1, len(model.domain.variables)), np.nan)
     shares = model.density.state_probabilities(empty, column)[0]
-    labels = [str(label) for label in model.classes(name)]
-    shown = sorted(zip(labels, shares.tolist(), strict=True), key=lambda bar: -bar[1])
-    return {"name": name, "bars": [list(bar) for bar in shown[:MOST_STATES]]}
+    if variable.states is None:
+        ends = [f"{end:.4g}" for end in variable.edges or ()]
+        labels = [f"up to {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends))]
+        labels += [f"above {ends[-1]}"]
+    else:
+        labels = [str(state) for state in variable.states]
+    labels += ["missing"] * variable.missing_state
+    bars = list(zip(labels, shares.tolist(), strict=True))
+    if variable.states is not None:
+        bars.sort(key=lambda bar: -bar[1])
+    return {"name": variable.name, "unit": "probability", "bars": bars[:MOST_STATES]}
 
 
 def _answer_blocks(answers: pd.DataFrame) -> list[Block]:
@@ -121,7 +133,7 @@ def _answer_blocks(answers: pd.DataFrame) -> list[Block]:
             counts, edges = np.histogram(values, bins="auto")
             middles = (edges[:-1] + edges[1:]) / 2
             bars = [[f"{x:.1f}", int(c)] for x, c in zip(middles, counts, strict=True)]
-            panel = {"name": "rows by log-likelihood, nats", "bars": bars, "ordered": True}
+            panel = {"name": "rows by log-likelihood, nats", "unit": "rows", "bars": bars}
             blocks.append({"kind": "shapes", "title": "The rows of the query", "panels": [panel]})
     caption = f"Answers for the {counted(len(answers), 'row')} of the query"
     if len(answers) > MOST_ANSWERS:

@@ -233,9 +233,8 @@ const drawGraph = (() => {
   }
 
   function middleOf(points) {
-    const k = Math.floor((points.length - 1) / 2);
-    if (points.length % 2 && points.length > 1) return points[k];
-    return { x: (points[k].x + points[k + 1].x) / 2, y: (points[k].y + points[k + 1].y) / 2 };
+    const path = element("path", { d: curve(points) });
+    return path.getPointAtLength(path.getTotalLength() / 2);
   }
 
   return function drawGraph(place, graph) {
@@ -472,6 +471,7 @@ const drawGraph = (() => {
       const height = Math.round(Math.min(Math.max(120, whole.h * scale), Math.max(320, 0.72 * innerHeight)));
       const made = element("svg", { role: "group", "aria-label": `Graph of ${nodes.length} variables and ${edges.length} edges`, tabindex: "0", height, "font-family": "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif" });
       made.append(back, front);
+      const focus = svg && svg.contains(document.activeElement) ? document.activeElement.dataset.key : null;
       if (svg) svg.replaceWith(made);
       else picture.append(made);
       svg = made;
@@ -479,6 +479,7 @@ const drawGraph = (() => {
       fit();
       speak(edges, nodes);
       explain(edges);
+      if (focus) [...svg.querySelectorAll(".node")].find((node) => node.dataset.key === focus)?.focus({ preventScroll: true });
     }
 
     const rowOf = (nodes, key) => nodes.find((node) => node.key === key).row;

@@ -32,7 +32,7 @@
 
     list({ title, items, tone }) {
       const list = html("ul", {}, ...items.map((item) => html("li", {}, item)));
-      return html("div", { class: tone === "bad" ? "notice" : "plain" }, html("h3", {}, title), list);
+      return html("div", { class: tone === "bad" ? "notice" : "plain" }, ...(title ? [html("h3", {}, title)] : []), list);
     },
 
     facts({ title, rows }) {
@@ -129,7 +129,7 @@
         }
         const values = panel.bars.map(([label, value]) => ({ label, value }));
         const across = { field: "label", type: "nominal", sort: null, title: null, axis: { labelLimit: 90, labelOverlap: true, labelAngle: panel.bars.length > 6 ? -60 : 0 } };
-        const up = { field: "value", type: "quantitative", title: panel.ordered ? "rows" : "probability", axis: { tickCount: 3, format: ",.3~r" } };
+        const up = { field: "value", type: "quantitative", title: panel.unit, axis: { tickCount: 3, format: ",.3~r" } };
         return plot({ data: { values }, mark: { type: "bar", color: "#1d5fa8", tooltip: true }, encoding: { x: across, y: up }, width: 210, height: 100 }, panel.name);
       }));
     },

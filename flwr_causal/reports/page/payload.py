@@ -3,7 +3,7 @@
 A page has a headline, perhaps a graph, and sections. A section is a list of blocks, each a dict
 with the key ``kind``:
 
-- ``text``: ``text``; ``list``: ``items``; ``facts``: ``rows`` of label and value;
+- ``text``: ``text``; ``list``: ``items``, and a ``title``; ``facts``: ``rows`` of label and value;
 - ``table``: ``columns``, ``rows``, ``caption``;
 - ``heat``: a matrix as ``cells`` (row, column, value) over ``names`` (and ``across`` where the
   columns have other names), and ``unit``, what a value is;
@@ -16,6 +16,7 @@ What is not known of a run is left out.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.reports.page.circuit import circuit_blocks
@@ -60,7 +61,7 @@ def payload_of(run: Reported) -> dict[str, Any]:
         _section("matrices", "Edges as matrices", [] if graph is None else matrices(graph)),
         _section("parties", "Parties", party_blocks(run, influence)),
         _section("exchanges", "Exchanges", exchange_blocks(run)),
-        _section("privacy", "What left each party", privacy_blocks(run.about)),
+        _section("privacy", "What left each party", privacy_blocks(run)),
         _section("setup", "Method, configuration, versions", setup_blocks(run)),
     ]
     return {
@@ -226,34 +227,36 @@ def _curve(history: list[dict[str, Any]], key: str, name: str) -> dict[str, Any]
     return {"name": name, "points": points, "log": spread}
 
 
-def privacy_blocks(about: dict[str, Any]) -> list[Block]:
-    """Return what the method's contract says of each exchange."""
+def privacy_blocks(run: Reported) -> list[Block]:
+    """Return what the method's contract says of the exchanges that took place."""
+    times = Counter(record.get("exchange") for record in run.history)
     rows = [
         [
             exchange["name"],
-            exchange["when"] or "always",
+            times[exchange["name"]],
             leaf["name"],
             leaf["meaning"] + (f" (an entry for {leaf['rows']})" if leaf["rows"] else ""),
             " x ".join(map(str, leaf["shape"])) or "one number",
             {"sum": "added up", "mean": "averaged"}.get(leaf["combine"], "kept by party"),
         ]
-        for exchange in about.get("exchanges", ())
+        for exchange in run.about.get("exchanges", ())
         for leaf in exchange["leaves"]
+        if times[exchange["name"]]
     ]
     if not rows:
         return []
     return [
         {
             "kind": "text",
-            "text": "The method's contract lists everything that may leave a party; a reply with "
-            "anything else is refused. Before, each party reports names, types and numbers of "
-            "rows of its table, and what the method needs for the agreement. d is the number of "
-            "columns, n the party's rows.",
+            "text": "The method's contract declares everything that may leave a party, and a reply "
+            "with anything else is refused. Before the first exchange each party reported the "
+            "names and types of its columns, its number of rows, and what the method needs for "
+            "the agreement. In shapes, d is the number of columns and n the party's rows.",
         },
         {
             "kind": "table",
-            "caption": "What the contract allows; the column 'when' says with which options",
-            "columns": ["exchange", "when", "name", "meaning", "shape", "the server has it"],
+            "caption": "What left each party in the exchanges of this run",
+            "columns": ["exchange", "times", "name", "meaning", "shape", "the server uses it"],
             "rows": rows,
         },
     ]
@@ -264,7 +267,7 @@ def setup_blocks(run: Reported) -> list[Block]:
     blocks: list[Block] = []
     if description := run.about.get("description"):
         plain = description.replace("``", "").replace("**", "")
-        blocks += [{"kind": "text", "text": text} for text in plain.split("\n\n")]
+        blocks += [_paragraph(text) for text in plain.split("\n\n")]
     if papers := run.about.get("references"):
         blocks.append({"kind": "list", "title": "Please cite", "items": papers})
     options = [[key, _plain(value)] for key, value in run.config.items() if value is not None]
@@ -283,10 +286,18 @@ def setup_blocks(run: Reported) -> list[Block]:
     return blocks
 
 
+def _paragraph(text: str) -> Block:
+    """Return a paragraph of a docstring as text, or as a list if its lines begin with hyphens."""
+    if not text.startswith("- "):
+        return {"kind": "text", "text": " ".join(text.split())}
+    items = [" ".join(item.split()) for item in f"\n{text}".split("\n- ")[1:]]
+    return {"kind": "list", "items": items}
+
+
 def _plain(value: Any) -> Any:
     """Return an option's value as a number or text; of background knowledge what it states."""
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_plain(one)}" for key, one in value.items() if one) or "none"
     if isinstance(value, list):
         return ", ".join(" -> ".join(map(str, one)) for one in value)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    return value if isinstance(value, int | float) else str(value)

@@ -1,0 +1,265 @@
+"""The page of a run: what it says, that it is safe and whole, and that old directories have one."""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_graphs import full_graph
+
+from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.errors import ConfigError
+from flwr_causal.reports.page import template
+from flwr_causal.reports.page.comparison import comparison_payload
+from flwr_causal.reports.page.graph import graph_payload
+from flwr_causal.reports.page.payload import payload_of
+from flwr_causal.reports.run import Run
+from flwr_causal.simulations import simulate
+
+HOSTILE = "</script><img src=x onerror=alert(1)><!--"
+SCRIPT = re.compile(r"<script[^>]*>(.*?)</script>", re.S)
+
+
+def data_of(page):
+    """The payload that a page holds, as a browser reads it."""
+    return json.loads(SCRIPT.findall(page)[0])
+
+
+def section(payload, name):
+    return next((one for one in payload["sections"] if one["id"] == name), None)
+
+
+def block(payload, name, kind):
+    return next(one for one in section(payload, name)["blocks"] if one["kind"] == kind)
+
+
+def test_the_page_says_what_the_run_says(admm_run):
+    run = replace(
+        admm_run,
+        warnings=["Few rows: get more."],
+        failures=[{"round": 2, "party": "party 1", "reason": "disk full"}],
+    )
+    payload = payload_of(run)
+    assert payload["heading"] == f"{run.graph.num_edges} edges among 5 variables"
+    for part in (run.stop_reason, "notears-admm", "3 parties", "240 rows", f"{run.rounds} exch"):
+        assert part in payload["question"]
+    assert payload["verdict"].startswith("1 warning; 1 reply missing; against the known truth")
+    texts = json.dumps(section(payload, "trust"))
+    assert "Few rows: get more." in texts
+    assert "party 1 was left out of exchange 2: disk full" in texts
+    edges = block(payload, "edges", "table")
+    assert len(edges["rows"]) == run.graph.num_edges + run.metrics["missing"]
+    weights = [abs(row[3]) for row in edges["rows"]]
+    assert weights == sorted(weights, reverse=True)
+    parties = block(payload, "parties", "table")
+    assert [row[:2] for row in parties["rows"]] == [list(one) for one in run.parties.items()]
+    records = block(payload, "exchanges", "table")
+    assert len(records["rows"]) == run.rounds
+    left = {row[0]: row[1] for row in block(payload, "privacy", "table")["rows"]}
+    assert sum(left.values()) == run.rounds
+    setup = json.dumps(section(payload, "setup"))
+    for part in ("Ng & Zhang (2022). Towards", "max_rounds", run.versions["numpy"]):
+        assert part in setup
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_verdicts_on_edges_are_those_of_the_metrics(seed):
+    rng = np.random.default_rng(seed)
+    names = tuple("abcdef")
+    truth, found = (
+        CausalGraph(names, np.triu(rng.normal(size=(6, 6)) * (rng.random((6, 6)) < 0.5), 1))
+        for _ in range(2)
+    )
+    order = rng.permutation(6)
+    found = CausalGraph(names, found.weights[np.ix_(order, order)], raw_weights=np.ones((6, 6)))
+    counts = graph_payload(found, truth, None)["counts"]
+    metrics = compare(truth, found)
+    for verdict in ("missing", "extra", "reversed"):
+        assert counts.get(verdict, 0) == metrics[verdict]
+    right = metrics["num_edges"] - metrics["extra"] - metrics["reversed"]
+    assert counts.get("right", 0) == right
+
+
+def test_undirected_and_lagged_edges_are_judged():
+    truth = CausalGraph.from_array([[0, 1, 0], [0, 0, 0], [0, 1, 0]], ("a", "b", "c"))
+    open_edge = CausalGraph.from_array(
+        [[0, 1, 0], [1, 0, 0], [0, 0, 0]], ("a", "b", "c"), kind="cpdag"
+    )
+    payload = graph_payload(open_edge, truth, None)
+    assert payload["counts"] == {"open": 1, "missing": 1}
+    assert [edge["mark"] for edge in payload["edges"]] == ["--", "->"]
+    assert graph_payload(open_edge, open_edge, None)["counts"] == {"right": 1}
+
+    lagged = np.zeros((2, 2, 2))
+    lagged[0, 0, 0] = lagged[1, 0, 1] = 1.0
+    found = CausalGraph(("a", "b"), np.zeros((2, 2)), lagged=lagged)
+    moved = CausalGraph(("a", "b"), np.zeros((2, 2)), lagged=lagged[::-1])
+    assert graph_payload(found, found, None)["counts"] == {"right": 2}
+    assert graph_payload(found, moved, None)["counts"] == {"extra": 2, "missing": 2}
+    # A truth without lags says nothing of a variable's own past.
+    summary = CausalGraph.from_array([[0, 1], [0, 0]], ("a", "b"), kind="summary")
+    assert graph_payload(found, summary, None)["counts"] == {"right": 1}
+
+
+def test_all_lags_raw_weights_and_marks_are_on_the_page():
+    graph = full_graph()
+    payload = graph_payload(graph, None, Knowledge(tiers=[["x2"], ["x10", "x1"]]).to_dict())
+    found = [edge for edge in payload["edges"] if edge["found"]]
+    assert len(found) == graph.num_edges + graph.num_lagged_edges
+    for edge in found:
+        i, j, lag = edge["cause"], edge["effect"], edge["lag"]
+        weights = graph.weights if not lag else graph.lagged[lag - 1]
+        assert edge["weight"] == weights[i, j]
+    assert [edge for edge in found if edge.get("required")] == [found[0]]
+    left_out = [abs(edge["raw"]) for edge in payload["edges"] if not edge["found"]]
+    assert left_out == sorted(left_out, reverse=True)
+    assert payload["forbidden"] == [[1, 0], [2, 0]]
+
+
+def test_hostile_names_stay_text(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    rows[:, 1] += 2 * rows[:, 0]
+    run = simulate("moments", [pd.DataFrame(rows, columns=[HOSTILE, "{{data}}"])])
+    run.warnings.append(f"the column {HOSTILE}")
+    page = run.report(tmp_path / "deep" / "page.html").read_text(encoding="utf-8")
+    assert "<img src=x" not in page
+    assert len(SCRIPT.findall(page)) == 1 + len(template.LIBRARIES) + 2
+    assert data_of(page)["graph"]["names"] == [HOSTILE, "{{data}}"]
+    title = replace(run, config={"method": HOSTILE}).report(tmp_path / "title.html")
+    assert "<img src=x" not in title.read_text(encoding="utf-8")
+
+
+def test_the_page_requests_nothing(admm_run, tmp_path):
+    page = admm_run.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    scripts = SCRIPT.findall(page)
+    markup = SCRIPT.sub("", page)
+    assert not re.search(r"https?:|src=|url\(|@import|<link", markup)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert "default-src 'none'" in policy
+    assert policy.count("'sha256-") == len(scripts) - 1
+    # A library that ended its own element would be cut there.
+    for name in template.LIBRARIES:
+        assert (
+            "</script"
+            not in (resources.files(template.__package__) / "libraries" / name).read_text()
+        )
+
+
+def test_numbers_that_are_not_finite_are_null():
+    assert template.embedded({"a": [float("nan"), float("inf"), 1.5]}) == '{"a":[null,null,1.5]}'
+
+
+def test_a_circuit_has_marginals_and_moments_beside_the_data():
+    rng = np.random.default_rng(0)
+    frames = [
+        pd.DataFrame({"x": rng.normal(3.0, 2.0, 80), "c": rng.choice(["a", "b"], 80)})
+        for _ in range(2)
+    ]
+    payload = payload_of(simulate("fedpc", frames, target="c"))
+    assert payload["graph"] is None
+    assert payload["heading"] == "A joint distribution of 2 variables"
+    number, category = block(payload, "distribution", "shapes")["panels"]
+    x, density = np.array(number["points"]).T
+    assert np.trapezoid(density, x) == pytest.approx(1.0, abs=0.02)
+    assert sum(share for _, share in category["bars"]) == pytest.approx(1.0)
+    (row,) = block(payload, "distribution", "table")["rows"]
+    pooled = pd.concat(frames)["x"]
+    assert row[1] == pytest.approx(pooled.mean())
+    assert row[3] == pytest.approx(pooled.std(ddof=0))
+    assert row[2] == pytest.approx(row[1], abs=0.2)
+    assert row[4] == pytest.approx(row[3], abs=0.3)
+    # Without a target the circuit knows numbers by their intervals.
+    number, _ = block(payload_of(simulate("fedpc", frames)), "distribution", "shapes")["panels"]
+    assert sum(share for _, share in number["bars"]) == pytest.approx(1.0)
+    assert number["bars"][0][0].startswith("up to")
+
+
+def test_who_disagrees_is_named(admm_run):
+    rows = [("party 0", "x0", "x1", True, "absent", -4.0, 4.0, 0.1)]
+    rows += [("party 1", "x0", "x1", True, "same", 9.0, -9.0, 0.5)]
+    run = replace(admm_run, heterogeneity=pd.DataFrame(rows, columns=list(COLUMNS)))
+    payload = payload_of(run)
+    assert "1 of 2 parties disagree clearly" in json.dumps(section(payload, "trust"))
+    heat = block(payload, "parties", "heat")
+    assert heat["names"] == ["party 0", "party 1"]
+    assert heat["across"] == ["x0 -> x1"]
+    assert heat["cells"] == [[0, 0, -4.0], [1, 0, 9.0]]
+
+
+def test_old_directories_have_a_page(admm_run, tmp_path):
+    """Directories written before truth, columns and description were kept."""
+    directory = admm_run.save(tmp_path / "run")
+    content = json.loads((directory / "run.json").read_text())
+    for name in ("about", "columns", "versions"):
+        del content[name]
+    (directory / "run.json").write_text(json.dumps(content))
+    (directory / "truth.json").unlink()
+    run = Run.load(directory)
+    payload = payload_of(run)
+    assert run.truth is None
+    assert section(payload, "privacy") is None
+    assert payload["graph"]["counts"] == {}
+    assert "Versions" not in json.dumps(payload["sections"])
+    assert run.report(tmp_path / "page.html").stat().st_size > 500_000
+
+
+def test_a_failed_run_has_a_page(tmp_path):
+    run = Run(None, [], 0, 0, 0, 0, 0.0, "", error="no quorum")
+    payload = payload_of(run)
+    assert "no quorum" in payload["question"]
+    assert payload["verdict"].startswith("The run is not complete (failed)")
+    run.report(tmp_path / "page.html")
+
+
+def test_without_the_files_the_error_says_where_to_make_it(admm_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(template, "_STYLE", "gone.css")
+    with pytest.raises(ConfigError, match="flwr-causal report"):
+        admm_run.report(tmp_path / "page.html")
+    monkeypatch.undo()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        admm_run.report(tmp_path / "file" / "page.html")
+
+
+def test_runs_are_compared(admm_run, moments_run):
+    pair = admm_run, moments_run
+    graph = CausalGraph.from_array(np.eye(5, k=1), admm_run.graph.names)
+    turned = CausalGraph.from_array(np.eye(5, k=1).T * [1, 0, 0, 0, 0], admm_run.graph.names)
+    payload = comparison_payload(("one", "two"), pair, (graph, turned))
+    assert payload["heading"] == "0 common edges, 4 pairs of variables that differ"
+    shares = {(e["cause"], e["effect"]): e["confidence"] for e in payload["graph"]["edges"]}
+    assert shares == dict.fromkeys([(0, 1), (1, 2), (2, 3), (3, 4), (1, 0)], 0.5)
+    same = comparison_payload(("one", "two"), pair, (graph, graph))
+    assert {edge["confidence"] for edge in same["graph"]["edges"]} == {1.0}
+    template.rendered(same)
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_the_files_of_the_page(tmp_path):
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "-w", tmp_path, root]
+    subprocess.run(command, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    held = set(zipfile.ZipFile(wheel).namelist())
+    folder = root / "flwr_causal" / "reports" / "page"
+    files = {
+        file for file in folder.rglob("*") if file.is_file() and "__pycache__" not in str(file)
+    }
+    assert {file.relative_to(root).as_posix() for file in files} <= held
+    assert len(files) > len(template.LIBRARIES)
+
+
+def test_licences_of_the_libraries_are_there():
+    licences = resources.files(template.__package__) / "libraries" / "README.txt"
+    for name in template.LIBRARIES:
+        assert name in licences.read_text(encoding="utf-8")

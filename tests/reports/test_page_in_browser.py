@@ -1,0 +1,214 @@
+"""The page in a headless Chromium: quiet, without requests, readable, and its controls work.
+
+Skipped where there is no Chromium or no playwright; CONTRIBUTING.md says how to get them.
+"""
+
+import os
+import shutil
+import time
+
+import numpy as np
+import pytest
+from small_graphs import full_graph
+
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.reports.run import Run
+from flwr_causal.simulations import simulate
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = next(
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
+)
+WIDTHS = (1280, 400)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as started:
+        # Chromium's sandbox refuses to start as root.
+        flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
+
+
+class Page:
+    """A page that was opened, what the console said, and what was requested."""
+
+    def __init__(self, browser, file, width=1280):
+        self.said, self.requests = [], []
+        self.page = browser.new_page(viewport={"width": width, "height": 900})
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        started = time.perf_counter()
+        self.page.goto(file.as_uri())
+        self.page.wait_for_selector("html[data-ready]", state="attached")
+        self.seconds = time.perf_counter() - started
+
+    def read(self):
+        """Draw all plots, as before printing; else they are drawn when they come into view."""
+        self.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        self.page.wait_for_function("!document.querySelector('.plot:not(:has(svg))')")
+
+    def edges(self):
+        return self.page.locator(".picture .edge").count()
+
+    def set(self, control, value):
+        self.page.locator(f"#graph-{control}").evaluate(
+            "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }",
+            str(value),
+        )
+        self.page.wait_for_timeout(120)
+
+    def check_quiet(self):
+        assert self.said == []
+        assert [
+            url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))
+        ] == []
+        assert (
+            self.page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            <= 0
+        )
+
+
+def circuit_run():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    rows = [pd.DataFrame({"x": rng.normal(size=60), "c": rng.choice(["a", "b"], 60)})]
+    return simulate("fedpc", rows, target="c")
+
+
+def bare(graph, **known):
+    return Run(graph, [], 0, 0, 0, 0, 0.0, "done", **known)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", ["admm", "lags", "hostile", "circuit"])
+def test_pages_are_quiet_and_fit(chromium, admm_run, tmp_path, kind, width):
+    name = "</script><img src=x onerror=document.title='run'>" + "long " * 30
+    runs = {
+        "admm": lambda: admm_run,
+        "lags": lambda: bare(full_graph(), truth=full_graph(1)),
+        "hostile": lambda: bare(
+            CausalGraph.from_array([[0, 1], [0, 0]], (name, "b")), warnings=[name * 3]
+        ),
+        "circuit": circuit_run,
+    }
+    opened = Page(chromium, runs[kind]().report(tmp_path / "page.html"), width)
+    opened.read()
+    opened.check_quiet()
+    assert opened.page.title() != "run"
+    assert opened.page.locator("h1").inner_text()
+    # Every control can be reached and has a name.
+    for control in opened.page.locator("button, input, select").all():
+        assert control.evaluate(
+            "one => one.getAttribute('aria-label') || one.textContent || one.labels.length"
+        )
+
+
+def test_the_controls_change_the_picture(chromium, tmp_path):
+    weights = np.zeros((5, 5))
+    weights[0, 1], weights[1, 2], weights[2, 3], weights[3, 4] = 2.0, -1.5, 1.0, 0.5
+    raw = weights.copy()
+    raw[0, 4] = 0.2
+    graph = CausalGraph(
+        tuple("abcde"),
+        weights,
+        raw_weights=raw,
+        confidence=np.abs(weights) / 2,
+        required=weights == 0.5,
+    )
+    truth = CausalGraph.from_array(
+        np.eye(5, k=1)[:, ::1] * [[1], [1], [1], [0], [0]], tuple("abcde")
+    )
+    opened = Page(chromium, bare(graph, truth=truth).report(tmp_path / "page.html"))
+    page = opened.page
+    assert opened.edges() == 4
+    before = page.locator(".picture").inner_html()
+    opened.set("count", 2)
+    assert opened.edges() == 2
+    assert page.locator(".picture").inner_html() != before
+    opened.set("count", 4)
+    opened.set("strength", 1.2)
+    assert opened.edges() == 2
+    opened.set("strength", 0)
+    opened.set("confidence", 0.6)
+    assert opened.edges() == 2
+    opened.set("confidence", 0)
+    page.check("#graph-leftOut")
+    page.wait_for_timeout(120)
+    assert opened.edges() == 5
+    page.uncheck("#graph-leftOut")
+    opened.set("centre", "a")
+    assert opened.edges() == 1
+    assert page.locator(".node").count() == 2
+    page.get_by_role("button", name="Undo all choices").click()
+    page.wait_for_timeout(120)
+    assert opened.edges() == 4
+    # Known by more than their colour: dashes and a sign for the extra edge.
+    shape = page.locator(".edge", has_text="extra: not in the truth")
+    assert shape.locator("path").first.get_attribute("stroke-dasharray")
+    assert shape.locator("text").text_content() == "required +"
+    # By keyboard: a variable's neighbours, and back.
+    page.locator(".node").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(120)
+    assert opened.edges() < 4
+    page.keyboard.press("Escape")
+    page.wait_for_timeout(120)
+    assert opened.edges() == 4
+    view = page.locator(".picture > svg").get_attribute("viewBox")
+    page.get_by_role("button", name="Zoom in").click()
+    assert page.locator(".picture > svg").get_attribute("viewBox") != view
+    # The table sorts and filters.
+    rows = page.locator("#edges tbody tr")
+    page.locator("#edges th button", has_text="weight").first.click()
+    assert rows.first.locator("td").nth(3).inner_text() == "2"
+    for kind in ("SVG", "PNG"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Save the picture as {kind}").click()
+        saved = download.value.path().read_bytes()
+        assert saved.startswith(b"<svg" if kind == "SVG" else b"\x89PNG")
+    opened.check_quiet()
+
+
+def test_time_slices_are_drawn(chromium, tmp_path):
+    graph = full_graph()
+    opened = Page(chromium, bare(graph).report(tmp_path / "page.html"))
+    assert opened.page.locator(".node").count() == 3
+    opened.page.select_option("#graph-view", "slices")
+    opened.page.wait_for_timeout(150)
+    assert opened.page.locator(".node").count() == 9
+    assert opened.edges() == graph.num_edges + graph.num_lagged_edges
+    opened.check_quiet()
+
+
+def test_a_large_graph_opens_soon(chromium, tmp_path):
+    rng = np.random.default_rng(0)
+    weights = np.zeros((200, 200))
+    upper = np.argwhere(np.triu(np.ones((200, 200)), 1))
+    for i, j in upper[rng.choice(len(upper), 400, replace=False)]:
+        weights[i, j] = rng.uniform(0.5, 2.0)
+    graph = CausalGraph.from_array(weights)
+    opened = Page(chromium, bare(graph).report(tmp_path / "page.html"))
+    # It takes less than a second; other tests run at the same time.
+    assert opened.seconds < 10
+    assert opened.edges() == 60
+    opened.set("count", 400)
+    opened.page.wait_for_timeout(500)
+    assert opened.edges() == 400
+    opened.check_quiet()

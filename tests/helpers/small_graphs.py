@@ -1,13 +1,13 @@
 """Small graphs for tests: by hand, and drawn by hypothesis."""
 
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from flwr_causal.core.graphs.acyclicity import logdet_block
-from flwr_causal.core.graphs.equivalence import directed_part, skeleton
+from flwr_causal.core.graphs.acyclicity import is_acyclic, logdet_block
+from flwr_causal.core.graphs.equivalence import cpdag, directed_part, skeleton, undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph
 
 
@@ -25,6 +25,21 @@ def dags(draw, size):
     dag = np.zeros((size, size), dtype=bool)
     dag[np.ix_(order, order)] = np.triu(upper, 1)
     return dag
+
+
+def subsets(items):
+    return chain.from_iterable(combinations(items, k) for k in range(len(items) + 1))
+
+
+def members(marks):
+    """Every DAG of a class, from all directions of its undirected edges."""
+    pairs = [(i, j) for i, j in np.argwhere(undirected_part(marks)) if i < j]
+    for turned in subsets(pairs):
+        dag = marks.copy()
+        for i, j in pairs:
+            dag[(j, i) if (i, j) in turned else (i, j)] = False
+        if is_acyclic(dag) and np.array_equal(cpdag(dag), marks):
+            yield dag
 
 
 CHAIN = matrix(3, (0, 1), (1, 2))

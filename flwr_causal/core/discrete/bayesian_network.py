@@ -8,6 +8,7 @@ References
 ----------
 Heckerman, Geiger & Chickering (1995). Learning Bayesian networks: the combination of knowledge and
 statistical data. Machine Learning 20. (The BDeu prior and the posterior mean.)
+Pearl (2009). Causality. Section 3.2. (Interventions as a truncated product.)
 """
 
 from __future__ import annotations
@@ -20,19 +21,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.discrete.discrete import MAX_STATES, DiscreteTable, as_discrete
+from flwr_causal.core.discrete import inference
+from flwr_causal.core.discrete.discrete import MAX_STATES, DiscreteTable, as_discrete, state_name
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic, topological_order
-from flwr_causal.core.graphs.graph import CausalGraph, distinct_names
+from flwr_causal.core.graphs.adjustment import is_possible_cause, possible_parents
+from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
+from flwr_causal.core.graphs.equivalence import cpdag
+from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, pair_of
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.graphs.effect import Effect
 
 FORMAT = "flwr-causal bayesian network 1"
 
@@ -54,6 +60,9 @@ class BayesianNetwork:
     tables : tuple of ndarray of float64
         ``tables[j][states of the parents..., state]`` is the probability of the state given the
         parents' states: non-negative, the last axis sums to 1.
+    sample_sizes : tuple of ndarray of float64, optional
+        ``sample_sizes[j][states of the parents...]`` is the number of rows with these states, with
+        the weight of the prior; standard errors need them. Default: unknown.
 
     Raises
     ------
@@ -66,6 +75,7 @@ class BayesianNetwork:
     states: tuple[tuple[str, ...], ...]
     parents: tuple[tuple[int, ...], ...]
     tables: tuple[FloatArray, ...]
+    sample_sizes: tuple[FloatArray, ...] | None = None
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
@@ -91,6 +101,7 @@ class BayesianNetwork:
             ("states", states),
             ("parents", parents),
             ("tables", tables),
+            ("sample_sizes", checked_sizes(names, self.sample_sizes, tables)),
         ):
             object.__setattr__(self, field, value)
 
@@ -144,6 +155,310 @@ class BayesianNetwork:
                 logs = np.log(table)
             total += logs[tuple(codes[[*self.parents[j], j]])]
         return total
+
+    def predict_proba(self, frame: Any, target: str) -> FloatArray:
+        """Return the probability of each state of a variable given the rest of each row.
+
+        Parameters
+        ----------
+        frame : DataFrame, or array of shape (n, d)
+            Columns are found by name. Missing columns and missing values are summed out; a column
+            of the target is not read.
+        target : str
+            The variable.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, states of the target)
+            For a row of probability 0, the probabilities without evidence.
+
+        Raises
+        ------
+        DataError
+            If the target is unknown, a value is not one of its variable's states, or a sum needs a
+            table of more than 2^28 cells.
+        """
+        y = self._index(target)
+        codes, seen = known_codes(frame, self.names, self.states, but=y)
+        result = np.empty((codes.shape[1], len(self.states[y])))
+        prior = self._joint([y])
+        for pattern in np.unique(seen, axis=1).T:
+            rows = np.flatnonzero((seen == pattern[:, None]).all(axis=0))
+            for part in np.split(rows, range(ROWS_AT_ONCE, len(rows), ROWS_AT_ONCE)):
+                evidence = {int(v): codes[v, part] for v in np.flatnonzero(pattern)}
+                result[part] = self._posterior(y, evidence, len(part), prior)
+        return result
+
+    def predict(self, frame: Any, target: str) -> NDArray[Any]:
+        """Return the most probable state of a variable given the rest of each row, shape (n,).
+
+        Parameters and errors are those of `predict_proba`.
+        """
+        states = np.array(self.states[self._index(target)], dtype=object)
+        return np.asarray(states[self.predict_proba(frame, target).argmax(axis=1)])
+
+    def conditional(self, evidence: Mapping[str, Any]) -> BayesianNetwork:
+        """Return the distribution of the other variables given the states of some.
+
+        This is what is seen in rows with these states; see `do` for what happens if the states are
+        set. Variables that are no ancestors of the evidence keep their parents. Ancestors get as
+        parents those on which they depend given the evidence: their edges are not causal.
+
+        Parameters
+        ----------
+        evidence : mapping of str to object
+            States by variable.
+
+        Raises
+        ------
+        DataError
+            If a variable or a state is unknown, all variables are given, the evidence has
+            probability 0, or a table would have more than 2^28 cells.
+        """
+        codes = self._codes(evidence)
+        rest = [j for j in range(len(self.names)) if j not in codes]
+        if not rest:
+            raise DataError("the evidence gives all variables: nothing is left to describe")
+        sizes = self._sizes()
+        left = [inference.given(factor, codes) for factor in self._factors()]
+        found = {}
+        for v in reversed(topological_order(parent_matrix(self.parents))):
+            if v in codes:
+                continue
+            bucket = [factor for factor in left if v in factor.variables]
+            left = [factor for factor in left if v not in factor.variables]
+            scope = tuple(sorted({k for factor in bucket for k in factor.variables} - {v}))
+            joint = inference.product(bucket, (*scope, v), sizes)
+            total = joint.sum(axis=-1, keepdims=True)
+            uniform = np.full(joint.shape, 1.0 / sizes[v])
+            found[v] = scope, np.divide(joint, total, out=uniform, where=total > 0)
+            # A variable's own table, which sums to 1, says nothing about its parents.
+            if len(bucket) > 1:
+                left.append(inference.Factor(scope, total[..., 0]))
+        if any(factor.values == 0 for factor in left):
+            raise DataError(f"the evidence has probability 0: {dict(evidence)}")
+        new = {v: k for k, v in enumerate(rest)}
+        return BayesianNetwork(
+            tuple(self.names[v] for v in rest),
+            tuple(self.states[v] for v in rest),
+            tuple(tuple(new[k] for k in found[v][0]) for v in rest),
+            tuple(found[v][1] for v in rest),
+        )
+
+    def do(self, states: Mapping[str, Any]) -> BayesianNetwork:
+        """Return the network under an intervention that sets variables to states.
+
+        Parameters
+        ----------
+        states : mapping of str to object
+            States by variable.
+
+        Returns
+        -------
+        BayesianNetwork
+            The variables that are set have no parents and their state with probability 1.
+
+        Raises
+        ------
+        DataError
+            If a variable or a state is unknown.
+        """
+        codes = self._codes(states)
+        parents, tables = list(self.parents), list(self.tables)
+        for j, code in codes.items():
+            parents[j], tables[j] = (), np.eye(len(self.states[j]))[code]
+        return BayesianNetwork(self.names, self.states, tuple(parents), tuple(tables))
+
+    def total_effect(self, cause: str, effect: str) -> pd.DataFrame:
+        """Return the distribution of a variable under each state to which another one is set.
+
+        It follows from all tables of the network (Pearl's truncated product), which equals
+        adjustment in the network's distribution for any adjustment set.
+
+        Parameters
+        ----------
+        cause, effect : str
+            Two different variables.
+
+        Returns
+        -------
+        DataFrame
+            A row for each state of the cause, a column for each state of the effect: the
+            probability of the latter under ``do(cause=state)``. The rows are equal where the graph
+            has no directed path.
+
+        Raises
+        ------
+        DataError
+            If a variable is unknown, or a sum needs a table of more than 2^28 cells.
+        ConfigError
+            If the two variables are the same.
+        """
+        i, j = pair_of(self.names, cause, effect)
+        rows = [self.do({cause: state})._joint([j]) for state in self.states[i]]
+        if not self._is_cause(i, j):
+            rows = [self._joint([j])] * len(rows)
+        return self._table(i, j, rows)
+
+    def possible_effects(self, cause: str, effect: str) -> list[pd.DataFrame]:
+        """Return the total effects in all DAGs that are equivalent to the network's (local IDA).
+
+        The data alone cannot tell equivalent DAGs apart; background knowledge is not considered.
+
+        Parameters
+        ----------
+        cause, effect : str
+            Two different variables.
+
+        Returns
+        -------
+        list of DataFrame
+            As `total_effect`, one for each set of parents that the cause has in an equivalent DAG:
+            the network's distribution, adjusted for these (Maathuis, Kalisch & Bühlmann, 2009).
+
+        Raises
+        ------
+        DataError
+            If a variable is unknown, or a sum needs a table of more than 2^28 cells.
+        ConfigError
+            If the two variables are the same.
+        """
+        i, j = pair_of(self.names, cause, effect)
+        found = []
+        for parents, members in possible_parents(cpdag(parent_matrix(self.parents)), i):
+            if is_possible_cause(members, i, j):
+                joint = self._joint([*parents, i, j])
+                share = joint.sum(axis=-1, keepdims=True)
+                given = np.divide(joint, share, out=np.zeros_like(joint), where=share > 0)
+                weights = joint.sum(axis=(-2, -1), keepdims=True)
+                rows = list((given * weights).sum(axis=tuple(range(len(parents)))))
+            else:
+                rows = [self._joint([j])] * len(self.states[i])
+            found.append(self._table(i, j, rows))
+        return found
+
+    def contrast(
+        self,
+        cause: str,
+        effect: str,
+        outcome: Any,
+        *,
+        state: Any,
+        reference: Any,
+        level: float = 0.95,
+    ) -> Effect:
+        """Return by how much setting the cause changes the probability of an outcome.
+
+        Parameters
+        ----------
+        cause, effect : str
+            Two different variables.
+        outcome
+            State of the effect.
+        state, reference
+            States of the cause.
+        level : float, default 0.95
+            Of the confidence interval.
+
+        Returns
+        -------
+        Effect
+            ``P(outcome | do(state)) - P(outcome | do(reference))``, from -1 to 1, with a standard
+            error by the delta method from the posterior variances of the tables. Exactly 0 where
+            the graph has no directed path.
+
+        Raises
+        ------
+        DataError
+            If a variable or a state is unknown, or a sum needs a table of more than 2^28 cells.
+        ConfigError
+            If the two variables are the same, the level is not between 0 and 1, or the network was
+            not fitted to counts: `total_effect` needs none.
+        """
+        i, j = pair_of(self.names, cause, effect)
+        code = self._codes({effect: outcome})[j]
+        worlds = [self.do({cause: value}) for value in (state, reference)]
+        if self.sample_sizes is None:
+            raise ConfigError(
+                "this network has no numbers of rows, and standard errors need them: fit it to "
+                "counts, or use total_effect, which has no standard errors"
+            )
+        if not self._is_cause(i, j):
+            return NO_EFFECT
+        set_to, instead = (world._joint([j])[code] for world in worlds)
+        variance = 0.0
+        for k in np.flatnonzero(_with_ancestors(worlds[0].parents, [j])):
+            if k != i:
+                scope = list(dict.fromkeys((*self.parents[k], int(k), j)))
+                # The derivative by an entry of the table, times the entry.
+                change = np.subtract(*(world._joint(scope) for world in worlds))
+                if k == j or j in self.parents[k]:
+                    kept = np.arange(len(self.states[j])) == code
+                    change = change * kept.reshape([-1 if v == j else 1 for v in scope])
+                else:
+                    change = change[..., code]
+                variance += _spread(change, self.tables[k], self.sample_sizes[k])
+        return estimated(float(set_to - instead), float(np.sqrt(variance)), level)
+
+    def _table(self, cause: int, effect: int, rows: Sequence[FloatArray]) -> pd.DataFrame:
+        """Return probabilities of the effect's states as a frame, by the states of the cause."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            rows,
+            index=pd.Index(self.states[cause], name=self.names[cause]),
+            columns=pd.Index(self.states[effect], name=self.names[effect]),
+        )
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise DataError(f"unknown variable {name!r}; known are {', '.join(self.names)}")
+        return self.names.index(name)
+
+    def _codes(self, values: Mapping[str, Any]) -> dict[int, int]:
+        """Return the indices of states by the indices of their variables."""
+        result = {}
+        for name, value in values.items():
+            j, text = self._index(name), state_name(value)
+            if text not in self.states[j]:
+                raise DataError(f"{text!r} is no state of {name!r}: {', '.join(self.states[j])}")
+            result[j] = self.states[j].index(text)
+        return result
+
+    def _is_cause(self, cause: int, effect: int) -> bool:
+        return bool(_with_ancestors(self.parents, [effect])[cause])
+
+    def _sizes(self) -> dict[int, int]:
+        return {j: len(own) for j, own in enumerate(self.states)}
+
+    def _factors(self) -> list[inference.Factor]:
+        return [
+            inference.Factor((*parents, j), table)
+            for j, (parents, table) in enumerate(zip(self.parents, self.tables, strict=True))
+        ]
+
+    def _joint(self, variables: Sequence[int]) -> FloatArray:
+        """Return the joint distribution of some variables, with an axis for each."""
+        relevant = _with_ancestors(self.parents, variables)
+        sizes, factors = self._sizes(), self._factors()
+        left = [factors[k] for k in np.flatnonzero(relevant)]
+        hidden = [int(k) for k in np.flatnonzero(relevant) if k not in variables]
+        joint = inference.product(inference.eliminate(left, hidden, sizes), variables, sizes)
+        return np.asarray(joint / joint.sum())
+
+    def _posterior(
+        self, target: int, evidence: Mapping[int, IntArray], num_rows: int, prior: FloatArray
+    ) -> FloatArray:
+        """Return the probabilities of a variable's states given the evidence of each row."""
+        relevant = _with_ancestors(self.parents, [target, *evidence])
+        sizes, factors, axis = self._sizes(), self._factors(), (inference.ROWS,)
+        sizes[inference.ROWS] = num_rows
+        left = [inference.given(factors[k], evidence, axis) for k in np.flatnonzero(relevant)]
+        hidden = [int(k) for k in np.flatnonzero(relevant) if k != target and k not in evidence]
+        left = inference.eliminate(left, hidden, sizes)
+        values = inference.product(left, (*axis, target), sizes)
+        total = values.sum(axis=1, keepdims=True)
+        return np.where(total > 0, values / np.where(total > 0, total, 1.0), prior)
 
     def sample_table(
         self, num_rows: int, seed: int | Sequence[int] | np.random.Generator | None = None
@@ -232,11 +547,13 @@ class BayesianNetwork:
             posterior_mean(name, given, equivalent_sample_size)
             for name, given in zip(names, counts, strict=True)
         ]
+        rows = [np.asarray(given, dtype=np.float64).sum(axis=-1) for given in counts]
         return cls(
             tuple(names),
             tuple(tuple(own) for own in states),
             tuple(tuple(own) for own in parents),
             tuple(tables),
+            tuple(own + equivalent_sample_size / own.size for own in rows),
         )
 
     def save(self, path: str | Path) -> None:
@@ -248,6 +565,8 @@ class BayesianNetwork:
             "parents": [list(own) for own in self.parents],
             "tables": [table.ravel().tolist() for table in self.tables],
         }
+        if self.sample_sizes is not None:
+            content["sample_sizes"] = [sizes.ravel().tolist() for sizes in self.sample_sizes]
         Path(path).write_text(json.dumps(content), encoding="utf-8")
 
     @classmethod
@@ -271,9 +590,15 @@ class BayesianNetwork:
                 np.array(flat, dtype=np.float64).reshape([len(states[k]) for k in (*parents[j], j)])
                 for j, flat in enumerate(content["tables"])
             ]
+            rows = content.get("sample_sizes")
+            if rows is not None:
+                rows = tuple(
+                    np.reshape(np.array(flat, dtype=np.float64), table.shape[:-1])
+                    for flat, table in zip(rows, tables, strict=True)
+                )
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise DataError(f"{path} holds a damaged network ({error}): save it again") from error
-        return cls(tuple(names), tuple(states), tuple(parents), tuple(tables))
+        return cls(tuple(names), tuple(states), tuple(parents), tuple(tables), rows)
 
 
 def fit(
@@ -310,11 +635,11 @@ def fit(
     )
 
 
+#: So many rows are predicted at a time, which bounds the memory.
+ROWS_AT_ONCE = 4096
+
 #: Largest distance from 1 of a sum of probabilities, for rounding errors.
 ROW_TOLERANCE = 1e-9
-
-#: Largest number of cells of a table (2 GiB).
-MAX_CELLS = 2**28
 
 
 def family_counts(table: DiscreteTable, child: int, parents: Sequence[int]) -> IntArray:
@@ -428,7 +753,7 @@ def table_shape(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
         If the table would have more than 2^28 cells.
     """
     cells = math.prod(sizes)
-    if cells > MAX_CELLS:
+    if cells > inference.MAX_CELLS:
         raise DataError(
             f"the table of {name!r} with its {len(sizes) - 1} parents has {cells:.1e} cells: "
             "limit the number of parents, or merge states"
@@ -470,6 +795,98 @@ def checked_table(name: str, table: ArrayLike, shape: tuple[int, ...]) -> FloatA
         )
     array.flags.writeable = False
     return array
+
+
+def checked_sizes(
+    names: Sequence[str], sizes: Sequence[ArrayLike] | None, tables: Sequence[FloatArray]
+) -> tuple[FloatArray, ...] | None:
+    """Return read-only copies of the numbers of rows of tables; a DataError if they are none."""
+    if sizes is None:
+        return None
+    if len(sizes) != len(names):
+        raise DataError(f"{len(sizes)} sample_sizes for {len(names)} variables: give one each")
+    result = []
+    for name, own, table in zip(names, sizes, tables, strict=True):
+        array = np.array(own, dtype=np.float64)
+        if array.shape != table.shape[:-1] or not (np.isfinite(array) & (array >= 0)).all():
+            raise DataError(
+                f"the sample_sizes of {name!r} must be numbers from 0 up of shape "
+                f"{table.shape[:-1]}"
+            )
+        array.flags.writeable = False
+        result.append(array)
+    return tuple(result)
+
+
+def _with_ancestors(parents: Sequence[Sequence[int]], variables: Iterable[int]) -> BoolArray:
+    """Return which variables are among some or their ancestors, shape (d,)."""
+    result = np.zeros(len(parents), dtype=bool)
+    pending = list(variables)
+    while pending:
+        k = pending.pop()
+        if not result[k]:
+            result[k] = True
+            pending += parents[k]
+    return result
+
+
+def _spread(change: FloatArray, table: FloatArray, sizes: FloatArray) -> float:
+    """Return the variance of a function of a table, whose rows have Dirichlet distributions.
+
+    Parameters
+    ----------
+    change : ndarray of shape (states of the parents..., r)
+        The function's derivative by each entry, times the entry.
+    table : ndarray of the same shape
+        The means of the entries.
+    sizes : ndarray of shape (states of the parents...)
+        The weights of the rows of the table.
+    """
+    squares = np.divide(change**2, table, out=np.zeros_like(change), where=table > 0)
+    return float(((squares.sum(axis=-1) - change.sum(axis=-1) ** 2) / (sizes + 1)).sum())
+
+
+def known_codes(
+    frame: Any, names: tuple[str, ...], states: tuple[tuple[str, ...], ...], *, but: int
+) -> tuple[NDArray[np.uint8], BoolArray]:
+    """Return the codes of a table's values where they are known, and where they are.
+
+    Parameters
+    ----------
+    frame : DataFrame, or array of shape (n, d)
+        Columns may be missing, and values.
+    names, states
+        The d variables.
+    but : int
+        A variable that is not read.
+
+    Returns
+    -------
+    codes, seen : ndarray of shape (d, n)
+        0 where a value is not known; whether it is.
+
+    Raises
+    ------
+    DataError
+        If a value is not one of its variable's states, or an array has another shape.
+    """
+    import pandas as pd
+
+    if not hasattr(frame, "columns"):
+        array = np.asarray(frame)
+        if array.ndim != 2 or array.shape[1] != len(names):
+            raise DataError(f"expected an array of {len(names)} columns, got shape {array.shape}")
+        frame = pd.DataFrame(array, columns=pd.Index(names))
+    codes = np.zeros((len(names), len(frame)), dtype=np.uint8)
+    seen = np.zeros(codes.shape, dtype=bool)
+    present = [str(column) for column in frame.columns]
+    for j, name in enumerate(names):
+        if j != but and name in present:
+            column = frame.iloc[:, present.index(name)]
+            seen[j] = column.notna().to_numpy()
+            part = pd.DataFrame({name: column[seen[j]]})
+            codes[j, seen[j]] = as_discrete(part, [name], [states[j]]).codes[0]
+    return codes, seen
 
 
 def codes_of(

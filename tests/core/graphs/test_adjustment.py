@@ -1,22 +1,17 @@
 """Adjustment sets beside a search over all subsets, in every DAG of every class."""
 
 from functools import cache
-from itertools import chain, combinations, permutations
+from itertools import permutations
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from small_graphs import dags, matrix
+from small_graphs import dags, matrix, members, subsets
 
 from flwr_causal.core.graphs import adjustment, equivalence
-from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import ConfigError, DataError
-
-
-def subsets(items):
-    return chain.from_iterable(combinations(items, k) for k in range(len(items) + 1))
 
 
 def is_valid(dag, cause, effect, chosen):
@@ -27,17 +22,6 @@ def is_valid(dag, cause, effect, chosen):
     # The backdoor graph lacks the first edges of directed paths to the effect.
     graph.remove_edges_from([(cause, k) for k in on_path if dag[cause, k]])
     return not forbidden & set(chosen) and nx.is_d_separator(graph, {cause}, {effect}, set(chosen))
-
-
-def members(marks):
-    """Every DAG of a class, from all directions of its undirected edges."""
-    pairs = [(i, j) for i, j in np.argwhere(equivalence.undirected_part(marks)) if i < j]
-    for turned in subsets(pairs):
-        dag = marks.copy()
-        for i, j in pairs:
-            dag[(j, i) if (i, j) in turned else (i, j)] = False
-        if is_acyclic(dag) and np.array_equal(equivalence.cpdag(dag), marks):
-            yield dag
 
 
 def valid_sets(graphs, cause, effect):

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, ClassVar, cast
 import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
-from flwr_causal.clients.linear import LinearClient
+from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.core.fedcausal import evidence, group, heterogeneity, linear, perceptrons
 from flwr_causal.core.fedcausal.evidence_search import SearchProblem
+from flwr_causal.core.linear.interventions import columns_by_rows
 from flwr_causal.core.linear.moments import data_scale
 from flwr_causal.core.nonlinear.basis import basis_moments
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
+from flwr_causal.data.interventions import acted_on
 from flwr_causal.protocol.fedcausal import (
     CONTRACT,
     EVIDENCE,
@@ -27,14 +29,14 @@ from flwr_causal.protocol.fedcausal import (
 )
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.protocol.exchange import Contract
 
 #: Rows of a party whose evidence is computed in any case, where it has as many.
 LEAST_ROWS = 200
 
 
-class FedCausalClient(LinearClient):
+class FedCausalClient(InterventionClient):
     """Fits the party's mechanisms, and computes the evidence of its rows for each edge.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.fedcausal` declares it.
@@ -51,6 +53,24 @@ class FedCausalClient(LinearClient):
         rows: FloatArray = self.once("rows", self.design)
         return rows
 
+    @property
+    def _acted(self) -> BoolArray:
+        """Whether a variable is the target of an intervention in a row, shape (n_k, d)."""
+        setup = self.setup
+        if not setup.targets:
+            return np.zeros(self._rows.shape, dtype=np.bool_)
+        return np.asarray(acted_on(setup.targets, setup.names)[self.target_sets()])
+
+    def _parts(self, share: float = 1.0) -> list[tuple[FloatArray, IntArray]]:
+        """Return rows and the variables whose mechanisms they inform about.
+
+        Without interventions these are a share of the rows, and all variables.
+        """
+        chosen = self._sample(share)
+        rows = self._rows[chosen]
+        parts = columns_by_rows(self._acted[chosen])
+        return [(rows[inside], effects) for inside, effects in parts if inside.any()]
+
     @answers(GROUP)
     def group(self, asked: Asked) -> Arrays:
         """Perform one iteration of the group lasso."""
@@ -62,9 +82,15 @@ class FedCausalClient(LinearClient):
                 memory.arrays["formed"], numbers["penalty"], numbers["iteration"]
             )
         if state is None or state.iteration < iteration:
-            problem = self.once("group", lambda: group.local_problem(basis_moments(self._rows)))
+            problems = self.once(
+                "group",
+                lambda: [
+                    group.local_problem(basis_moments(rows), effects)
+                    for rows, effects in self._parts()
+                ],
+            )
             penalty = float(asked["penalty"])
-            state = group.client_step(problem, state, asked["factors"], penalty, iteration)
+            state = group.client_step(problems, state, asked["factors"], penalty, iteration)
         self.remember(
             {"formed": state.formed},
             number=asked.number,
@@ -87,6 +113,7 @@ class FedCausalClient(LinearClient):
                 sparsity=float(options["sparsity"]) * unit,
                 proximity=float(options["proximity"]),
                 scale=float(variance.mean()),
+                acted=self._acted if setup.targets else None,
             ),
         )
         multiplier, penalty = float(asked["multiplier"]), float(asked["penalty"])
@@ -131,20 +158,24 @@ class FedCausalClient(LinearClient):
     def changes(self, asked: Asked) -> Arrays:
         """Return the changes of the evidence by the requested edges."""
         graphs, wanted = asked["graphs"].astype(bool), asked["wanted"].astype(bool)
-        problem, cache = self._evidence_problem(asked)
-        tables = [
-            evidence.client_step(problem, graph, mask, cache)
-            for graph, mask in zip(graphs, wanted, strict=True)
-        ]
-        changes, totals, shares = (np.stack(arrays) for arrays in zip(*tables, strict=True))
-        n = len(problem.targets)
+        problems, cache = self._evidence_problems(asked)
+        n, shape = len(self._sample(float(asked["share"]))), graphs.shape
+        changes, totals, shares = np.zeros(shape), np.zeros(shape[:2]), np.zeros(shape)
+        for problem, effects in problems:
+            own = np.zeros(shape[1], dtype=np.bool_)
+            own[effects] = True
+            for k, (graph, mask) in enumerate(zip(graphs, wanted, strict=True)):
+                tables = evidence.client_step(problem, graph, mask & own, cache)
+                changes[k] += tables.changes
+                totals[k] += tables.evidence
+                shares[k] += tables.shares * own
         return {"changes": changes / n, "evidence": totals / n, "shares": shares}
 
     @answers(LOCAL)
     def local_graph(self, asked: Asked) -> Arrays:
         """Return the graph of highest evidence on the party's own rows."""
         common = asked["graph"].astype(bool)
-        problem, cache = self._evidence_problem(asked)
+        ((problem, _),), cache = self._evidence_problems(asked)
         search = SearchProblem(self.masks, int(asked["candidates"]), heterogeneity.STEPS)
         own = heterogeneity.own_graph(problem, common, search, cache)
         return {
@@ -153,28 +184,31 @@ class FedCausalClient(LinearClient):
             "own-shares": own.shares,
         }
 
-    def _evidence_problem(self, asked: Asked) -> tuple[evidence.EvidenceProblem, evidence.Cache]:
-        """Return the party's rows, prepared for the evidence, and the cache of its evidence.
+    def _evidence_problems(
+        self, asked: Asked
+    ) -> tuple[list[tuple[evidence.EvidenceProblem, IntArray]], evidence.Cache]:
+        """Return the party's rows, prepared for the evidence, with the variables that they concern.
 
-        Both are created once a process: ``start``, the graph at which the search began, and the
-        share of the rows are the same in all messages of a run.
+        The cache of the evidence comes with them. Both are created once a process: ``start``, the
+        graph at which the search began, and the share of the rows are the same in all messages of a
+        run.
         """
-        start = asked["start"].astype(bool)
+        start, share = asked["start"].astype(bool), float(asked["share"])
         noise = cast("evidence.Noise", str(self.setup.options["noise"]))
-        problem = self.once(
+        problems = self.once(
             "evidence",
-            lambda: evidence.evidence_problem(
-                self._sample(float(asked["share"])), noise=noise, start=start
-            ),
+            lambda: [
+                (evidence.evidence_problem(rows, noise=noise, start=start), effects)
+                for rows, effects in self._parts(share)
+            ],
         )
-        return problem, self.once("evidence cache", dict)
+        return problems, self.once("evidence cache", dict)
 
-    def _sample(self, share: float) -> FloatArray:
-        """Return a share of the party's rows, at least `LEAST_ROWS`, drawn by seed and name."""
-        rows = self._rows
-        count = max(LEAST_ROWS, round(share * len(rows)))
-        if count >= len(rows):
-            return rows
+    def _sample(self, share: float) -> IntArray:
+        """Return the positions of a share of the rows, at least `LEAST_ROWS`, by seed and name."""
+        count = max(LEAST_ROWS, round(share * self.num_rows))
+        if count >= self.num_rows:
+            return np.arange(self.num_rows)
         seed = [int(self.setup.options["seed"]), *self.source.name.encode()]
-        drawn = np.random.default_rng(seed).choice(len(rows), count, replace=False)
-        return np.asarray(rows[np.sort(drawn)])
+        drawn = np.random.default_rng(seed).choice(self.num_rows, count, replace=False)
+        return np.asarray(np.sort(drawn), dtype=np.int64)

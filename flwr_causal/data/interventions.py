@@ -23,7 +23,7 @@ Targets = tuple[str, ...]
 NODE_KEY = "interventions"
 
 #: The methods that use known interventions, for messages of those that do not.
-USERS = "the methods 'moments', 'notears-admm' and '2dbn'"
+USERS = "the methods 'moments', 'notears-admm', '2dbn' and 'fedcausal'"
 
 FORM = "a mapping from parties to lists of columns, such as {'hospital a': ['dose']}"
 

@@ -150,5 +150,7 @@ LOCAL = Exchange(
 )
 
 CONTRACT = Contract(
-    "fedcausal", (GROUP, LINEAR, NORMS, LAYERS, EVIDENCE, LOCAL), reports=("sums", "relations")
+    "fedcausal",
+    (GROUP, LINEAR, NORMS, LAYERS, EVIDENCE, LOCAL),
+    reports=("sums", "relations", "interventions"),
 )

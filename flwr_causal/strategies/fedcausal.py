@@ -21,9 +21,14 @@ from flwr_causal.data.check.plausibility import Expected
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedcausal import CONTRACT, EVIDENCE, GROUP, LAYERS, LINEAR, LOCAL, NORMS
 from flwr_causal.runtime.method import Request
-from flwr_causal.strategies.linear import PERCEPTRONS, LinearStrategy, PerceptronOptions
+from flwr_causal.strategies.interventions import InterventionStrategy
+from flwr_causal.strategies.linear import PERCEPTRONS, PerceptronOptions
 from flwr_causal.strategies.options import also_called, refuse_ignored, require
-from flwr_causal.strategies.plausibility import UNEQUAL_IMPLIED, direction_warning
+from flwr_causal.strategies.plausibility import (
+    UNEQUAL_ADDITIVE,
+    UNEQUAL_IMPLIED,
+    direction_warning,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -339,7 +344,7 @@ class FedCausalRun:
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
-class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
+class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
     """One causal graph from parties whose mechanisms may differ (Yang et al., AAAI 2024).
 
     The paper's algorithm averages the parties' weights or first layers, which cancel where
@@ -457,6 +462,15 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
             for_evidence = "refine='evidence' or local_graphs=True"
             of_model |= dict.fromkeys(("noise", "candidates", "evidence_rows"), for_evidence)
         refuse_ignored(self, of_model)
+
+    @property
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows under interventions, by name, and what they must be."""
+        return {
+            "kind": (self.kind != "mlp", "'group' or 'linear'"),
+            "center": (self.center == "party", "'party'"),
+            "local_graphs": (not self.local_graphs, "False"),
+        }
 
     @property
     def averages(self) -> str:
@@ -638,9 +652,18 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
         found = [*super().warnings(state), *left_out]
         if isinstance(state.stage, EvidenceStage):
             return found + self._undecided(state, state.stage, graph)
+        # Interventions direct edges too.
+        if state.agreement.targets:
+            return found
         if self.kind == "linear":
-            found += self.doubtful_directions(state.agreement, graph, state.masks, None)
-        return found
+            return found + self.doubtful_directions(state.agreement, graph, state.masks, None)
+        return found + direction_warning(
+            graph,
+            state.masks,
+            _unexplained(state.stage, graph, state.agreement),
+            standardized=self.standardize,
+            unequal=UNEQUAL_ADDITIVE,
+        )
 
     def _undecided(
         self, state: FedCausalRun, stage: EvidenceStage, graph: CausalGraph
@@ -664,6 +687,16 @@ class FedCausal(PerceptronOptions, LinearStrategy[FedCausalRun]):
             unequal=UNEQUAL_IMPLIED,
             undecided=undecided,
         )
+
+
+def _unexplained(stage: Stage, graph: CausalGraph, agreement: Agreement) -> FloatArray | None:
+    """Return rough noise variances that a group lasso implies; None for perceptrons."""
+    if not isinstance(stage, GroupStage):
+        return None
+    unit = np.quantile(agreement.variance, 0.1)  # as `prior_noise_scale`
+    left = agreement.variance - unit * (graph.weights**2).sum(axis=0)
+    # Effects of causes that depend on each other do not add up.
+    return np.asarray(np.maximum(left, 0.05 * agreement.variance))
 
 
 def _causal_graph(state: FedCausalRun, found: Found) -> CausalGraph:

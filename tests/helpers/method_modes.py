@@ -66,6 +66,11 @@ MODES = {
         NUMBERS,
         {"max_rounds": 3, "model": "mlp", "hidden": 2, "inner_steps": 5},
     ),
+    "fedcausal interventions": (
+        "fedcausal",
+        TARGETED,
+        {"max_rounds": 5, "intervention_column": "on"},
+    ),
     "fedcausal local": ("fedcausal", NUMBERS, {"max_rounds": 5, "local_graphs": True}),
     "fedpc sums": ("fedpc", CLASSES, {"training": "sums", "minimum_count": 1}),
     "fedpc trees": ("fedpc", CLASSES, {"training": "sums", "learner": "trees"}),

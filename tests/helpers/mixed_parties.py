@@ -57,7 +57,9 @@ def group_lasso(parties, schedule=None, masks=None, lost=()):
         penalty = problem.schedule.at(state.iteration).consensus_penalty
         for k, client in enumerate(clients):
             kept = None if (state.iteration, k) in lost else client
-            clients[k] = group.client_step(local[k], kept, state.factors, penalty, state.iteration)
+            clients[k] = group.client_step(
+                [local[k]], kept, state.factors, penalty, state.iteration
+            )
         mean = sum(w * client.squared_norms for w, client in zip(shares, clients, strict=True))
         state, info = group.server_step(state, mean, problem)
     return state, problem, clients, info

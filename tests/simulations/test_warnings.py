@@ -182,6 +182,7 @@ CASES = {
         for method, options in (
             ("fedcausal", {}),
             ("fedcausal", {"noise": "equal"}),
+            ("fedcausal", {"refine": "none"}),
             ("fedcausal", {"model": "linear", "max_rounds": 10}),
             ("notears-admm", {"refit": False, "max_rounds": 12}),
         )
@@ -190,6 +191,12 @@ CASES = {
         "fedcausal",
         system,
         {"standardize": True},
+        ("With standardised columns", "rows as well the other way", "tiers"),
+    ),
+    "standardised, group lasso": (
+        "fedcausal",
+        system,
+        {"standardize": True, "refine": "none"},
         ("With standardised columns", "rows as well the other way", "tiers"),
     ),
     "standardised": (

@@ -63,7 +63,7 @@ def test_the_group_stage_is_the_cores_iteration():
     for k in range(6):
         penalty = problem.schedule.at(k).consensus_penalty
         own = [
-            group.client_step(one, before, state.factors, penalty, k)
+            group.client_step([one], before, state.factors, penalty, k)
             for one, before in zip(local, own, strict=True)
         ]
         mean = sum(n * one.squared_norms for n, one in zip(sizes, own, strict=True)) / sizes.sum()

@@ -48,12 +48,17 @@ from flwr_causal.core.nonlinear.basis import SIZE, BasisMoments, prior_noise_sca
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from collections.abc import Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
 
 
 class LocalProblem(NamedTuple):
     """The moments of a party's rows that the iteration reads, in units of the party's noise scale.
+
+    Under known interventions a party has several, each of the rows that inform about the mechanisms
+    of some variables; without rows for a variable its blocks stay zero.
 
     Attributes
     ----------
@@ -63,12 +68,15 @@ class LocalProblem(NamedTuple):
     eigenvalues
         ``(r,)`` positive eigenvalues.
     cross
-        ``(d b, d)`` moments of the functions with the variables.
+        ``(d b, e)`` moments of the functions with the e effects.
+    effects
+        ``(e,)`` the variables whose models are fitted to these rows.
     """
 
     basis: FloatArray
     eigenvalues: FloatArray
     cross: FloatArray
+    effects: IntArray
 
 
 class ClientState(NamedTuple):
@@ -95,19 +103,29 @@ class ClientState(NamedTuple):
         return norms
 
 
-def local_problem(moments: BasisMoments) -> LocalProblem:
-    """Decompose a party's Gram matrix, and divide its variables by the party's noise scale."""
+def local_problem(moments: BasisMoments, effects: IntArray | None = None) -> LocalProblem:
+    """Decompose a party's Gram matrix, and divide its variables by the party's noise scale.
+
+    Parameters
+    ----------
+    moments
+        Of the rows.
+    effects
+        The variables whose models are fitted to them. Default: all.
+    """
+    effects = np.arange(len(moments.variances)) if effects is None else effects
     eigenvalues, basis = np.linalg.eigh(moments.gram)
     positive = eigenvalues > 1e-10 * max(eigenvalues[-1], 1e-300)
     return LocalProblem(
         basis=np.ascontiguousarray(basis[:, positive]),
         eigenvalues=eigenvalues[positive],
-        cross=moments.cross / prior_noise_scale(moments),
+        cross=moments.cross[:, effects] / prior_noise_scale(moments),
+        effects=effects,
     )
 
 
 def local_step(problem: LocalProblem, target: FloatArray, penalty: float) -> FloatArray:
-    """Return the party's minimiser ``C_k``, ``(d, b, d)``, for the target ``Z_k - U_k``.
+    """Return the minimiser ``C_k`` of some effects, ``(d, b, e)``, for the target ``Z_k - U_k``.
 
     With ``M = (G + rho_2 I)^{-1}`` the minimiser over all blocks is ``C = M (cross + rho_2
     target)``. The constraint that the block of each variable j on itself, ``C[own_j, j]``, is zero
@@ -119,30 +137,31 @@ def local_step(problem: LocalProblem, target: FloatArray, penalty: float) -> Flo
     problem
         The party's moments.
     target
-        ``(d, b, d)`` ``Z_k - U_k``.
+        ``(d, b, e)`` ``Z_k - U_k``.
     penalty
         ``rho_2``.
     """
-    d = problem.cross.shape[1]
+    effects, d = problem.effects, len(target)
+    own = np.arange(len(effects))
     shrink = problem.eigenvalues / (problem.eigenvalues + penalty)
 
     def apply(columns: FloatArray) -> FloatArray:  # M columns, by the spectrum of G
         inner = shrink[:, None] * (problem.basis.T @ columns)
         return (columns - problem.basis @ inner) / penalty
 
-    free = apply(problem.cross + penalty * target.reshape(-1, d)).reshape(d, SIZE, d)
-    own = np.arange(d)
-    rows = problem.basis.reshape(d, SIZE, -1)
+    free = apply(problem.cross + penalty * target.reshape(d * SIZE, -1)).reshape(target.shape)
+    rows = problem.basis.reshape(d, SIZE, -1)[effects]
     own_blocks = (np.eye(SIZE) - (rows * shrink) @ rows.transpose(0, 2, 1)) / penalty
-    multipliers = np.zeros((d, SIZE, d))
-    multipliers[own, :, own] = np.linalg.solve(own_blocks, free[own, :, own][:, :, None])[:, :, 0]
-    solution = free - apply(multipliers.reshape(-1, d)).reshape(d, SIZE, d)
-    solution[own, :, own] = 0.0
+    multipliers = np.zeros(target.shape)
+    constrained = np.linalg.solve(own_blocks, free[effects, :, own][:, :, None])[:, :, 0]
+    multipliers[effects, :, own] = constrained
+    solution = free - apply(multipliers.reshape(d * SIZE, -1)).reshape(target.shape)
+    solution[effects, :, own] = 0.0
     return solution
 
 
 def client_step(
-    problem: LocalProblem,
+    problems: Sequence[LocalProblem],
     state: ClientState | None,
     factors: FloatArray,
     penalty: float,
@@ -152,8 +171,8 @@ def client_step(
 
     Parameters
     ----------
-    problem
-        The party's moments.
+    problems
+        The party's moments; of each variable at most one.
     state
         The state after the party's last iteration. None in the first iteration, and for a party
         that lost its state or joined later. Such a party first performs the missed iterations
@@ -175,12 +194,12 @@ def client_step(
     if state is None:
         state = ClientState(np.zeros((d, SIZE, d)), penalty, iteration)
         for _ in range(iteration):
-            state = _iterate(problem, state, factors, penalty, iteration)
-    return _iterate(problem, state, factors, penalty, iteration)
+            state = _iterate(problems, state, factors, penalty, iteration)
+    return _iterate(problems, state, factors, penalty, iteration)
 
 
 def _iterate(
-    problem: LocalProblem,
+    problems: Sequence[LocalProblem],
     state: ClientState,
     factors: FloatArray,
     penalty: float,
@@ -189,8 +208,11 @@ def _iterate(
     copy = factors[:, None, :] * state.formed  # Z_k
     # U_k is divided by the new rho_2: the multiplier rho_2 U_k stays the same.
     multiplier = (state.formed - copy) * (state.penalty / penalty)
-    solution = local_step(problem, copy - multiplier, penalty)
-    return ClientState(solution + multiplier, penalty, iteration)
+    formed = multiplier.copy()
+    for problem in problems:
+        own = problem.effects
+        formed[..., own] += local_step(problem, (copy - multiplier)[..., own], penalty)
+    return ClientState(formed, penalty, iteration)
 
 
 @dataclass(frozen=True, eq=False)

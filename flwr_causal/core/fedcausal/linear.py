@@ -34,12 +34,13 @@ import numpy as np
 from flwr_causal.core.consensus.projection import project
 from flwr_causal.core.graphs.acyclicity import h_exponential
 from flwr_causal.core.limits import require_computable
+from flwr_causal.core.linear.interventions import columns_by_rows
 from flwr_causal.core.linear.solution import check_at_least_zero, check_sparsity
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
 
 
@@ -71,8 +72,13 @@ class PartyProblem(NamedTuple):
 
     Attributes
     ----------
-    second
-        ``(d, d)`` second moments ``S_k = X_k^T X_k / n_k``, divided by ``scale``.
+    seconds
+        ``(g, d, d)`` second moments ``S_k = X_k^T X_k / n_k``, divided by ``scale``: one of all
+        rows or, under known interventions, of the rows that inform about some variables.
+    second_of
+        ``(d,)`` position in ``seconds`` of the one in the loss of each variable.
+    counted
+        ``(d,)`` share of the rows that inform about each variable.
     num_rows
         n_k, the party's weight in the mean.
     sparsity
@@ -82,7 +88,9 @@ class PartyProblem(NamedTuple):
         lambda_2.
     """
 
-    second: FloatArray
+    seconds: FloatArray
+    second_of: IntArray
+    counted: FloatArray
     num_rows: int
     sparsity: FloatArray
     proximity: float
@@ -94,7 +102,9 @@ class PartyStep(NamedTuple):
     Attributes
     ----------
     weights
-        ``(d, d)`` ``W_k``; only this is sent.
+        ``(d, d)`` ``W_k``; only this is sent. Where only a share of the rows informs about a
+        variable, the same share of its column is of ``W_k`` and the rest of the received W, so
+        that the parties' mean converges to that of all rows that inform about it.
     h
         ``h(W_k)``.
     steps
@@ -113,6 +123,7 @@ def party_problem(
     sparsity: float | FloatArray = SPARSITY,
     proximity: float = PROXIMITY,
     scale: float = 1.0,
+    acted: BoolArray | None = None,
 ) -> PartyProblem:
     """Return eq. (5) for a party's rows.
 
@@ -130,6 +141,9 @@ def party_problem(
         Unit of the loss, a variance that is the same for all parties (the mean variance of their
         variables), so that alpha, rho and lambda_2 do not depend on the units of the data.
         Default: 1, as in the paper.
+    acted
+        ``(n_k, d)`` whether a variable is the target of a known intervention in a row, which is
+        then left out of this variable's loss; the others are centred again. Default: none is.
 
     Raises
     ------
@@ -145,11 +159,21 @@ def party_problem(
         raise ConfigError(f"scale must be a positive number, got {scale}")
     if not np.isfinite(rows).all():
         raise DataError("the rows have missing or infinite values; drop or fill these rows first")
-    second = rows.T @ rows / (max(num_rows, 1) * scale)
+    parts = columns_by_rows(np.zeros((num_rows, d), dtype=bool) if acted is None else acted)
+    seconds, second_of, counted = [], np.zeros(d, dtype=np.int64), np.ones(d)
+    for k, (inside, effects) in enumerate(parts):
+        own, size = rows, max(int(inside.sum()), 1)
+        if not inside.all():
+            own = rows[inside] - rows[inside].sum(axis=0) / size
+            counted[effects] = inside.mean()
+        seconds.append(own.T @ own / (size * scale))
+        second_of[effects] = k
     penalties = np.where(masks.required, 0.0, np.asarray(sparsity) / scale)
     penalties[~masks.allowed] = np.inf
     np.fill_diagonal(penalties, np.inf)
-    return PartyProblem(second, num_rows, penalties, float(proximity))
+    return PartyProblem(
+        np.stack(seconds), second_of, counted, num_rows, penalties, float(proximity)
+    )
 
 
 @single_threaded()
@@ -184,20 +208,22 @@ def party_step(
     DataError
         If they are too large to be computed with.
     """
-    if received.shape != problem.second.shape or not np.isfinite(received).all():
+    shape = problem.sparsity.shape
+    if received.shape != shape or not np.isfinite(received).all():
         raise ValueError(
-            f"the received weights must be finite and of shape {problem.second.shape}, "
-            f"got shape {received.shape}"
+            f"the received weights must be finite and of shape {shape}, got shape {received.shape}"
         )
     # Imported here because it loads numba.
     from flwr_causal.core.fedcausal.linear_kernels import minimise
 
     # The variables are sorted by their moments, so that the result does not depend on their order.
-    order = np.argsort(np.sort(np.abs(problem.second), axis=1).sum(axis=1), kind="stable")
+    second = problem.seconds[problem.second_of, np.arange(shape[0])]
+    order = np.argsort(np.sort(np.abs(second), axis=1).sum(axis=1), kind="stable")
     sorting = np.ix_(order, order)
     sparsity = problem.sparsity[sorting]
     weights, h, steps = minimise(
-        problem.second[sorting],
+        np.ascontiguousarray(problem.seconds[:, order[:, None], order]),
+        problem.second_of[order],
         np.where(np.isfinite(sparsity), received[sorting], 0.0),
         sparsity,
         problem.proximity,
@@ -214,6 +240,8 @@ def party_step(
         )
     result = np.empty_like(weights)
     result[sorting] = weights
+    kept = np.where(np.isfinite(problem.sparsity), received, 0.0)
+    result = problem.counted * result + (1.0 - problem.counted) * kept
     return PartyStep(result, h, steps)
 
 

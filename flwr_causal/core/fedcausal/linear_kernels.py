@@ -34,7 +34,7 @@ from flwr_causal.core.compiled import compiled
 from flwr_causal.core.limits import MOST_HALVINGS
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import FloatArray, IntArray
 
 
 # Up to this norm the relative error of the series of degree 9 is at most 0.125^9 / 10! = 2e-15.
@@ -98,7 +98,8 @@ def exponential_less_identity(matrix: FloatArray) -> FloatArray:
 @compiled
 def objective(
     weights: FloatArray,
-    second: FloatArray,
+    seconds: FloatArray,
+    second_of: IntArray,
     received: FloatArray,
     sparsity: FloatArray,
     proximity: float,
@@ -108,7 +109,12 @@ def objective(
     """Return F, h, ``2 E^T``, and the gradient of F without the terms in ``|W|_1`` and h."""
     d = len(weights)
     paths = exponential_less_identity(weights * weights)
-    slope = np.dot(second, weights)  # becomes S (W - I)
+    slope = np.dot(seconds[0], weights)  # becomes S (W - I), each column by its own S
+    for k in range(1, len(seconds)):
+        other = np.dot(seconds[k], weights)
+        for j in range(d):
+            if second_of[j] == k:
+                slope[:, j] = other[:, j]
     cost_of_cycles = np.empty((d, d))
     h = 0.0
     value = 0.0
@@ -116,7 +122,7 @@ def objective(
         h += paths[i, i]
         for j in range(d):
             cost_of_cycles[i, j] = 2.0 * paths[j, i]
-            slope[i, j] -= second[i, j]
+            slope[i, j] -= seconds[second_of[j], i, j]
             moved = weights[i, j] - received[i, j]
             residual = weights[i, j]
             if i == j:
@@ -143,7 +149,8 @@ def sparse_cost(weights: FloatArray, sparsity: FloatArray) -> float:
 def model_step(
     weights: FloatArray,
     gradient: FloatArray,
-    second: FloatArray,
+    seconds: FloatArray,
+    second_of: IntArray,
     curvature: FloatArray,
     direction: FloatArray,
     penalty: float,
@@ -161,8 +168,9 @@ def model_step(
         ``(d, d)`` present W.
     gradient
         ``(d, d)`` gradient at W of F without the term in ``|W|_1``.
-    second
-        ``(d, d)`` S, the second derivative of the loss within a column.
+    seconds, second_of
+        ``(g, d, d)`` the S, the second derivative of the loss within a column, and ``(d,)`` the one
+        of each column.
     curvature
         ``(d, d)`` second derivative of the other terms by each entry.
     direction, penalty
@@ -185,6 +193,7 @@ def model_step(
                 present = weights[i, j] + step[i, j]
                 if threshold == np.inf or (present == 0.0 and not everything):
                     continue
+                second = seconds[second_of[j]]
                 bend = second[i, i] + curvature[i, j] + penalty * direction[i, j] ** 2
                 if not bend > 0.0:
                     continue
@@ -210,7 +219,8 @@ def model_step(
 
 @compiled
 def minimise(
-    second: FloatArray,
+    seconds: FloatArray,
+    second_of: IntArray,
     received: FloatArray,
     sparsity: FloatArray,
     proximity: float,
@@ -223,8 +233,8 @@ def minimise(
 
     Parameters
     ----------
-    second
-        ``(d, d)`` S.
+    seconds, second_of
+        ``(g, d, d)`` the S, and ``(d,)`` the one of each column; mostly there is only one.
     received
         ``(d, d)`` start, and the V of the proximal term.
     sparsity
@@ -243,7 +253,7 @@ def minimise(
     """
     d = len(received)
     weights = received.copy()
-    fixed = (second, received, sparsity, proximity, multiplier, penalty)
+    fixed = (seconds, second_of, received, sparsity, proximity, multiplier, penalty)
     value, h, cost, smooth = objective(weights, *fixed)
     for _ in range(MOST_HALVINGS):  # F is finite at W = 0, where h = 0
         if value < np.inf:
@@ -263,7 +273,8 @@ def minimise(
         step = model_step(
             weights,
             smooth,
-            second,
+            seconds,
+            second_of,
             curvature,
             direction,
             penalty,

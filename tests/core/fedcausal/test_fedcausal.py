@@ -88,7 +88,7 @@ def value_of(problem, weights, received, multiplier, penalty):
     h = paper_admm.h_function(weights)[0]
     at = weights != 0
     return (
-        0.5 * np.trace(residual.T @ problem.second @ residual)
+        0.5 * np.trace(residual.T @ problem.seconds[0] @ residual)
         + np.sum(problem.sparsity[at] * np.abs(weights[at]))
         + problem.proximity * np.sum((weights - received) ** 2)
         + multiplier * h
@@ -104,7 +104,7 @@ def solve_generically(problem, received, multiplier, penalty, start):
         P, N = parts.reshape(2, d, d)
         W = P - N
         h, slope = paper_admm.h_function(W)
-        gradient = problem.second @ (W - np.eye(d)) + 2 * problem.proximity * (W - received)
+        gradient = problem.seconds[0] @ (W - np.eye(d)) + 2 * problem.proximity * (W - received)
         gradient += (multiplier + penalty * h) * slope
         value = value_of(problem, W, received, multiplier, penalty)
         sparsity = np.where(np.isfinite(problem.sparsity), problem.sparsity, 0.0)
@@ -147,7 +147,7 @@ def test_objective_and_its_gradient():
     d = 5
     problem = random_problem(rng, d, sparsity=0.3, proximity=0.2)
     W, V = (rng.uniform(-0.8, 0.8, (d, d)) * ~np.eye(d, dtype=bool) for _ in range(2))
-    numbers = (problem.second, V, problem.sparsity, problem.proximity, 1.5, 2.5)
+    numbers = (problem.seconds, problem.second_of, V, problem.sparsity, problem.proximity, 1.5, 2.5)
     value, h, cost, smooth = objective(W, *numbers)
     assert value == pytest.approx(value_of(problem, W, V, 1.5, 2.5), rel=1e-12)
     assert h == pytest.approx(paper_admm.h_function(W)[0], rel=1e-12)
@@ -183,7 +183,7 @@ def test_without_acyclicity_it_is_a_lasso_towards_the_received():
     V = rng.standard_normal((d, d)) * ~np.eye(d, dtype=bool)
     W = party_step(problem, V, 0.0, 0.0, **EXACT).weights
     # optimality: the gradient is -lambda_1 sign(w) on edges, and within the penalty elsewhere
-    gradient = problem.second @ (W - np.eye(d)) + 0.4 * (W - V)
+    gradient = problem.seconds[0] @ (W - np.eye(d)) + 0.4 * (W - V)
     off = ~np.eye(d, dtype=bool)
     assert (W != 0).sum() not in (0, off.sum())
     np.testing.assert_allclose(gradient[W != 0], -0.5 * np.sign(W[W != 0]), atol=1e-7)
@@ -305,7 +305,7 @@ def test_server_minimises_equation_4():
 
 def algorithm_1(problems, options, max_exchanges):
     """Both loops as the paper prints them; yields what is broadcast, line 4."""
-    d = len(problems[0].second)
+    d = len(problems[0].sparsity)
     W, alpha, rho, H, exchanges = np.zeros((d, d)), 0.0, options.penalty, np.inf, 0
     while True:
         while rho < options.penalty_limit:

@@ -44,8 +44,8 @@ def test_multiplier_survives_the_growth_of_the_penalty():
     problem = group.local_problem(basis_moments(ONE[1][0]))
     d = problem.cross.shape[1]
     factors = np.random.default_rng(0).uniform(0, 1, (d, d))
-    first = group.client_step(problem, None, np.zeros((d, d)), 0.1, 0)
-    second = group.client_step(problem, first, factors, 0.4, 1)
+    first = group.client_step([problem], None, np.zeros((d, d)), 0.1, 0)
+    second = group.client_step([problem], first, factors, 0.4, 1)
     copy = factors[:, None, :] * first.formed
     unscaled = 0.1 * (first.formed - copy)  # rho U
     expected = group.local_step(problem, copy - unscaled / 0.4, 0.4) + unscaled / 0.4

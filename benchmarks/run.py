@@ -34,6 +34,7 @@ SUITES = (
     "wire",
     "sachs",
     "fedcausal",
+    "fedcausal-noise",
     "fedcausal-sachs",
     "circuits-evaluation",
     "circuits-learning",
@@ -173,6 +174,10 @@ def measure(name, arguments):
         import fedcausal
 
         fedcausal.main(seeds, quick, arguments.names)
+    elif name == "fedcausal-noise":
+        import fedcausal_noise
+
+        fedcausal_noise.main(seeds, quick, arguments.modes)
     elif name == "circuits-evaluation":
         import circuits
 

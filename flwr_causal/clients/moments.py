@@ -11,7 +11,7 @@ from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.core.linear.folds import stretches
-from flwr_causal.core.nonlinear.additive import basis_rows
+from flwr_causal.core.nonlinear.basis import basis_rows
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -16,6 +15,7 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import networkx as nx
     from numpy.typing import NDArray
 
 
@@ -49,6 +49,8 @@ def write_graphml(graph: CausalGraph, path: str | Path) -> None:
     graph with lags is unrolled, see `CausalGraph.unrolled`.
     ``CausalGraph.from_networkx(networkx.read_graphml(path))`` restores the graph.
     """
+    import networkx as nx  # which takes 0.2 s to load
+
     nx.write_graphml(graph.unrolled(), path, named_key_ids=True)
 
 
@@ -318,6 +320,8 @@ def _is_number(cell: str) -> bool:
 
 def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> CausalGraph:
     """Return the graph of a table with one row for each edge."""
+    import networkx as nx  # which takes 0.2 s to load
+
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
     graph.add_nodes_from(names)
     if "undirected" in table.columns:

@@ -1,6 +1,18 @@
 """Federated runs on one machine."""
 
-from flwr_causal.runtime.local_grid import LocalGrid
-from flwr_causal.simulations.engines import simulate
+from typing import TYPE_CHECKING
+
+from flwr_causal.lazy import lazily
+
+if TYPE_CHECKING:
+    from flwr_causal.runtime.local_grid import LocalGrid
+    from flwr_causal.simulations.engines import simulate
 
 __all__ = ["LocalGrid", "simulate"]
+
+_HOMES = {
+    "LocalGrid": "flwr_causal.runtime.local_grid",
+    "simulate": "flwr_causal.simulations.engines",
+}
+
+__getattr__ = lazily(__name__, _HOMES)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
-import pickle
 import tempfile
 from collections.abc import Mapping, Set
-from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,31 +14,29 @@ from flwr.serverapp import ServerApp
 
 from flwr_causal.app import methods
 from flwr_causal.app.job import execute
-from flwr_causal.clients import CausalClient, Source, client_app
+from flwr_causal.clients import CausalClient, client_app
 from flwr_causal.compat import quiet, run_on_ray
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.data.read.pieces import open_table, open_table_cached
+from flwr_causal.data.read.pieces import open_table
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
-from flwr_causal.protocol.schema import party_name
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations.progress import progress_bar
+from flwr_causal.simulations.tables import Tables
 from flwr_causal.strategies import CausalStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import pandas as pd
     from flwr.app import Context
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid
     from numpy.typing import ArrayLike
 
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.read.pieces import Table
 
 
 # One CPU for each simulated party, and no dashboard.
@@ -176,7 +172,7 @@ def agreement_of(method: str, parties: Iterable[Any], **options: Any) -> Agreeme
     """
     parties = _listed(parties)
     strategy = _strategy(method, 0, len(parties), options)
-    app = client_app(methods.find(method).client, _Tables(parties))
+    app = client_app(methods.find(method).client, Tables(parties))
     with quiet(logging.ERROR):
         return exchange_schema(strategy, LocalGrid(app, len(parties)))[1]
 
@@ -303,9 +299,9 @@ def _run_on_engine(
 ) -> Run:
     if engine == "ray":
         with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
-            app = client_app(client, _Tables(parties, directory))
+            app = client_app(client, Tables(parties, directory))
             return _run_on_ray(run_on, app, len(parties))
-    grid = LocalGrid(client_app(client, _Tables(parties)), len(parties))
+    grid = LocalGrid(client_app(client, Tables(parties)), len(parties))
     try:
         return run_on(grid, 0.0)
     except FederationError as error:
@@ -334,39 +330,3 @@ def _run_on_ray(run_on: Callable[[Grid, float], Run], app: ClientApp, num_partie
         # A model that sends requests to the parties: Ray's nodes have ended, so the model must not.
         run.model = run.model.out_of_reach()
     return run
-
-
-class _Tables:
-    """The tables of simulated parties; a file is read when its party first needs it.
-
-    Parameters
-    ----------
-    parties : sequence
-        Tables in memory, or paths of files.
-    directory : str, optional
-        Directory for tables in memory, which the processes of Ray read from there. Otherwise Ray
-        would send all tables with each message. Default: tables stay in memory.
-    """
-
-    def __init__(self, parties: Sequence[Any], directory: str | None = None) -> None:
-        self._reads = [self._read(index, party, directory) for index, party in enumerate(parties)]
-
-    @staticmethod
-    def _read(index: int, party: Any, directory: str | None) -> Callable[[], Table]:
-        if directory is None:
-            return cache(partial(open_table, party))
-        if isinstance(party, str | Path):
-            return partial(open_table_cached, Path(party).absolute())
-        path = Path(directory, f"party-{index}.pickle")
-        path.write_bytes(pickle.dumps(read_table(party)))
-        return partial(_unpickled, path)
-
-    def __call__(self, context: Context) -> Source:
-        index = int(context.node_config["partition-id"])
-        return Source(party_name(context), self._reads[index])
-
-
-@lru_cache(maxsize=64)
-def _unpickled(path: Path) -> pd.DataFrame:
-    frame: pd.DataFrame = pickle.loads(path.read_bytes())
-    return frame

@@ -3,7 +3,8 @@
 import numpy as np
 
 from flwr_causal.core.linear.moments import Moments, merge
-from flwr_causal.core.nonlinear.additive import basis_rows, function_names
+from flwr_causal.core.nonlinear.additive import function_names
+from flwr_causal.core.nonlinear.basis import basis_rows
 
 
 def summed(parties, names, size=5):

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 
 from flwr_causal.core.graphs.acyclicity import cyclic_components
 from flwr_causal.core.limits import MOST_HALVINGS, check_deadline, require_computable

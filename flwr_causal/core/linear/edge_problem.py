@@ -27,9 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
-from scipy.optimize import Bounds, minimize
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 from flwr_causal.core.graphs.acyclicity import logdet_block
@@ -178,13 +175,13 @@ class EdgeProblem:
             return np.asarray((self.second @ weights)[self._parts, self.rows, self.columns])
         by_effect = np.argsort(j, kind="stable")
         starts = np.searchsorted(j[by_effect], np.arange(d + 1))
-        transposed = csr_array((w[by_effect], i[by_effect], starts), shape=(d, d))
+        transposed = scipy.sparse.csr_array((w[by_effect], i[by_effect], starts), shape=(d, d))
         product = np.stack([np.asarray(transposed @ second) for second in self.second])
         return np.asarray(product[self._parts, self.columns, self.rows])
 
     @cached_property
     def _graph(self) -> Any:
-        return csr_array((len(self.own), len(self.own)))
+        return scipy.sparse.csr_array((len(self.own), len(self.own)))
 
     def acyclicity(
         self, values: FloatArray, measure: BlockMeasure
@@ -201,7 +198,9 @@ class EdgeProblem:
         graph = self._graph
         # Set part by part, as the checks of a new array take longer than the components.
         graph.data, graph.indices, graph.indptr = np.ones(len(i)), j.astype(np.int32), starts
-        _, labels = connected_components(graph, directed=True, connection="strong")
+        _, labels = scipy.sparse.csgraph.connected_components(
+            graph, directed=True, connection="strong"
+        )
         inner = np.flatnonzero(labels[i] == labels[j])
         total = 0.0
         position = np.zeros(d, dtype=np.intp)
@@ -281,12 +280,12 @@ class EdgeProblem:
             l1 = float((parts.reshape(signs.shape) @ penalty).sum())
             return loss_weight * loss + cost + l1, (signs * smooth + penalty).ravel()
 
-        solution = minimize(
+        solution = scipy.optimize.minimize(
             objective,
             np.maximum(signs * (start / units), 0.0).ravel(),
             jac=True,
             method="L-BFGS-B",
-            bounds=Bounds(np.zeros(signs.size), np.full(signs.size, np.inf)),
+            bounds=scipy.optimize.Bounds(np.zeros(signs.size), np.full(signs.size, np.inf)),
             options={
                 "maxiter": max_iterations,
                 "maxfun": 4 * max_iterations,

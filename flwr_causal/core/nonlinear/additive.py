@@ -31,7 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
 from flwr_causal.core.graphs.acyclicity import logdet_block
 from flwr_causal.core.graphs.graph import CausalGraph
@@ -44,14 +44,12 @@ from flwr_causal.core.linear.solution import (
     edge_masks,
     edges_above,
 )
-from flwr_causal.core.nonlinear.basis import RANK_TOLERANCE, SIZE, raw_basis
+from flwr_causal.core.nonlinear.basis import RANK_TOLERANCE, SIZE
 from flwr_causal.core.threads import single_threaded
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
@@ -100,49 +98,8 @@ class AdditiveProblem(NamedTuple):
         return len(self.gram) // len(self.variances)
 
 
-def basis_rows(rows: ArrayLike, mean: ArrayLike, scale: ArrayLike, size: int = SIZE) -> FloatArray:
-    """Evaluate the functions of all variables at a party's rows.
-
-    Parameters
-    ----------
-    rows
-        ``(n, d)`` values.
-    mean, scale
-        ``(d,)`` means and standard deviations of the pooled rows, the same at every party;
-        functions of a variable with scale 0 are zero.
-    size
-        q, the number of functions of a variable, from 1 (x alone) to 5.
-
-    Returns
-    -------
-    ``(n, d q)`` values, variable by variable. The first function of a variable is ``x - mean``, in
-    the variable's units, so that the moments of these rows contain those of the variables.
-
-    Raises
-    ------
-    ConfigError
-        If ``size`` is out of range.
-    DataError
-        If the shapes do not fit.
-    """
-    if not 1 <= size <= SIZE:
-        raise ConfigError(f"size is {size}: give 1 to {SIZE} functions of a variable")
-    X = np.asarray(rows, dtype=np.float64)
-    mu, sd = np.asarray(mean, dtype=np.float64), np.asarray(scale, dtype=np.float64)
-    if X.ndim != 2 or not X.shape[1:] == mu.shape == sd.shape or not (sd >= 0).all():
-        raise DataError(
-            f"rows of shape {X.shape} with means {mu.shape} and scales {sd.shape}: "
-            "give shapes (n, d), (d,) and (d,), and scales of at least 0"
-        )
-    varies = sd > 0
-    centred = np.where(varies, X - mu, 0.0)
-    functions = raw_basis(centred / np.where(varies, sd, 1.0))[..., :size]
-    functions[..., 0] = centred
-    return np.asarray(functions.reshape(len(X), -1), dtype=np.float64)
-
-
 def function_names(names: Sequence[str], size: int = SIZE) -> tuple[str, ...]:
-    """Return the names of the columns of :func:`basis_rows`, ``x0[0], x0[1], ...``."""
+    """Return the names of the columns of `basis_rows`, ``x0[0], x0[1], ...``."""
     return tuple(f"{name}[{k}]" for name in names for k in range(size))
 
 
@@ -152,7 +109,7 @@ def additive_problem(moments: Moments, num_variables: int) -> AdditiveProblem:
     Parameters
     ----------
     moments
-        Moments of all parties' :func:`basis_rows`, merged.
+        Moments of all parties' :func:`core.nonlinear.basis.basis_rows`, merged.
     num_variables
         d.
 
@@ -254,7 +211,7 @@ def additive(
     Parameters
     ----------
     moments
-        Moments of all parties' :func:`basis_rows`, merged.
+        Moments of all parties' :func:`core.nonlinear.basis.basis_rows`, merged.
     num_variables
         d.
     names
@@ -339,7 +296,7 @@ def follow_central_path(
     grid = np.ix_(order, order)
     unknown = np.zeros(d * size * d)
     for mu, s in CENTRAL_PATH:
-        solution = minimize(
+        solution = scipy.optimize.minimize(
             objective,
             unknown,
             args=(ordered, free[grid], penalty[grid], mu, s),

@@ -6,7 +6,8 @@ variable, so that the squared norm of the coefficients of variable i in the mode
 the variance of the effect of i on j, in squared units of j. These variances can be summed over
 parties with different mechanisms. :mod:`core.fedcausal.group`, and the choice of candidates in
 :mod:`core.fedcausal.evidence_search`, read only the second moments of the functions
-(:class:`BasisMoments`).
+(:class:`BasisMoments`). For :mod:`core.nonlinear.additive`, where parties share their mechanisms,
+:func:`basis_rows` places the functions by the mean and sd of all parties' rows.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import scipy.linalg
+
+from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 # b, the number of functions of a variable. Measured: with fewer, oscillating effects are missed;
@@ -61,6 +65,47 @@ def raw_basis(z: FloatArray) -> FloatArray:
         np.tanh(2.0 * (z + 1.0)),
     )
     return np.stack(functions, axis=-1)
+
+
+def basis_rows(rows: ArrayLike, mean: ArrayLike, scale: ArrayLike, size: int = SIZE) -> FloatArray:
+    """Evaluate the functions of all variables at a party's rows.
+
+    Parameters
+    ----------
+    rows
+        ``(n, d)`` values.
+    mean, scale
+        ``(d,)`` means and standard deviations of the pooled rows, the same at every party;
+        functions of a variable with scale 0 are zero.
+    size
+        q, the number of functions of a variable, from 1 (x alone) to 5.
+
+    Returns
+    -------
+    ``(n, d q)`` values, variable by variable. The first function of a variable is ``x - mean``, in
+    the variable's units, so that the moments of these rows contain those of the variables.
+
+    Raises
+    ------
+    ConfigError
+        If ``size`` is out of range.
+    DataError
+        If the shapes do not fit.
+    """
+    if not 1 <= size <= SIZE:
+        raise ConfigError(f"size is {size}: give 1 to {SIZE} functions of a variable")
+    X = np.asarray(rows, dtype=np.float64)
+    mu, sd = np.asarray(mean, dtype=np.float64), np.asarray(scale, dtype=np.float64)
+    if X.ndim != 2 or not X.shape[1:] == mu.shape == sd.shape or not (sd >= 0).all():
+        raise DataError(
+            f"rows of shape {X.shape} with means {mu.shape} and scales {sd.shape}: "
+            "give shapes (n, d), (d,) and (d,), and scales of at least 0"
+        )
+    varies = sd > 0
+    values = np.where(varies, X - mu, 0.0)
+    functions = raw_basis(values / np.where(varies, sd, 1.0))[..., :size]
+    functions[..., 0] = values
+    return np.asarray(functions.reshape(len(X), -1), dtype=np.float64)
 
 
 def centred(rows: FloatArray) -> FloatArray:
@@ -182,6 +227,8 @@ def strengths(mean_shares: FloatArray) -> FloatArray:
 
 def _added(moments: BasisMoments, child: int, parents: IntArray) -> FloatArray:
     """Return the :func:`partial_shares` of all variables beyond the given parents, ``(d,)``."""
+    import scipy.linalg  # which takes 0.2 s to load
+
     d = len(moments.variances)
     columns = _columns(parents)
     functions = moments.num_rows - 1 - len(columns)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 
 from flwr_causal.core.arrays import BoolArray, FloatArray
 from flwr_causal.core.devices import one_thread

@@ -15,14 +15,13 @@ from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.nonlinear.additive import (
     additive,
     additive_problem,
-    basis_rows,
     default_sparsity,
     follow_central_path,
     least_squares,
     objective,
     strengths,
 )
-from flwr_causal.core.nonlinear.basis import raw_basis
+from flwr_causal.core.nonlinear.basis import basis_rows, raw_basis
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear, simulate_nonlinear
 from flwr_causal.errors import ConfigError, DataError

@@ -32,6 +32,7 @@ SUITES = (
     "memory",
     "size",
     "wire",
+    "ray",
     "sachs",
     "fedcausal",
     "fedcausal-noise",
@@ -168,6 +169,10 @@ def measure(name, arguments):
         import traffic
 
         traffic.main(quick)
+    elif name == "ray":
+        import ray_engine
+
+        ray_engine.main(seeds, quick)
     elif name in DISCRETE_SUITES:
         measure_discrete(name, arguments)
     elif name == "fedcausal":

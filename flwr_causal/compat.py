@@ -6,6 +6,7 @@ A new Flower release that moves one of these names breaks this module and nothin
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,9 @@ def run_on_ray(
     from flwr.simulation.run_simulation import _run_simulation
     from flwr.supercore.telemetry import EventType
 
+    # Ray starts a worker for each core in advance, which Flower's actors, with an environment of
+    # their own, do not use.
+    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     _run_simulation(
         num_supernodes=num_supernodes,
         exit_event=EventType.PYTHON_API_RUN_SIMULATION_LEAVE,

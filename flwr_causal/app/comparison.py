@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.clients import CausalClient
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.strategies import CausalStrategy
 
 Metrics = dict[str, Any]
@@ -106,6 +107,7 @@ def baselines(
 def _of_baseline(found: Any, truth: CausalGraph | None, test: pd.DataFrame | None) -> Metrics:
     metrics = judged(found, truth, test)
     if not isinstance(found, CausalGraph):
+        metrics.pop("calibration", None)  # the parties' have no mean
         return metrics
     names = CLASS_METRICS if found.kind == "cpdag" else DAG_METRICS
     return {name: metrics[name] for name in names}
@@ -130,7 +132,8 @@ def circuit_scores(model: Any, test: pd.DataFrame, known: pd.DataFrame | None = 
     dict
         ``log_likelihood``: mean nats a row, the class included. If the model has a target and the
         rows have classes, also ``accuracy``, ``majority`` (the share of the most frequent class),
-        ``macro_f1`` (the mean over classes, as in the paper) and, for two classes, ``auroc``.
+        ``macro_f1`` (the mean over classes, as in the paper), ``calibration`` (see
+        :func:`calibration`) and, for two classes, ``auroc``.
     """
     from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
@@ -149,9 +152,39 @@ def circuit_scores(model: Any, test: pd.DataFrame, known: pd.DataFrame | None = 
     scores["accuracy"] = float(accuracy_score(truth, predicted))
     scores["majority"] = float(np.unique(truth, return_counts=True)[1].max() / len(truth))
     scores["macro_f1"] = float(f1_score(truth, predicted, average="macro"))
+    shares = found[[_share_of(label) for label in labels]].to_numpy()[labelled]
+    scores["calibration"] = calibration(shares, truth)
     if len(labels) == 2 and set(truth.tolist()) == {0, 1}:
         scores["auroc"] = float(roc_auc_score(truth, found[_share_of(labels[1])][labelled]))
     return scores
+
+
+def calibration(shares: FloatArray, truth: IntArray) -> list[dict[str, float]]:
+    """Return how often the most probable class is right, by how probable it is said to be.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (n, classes)
+        The probability of each class.
+    truth : ndarray of int, shape (n,)
+        The rows' classes; -1 for one that the model does not know.
+
+    Returns
+    -------
+    list of dict
+        For each tenth from 0 to 1 with rows: ``probability`` (their mean), ``right`` (the share
+        in which the most probable class is right) and ``rows``.
+    """
+    highest, right = shares.max(axis=1), shares.argmax(axis=1) == truth
+    tenth = np.minimum((highest * 10).astype(np.int64), 9)
+    return [
+        {
+            "probability": float(highest[tenth == k].mean()),
+            "right": float(right[tenth == k].mean()),
+            "rows": int((tenth == k).sum()),
+        }
+        for k in np.unique(tenth)
+    ]
 
 
 def query_table(path: str, row_id: str = ROW_ID) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from federations import SpyGrid
 from flwr.app import Context, RecordDict
 
 from flwr_causal.app import server
-from flwr_causal.app.comparison import circuit_scores, query_table
+from flwr_causal.app.comparison import calibration, circuit_scores, query_table
 from flwr_causal.app.server import server_app
 from flwr_causal.client_app import app as nodes
 from flwr_causal.data.partition import split_columns
@@ -76,7 +76,7 @@ def test_a_class_that_guessing_predicts_as_well_is_warned_of(job, tmp_path):
 
 def test_rows_of_three_parties(job):
     run = job(3)
-    assert set(run.metrics) == SCORES | {"pooled", "alone"}
+    assert set(run.metrics) == SCORES | {"calibration", "pooled", "alone"}
     pooled, alone = run.metrics["pooled"], run.metrics["alone"]
     assert set(pooled) == set(alone) == SCORES
     # Sums over all parties' rows give the circuit of the pooled rows; one alone knows less (-4.10
@@ -118,7 +118,7 @@ def test_images_of_digits(job):
 
 def test_without_a_comparison(job):
     run = job(compare=False)
-    assert set(run.metrics) == SCORES
+    assert set(run.metrics) == SCORES | {"calibration"}
     assert not any("pooled" in line or "alone" in line for line in job.lines())
 
 
@@ -167,6 +167,14 @@ def test_tables_in_a_directory_are_aligned_by_ids(job, table, tmp_path):
         job(3, **options)
 
 
+def test_calibration_counts_how_often_the_most_probable_class_is_right():
+    shares = np.array([[0.95, 0.05], [0.09, 0.91], [1.0, 0.0], [0.5, 0.5], [0.45, 0.55]])
+    found = calibration(shares, np.array([0, 0, 0, 1, -1]))
+    assert [row["rows"] for row in found] == [2, 3]
+    assert [row["right"] for row in found] == [0.0, pytest.approx(2 / 3)]
+    assert [row["probability"] for row in found] == [pytest.approx(0.525), pytest.approx(2.86 / 3)]
+
+
 def test_a_query_is_answered(job, table, tmp_path):
     rows = table.iloc[:30].assign(row_id=range(100, 130))
     rows.loc[3, "mean radius"] = np.nan
@@ -180,7 +188,12 @@ def test_a_query_is_answered(job, table, tmp_path):
     np.testing.assert_allclose(found["log_likelihood"], run.model.log_likelihood(rows), rtol=1e-12)
     assert found["predicted"].tolist() == run.model.predict(rows).tolist()
     np.testing.assert_allclose(found[["p(benign)", "p(malignant)"]].sum(axis=1), 1.0, atol=1e-12)
-    assert run.metrics["query"] == pytest.approx(circuit_scores(run.model, rows))
+    expected = circuit_scores(run.model, rows)
+    for one, other in zip(
+        run.metrics["query"].pop("calibration"), expected.pop("calibration"), strict=True
+    ):
+        assert one == pytest.approx(other)
+    assert run.metrics["query"] == pytest.approx(expected)
     assert numbers_behind(job.lines(), "the rows of the query")[1] == (
         f"{run.metrics['query']['accuracy']:.3f}"
     )

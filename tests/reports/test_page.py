@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from small_graphs import full_graph
 
+from flwr_causal.app.comparison import circuit_scores
 from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
@@ -165,7 +166,14 @@ def test_a_circuit_has_marginals_and_moments_beside_the_data():
         pd.DataFrame({"x": rng.normal(3.0, 2.0, 80), "c": rng.choice(["a", "b"], 80)})
         for _ in range(2)
     ]
-    payload = payload_of(simulate("fedpc", frames, target="c"))
+    run = simulate("fedpc", frames, target="c")
+    run.metrics = circuit_scores(run.model, frames[0])
+    payload = payload_of(run)
+    scores, calibrated = (
+        one for one in section(payload, "trust")["blocks"] if one["kind"] == "table"
+    )
+    assert ["accuracy", run.metrics["accuracy"]] in scores["rows"]
+    assert sum(rows for *_, rows in calibrated["rows"]) == 80
     assert payload["graph"] is None
     assert payload["heading"] == "A joint distribution of 2 variables"
     number, category = block(payload, "distribution", "shapes")["panels"]

@@ -209,8 +209,10 @@ const drawGraph = (() => {
       return [gate(start, middle[0], edge.flow), ...middle, gate(end, middle[middle.length - 1], edge.flow)];
     }
     if (edge.bow) {
-      const side = { x: Math.max(start.x, end.x) + edge.bow, y: (start.y + end.y) / 2 };
-      return [border(start, side), side, border(end, side)];
+      const right = (node) => node.x + node.width / 2;
+      const side = { x: Math.max(right(start), right(end)) + edge.bow, y: (start.y + end.y) / 2 };
+      const lift = Math.sign(end.y - start.y) * 5;
+      return [{ x: right(start), y: start.y + lift }, side, { x: right(end), y: end.y - lift }];
     }
     return [border(start, end), border(end, start)];
   }
@@ -444,9 +446,12 @@ const drawGraph = (() => {
         inSlices(nodes, graph.lags);
         drawn.forEach((line) => {
           const [edge] = line.edges;
-          line.bow = edge.lag ? 0 : 40 + 9 * Math.abs(rowOf(nodes, line.from) - rowOf(nodes, line.to));
+          line.bow = edge.lag ? 0 : 30 + 34 * Math.abs(rowOf(nodes, line.from) - rowOf(nodes, line.to));
         });
-      } else arranged(nodes, drawn, ratio);
+      } else {
+        // Pairs below the threshold are many: they do not move the others.
+        arranged(nodes, drawn.filter((line) => line.edges.some((edge) => edge.found || (state.truth && edge.truth))), ratio);
+      }
 
       const byKey = new Map(nodes.map((node) => [node.key, node]));
       const back = element("g"), front = element("g");
@@ -454,7 +459,7 @@ const drawGraph = (() => {
       for (const line of drawn) {
         const points = route(line, byKey.get(line.from), byKey.get(line.to));
         corners.push(...points);
-        back.append(edgeShape(line, points));
+        back.append(edgeShape(line, points, drawn.length > MANY_EDGES ? 0.5 : 1));
       }
       if (state.forbidden) {
         for (const [cause, effect] of graph.forbidden) {
@@ -484,11 +489,11 @@ const drawGraph = (() => {
 
     const rowOf = (nodes, key) => nodes.find((node) => node.key === key).row;
 
-    function edgeShape(line, points) {
+    function edgeShape(line, points, scale) {
       const worst = line.edges.find((edge) => edge.truth && edge.truth !== "right") || line.edges[0];
       const style = styleOf(worst);
       const share = Math.max(...line.edges.map(strengthOf)) / strongest;
-      const width = worst.found ? (weighted ? 1.3 + 2.7 * share : 1.8) : 1.4;
+      const width = scale * (worst.found ? (weighted ? 1.3 + 2.7 * share : 1.8) : 1.4);
       const shape = element("g", { class: "edge", "data-from": line.from, "data-to": line.to });
       shape.append(element("title", {}, line.edges.map(describe).join("\n")));
       const directed = worst.mark === "->";

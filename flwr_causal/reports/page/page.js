@@ -111,9 +111,9 @@
         mark: { type: "line", point: panel.points.length < 60, color: "#1d5fa8", tooltip: true },
         encoding: {
           x: { field: "at", type: "quantitative", title: x, axis: { tickMinStep: 1, format: "d", grid: false }, scale: { zero: false, nice: false } },
-          y: { field: "value", type: "quantitative", title: null, scale: panel.log ? { type: "log" } : { zero: true }, axis: { format: panel.log ? "~g" : "~s", tickCount: 4 } },
+          y: { field: "value", type: "quantitative", title: null, scale: panel.log ? { type: "log" } : { zero: true }, axis: { format: panel.log ? "~g" : Math.max(...panel.points.map((one) => one[1])) < 1e4 ? ",.3~r" : "~s", tickCount: 4 } },
         },
-        width: 210, height: 110,
+        height: 110,
       }, panel.name)));
     },
 
@@ -124,13 +124,13 @@
             data: { values: panel.points.map(([at, density]) => ({ at, density })) },
             mark: { type: "area", line: { color: "#1d5fa8" }, color: "#cfe0f3" },
             encoding: { x: { field: "at", type: "quantitative", title: null, scale: { zero: false, nice: false }, axis: { tickCount: 4, format: ",.3~r" } }, y: { field: "density", type: "quantitative", title: "density", axis: { tickCount: 3, format: ",.3~r" } } },
-            width: 210, height: 100,
+            height: 100,
           }, panel.name);
         }
         const values = panel.bars.map(([label, value]) => ({ label, value }));
         const across = { field: "label", type: "nominal", sort: null, title: null, axis: { labelLimit: 90, labelOverlap: true, labelAngle: panel.bars.length > 6 ? -60 : 0 } };
         const up = { field: "value", type: "quantitative", title: panel.unit, axis: { tickCount: 3, format: ",.3~r" } };
-        return plot({ data: { values }, mark: { type: "bar", color: "#1d5fa8", tooltip: true }, encoding: { x: across, y: up }, width: 210, height: 100 }, panel.name);
+        return plot({ data: { values }, mark: { type: "bar", color: "#1d5fa8", tooltip: true }, encoding: { x: across, y: up }, height: 100 }, panel.name);
       }));
     },
   };
@@ -148,6 +148,7 @@
     watcher.unobserve(place);
     const room = html("div");
     place.append(room);
+    if (!place.classList.contains("wide")) spec.width = Math.max(90, Math.min(260, place.clientWidth - 80));
     const actions = { export: { svg: true, png: true }, source: false, compiled: false, editor: false };
     const config = { font: "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif", axis: { labelColor: "#1a202c", titleColor: "#1a202c" }, legend: { labelColor: "#1a202c", titleColor: "#1a202c" }, ...spec.config };
     return vegaEmbed(room, { ...spec, background: "#fff", config }, { mode: "vega-lite", renderer: "svg", actions, downloadFileName: "plot" });

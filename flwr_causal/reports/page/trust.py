@@ -36,6 +36,8 @@ METRICS = {
     "macro_f1": "macro F1",
     "auroc": "AUROC",
 }
+# What is known of a tenth of the calibration, see `flwr_causal.app.comparison.calibration`.
+TENTH = ("probability", "right", "rows")
 # Where a party's own graph differs from the common one, in words.
 DIFFERENCES = {
     "same": "has it, too",
@@ -113,10 +115,12 @@ def _agreement_in_words(table: pd.DataFrame | None, influence: Influence) -> lis
     said = []
     if table is not None and len(table):
         against = table[table["disagreement"] > CLEAR]
+        edges = counted(len(against[["cause", "effect"]].drop_duplicates()), "edge")
         said.append(
             f"{against['party'].nunique()} of {table['party'].nunique()} parties disagree clearly "
-            f"with the common graph, about {len(against[['cause', 'effect']].drop_duplicates())} "
-            "edges (see Parties)"
+            f"with the common graph, about {edges} (see Parties)"
+            if len(against)
+            else "no party disagrees clearly with the common graph"
         )
     if influence:
         changing = [party for party, change in influence.items() if change["changed_edges"]]
@@ -149,6 +153,18 @@ def _truth_blocks(metrics: dict[str, Any], graph: dict[str, Any] | None) -> list
         title = "Against the truth" if "shd" in metrics else "On rows that were held out"
         columns = ["metric", *known]
         blocks.append({"kind": "table", "caption": title, "columns": columns, "rows": rows})
+    for name, one in known.items():
+        if bins := one.get("calibration"):
+            where = "rows that were held out" if one is metrics else name
+            blocks.append(
+                {
+                    "kind": "table",
+                    "caption": f"Calibration on {where}: how often the most probable class is "
+                    "right, by its probability",
+                    "columns": ["probability", "share of rows in which it is right", "rows"],
+                    "rows": [[tenth[key] for key in TENTH] for tenth in bins],
+                }
+            )
     return blocks
 
 

@@ -24,6 +24,7 @@ SUITES = (
     "variants",
     "moments",
     "beyond",
+    "interventions",
     "non-gaussian",
     "perceptrons",
     "time",
@@ -137,6 +138,10 @@ def measure(name, arguments):
         import beyond
 
         beyond.main(seeds, quick, arguments.names, arguments.modes)
+    elif name == "interventions":
+        import interventions
+
+        interventions.main(seeds, quick)
     elif name == "non-gaussian":
         import non_gaussian
 

@@ -514,6 +514,7 @@ def solve_class(
     else:
         model = method.fitted_system(agreement, pooled, member.adjacency)
         warnings = []
+    model = replace(model, marks=graph.adjacency)
     info = {"target sets": len(agreement.targets)} if agreement.targets else {}
     if isinstance(pooled, SecondMoments) and not method.order:
         warnings = combination_warning(pooled, agreement.rows.values())

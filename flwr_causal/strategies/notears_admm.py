@@ -242,15 +242,23 @@ class AdmmRun:
 
     @property
     def total(self) -> list[Moments] | None:
-        """Each variable's moments of these parties' rows within families; None before the refit."""
+        """Each variable's moments of these parties' rows, NaN outside of families.
+
+        None before the refit.
+        """
         if self.moments is None:
             return None
         names, n = self.agreement.names, int(self._rows.sum())
         if self.agreement.targets:
             acted = acted_on(self.agreement.targets, names)
-            return moments_by_variable(self.moments, acted, n, self.columns)
-        zeros = np.zeros(len(self.columns))
-        return [Moments(n, zeros, self.moments.sum(axis=0), self.columns)] * len(names)
+            sent = moments_by_variable(self.moments, acted, n, self.columns)
+        else:
+            zeros = np.zeros(len(self.columns))
+            sent = [Moments(n, zeros, self.moments.sum(axis=0), self.columns)] * len(names)
+        known = self._families() > 0
+        parts, own = distinct(sent)
+        parts = [replace(part, second=np.where(known, part.second, np.nan)) for part in parts]
+        return [parts[place] for place in own]
 
     @property
     def _weights(self) -> FloatArray:
@@ -288,11 +296,9 @@ class AdmmRun:
         The pairs that may be adjacent are the possible ones, or all whose moments are known; the
         better of the two is kept.
         """
-        assert self.total is not None
+        partial = self.total
+        assert partial is not None
         d, known = len(self.agreement.names), self._families() > 0
-        parts, own = distinct(self.total)
-        hidden = [replace(part, second=np.where(known, part.second, np.nan)) for part in parts]
-        partial = [hidden[place] for place in own]
         variances = [part.second[j, j] for j, part in enumerate(partial)]
         starts = {
             "ADMM": topological_order(self._adjacencies()[0][:d, :d]),

@@ -17,6 +17,7 @@ from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
 from flwr_causal.core.graphs.adjustment import with_past
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
+from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear import effects
 from flwr_causal.core.linear.model import (
@@ -270,13 +271,13 @@ class LaggedModel:
             adjustment set.
         ConfigError
             If the model has no moments of rows, the level is not between 0 and 1, the lag is
-            negative, or the model stands for a class and there is a lag.
+            negative, or there is a lag and the class leaves directions open.
         """
         if lag < 0:
             raise ConfigError(f"lag is {lag}: expected 0, 1, 2, ...")
         if self.marks is not None and lag == 0:
             return self.possible_effects(cause, effect, level=level)
-        if self.marks is not None:
+        if self.marks is not None and undirected_part(self.marks).any():
             raise ConfigError(
                 "effects with a lag need the directions of all instantaneous edges, and this model "
                 "stands for an equivalence class: direct its edges by knowledge"
@@ -285,7 +286,9 @@ class LaggedModel:
         rows, found = required_moments(self), None
         if lag == 0:
             found = effects.total_effect(rows, self._design(self.weights != 0), i, j, level)
-        return self._along_paths(rows, i, j, lag, level) if found is None else found
+        if found is None:
+            found = self._along_paths(rows, i, j, lag, level)
+        return found if self.marks is None else [found]
 
     def possible_effects(self, cause: str, effect: str, *, level: float = 0.95) -> list[Effect]:
         """Return the total effects within a step in the DAGs of the model's class (local IDA).

@@ -122,6 +122,8 @@ def test_a_class_of_instantaneous_edges_has_possible_effects_within_a_step():
     np.testing.assert_allclose(found[0].value, np.linalg.lstsq(design, rows[:, 2])[0][1])
     with pytest.raises(ConfigError, match="stands for an equivalence class"):
         one.total_effect("x1", "x2", lag=1)
+    directed = replace(model, marks=chain)
+    assert directed.total_effect("x1", "x2", lag=1) == [model.total_effect("x1", "x2", lag=1)]
 
 
 def test_holding_a_variable_cuts_all_its_causes():

@@ -1,0 +1,77 @@
+"""The models of runs know the rows of all parties: effects equal those of the pooled rows."""
+
+import numpy as np
+import pytest
+from lagged_systems import simulate_series
+
+from flwr_causal.core.series.design import lagged_rows
+from flwr_causal.errors import ConfigError
+from flwr_causal.reports.run import Run
+from flwr_causal.simulations import simulate
+
+WEIGHTS = np.zeros((5, 5))
+WEIGHTS[[0, 1, 2, 0, 4], [1, 2, 3, 3, 1]] = 0.8, -1.2, 0.7, 1.0, 0.9
+NOW = np.array([[0, 0.6, 0], [0, 0, -0.5], [0, 0, 0]])
+PAST = np.array([[0.5, 0, 0], [0.3, 0.2, 0], [0, 0, 0.4]])
+
+
+def parties():
+    rng = np.random.default_rng(0)
+    total = np.linalg.inv(np.eye(5) - WEIGHTS)
+    return [(rng.normal(size=(n, 5)) @ total + 3) * [1, 1, 10, 1, 1] for n in (300, 150, 250)]
+
+
+def regression(rows, columns, target):
+    """The coefficient of the first column, and its standard error."""
+    design = np.column_stack([rows[:, columns], np.ones(len(rows))])
+    coefficients, (squares,), *_ = np.linalg.lstsq(design, rows[:, target])
+    variance = np.linalg.inv(design.T @ design)[0, 0] * squares / (len(rows) - design.shape[1])
+    return coefficients[0], np.sqrt(variance)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("moments", {}),
+        ("moments", {"standardize": True}),
+        ("moments", {"solver": "ges"}),
+        ("notears-admm", {}),
+    ],
+)
+def test_effects_are_those_of_the_pooled_rows(method, options, tmp_path):
+    run = simulate(method, parties(), seed=0, **options)
+    run.save(tmp_path)
+    expected = regression(np.concatenate(parties()), [1, 0, 4], 3)
+    if run.graph.kind == "dag":
+        assert run.graph.adjustment_set("x1", "x3", "optimal") == ("x0",)
+        expected = regression(np.concatenate(parties()), [1, 0], 3)
+    for model in (run.model, Run.load(tmp_path).model):
+        found = model.total_effect("x1", "x3")
+        if run.graph.kind == "cpdag":  # local IDA adjusts for the parents
+            (found,) = found
+            assert found.adjustment_set == ("x0", "x4")
+        np.testing.assert_allclose([found.value, found.standard_error], expected, rtol=1e-8)
+
+
+def test_unknown_moments_are_no_zeros():
+    """2Dbn asks for the moments of families, which a regression on other columns does not have."""
+    series = [simulate_series(seed, 350, NOW, PAST) for seed in range(3)]
+    run = simulate("2dbn", series, order=1, seed=0)
+    rows = run.model.sample_moments
+    assert np.isnan(rows.second).any()
+    found = run.model.total_effect("x0", "x2")
+    assert found.adjustment_set is None
+    pooled = lagged_rows(series, 1)
+    first = regression(pooled, [0, *(3 + np.flatnonzero(PAST[:, 1]))], 1)
+    second = regression(pooled, [1, *(3 + np.flatnonzero(PAST[:, 2]))], 2)
+    assert run.graph.num_edges == 2
+    np.testing.assert_allclose(found.value, first[0] * second[0], rtol=0.02)
+
+
+def test_interventions_leave_no_standard_errors():
+    run = simulate("moments", parties(), seed=0, interventions={"party 0": ["x1"]})
+    with pytest.raises(ConfigError, match="without interventions"):
+        run.model.total_effect("x1", "x3")
+    under = run.model.do({"x1": 1.0}).mean() - run.model.do({"x1": 0.0}).mean()
+    total = np.linalg.inv(np.eye(5) - run.model.weights)
+    np.testing.assert_allclose(under[3], total[1, 3])

@@ -26,6 +26,7 @@ SUITES = (
     "beyond",
     "interventions",
     "non-gaussian",
+    "effects",
     "perceptrons",
     "time",
     *DYNAMIC_SUITES,
@@ -126,6 +127,10 @@ def measure(name, arguments):
         import rounds
 
         rounds.main(seeds, quick)
+    elif name == "effects":
+        import effects
+
+        effects.main(seeds, quick)
     elif name == "variants":
         import rounds
 

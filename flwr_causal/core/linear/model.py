@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -432,11 +433,14 @@ def intervened(
     Raises
     ------
     DataError
-        If a variable is unknown.
+        If a variable is unknown, or a value is not a finite number.
     """
     unknown = [name for name in values if name not in system.names]
     if unknown:
         raise DataError(f"unknown variable {unknown[0]!r}; known are {', '.join(system.names)}")
+    for name, value in values.items():
+        if not isinstance(value, Real) or not np.isfinite(float(value)):
+            raise DataError(f"{name} is set to {value!r}: expected a finite number")
     targets = [system.names.index(name) for name in values]
     copies = [np.array(own) for own in (*weights, system.intercepts, system.noise_variances)]
     for own in copies:

@@ -342,7 +342,7 @@ class LaggedModel:
         Raises
         ------
         DataError
-            If a variable is unknown.
+            If a variable is unknown, or an amount is not a finite number.
         ConfigError
             If ``steps`` is negative.
         """

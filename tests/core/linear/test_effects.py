@@ -1,6 +1,7 @@
 """Total effects of linear systems: closed forms, other libraries' regressions, coverage."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.linear.model import LinearModel, fit
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.interoperability import to_gml
 
 NAMES = ("age", "drug", "pressure", "stroke", "hospital")
 EDGES = matrix(5, (0, 1), (1, 2), (2, 3), (0, 3), (4, 1))
@@ -168,8 +170,10 @@ def test_an_intervention_is_the_system_without_the_targets_mechanism():
         under.log_likelihood(rows)
     with pytest.raises(DataError, match="unknown variable 'dose'"):
         true.do({"dose": 1})
-    with pytest.raises(DataError, match="finite"):
-        true.do({"drug": np.inf})
+    for value in (np.inf, "much", None):
+        with pytest.raises(DataError, match=r"drug is set to .*: expected a finite number"):
+            true.do({"drug": value})
+    assert true.do({"drug": np.float32(3)}).intercepts[1] == true.do({"drug": 3}).intercepts[1]
 
 
 @pytest.mark.slow
@@ -190,3 +194,25 @@ def test_intervals_cover_the_true_effect():
                 hits.append(low <= total[i, j] <= high)
     assert len(hits) > 800
     assert 0.93 <= np.mean(hits) <= 0.97
+
+
+@pytest.mark.slow
+def test_the_effect_is_dowhys_of_the_pooled_rows():
+    dowhy = pytest.importorskip("dowhy", reason="pip install dowhy")
+    rows, model = fitted(200)
+    frame = pd.DataFrame(rows, columns=list(NAMES))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own dependencies'
+        theirs = dowhy.CausalModel(frame, "drug", "stroke", graph=to_gml(model.graph))
+        estimand = theirs.identify_effect(proceed_when_unidentifiable=True)
+        estimate = theirs.estimate_effect(
+            estimand,
+            method_name="backdoor.linear_regression",
+            confidence_intervals=True,
+            test_significance=True,
+        )
+    found = model.total_effect("drug", "stroke")
+    assert list(found.adjustment_set) == estimand.get_backdoor_variables()
+    np.testing.assert_allclose(found.value, estimate.value, rtol=1e-8)
+    np.testing.assert_allclose(found.standard_error, *estimate.get_standard_error(), rtol=1e-8)
+    np.testing.assert_allclose(found.interval, *estimate.get_confidence_intervals(), rtol=1e-8)

@@ -23,7 +23,7 @@ from flwr_causal.errors import ConfigError
 from flwr_causal.reports.page import template
 from flwr_causal.reports.page.comparison import comparison_payload
 from flwr_causal.reports.page.graph import graph_payload
-from flwr_causal.reports.page.payload import payload_of
+from flwr_causal.reports.page.payload import edge_table, matrices, payload_of
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 
@@ -125,6 +125,19 @@ def test_all_lags_raw_weights_and_marks_are_on_the_page():
     left_out = [abs(edge["raw"]) for edge in payload["edges"] if not edge["found"]]
     assert left_out == sorted(left_out, reverse=True)
     assert payload["forbidden"] == [[1, 0], [2, 0]]
+
+
+def test_a_table_of_edges_has_what_is_known():
+    graph = CausalGraph.from_array([[0, 1], [0, 0]], ("a", "b"))
+    table = edge_table(graph_payload(graph, None, None))
+    assert table["columns"] == ["cause", "", "effect", "weight"]
+    assert table["rows"] == [["a", "->", "b", 1.0]]
+    pattern = CausalGraph.from_array([[0, 1], [1, 0]], ("a", "b"), kind="cpdag")
+    payload = graph_payload(pattern, graph, None)
+    table = edge_table(payload)
+    assert table["rows"] == [["a", "--", "b", "direction open"]]
+    (adjacency,) = matrices(payload)
+    assert sorted(adjacency["cells"]) == [[0, 1, 1.0], [1, 0, 1.0]]
 
 
 def test_hostile_names_stay_text(tmp_path):

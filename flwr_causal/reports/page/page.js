@@ -42,6 +42,7 @@
 
     table({ caption, columns, rows }) {
       const numeric = columns.map((_, k) => rows.some((row) => typeof row[k] === "number") && rows.every((row) => row[k] === null || row[k] === undefined || typeof row[k] === "number"));
+      const kinds = columns.map((_, k) => numeric[k] ? "number" : rows.some((row) => shown(row[k]).length > 60) ? "text long" : "text");
       const body = html("tbody");
       let order = [...rows.keys()], words = "", all = false;
       const more = html("button", { type: "button", class: "more" });
@@ -49,14 +50,14 @@
       function fill() {
         const wanted = order.filter((k) => !words || rows[k].some((cell) => shown(cell).toLowerCase().includes(words)));
         const kept = all ? wanted : wanted.slice(0, SHOWN_ROWS);
-        body.replaceChildren(...kept.map((k) => html("tr", {}, ...rows[k].map((cell, j) => html("td", { class: numeric[j] ? "number" : "text" }, shown(cell))))));
+        body.replaceChildren(...kept.map((k) => html("tr", {}, ...rows[k].map((cell, j) => html("td", { class: kinds[j] }, shown(cell))))));
         more.hidden = kept.length === wanted.length;
         more.textContent = `Show all ${wanted.length} rows`;
         count.textContent = words ? ` ${wanted.length} of ${rows.length} rows` : "";
       }
       const heads = columns.map((name, k) => {
         const sort = html("button", { type: "button", title: "Sort" }, name || "mark");
-        const cell = html("th", { scope: "col", class: numeric[k] ? "number" : "text" }, sort);
+        const cell = html("th", { scope: "col", class: kinds[k] }, sort);
         sort.addEventListener("click", () => {
           const down = cell.getAttribute("aria-sort") === "ascending" || (numeric[k] && !cell.hasAttribute("aria-sort"));
           heads.forEach((one) => one.removeAttribute("aria-sort"));
@@ -90,50 +91,56 @@
       const extreme = Math.max(1e-12, ...cells.map((cell) => Math.abs(cell[2])));
       const signed = cells.some((cell) => cell[2] < 0);
       const few = Math.max(names.length, columns.length) <= NAMES_ON_AXES;
-      const step = few ? 22 : Math.max(3, 640 / columns.length);
-      const axis = (title) => ({ title, labels: few, ticks: few, labelLimit: 130 });
-      const ink = few && names.length <= 14 && columns.length <= 14;
+      const axis = (name) => ({ title: name, labels: few, ticks: few, labelLimit: 130 });
       const encoding = {
         x: { field: "column", type: "nominal", scale: { domain: columns }, axis: { ...axis(across ? "edge" : "effect"), labelAngle: -60 } },
         y: { field: "row", type: "nominal", scale: { domain: names }, axis: axis(across ? "party" : "cause") },
         tooltip: [{ field: "row", title: across ? "party" : "cause" }, { field: "column", title: across ? "edge" : "effect" }, { field: "value", title: unit, format: ".4~g" }],
       };
       const scale = signed ? { scheme: "blueorange", domain: [-extreme, extreme], reverse: true } : { scheme: "blues", domain: [0, unit === "confidence" ? 1 : extreme] };
-      const layers = [{ mark: { type: "rect", stroke: "#fff", strokeWidth: few ? 1 : 0 }, encoding: { color: { field: "value", type: "quantitative", scale, legend: { title: unit } } } }];
-      if (ink) layers.push({ mark: { type: "text", fontSize: 8.5 }, encoding: { text: { field: "value", type: "quantitative", format: ".2~g" }, color: { condition: { test: `abs(datum.value) > ${0.6 * extreme}`, value: "#fff" }, value: "#1a202c" } } });
-      const spec = { data: { values }, encoding, layer: layers, width: { step: ink ? 30 : step }, height: { step: ink ? 22 : Math.min(step, 22) }, config: { view: { stroke: "#a0aec0" } } };
-      return html("figure", {}, html("figcaption", {}, title), plot(spec, "", "wide"));
+      const spec = (room) => {
+        const wide = Math.max(few ? 9 : 1, Math.min(30, (room - 190) / columns.length));
+        const high = Math.max(few ? 12 : 1, Math.min(22, 640 / names.length));
+        const legend = { title: unit, orient: room < 500 ? "bottom" : "right" };
+        const layer = [{ mark: { type: "rect", stroke: "#fff", strokeWidth: few ? 1 : 0 }, encoding: { color: { field: "value", type: "quantitative", scale, legend } } }];
+        if (wide >= 26) layer.push({ mark: { type: "text", fontSize: 8.5 }, encoding: { text: { field: "value", type: "quantitative", format: ".2~r" }, color: { condition: { test: `abs(datum.value) > ${0.6 * extreme}`, value: "#fff" }, value: "#1a202c" } } });
+        return { data: { values }, encoding, layer, width: { step: wide }, height: { step: high }, config: { view: { stroke: "#a0aec0" } } };
+      };
+      return html("figure", {}, html("figcaption", {}, title), plot(spec));
     },
 
     lines({ title, x, panels }) {
-      return grid(title, panels.map((panel) => plot({
+      return grid(title, panels.map((panel) => plot((room) => ({
         data: { values: panel.points.map(([at, value]) => ({ at, value })) },
         mark: { type: "line", point: panel.points.length < 60, color: "#1d5fa8", tooltip: true },
         encoding: {
           x: { field: "at", type: "quantitative", title: x, axis: { tickMinStep: 1, format: "d", grid: false }, scale: { zero: false, nice: false } },
           y: { field: "value", type: "quantitative", title: null, scale: panel.log ? { type: "log" } : { zero: true }, axis: { format: panel.log ? "~g" : Math.max(...panel.points.map((one) => one[1])) < 1e4 ? ",.3~r" : "~s", tickCount: 4 } },
         },
-        height: 110,
-      }, panel.name)));
+        width: beside(room), height: 110,
+      }), panel.name)));
     },
 
     shapes({ title, panels }) {
       return grid(title, panels.map((panel) => {
         if (panel.points) {
-          return plot({
+          return plot((room) => ({
             data: { values: panel.points.map(([at, density]) => ({ at, density })) },
             mark: { type: "area", line: { color: "#1d5fa8" }, color: "#cfe0f3" },
             encoding: { x: { field: "at", type: "quantitative", title: null, scale: { zero: false, nice: false }, axis: { tickCount: 4, format: ",.3~r" } }, y: { field: "density", type: "quantitative", title: "density", axis: { tickCount: 3, format: ",.3~r" } } },
-            height: 100,
-          }, panel.name);
+            width: beside(room), height: 100,
+          }), panel.name);
         }
         const values = panel.bars.map(([label, value]) => ({ label, value }));
         const across = { field: "label", type: "nominal", sort: null, title: null, axis: { labelLimit: 90, labelOverlap: true, labelAngle: panel.bars.length > 6 ? -60 : 0 } };
         const up = { field: "value", type: "quantitative", title: panel.unit, axis: { tickCount: 3, format: ",.3~r" } };
-        return plot({ data: { values }, mark: { type: "bar", color: "#1d5fa8", tooltip: true }, encoding: { x: across, y: up }, height: 100 }, panel.name);
+        return plot((room) => ({ data: { values }, mark: { type: "bar", color: "#1d5fa8", tooltip: true }, encoding: { x: across, y: up }, width: beside(room), height: 100 }), panel.name);
       }));
     },
   };
+
+  // The width of a plot beside its axis and its menu.
+  const beside = (room) => Math.max(90, Math.min(260, room - 80));
 
   function grid(title, panels) {
     return html("figure", {}, html("figcaption", {}, title), html("div", { class: "panels" }, ...panels));
@@ -142,13 +149,12 @@
   // Plots are drawn when they come near the window, and all of them before printing.
   const waiting = new Map();
   function show(place) {
-    const spec = waiting.get(place);
-    if (!spec) return Promise.resolve();
+    if (!waiting.has(place)) return Promise.resolve();
+    const spec = waiting.get(place)(place.clientWidth);
     waiting.delete(place);
     watcher.unobserve(place);
     const room = html("div");
     place.append(room);
-    if (!place.classList.contains("wide")) spec.width = Math.max(90, Math.min(260, place.clientWidth - 80));
     const actions = { export: { svg: true, png: true }, source: false, compiled: false, editor: false };
     const config = { font: "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif", axis: { labelColor: "#1a202c", titleColor: "#1a202c" }, legend: { labelColor: "#1a202c", titleColor: "#1a202c" }, ...spec.config };
     return vegaEmbed(room, { ...spec, background: "#fff", config }, { mode: "vega-lite", renderer: "svg", actions, downloadFileName: "plot" });
@@ -158,8 +164,8 @@
   }, { rootMargin: "300px" });
   addEventListener("beforeprint", () => { for (const place of [...waiting.keys()]) show(place); });
 
-  function plot(spec, title, kind = "") {
-    const place = html("div", { class: `plot ${kind}` });
+  function plot(spec, title) {
+    const place = html("div", { class: "plot" });
     if (title) place.append(html("h3", {}, title));
     waiting.set(place, spec);
     watcher.observe(place);

@@ -136,24 +136,37 @@ def edge_table(graph: dict[str, Any]) -> Block:
     present = [key for key in optional if any(edge.get(key) is not None for edge in shown)]
     if all(edge.get("raw") in (None, edge["weight"]) for edge in shown):
         present = [key for key in present if key != "raw"]
-    if graph["kind"] == "cpdag" and len({edge["weight"] for edge in shown if edge["found"]}) <= 1:
+    if not _weighted(graph):
         present = [key for key in present if key not in ("weight", "raw")]
     rows = [
         [
             _end(edge, names),
             edge["mark"] if edge["found"] else f"({edge['mark']})",
             names[edge["effect"]],
-            *("yes" if (value := edge.get(key)) is True else value for key in present),
+            *(_cell(edge.get(key)) for key in present),
         ]
         for edge in shown
     ]
     return {
         "kind": "table",
-        "caption": "All edges, strongest first"
+        "caption": ("All edges, strongest first" if "weight" in present else "All edges")
         + ("; an edge in brackets is missing" if "missing" in graph["counts"] else ""),
         "columns": ["cause", "", "effect", *(optional[key] for key in present)],
         "rows": sorted(rows, key=lambda row: -abs(row[3] or 0.0)) if "weight" in present else rows,
     }
+
+
+def _cell(value: Any) -> Any:
+    """Return what is known of an edge as the table says it."""
+    if value is True:
+        return "yes"
+    return "direction open" if value == "open" else value
+
+
+def _weighted(graph: dict[str, Any]) -> bool:
+    """Whether the edges have weights: those of most CPDAGs have not, and all are 1."""
+    weights = {edge["weight"] for edge in graph["edges"] if edge["found"]}
+    return graph["kind"] != "cpdag" or len(weights) > 1
 
 
 def matrices(graph: dict[str, Any]) -> list[Block]:
@@ -162,7 +175,8 @@ def matrices(graph: dict[str, Any]) -> list[Block]:
     edges = [edge for edge in graph["edges"] if edge["found"]]
     for lag in range(graph["lags"] + 1):
         at_lag = [edge for edge in edges if edge["lag"] == lag]
-        title = f"Weights at lag {lag}" if graph["lags"] else "Weights"
+        title = "Weights" if _weighted(graph) else "Adjacency"
+        title += f" at lag {lag}" if graph["lags"] else ""
         if at_lag:
             blocks.append(_heat(title, "weight", at_lag, graph["names"]))
     sure = [edge for edge in edges if "confidence" in edge]

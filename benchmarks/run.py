@@ -31,6 +31,7 @@ SUITES = (
     "time",
     *DYNAMIC_SUITES,
     "applications",
+    "series-recipes",
     "memory",
     "size",
     "wire",
@@ -167,6 +168,10 @@ def measure(name, arguments):
         import applications
 
         applications.main(arguments.dream4, arguments.netsim, quick)
+    elif name == "series-recipes":
+        import series_recipes
+
+        series_recipes.main(seeds, quick)
     elif name == "memory":
         import memory
 

@@ -302,8 +302,8 @@ class Run:
         """Write one HTML page of the run, which needs no network and no other file.
 
         The page has the graph, the warnings, the edges, the parties, the exchanges and the
-        configuration; nothing is computed for it but densities of a circuit. The influence of the
-        parties is shown if it is known already.
+        configuration. Nothing is computed for it but densities of a circuit and effects of a linear
+        model. The influence of the parties is shown if it is known already.
 
         Parameters
         ----------

@@ -140,6 +140,15 @@ def test_a_table_of_edges_has_what_is_known():
     assert sorted(adjacency["cells"]) == [[0, 1, 1.0], [1, 0, 1.0]]
 
 
+def test_effects_of_edges_are_those_of_the_model(moments_run):
+    rows = block(payload_of(moments_run), "effects", "table")["rows"]
+    assert len(rows) == moments_run.graph.num_edges
+    for cause, effect, value, error, low, high, _ in rows:
+        found = moments_run.model.total_effect(cause, effect)
+        assert (value, error, low, high) == (found.value, found.standard_error, *found.interval)
+    assert section(payload_of(replace(moments_run, model=None)), "effects") is None
+
+
 def test_hostile_names_stay_text(tmp_path):
     rows = np.random.default_rng(0).normal(size=(60, 2))
     rows[:, 1] += 2 * rows[:, 0]

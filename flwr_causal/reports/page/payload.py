@@ -20,6 +20,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.reports.page.circuit import circuit_blocks
+from flwr_causal.reports.page.effects import effect_blocks
 from flwr_causal.reports.page.graph import graph_payload
 from flwr_causal.reports.page.trust import party_blocks, trust_blocks, verdict
 from flwr_causal.reports.page.words import counted
@@ -58,6 +59,7 @@ def payload_of(run: Reported) -> dict[str, Any]:
         _section("trust", "How far to trust it", trust_blocks(run, graph, influence)),
         _section("distribution", "The distribution that was learned", circuit_blocks(run)),
         _section("edges", "Edges", [] if graph is None else [edge_table(graph)]),
+        _section("effects", "Effects", effect_blocks(run.model, run.graph)),
         _section("matrices", "Edges as matrices", [] if graph is None else matrices(graph)),
         _section("parties", "Parties", party_blocks(run, influence)),
         _section("exchanges", "Exchanges", exchange_blocks(run)),

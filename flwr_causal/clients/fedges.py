@@ -12,7 +12,7 @@ from flwr_causal.clients.base import Asked, CausalClient, answers
 from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.families import Families, empty_families
-from flwr_causal.core.discrete.likelihood_gains import ExpectedGains, LikelihoodGains
+from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
@@ -192,7 +192,7 @@ class FedGESClient(CausalClient):
         """Return the gains of the log-likelihood, and their means under independence."""
         source = self._cached(asked).source
         # A gain that is 0 may be computed as a tiny negative number.
-        gains = np.maximum(self._answer(asked, LikelihoodGains(source)), 0.0)
+        gains = np.maximum(self._answer(asked, source.likelihoods()), 0.0)
         return {"gains": gains, "means": self._answer(asked, ExpectedGains(source))}
 
     def _answer(self, asked: Asked, source: GainSource) -> FloatArray:

@@ -26,13 +26,11 @@ from scipy.special import gammaln
 
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.discrete.scores import (
-    LIKELIHOOD,
     Room,
     RowGains,
     Rows,
     TableGains,
     configurations,
-    terms_of,
 )
 
 if TYPE_CHECKING:
@@ -47,20 +45,6 @@ if TYPE_CHECKING:
 MOST_FACTORIALS = 2**16
 #: Counts farther from their mean than this number of standard deviations have no weight.
 WINDOW = 8.0
-
-
-class LikelihoodGains(TableGains):
-    """Gains of the log-likelihood, counted from the rows of a table.
-
-    Parameters
-    ----------
-    source : TableGains
-        Gains of any score; the rows are shared with it.
-    """
-
-    def __init__(self, source: TableGains) -> None:
-        RowGains.__init__(self, source.rows)
-        self.terms = terms_of(LIKELIHOOD, 1.0, int(source.terms.num_rows))
 
 
 class ExpectedGains(RowGains):

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -567,6 +568,12 @@ class TableGains(RowGains):
             )
         super().__init__(rows_of(table.compressed()))
         self.terms = terms_of(KINDS[score], equivalent_sample_size, table.num_rows)
+
+    def likelihoods(self) -> TableGains:
+        """Return the gains of the log-likelihood on the same rows, without a penalty."""
+        other = copy(self)
+        other.terms = terms_of(LIKELIHOOD, 1.0, int(self.terms.num_rows))
+        return other
 
     @property
     def nbytes(self) -> int:

@@ -37,6 +37,8 @@ from flwr_causal.core.ges.speculative_search import SpeculativeGains
 from flwr_causal.core.limits import check_deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import BoolArray, IntArray
@@ -54,40 +56,41 @@ class CountedGains(SpeculativeGains):
         The score of the pooled rows.
     price, depth
         See :class:`SpeculativeGains`.
+    edge_cost : float, default 0.0
+        Subtracted from the gain of every further parent.
     """
 
     def __init__(
-        self, cardinalities: IntArray, terms: Terms, price: float, depth: int | None = None
+        self,
+        cardinalities: IntArray,
+        terms: Terms,
+        price: float,
+        depth: int | None = None,
+        edge_cost: float = 0.0,
     ) -> None:
         super().__init__(cardinalities, price, depth)
         self.terms = terms
+        self.edge_cost = edge_cost
         # F of each set, in a table of families with one column: owner 0, the set as members.
         self.sums = empty_families(1)
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Compute the gains whose tables are known; estimate and ask for the others."""
         work = np.empty((2, families.members.shape[1] + 2), dtype=np.int64)
-        _compute(families, rows, wanted, self.sums, self.terms, self.cardinalities, work)
+        _compute(
+            families,
+            rows,
+            wanted,
+            self.sums,
+            self.terms,
+            self.cardinalities,
+            float(self.edge_cost),
+            work,
+        )
         super().fill(families, rows, wanted)
 
-    def sets(self) -> Sets:
-        """Return the sets whose tables the last run lacked, each once."""
-        asked = self.asked
-        sizes = self.families.sizes[asked[:, 0]] + 2
-        width = int(sizes.max(initial=2))
-        # Each set as an ascending row, padded with a number that is no variable's.
-        rows = np.full((len(asked), width), len(self.cardinalities))
-        members = self.families.members[asked[:, 0], : width - 2]
-        rows[:, : width - 2] = np.where(
-            np.arange(width - 2) < sizes[:, None] - 2, members, rows[:, : width - 2]
-        )
-        rows[:, -2], rows[:, -1] = self.families.owners[asked[:, 0]], asked[:, 1]
-        distinct = np.unique(np.sort(rows, axis=1), axis=0)
-        inside = distinct < len(self.cardinalities)
-        return Sets(inside.sum(axis=1).astype(np.uint16), distinct[inside].astype(np.uint16))
-
     def learn_counts(self, sets: Sets, counts: Counts) -> None:
-        """Store the sums over the cells of the tables of :meth:`sets`, and of their margins."""
+        """Store the sums over the cells of the tables of sets, and of their margins."""
         narrow = num_cells(sets, self.cardinalities) <= DENSE_CELLS
         members = sets.lists()
         work = np.zeros((5, DENSE_CELLS), dtype=np.int64)
@@ -135,6 +138,25 @@ class CountedGains(SpeculativeGains):
             margin = np.bincount(inverse, weights=values)
             total = float(np.prod(shape, dtype=np.float64))
             self.sums.gains[row, 0] = sum_of_terms(self.terms, total, margin)
+
+
+def lacking_sets(sources: Sequence[CountedGains]) -> Sets:
+    """Return the sets whose tables the last runs of some sources lacked, each once."""
+    num_variables = len(sources[0].cardinalities)
+    width = max(2 + int(own.families.sizes[own.asked[:, 0]].max(initial=0)) for own in sources)
+    # Each set as an ascending row, padded with a number that is no variable's.
+    rows = [np.zeros((0, width), dtype=np.int64)]
+    for source in sources:
+        families, asked = source.families, source.asked
+        members = families.members[asked[:, 0], : width - 2]
+        inside = np.arange(members.shape[1]) < families.sizes[asked[:, 0], None]
+        own = np.full((len(asked), width), num_variables)
+        own[:, : members.shape[1]] = np.where(inside, members, num_variables)
+        own[:, -2], own[:, -1] = families.owners[asked[:, 0]], asked[:, 1]
+        rows.append(own)
+    distinct = np.unique(np.sort(np.concatenate(rows), axis=1), axis=0)
+    inside = distinct < num_variables
+    return Sets(inside.sum(axis=1).astype(np.uint16), distinct[inside].astype(np.uint16))
 
 
 @compiled_in_place
@@ -236,6 +258,7 @@ def _compute(
     sums: Families,
     terms: Terms,
     cards: IntArray,
+    edge_cost: float,
     work: IntArray,
 ) -> None:
     """Write the wanted gains whose four sums are known; ``work``, (2, W + 2), is scratch space."""
@@ -263,9 +286,8 @@ def _compute(
             if known_x < 0:
                 continue
             gain = values[both, 0] - values[known_x, 0] - values[known_y, 0] + values[known_s, 0]
-            families.gains[row, x] = gain - penalty_gain(
-                terms, cells, float(cards[x]), float(cards[y])
-            )
+            penalty = penalty_gain(terms, cells, float(cards[x]), float(cards[y]))
+            families.gains[row, x] = gain - penalty - edge_cost
 
 
 @compiled_inside

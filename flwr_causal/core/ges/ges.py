@@ -119,6 +119,7 @@ def prepared_search(
     knowledge: Knowledge | EdgeMasks | None = None,
     max_parents: int | None = None,
     distinguished: BoolArray = NO_PAIRS,
+    pairs: BoolArray | None = None,
 ) -> Search:
     """Return a search that is ready to run.
 
@@ -135,6 +136,8 @@ def prepared_search(
     max_parents : int, optional
     distinguished : ndarray of bool, shape (d, d), optional
         Pairs whose edge has a direction in every class, see :mod:`flwr_causal.core.ges.cpdag`.
+    pairs : ndarray of bool, shape (d, d), optional
+        The pairs that an edge may join, symmetric. Default: all.
 
     Raises
     ------
@@ -156,7 +159,7 @@ def prepared_search(
             "the start graph has a cycle, or no DAG has its edges and no further v-structure: "
             "give a DAG or a CPDAG"
         )
-    return Search(graph, source, empty_families(len(names)), max_parents, masks)
+    return Search(graph, source, empty_families(len(names)), max_parents, masks, pairs)
 
 
 def informed_start(

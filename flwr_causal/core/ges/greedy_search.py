@@ -55,6 +55,8 @@ class Search:
         Largest number of parents of a node.
     masks : EdgeMasks, optional
         Background knowledge: every class on the way has a member that respects it.
+    pairs : ndarray of bool, shape (d, d), optional
+        The pairs that an edge may join, symmetric. Default: all.
     """
 
     graph: Graph
@@ -62,6 +64,7 @@ class Search:
     families: Families
     max_parents: int | None = None
     masks: EdgeMasks | None = None
+    pairs: BoolArray | None = None
     num_operators: int = 0
     gain: float = 0.0
 
@@ -73,6 +76,8 @@ class Search:
         self._insertable = allowed | allowed.T
         if len(self.graph.distinguished):
             self._insertable = np.where(self.graph.distinguished, allowed, self._insertable)
+        if self.pairs is not None:
+            self._insertable = self._insertable & self.pairs
         self._removable = ~(required | required.T)
         self._limit = d if self.max_parents is None else self.max_parents
         self._room = operators.room_for(d)

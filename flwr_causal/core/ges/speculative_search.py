@@ -128,7 +128,10 @@ class SpeculativeGains:
 
     def in_order(self) -> IntArray:
         """Return :attr:`asked`, each once, by row and then by x, as :meth:`questions` does."""
-        return np.unique(self.asked, axis=0)
+        # One number for each pair: to sort numbers is faster than to sort rows.
+        d = len(self.cardinalities)
+        numbers = np.unique(self.asked @ np.array([d, 1]))
+        return np.stack(np.divmod(numbers, d), axis=1)
 
     def questions(self) -> Questions:
         """Return the gains that the last run lacked, as they are sent to the parties."""

@@ -7,7 +7,7 @@ sum is reduced by ``excess = (1 - 1/K) * sum of the means``, which leaves one of
 variance of the sum is larger than that of the gain of the pooled rows by about the excess (twice a
 gain is about chi-squared, whose variance is twice its mean). A gain is therefore
 
-    sum of gains - excess - max(penalty, NOISE * sqrt(excess)),
+    sum of gains - excess - max(penalty, noise * sqrt(excess)),
 
 with the penalty of BIC or qNML for the rows of all parties together. For one party it is the gain
 of BIC or qNML.
@@ -18,6 +18,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from flwr_causal.core.compiled import compiled_in_place
 from flwr_causal.core.discrete.scores import Terms, penalty_gain
 from flwr_causal.core.ges.speculative_search import SpeculativeGains
@@ -26,9 +28,10 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.discrete.families import Families
 
-#: Standard deviations by which a sum must exceed what independence gives. Measured on samples of
-#: alarm, hailfinder, win95pts and andes with 5 to 20 parties; 5 to 7 differ little.
-NOISE = 6.0
+#: Standard deviations by which a sum must exceed what independence gives: where counts follow,
+#: which remove edges again, and where they do not. Measured on samples of alarm, hailfinder,
+#: win95pts and andes with 5 to 20 parties.
+SCREENING_NOISE, NOISE = 5.0, 6.0
 
 
 class SummedGains(SpeculativeGains):
@@ -42,30 +45,35 @@ class SummedGains(SpeculativeGains):
     num_parties : int
     depth
         See :class:`SpeculativeGains`.
+    noise : float, default NOISE
+        Standard deviations by which a sum must exceed what independence gives.
     """
 
     def __init__(
-        self, cardinalities: IntArray, terms: Terms, num_parties: int, depth: int | None = None
+        self,
+        cardinalities: IntArray,
+        terms: Terms,
+        num_parties: int,
+        depth: int | None = None,
+        noise: float = NOISE,
     ) -> None:
         super().__init__(cardinalities, 0.5 * math.log(max(terms.num_rows, 2.0)), depth)
         self.terms = terms
         self.num_parties = num_parties
-        self._known: list[tuple[IntArray, FloatArray, FloatArray]] = []
+        self.noise = noise
 
     def learn_sums(self, likelihoods: FloatArray, means: FloatArray) -> None:
         """Store the sums of the answers to :meth:`questions`, each of shape (M,)."""
-        self._known.append((self.in_order(), likelihoods, means))
-        self._score(*self._known[-1])
-
-    def score_by(self, terms: Terms) -> None:
-        """Compute all known gains by another score."""
-        self.terms = terms
-        for known in self._known:
-            self._score(*known)
-
-    def _score(self, asked: IntArray, likelihoods: FloatArray, means: FloatArray) -> None:
-        share = 1.0 - 1.0 / self.num_parties
-        _score(self.families, asked, likelihoods, share * means, self.terms, self.cardinalities)
+        excess = (1.0 - 1.0 / self.num_parties) * means
+        _score(
+            self.families,
+            self.in_order(),
+            likelihoods,
+            excess,
+            self.noise * np.sqrt(excess),
+            self.terms,
+            self.cardinalities,
+        )
 
 
 @compiled_in_place
@@ -74,6 +82,7 @@ def _score(
     asked: IntArray,
     likelihoods: FloatArray,
     excess: FloatArray,
+    margin: FloatArray,
     terms: Terms,
     cards: IntArray,
 ) -> None:
@@ -84,5 +93,5 @@ def _score(
         for m in range(families.sizes[row]):
             cells *= cards[families.members[row, m]]
         penalty = penalty_gain(terms, cells, float(cards[x]), float(cards[families.owners[row]]))
-        least = max(penalty, NOISE * math.sqrt(excess[k]))
+        least = max(penalty, margin[k])
         families.gains[row, x] = likelihoods[k] - excess[k] - least

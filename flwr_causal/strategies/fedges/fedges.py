@@ -35,6 +35,7 @@ from flwr_causal.strategies.fedges.stages import (
     by_name,
     cardinalities_of,
     network_of,
+    small_cells,
 )
 from flwr_causal.strategies.options import also_called, require
 
@@ -104,9 +105,9 @@ def _coded(
     return [prepare_states(frame, names, states, policy) for frame in frames if len(frame)]
 
 
-#: The scores of mode "scores" among which the held-out likelihood chooses; of graphs of the same
-#: likelihood the first.
-CANDIDATES = ("qnml", "bic")
+#: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
+#: of graphs of the same likelihood the first.
+CANDIDATES = ("qnml", "bic", "bdeu")
 #: The options that select mode "fusion".
 OF_FUSION = ("fusion", "start_from", "max_edges", "max_fused_edges", "keep")
 
@@ -313,13 +314,18 @@ class FedGES(CausalStrategy[FedGESRun]):
         return self.chosen_mode != "fusion" if self.parameters is None else self.parameters
 
     @property
-    def chosen_scores(self) -> tuple[str, ...]:
-        """The scores of the search; the first one is also that of the parties' votes."""
+    def chosen_score(self) -> str:
+        """The score of the search, and of the parties' votes."""
         if self.score != "auto":
-            return (self.score,)
-        if self.chosen_mode == "scores":
-            return CANDIDATES if self.fits else CANDIDATES[:1]
-        return ("bdeu",) if self.chosen_mode == "fusion" else ("bic",)
+            return self.score
+        return {"scores": "qnml", "exact": "bic", "fusion": "bdeu"}[self.chosen_mode]
+
+    @property
+    def refined_by(self) -> tuple[str, ...]:
+        """The scores of the search on counts that follows a search on likelihoods."""
+        if self.chosen_mode != "scores" or not self.fits or self.score == "bdeu":
+            return ()
+        return CANDIDATES if self.score == "auto" else (self.score,)
 
     @property
     def policy(self) -> Policy:
@@ -336,7 +342,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         """What the parties need for their own searches and scores."""
         knowledge = self.knowledge_or_none
         return {
-            "score": self.chosen_scores[0],
+            "score": self.chosen_score,
             "equivalent-sample-size": self.equivalent_sample_size,
             "max-edges": self.max_edges or 10,
             "max-parents": self.max_parents or 0,
@@ -367,7 +373,8 @@ class FedGES(CausalStrategy[FedGESRun]):
             names=names,
             cardinalities=cardinalities_of(agreement),
             rows=agreement.rows,
-            scores=self.chosen_scores,
+            score=self.chosen_score,
+            refined_by=self.refined_by,
             equivalent_sample_size=self.equivalent_sample_size,
             knowledge=self.knowledge_or_none,
             max_parents=self.max_parents,
@@ -376,7 +383,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         )
         if self.chosen_mode == "exact":
             return CountStage.of(problem).advanced()
-        stage = ScoreStage if self.chosen_scores == ("bdeu",) else LikelihoodStage
+        stage = ScoreStage if self.chosen_score == "bdeu" else LikelihoodStage
         return stage.of(problem).advanced()
 
     def _fusion_stage(self, fuser: Fuser, num_parties: int) -> DrivenStage | LoopStage:
@@ -419,16 +426,14 @@ class FedGES(CausalStrategy[FedGESRun]):
             agreement = with_cuts(state.agreement, cuts)
             return self._search(replace(state, agreement=agreement, cuts=cuts)), cut.info
         assert stage is not None
+        if isinstance(stage, CountStage | FitStage):
+            before = state.small_cells
+            cells = {name: n + before.get(name, 0) for name, n in small_cells(replies).items()}
+            state = replace(state, small_cells={**before, **cells})
         step = stage.close(replies)
         if isinstance(stage, FitStage):
             fitted = stage.fitted(replies)
-            cells = {
-                name: count + state.small_cells.get(name, 0) for name, count in fitted.small.items()
-            }
-            state = replace(state, stage=None, found=fitted.found, small_cells=cells)
-            return replace(state, fitted=fitted), step.info
-        if isinstance(stage, CountStage):
-            state = replace(state, small_cells=stage.noted(replies).small)
+            return replace(state, stage=None, found=fitted.found, fitted=fitted), step.info
         return self._after(state, step)
 
     def _after(self, state: FedGESRun, step: Step) -> tuple[FedGESRun, dict[str, Any]]:
@@ -437,7 +442,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         # The last exchange is kept for the tables. If there is only one, the search has it.
         last = max(1, self.max_rounds - self.fits)
         if stage is not None and state.exchanges >= last:
-            if isinstance(stage, ScoreStage):
+            if isinstance(stage, ScoreStage | CountStage):
                 found = stage.cut_short()
             elif found is not None:
                 found = found._replace(reason=f"all of the {self.max_rounds} exchanges were used")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, held_out_log_likelihood
 from flwr_causal.core.discrete.contingency_tables import Counts, Sets, num_cells, sets_of, tables_of
 from flwr_causal.core.discrete.scores import KINDS, Terms, terms_of
-from flwr_causal.core.ges.counted_gains import CountedGains
+from flwr_causal.core.ges.counted_gains import CountedGains, lacking_sets
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.ges.speculative_search import Questions, SpeculativeGains
-from flwr_causal.core.ges.summed_gains import SummedGains
+from flwr_causal.core.ges.summed_gains import NOISE, SCREENING_NOISE, SummedGains
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of
 from flwr_causal.protocol.fedges import COUNTS, FIT, LIKELIHOODS, SCORES
 from flwr_causal.runtime.method import Request
@@ -98,6 +98,10 @@ def cardinalities_of(agreement: Agreement) -> IntArray:
 
 #: Largest number of entries of a variable's table of probabilities.
 MOST_CELLS = 10**6
+#: Cost of an edge in a search on counts that refines a graph, in units of log(d), as in the
+#: extended BIC with gamma = 0.5 (Foygel & Drton 2010): of many pairs some gain by chance.
+EDGE_COST = 0.5
+USED_UP = "the exchanges were used up before the search had ended"
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +117,6 @@ class Fitted:
         parents.
     support : ndarray of float64, shape (d, d)
         The share of the parties whose own score agrees with each edge of the DAG.
-    small : mapping of str to int
-        By party, the number of cells with few rows that it has sent.
     held_out : tuple of float
         The held-out log-likelihood of each graph, in nats a row.
     """
@@ -122,7 +124,6 @@ class Fitted:
     found: Found
     tables: Mapping[tuple[int, ...], IntArray]
     support: FloatArray
-    small: Mapping[str, int] = field(default_factory=dict)
     held_out: tuple[float, ...] = ()
 
 
@@ -195,7 +196,7 @@ class FitStage:
         children, parents = np.nonzero(found.dag.T)
         votes = replies["votes"][first : first + len(children)]
         support[parents, children] = votes / len(replies.parties)
-        return Fitted(found, by_set, support, small_cells(replies), tuple(held_out))
+        return Fitted(found, by_set, support, tuple(held_out))
 
     def _held_out(self, dag: BoolArray, tables: Mapping[tuple[int, ...], IntArray]) -> float:
         """Return the mean log-likelihood of a row under the tables of all other rows."""
@@ -267,8 +268,10 @@ class Problem:
     cardinalities : ndarray of int64, shape (d,)
     rows : mapping of str to int
         Each party's number of rows.
-    scores : tuple of str
-        The scores by which the server searches.
+    score : str
+        The score by which the server searches.
+    refined_by : tuple of str
+        The scores of the search on counts that follows a search on likelihoods; empty: none.
     equivalent_sample_size : float
     knowledge : Knowledge or None
     max_parents : int or None
@@ -280,7 +283,8 @@ class Problem:
     names: tuple[str, ...]
     cardinalities: NDArray[np.int64]
     rows: Mapping[str, int]
-    scores: tuple[str, ...]
+    score: str
+    refined_by: tuple[str, ...]
     equivalent_sample_size: float
     knowledge: Knowledge | None
     max_parents: int | None
@@ -290,6 +294,31 @@ class Problem:
     def terms(self, score: str) -> Terms:
         """Return a score of the rows of all parties."""
         return terms_of(KINDS[score], self.equivalent_sample_size, sum(self.rows.values()))
+
+    def counted(self, score: str, edge_cost: float = 0.0) -> CountedGains:
+        """Return a source of gains from counts, of which none is known."""
+        price = 0.5 * float(np.log(max(sum(self.rows.values()), 2)))
+        terms = self.terms(score)
+        return CountedGains(self.cardinalities, terms, price, self.look_ahead, edge_cost)
+
+    def search(
+        self, source: SpeculativeGains, score: str, start: BoolArray, pairs: BoolArray | None
+    ) -> Found:
+        """Run a search with the known gains, and estimates of the others."""
+        source.start_again()
+        search = prepared_search(
+            source,
+            self.names,
+            start=start,
+            knowledge=self.knowledge,
+            max_parents=self.max_parents,
+            pairs=pairs,
+        )
+        search.families = source.families
+        search.run(turn=self.turn)
+        source.take_back(search.families)
+        reason = "no insertion or deletion improves the score"
+        return Found(search.marks, search.dag, reason, score=score)
 
 
 @dataclass(frozen=True)
@@ -301,18 +330,15 @@ class ScoreStage:
     problem : Problem
     source : SpeculativeGains
         The known gains; the only field that is changed in place.
-    question : NamedTuple of ndarray
+    question : Questions or None
         The gains that the search lacked; the same for every party.
-    small : mapping of str to int
-        By party, the number of cells with few rows that it has sent.
     """
 
     exchange: ClassVar[Exchange] = SCORES
 
     problem: Problem
     source: SpeculativeGains
-    question: Any = None
-    small: Mapping[str, int] = field(default_factory=dict)
+    question: Questions | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> ScoreStage:
@@ -323,33 +349,13 @@ class ScoreStage:
         return cls(problem, SpeculativeGains(problem.cardinalities, price, problem.look_ahead))
 
     def advanced(self) -> Step:
-        """Search by each score; return the next exchange, or the results if no gain was unknown."""
-        self.source.start_again()
-        found = [self._search(score) for score in self.problem.scores]
+        """Search; return the next exchange, or the result if no gain was unknown."""
+        start = np.zeros((len(self.problem.names),) * 2, dtype=np.bool_)
+        found = self.problem.search(self.source, self.problem.score, start, None)
         asked = len(self.source.in_order())
-        info = {"num_edges": int(found[0].dag.sum()), "questions": asked}
-        if not asked:
-            return Step(None, info, found[0], tuple(found[1:]))
-        return Step(replace(self, question=self._question()), info, found[0])
-
-    def _search(self, score: str) -> Found:
-        """Run a search with the known gains, and estimates of the others."""
-        problem, source = self.problem, self.source
-        search = prepared_search(
-            source,
-            problem.names,
-            start=np.zeros((len(problem.names),) * 2, dtype=np.bool_),
-            knowledge=problem.knowledge,
-            max_parents=problem.max_parents,
-        )
-        search.families = source.families
-        search.run(turn=problem.turn)
-        source.take_back(search.families)
-        reason = "no insertion or deletion improves the score"
-        return Found(search.marks, search.dag, reason, score=score)
-
-    def _question(self) -> Questions | Sets:
-        return self.source.questions()
+        info = {"num_edges": int(found.dag.sum()), "questions": asked}
+        stage = replace(self, question=self.source.questions()) if asked else None
+        return Step(stage, info, found)
 
     def cut_short(self) -> Found:
         """Return the graph that the search reaches with known gains only."""
@@ -358,21 +364,17 @@ class ScoreStage:
         found = self.advanced().found
         source.depth = depth
         assert found is not None
-        return found._replace(reason="the exchanges were used up before the search had ended")
+        return found._replace(reason=USED_UP)
 
     def request(self) -> Request:
         """Ask for the gains that the search lacked."""
+        assert self.question is not None
         return Request(self.exchange, self.question._asdict())
 
     def close(self, replies: Replies) -> Step:
         """Store the sums of the replies and run the search again."""
-        after = self.noted(replies)
-        after._learn(replies)
-        return after.advanced()
-
-    def noted(self, replies: Replies) -> Self:
-        """Return the stage with the cells of few rows that the parties have sent."""
-        return self
+        self._learn(replies)
+        return self.advanced()
 
     def _learn(self, replies: Replies) -> None:
         self.source.learn(replies["gains"])
@@ -382,7 +384,7 @@ class ScoreStage:
 class LikelihoodStage(ScoreStage):
     """An exchange of gains of the log-likelihood: the server subtracts one penalty from their sums.
 
-    From the same gains the server searches by several scores.
+    A search on counts among the edges that were found follows.
     """
 
     exchange: ClassVar[Exchange] = LIKELIHOODS
@@ -392,42 +394,98 @@ class LikelihoodStage(ScoreStage):
     @classmethod
     def of(cls, problem: Problem) -> LikelihoodStage:
         """Return the stage in which no gain is known."""
-        terms = problem.terms(problem.scores[0])
-        source = SummedGains(problem.cardinalities, terms, len(problem.rows), problem.look_ahead)
+        source = SummedGains(
+            problem.cardinalities,
+            problem.terms(problem.score),
+            len(problem.rows),
+            problem.look_ahead,
+            SCREENING_NOISE if problem.refined_by else NOISE,
+        )
         return cls(problem, source)
 
-    def _search(self, score: str) -> Found:
-        self.source.score_by(self.problem.terms(score))
-        return super()._search(score)
+    def advanced(self) -> Step:
+        """Search; return the next exchange, or the first one on counts."""
+        step = super().advanced()
+        if step.stage is None and self.problem.refined_by:
+            assert step.found is not None
+            return CountStage.refining(self.problem, step.found).advanced()
+        return step
 
     def _learn(self, replies: Replies) -> None:
         self.source.learn_sums(replies["gains"], replies["means"])
 
 
-@dataclass(frozen=True)
-class CountStage(ScoreStage):
-    """An exchange of contingency tables (``mode="exact"``): the search on the pooled rows."""
+@dataclass(frozen=True, eq=False)
+class CountStage:
+    """An exchange of contingency tables: a search on the pooled rows.
 
-    exchange: ClassVar[Exchange] = COUNTS
+    In ``mode="exact"`` it is the only search. In ``mode="scores"`` it refines the graph that was
+    found from sums of likelihoods, by several scores, without further adjacencies.
 
-    source: CountedGains
+    Parameters
+    ----------
+    problem : Problem
+    sources : tuple of CountedGains
+        The known gains, by score; the only field that is changed in place.
+    scores : tuple of str
+    start : ndarray of bool, shape (d, d)
+        The DAG from which the searches start.
+    pairs : ndarray of bool, shape (d, d), or None
+        The pairs that an edge may join, symmetric; None: all.
+    question : Sets or None
+        The sets whose tables the searches lacked; the same for every party.
+    """
+
+    problem: Problem
+    sources: tuple[CountedGains, ...]
+    scores: tuple[str, ...]
+    start: BoolArray
+    pairs: BoolArray | None = None
+    question: Sets | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> CountStage:
-        """Return the stage in which no count is known."""
-        price = 0.5 * float(np.log(max(sum(problem.rows.values()), 2)))
-        terms = problem.terms(problem.scores[0])
-        source = CountedGains(problem.cardinalities, terms, price, problem.look_ahead)
-        return cls(problem, source)
+        """Return the stage of ``mode="exact"`` in which no count is known."""
+        start = np.zeros((len(problem.names),) * 2, dtype=np.bool_)
+        return cls(problem, (problem.counted(problem.score),), (problem.score,), start)
 
-    def _question(self) -> Sets:
-        return self.source.sets()
+    @classmethod
+    def refining(cls, problem: Problem, found: Found) -> CountStage:
+        """Return the stage that refines a graph, in which no count is known."""
+        edge_cost = EDGE_COST * float(np.log(len(problem.names)))
+        sources = tuple(problem.counted(score, edge_cost) for score in problem.refined_by)
+        pairs = found.dag | found.dag.T
+        return cls(problem, sources, problem.refined_by, found.dag, pairs)
 
-    def noted(self, replies: Replies) -> Self:
-        """Return the stage with the cells of few rows that the parties have sent."""
-        cells = small_cells(replies)
-        both = {name: self.small.get(name, 0) + count for name, count in cells.items()}
-        return replace(self, small={**self.small, **both})
+    def advanced(self) -> Step:
+        """Search by each score; return the next exchange, or the results if no gain was unknown."""
+        found = [
+            self.problem.search(source, score, self.start, self.pairs)
+            for source, score in zip(self.sources, self.scores, strict=True)
+        ]
+        sets = lacking_sets(self.sources)
+        info = {"num_edges": int(found[0].dag.sum()), "questions": len(sets.sizes)}
+        if len(sets.sizes):
+            return Step(replace(self, question=sets), info, found[0])
+        return Step(None, info, found[0], tuple(found[1:]))
 
-    def _learn(self, replies: Replies) -> None:
-        self.source.learn_counts(self.question, summed_counts(replies))
+    def cut_short(self) -> Found:
+        """Return the graph that the search reaches with known gains only."""
+        source = self.sources[0]
+        depth, source.depth = source.depth, 0
+        found = self.problem.search(source, self.scores[0], self.start, self.pairs)
+        source.depth = depth
+        return found._replace(reason=USED_UP)
+
+    def request(self) -> Request:
+        """Ask for the tables that the searches lacked."""
+        assert self.question is not None
+        return Request(COUNTS, self.question._asdict())
+
+    def close(self, replies: Replies) -> Step:
+        """Store the sums of the tables and run the searches again."""
+        assert self.question is not None
+        counts = summed_counts(replies)
+        for source in self.sources:
+            source.learn_counts(self.question, counts)
+        return self.advanced()

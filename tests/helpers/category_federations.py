@@ -7,7 +7,7 @@ import pandas as pd
 from reference_search import log_regret
 
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
-from flwr_causal.core.discrete.likelihood_gains import ExpectedGains, LikelihoodGains
+from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.ges import ges, prepared_search
 from flwr_causal.core.graphs.graph import CausalGraph
@@ -113,7 +113,7 @@ class PenalisedGains(SummedGains):
 
     def total(self, families, rows, wanted):
         likelihood = sum_over(
-            [LikelihoodGains(source) for source in self.sources], families, rows, wanted
+            [source.likelihoods() for source in self.sources], families, rows, wanted
         )
         means = sum_over([ExpectedGains(source) for source in self.sources], families, rows, wanted)
         excess = means - means / len(self.sources)

@@ -9,7 +9,7 @@ from scipy.stats import hypergeom
 
 from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.families import empty_families, row_of
-from flwr_causal.core.discrete.likelihood_gains import ExpectedGains, LikelihoodGains
+from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import TableGains
 
 
@@ -21,7 +21,7 @@ def filled(source, d, y, given):
 
 
 def gain(table, x, y, given=()):
-    return filled(LikelihoodGains(TableGains(table)), len(table.names), y, list(given))[x]
+    return filled(TableGains(table).likelihoods(), len(table.names), y, list(given))[x]
 
 
 def mean(table, x, y, given=()):

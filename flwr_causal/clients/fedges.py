@@ -13,6 +13,7 @@ from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.families import Families, empty_families
 from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
+from flwr_causal.core.discrete.mixed_moments import MixedTable, flattened, mixed_sums
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
@@ -31,6 +32,7 @@ from flwr_causal.protocol.fedges import (
     JUDGE,
     JUDGED_GRAPH,
     LIKELIHOODS,
+    MOMENTS,
     SCORES,
 )
 
@@ -205,6 +207,31 @@ class FedGESClient(CausalClient):
     def counts(self, asked: Asked) -> Arrays:
         """Return contingency tables of the party's rows."""
         return self._tables(self._cached(asked), asked)
+
+    @answers(MOMENTS)
+    def moments(self, asked: Asked) -> Arrays:
+        """Return counts and moments of the party's rows."""
+        table = self.once("rows of numbers and categories", self._mixed_table)
+        sets = Sets(asked["sizes"], asked["members"]).lists()
+        flat = flattened([mixed_sums(table, members.tolist()) for members in sets])
+        few = (flat.counts > 0) & (flat.counts < int(self.setup.options["minimum-count"]))
+        return {**flat._asdict(), "small": np.array(few.sum(), dtype=np.int64)}
+
+    def _mixed_table(self) -> MixedTable:
+        setup = self.setup
+        order = sorted(range(len(setup.names)), key=setup.names.__getitem__)
+        cards = np.array([len(setup.states[k]) for k in order], dtype=np.int64)
+        names = [setup.names[k] for k in order]
+        shape = (len(order), self.count_rows())
+        codes, values = np.zeros(shape, dtype=np.uint8), np.zeros(shape)
+        category, number = np.flatnonzero(cards > 0), np.flatnonzero(cards == 0)
+        kept, states = [names[k] for k in category], [setup.states[order[k]] for k in category]
+        codes[category] = prepare_states(self.frame(), kept, states, setup.policy).codes
+        rows = prepare(self.frame(), [names[k] for k in number], setup.policy).T
+        chosen = [order[k] for k in number]
+        means, deviations = setup.mean[chosen], np.sqrt(setup.variance[chosen])
+        values[number] = (rows - means[:, None]) / deviations[:, None]
+        return MixedTable(cards, codes, values)
 
     @answers(FIT)
     def fit_tables(self, asked: Asked) -> Arrays:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.discrete import contingency_tables
+from flwr_causal.core.discrete import contingency_tables, mixed_moments
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Known
+    from flwr_causal.protocol.setup import Setup
 
 
 def _other_rows(arrays: Arrays, known: Known) -> str:
@@ -27,6 +28,20 @@ def _other_rows(arrays: Arrays, known: Known) -> str:
         *(arrays[name] for name in contingency_tables.Counts._fields)
     )
     return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"])
+
+
+def _impossible_moments(arrays: Arrays, known: Known) -> str:
+    """Return a complaint if counts and moments cannot be those of the party's rows, else ""."""
+    cards = np.array([len(states) for _, states in _by_name(known.setup)], dtype=np.int64)
+    sets = contingency_tables.Sets(known.sent["sizes"], known.sent["members"])
+    flat = mixed_moments.FlatSums(*(arrays[name] for name in mixed_moments.FlatSums._fields))
+    lists = [members.tolist() for members in sets.lists()]
+    return mixed_moments.impossible(flat, cards, lists, known.sizes["n"])
+
+
+def _by_name(setup: Setup) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the columns with their states, sorted; a number has none."""
+    return sorted(zip(setup.names, setup.states, strict=True))
 
 
 def _impossible_gains(arrays: Arrays, known: Known) -> str:
@@ -194,12 +209,51 @@ LIKELIHOODS = Exchange(
 
 COUNTS = Exchange(
     "counts",
-    "contingency tables, on whose sums the server searches as on the pooled rows",
+    "contingency tables, on whose sums the server searches as on the pooled rows. In mode='scores' "
+    "only tables of variables that the graph found so far joins",
     sends=(*_SETS, *_CUT_POINTS),
     returns=_TABLES,
-    when="in each exchange, mode='exact'",
+    when="in each exchange, mode='exact'; after the gains, mode='scores' with parameters=True and "
+    "another score than 'bdeu'",
     same_parties=True,
     contradiction=_other_rows,
+)
+
+MOMENTS = Exchange(
+    "moments",
+    "counts, and moments of numbers by the states of categories, on whose sums the server searches "
+    "by the conditional Gaussian score as on the pooled rows",
+    sends=_SETS,
+    returns=(
+        Disclosure(
+            "counts",
+            "numbers of rows by the states of the categories of each set",
+            ("*",),
+            "count",
+            "sum",
+        ),
+        Disclosure(
+            "sums",
+            "of each number of a set, the sum over the rows with these states; numbers are "
+            "standardised by the mean and variance of all parties' rows",
+            ("*",),
+            "finite",
+            "sum",
+        ),
+        Disclosure(
+            "products",
+            "of each pair of numbers of a set, the sum of their products over these rows",
+            ("*",),
+            "finite",
+            "sum",
+        ),
+        Disclosure(
+            "small", "number of configurations with fewer than minimum_count rows", (), "index"
+        ),
+    ),
+    when="in each exchange, score='conditional-gaussian'",
+    same_parties=True,
+    contradiction=_impossible_moments,
 )
 
 FIT = Exchange(
@@ -228,6 +282,6 @@ FIT = Exchange(
 
 CONTRACT = Contract(
     "fedges",
-    (CUTS, GRAPH, JUDGED_GRAPH, GRAPHS, JUDGE, SCORES, LIKELIHOODS, COUNTS, FIT),
+    (CUTS, GRAPH, JUDGED_GRAPH, GRAPHS, JUDGE, SCORES, LIKELIHOODS, COUNTS, MOMENTS, FIT),
     reports=("sums", "states"),
 )

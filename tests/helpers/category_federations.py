@@ -105,8 +105,9 @@ def sum_over(sources, families, rows, wanted):
 class PenalisedGains(SummedGains):
     """Sums of the parties' likelihoods with one penalty, that of all rows."""
 
-    def __init__(self, parts, score, exchanges=np.inf):
+    def __init__(self, parts, score, exchanges=np.inf, noise=6.0):
         super().__init__([TableGains(part) for part in parts], exchanges)
+        self.noise = noise
         self.cards = parts[0].cardinalities.astype(float)
         self.score = score
         self.n = sum(part.num_rows for part in parts)
@@ -123,7 +124,7 @@ class PenalisedGains(SummedGains):
             y = self.cards[families.owners[row]]
             for x in np.flatnonzero(wanted[k]):
                 penalty = self.penalty(q, self.cards[x], y)
-                noise = 6 * np.sqrt(excess[k, x])
+                noise = self.noise * np.sqrt(excess[k, x])
                 gains[k, x] = likelihood[k, x] - excess[k, x] - max(penalty, noise)
         return gains
 
@@ -144,6 +145,7 @@ def plain_search(
     knowledge=None,
     max_parents=None,
     turn=False,
+    noise=6.0,
 ):
     """The search of mode "scores", or on the sum of some sources; return its gains and itself."""
     parts = coded(tables)
@@ -151,7 +153,7 @@ def plain_search(
         sources = sources or [TableGains(part, score, size) for part in parts]
         gains = SummedGains(sources, exchanges)
     else:
-        gains = PenalisedGains(parts, score, exchanges)
+        gains = PenalisedGains(parts, score, exchanges, noise)
     names = parts[0].names
     start = np.zeros((len(names),) * 2, dtype=bool)
     search = prepared_search(
@@ -160,6 +162,31 @@ def plain_search(
     gains.search = search
     search.run(turn=turn)
     return gains, search
+
+
+class CostlyGains(TableGains):
+    """Gains of one table, less the cost of an edge: half the logarithm of the number of columns."""
+
+    def fill(self, families, rows, wanted):
+        fresh = families._replace(gains=np.full_like(families.gains, np.nan))
+        super().fill(fresh, rows, wanted)
+        cost = 0.5 * np.log(families.gains.shape[1])
+        for k, row in enumerate(rows):
+            families.gains[row, wanted[k]] = fresh.gains[row, wanted[k]] - cost
+
+
+def refined_search(tables, score, by) -> CausalGraph:
+    """The class that mode "scores" finds by one score after the search on sums by ``score``."""
+    parts = coded(tables)
+    names = parts[0].names
+    _, first = plain_search(tables, score, noise=5.0)
+    together = np.concatenate([part.codes for part in parts], axis=1)
+    whole = DiscreteTable(names, parts[0].states, together)
+    pairs = first.dag | first.dag.T
+    search = prepared_search(CostlyGains(whole, by), names, start=first.dag, pairs=pairs)
+    search.run()
+    order = tuple(tables[0].columns)
+    return CausalGraph.from_array(in_order(search.marks, order), order, kind="cpdag")
 
 
 def in_order(matrix, names):

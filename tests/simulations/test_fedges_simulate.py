@@ -18,6 +18,7 @@ from category_federations import (
     plain_search,
     pooled,
     pooled_search,
+    refined_search,
     same_class,
     scored_search,
     uneven,
@@ -39,8 +40,8 @@ from flwr_causal.simulations import simulate
 
 SCORES = ["bdeu", "bic", "qnml"]
 TABLES, NETWORK = make_tables(d=8, n=900, parties=3, seed=4)
-# On the first of these qNML is chosen, on the second one BIC.
-CHOICES = [make_tables(d=5, n=60, parties=2, seed=s, num_states=(2, 4))[0] for s in (1, 0)]
+# On the first of these qNML is chosen, on the second one BDeu, on the third one BIC.
+CHOICES = [make_tables(d=5, n=60, parties=2, seed=s, num_states=(2, 4))[0] for s in (0, 14, 16)]
 MODES = {
     "scores": {"mode": "scores"},
     "exact": {"mode": "exact"},
@@ -158,11 +159,11 @@ def test_turning_finds_what_the_other_phases_do_not(mode, seed):
     assert not alike(run.graph, run_of(tables, mode, score="bdeu").graph)
 
 
-def test_the_default_is_the_better_of_two_scores_by_held_out_likelihood():
+def test_the_default_is_the_best_of_three_scores_by_held_out_likelihood():
     chosen = set()
     for tables in CHOICES:
         run = simulate("fedges", tables)
-        found = {score: scored_search(tables, score) for score in ("qnml", "bic")}
+        found = {score: refined_search(tables, "qnml", score) for score in ("qnml", "bic", "bdeu")}
         held_out = {score: held_out_one_by_one(tables, graph) for score, graph in found.items()}
         best = max(held_out, key=held_out.get)
         assert alike(run.graph, found[best])
@@ -171,8 +172,38 @@ def test_the_default_is_the_better_of_two_scores_by_held_out_likelihood():
         assert last["held_out"] == pytest.approx(held_out)
         chosen.add(best)
         # Without tables there is nothing to choose by.
-        assert alike(simulate("fedges", tables, parameters=False).graph, found["qnml"])
-    assert chosen == {"qnml", "bic"}
+        unrefined = simulate("fedges", tables, parameters=False)
+        assert alike(unrefined.graph, scored_search(tables, "qnml"))
+        assert "counts" not in {record["exchange"] for record in unrefined.history}
+    assert chosen == {"qnml", "bic", "bdeu"}
+
+
+def test_the_search_on_counts_adds_no_adjacency():
+    """It removes those that the rows of all parties do not support."""
+    fewer = 0
+    for seed in (0, 6):
+        tables = make_tables(d=8, n=900, parties=6, seed=seed, edges_per_variable=2.0)[0]
+        run = simulate("fedges", tables, score="qnml")
+        exchanges = [record["exchange"] for record in run.history]
+        assert exchanges[-1] == "fit"
+        assert "counts" in exchanges[:-1]
+        marks = run.graph.adjacency | run.graph.adjacency.T
+        _, before = plain_search(tables, sources=None, score="qnml", noise=5.0)
+        screened = in_order(before.marks | before.marks.T, run.graph.names)
+        assert not (marks & ~screened).any()
+        fewer += int((screened & ~marks).sum())
+        assert alike(run.graph, refined_search(tables, "qnml", "qnml"))
+    assert fewer > 0
+
+
+def test_a_search_that_is_cut_short_among_counts_keeps_what_it_had():
+    tables = make_tables(d=8, n=900, parties=6, seed=1, edges_per_variable=2.0)[0]
+    whole = simulate("fedges", tables)
+    first = 1 + [record["exchange"] for record in whole.history].index("counts")
+    run = simulate("fedges", tables, max_rounds=first)
+    assert "used up" in run.stop_reason
+    assert run.model is not None
+    assert run.graph.num_edges >= whole.graph.num_edges
 
 
 def held_out_one_by_one(tables, graph):
@@ -605,7 +636,7 @@ def test_numbers_are_cut_alike_by_all(bins):
     assert run.graph.num_edges >= 5
     scores = run_of(tables, "scores", discretize=bins, score="bic")
     parts = [cut_as(scores, table, bins) for table in tables]
-    assert alike(scores.graph, scored_search(parts, "bic"))
+    assert alike(scores.graph, refined_search(parts, "bic", "bic"))
 
 
 def test_the_cuts_do_not_depend_on_who_has_which_rows():

@@ -304,12 +304,15 @@ def test_the_mode_that_is_chosen(options, mode):
 
 
 def test_the_scores_that_are_searched_by():
-    assert FedGES().chosen_scores == ("qnml", "bic")
-    assert FedGES(parameters=False).chosen_scores == ("qnml",)
-    assert FedGES(mode="exact").chosen_scores == ("bic",)
-    assert FedGES(mode="fusion").chosen_scores == ("bdeu",)
+    assert FedGES().chosen_score == "qnml"
+    assert FedGES().refined_by == ("qnml", "bic", "bdeu")
+    assert FedGES(parameters=False).refined_by == ()
+    assert FedGES(score="bic").refined_by == ("bic",)
+    assert FedGES(mode="exact").chosen_score == "bic"
+    assert FedGES(mode="fusion").chosen_score == "bdeu"
     for mode in ("scores", "exact", "fusion"):
-        assert FedGES(mode=mode, score="bdeu").chosen_scores == ("bdeu",)
+        assert FedGES(mode=mode, score="bdeu").chosen_score == "bdeu"
+        assert FedGES(mode=mode, score="bdeu").refined_by == ()
 
 
 def test_without_scores_it_is_the_papers_loop():

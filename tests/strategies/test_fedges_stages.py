@@ -20,7 +20,7 @@ from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import engines, simulate
 from flwr_causal.strategies.fedges.fusion import Best, Candidate, Fuser, shares_for
-from flwr_causal.strategies.fedges.stages import FitStage, Found
+from flwr_causal.strategies.fedges.stages import FitStage, Found, small_cells
 
 SEEDS = range(4)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in SEEDS]
@@ -431,7 +431,7 @@ def test_the_last_exchange_chooses_and_adds_tables_and_votes():
     assert fitted.tables[0, 1, 2].ravel().tolist() == [14, 0, 0, 14, 0, 14, 14, 0]
     assert fitted.support[chain].tolist() == [1.0, 0.5]
     assert fitted.support.sum() == 1.5
-    assert fitted.small == {"a": 1, "b": 2}
+    assert small_cells(replies) == {"a": 1, "b": 2}
     step = stage.close(replies)
     assert (step.stage, step.info["score"]) == (None, "two")
     # The graph without edges is chosen if it comes alone, with no votes.

@@ -140,8 +140,8 @@ class CountedGains(SpeculativeGains):
             self.sums.gains[row, 0] = sum_of_terms(self.terms, total, margin)
 
 
-def lacking_sets(sources: Sequence[CountedGains]) -> Sets:
-    """Return the sets whose tables the last runs of some sources lacked, each once."""
+def lacking_sets(sources: Sequence[SpeculativeGains]) -> Sets:
+    """Return the sets (S, x and y) whose gains the last runs of some sources lacked, each once."""
     num_variables = len(sources[0].cardinalities)
     width = max(2 + int(own.families.sizes[own.asked[:, 0]].max(initial=0)) for own in sources)
     # Each set as an ascending row, padded with a number that is no variable's.

@@ -28,6 +28,7 @@ from flwr_causal.strategies.fedges.stages import (
     Fitted,
     Found,
     LikelihoodStage,
+    MomentStage,
     Problem,
     ScoreStage,
     Stage,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+    from flwr_causal.core.discrete.mixed_network import MixedNetwork
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.protocol.exchange import Contract
@@ -108,6 +110,10 @@ def _coded(
 #: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
 #: of graphs of the same likelihood the first.
 CANDIDATES = ("qnml", "bic", "bdeu")
+#: The score of tables with numbers and categories.
+MIXED = "conditional-gaussian"
+#: With that score a column of at most so many different whole numbers holds categories.
+FEW_NUMBERS = 10
 #: The options that select mode "fusion".
 OF_FUSION = ("fusion", "start_from", "max_edges", "max_fused_edges", "keep")
 
@@ -126,6 +132,8 @@ class FedGESRun:
         The graph so far.
     fitted : Fitted or None
         The tables from the last exchange.
+    mixed : MixedNetwork or None
+        The network of numbers and categories.
     cuts : mapping of str to ndarray
         Agreed cut points of the columns that were discretised.
     exchanges : int
@@ -138,6 +146,7 @@ class FedGESRun:
     stage: Stage | CutStage | None
     found: Found | None = None
     fitted: Fitted | None = None
+    mixed: MixedNetwork | None = None
     cuts: Cuts = field(default_factory=dict)
     exchanges: int = 0
     small_cells: Mapping[str, int] = field(default_factory=dict)
@@ -151,8 +160,8 @@ class FedGES(CausalStrategy[FedGESRun]):
     docs/fedges.md says why the defaults are what they are, and the client's docstring
     (:class:`~flwr_causal.clients.fedges.FedGESClient`) what leaves a party. Three modes:
 
-    - "scores": GES on the sum of the parties' own local scores. A party sends one number for each
-      gain that the search needs.
+    - "scores": GES on sums over the parties. A party sends two numbers for each gain that the
+      search needs, and then counts of the variables that the found graph joins.
     - "exact": GES on the pooled rows, from contingency counts that the parties send. This mode is
       the most accurate and discloses the most.
     - "fusion": the paper's. Parties send graphs, which the server fuses; with ``start="driven"``
@@ -162,14 +171,16 @@ class FedGES(CausalStrategy[FedGESRun]):
     ----------
     mode : {"auto", "scores", "exact", "fusion"}, default "auto"
         "auto" is "scores", or "fusion" if ``fusion``, ``start_from``, ``max_edges``,
-        ``max_fused_edges`` or ``keep`` is given. Scores are more accurate than fusion (measured)
-        and disclose less than counts.
-    score : {"auto", "bdeu", "bic", "qnml"}, default "auto"
+        ``max_fused_edges`` or ``keep`` is given, or "exact" for ``score="conditional-gaussian"``.
+        Scores are more accurate than fusion (measured) and disclose less than exact.
+    score : {"auto", "bdeu", "bic", "qnml", "conditional-gaussian"}, default "auto"
         "auto" is the paper's BDeu for fusion and BIC for exact. For scores the server searches by
-        qNML and by BIC, and the last exchange chooses the graph with the higher held-out
-        log-likelihood (the history names it); without this exchange (``parameters=False``) it is
-        qNML. For scores, BIC and qNML have one penalty, that of the rows of all parties; BDeu is
-        the sum of the parties' own scores.
+        qNML on sums of likelihoods, then on counts by qNML, BIC and BDeu among the edges that it
+        found, and the last exchange chooses the graph with the highest held-out log-likelihood
+        (the history names it). With ``parameters=False`` no counts are sent, and the graph is that
+        of the first search. For scores, BIC and qNML have one penalty, that of the rows of all
+        parties; BDeu is the sum of the parties' own scores. "conditional-gaussian" takes columns
+        of numbers as they are, beside categories (Andrews, Ramsey & Cooper 2018), in mode "exact".
     equivalent_sample_size : float, default 1.0
         Weight of the prior in rows: of BDeu at each party (1 in the authors' program), and of the
         probabilities in ``run.model``.
@@ -234,7 +245,7 @@ class FedGES(CausalStrategy[FedGESRun]):
 
     max_rounds: int = 100
     mode: Literal["auto", "scores", "exact", "fusion"] = "auto"
-    score: Literal["auto", "bdeu", "bic", "qnml"] = "auto"
+    score: Literal["auto", "bdeu", "bic", "qnml", "conditional-gaussian"] = "auto"
     equivalent_sample_size: float = 1.0
     fusion: str | float | None = None
     start_from: Literal["driven", "fuse", "overwrite"] | None = None
@@ -260,6 +271,9 @@ class FedGES(CausalStrategy[FedGESRun]):
         given = [name for name in OF_FUSION if getattr(self, name) is not None]
         if given and self.mode in ("scores", "exact"):
             require(False, given[0], getattr(self, given[0]), "left out, or mode='fusion'")
+        if self.score == MIXED:
+            require(self.chosen_mode == "exact", "score", MIXED, "another one, or mode='exact'")
+            require(not self.discretize, "discretize", self.discretize, f"0 for score='{MIXED}'")
         if self.fusion is not None:
             needed(self.fusion, 1)
         driven = self.chosen_mode == "fusion" and self.chosen_start == "driven"
@@ -295,8 +309,9 @@ class FedGES(CausalStrategy[FedGESRun]):
         """The mode that runs."""
         if self.mode != "auto":
             return self.mode
-        given = any(getattr(self, name) is not None for name in OF_FUSION)
-        return "fusion" if given else "scores"
+        if any(getattr(self, name) is not None for name in OF_FUSION):
+            return "fusion"
+        return "exact" if self.score == MIXED else "scores"
 
     @property
     def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
@@ -330,12 +345,22 @@ class FedGES(CausalStrategy[FedGESRun]):
     @property
     def policy(self) -> Policy:
         """How problems of the data are handled; one row is enough for a party."""
-        return replace(super().policy, min_rows=1)
+        policy = replace(super().policy, min_rows=1)
+        if self.score != MIXED:
+            return policy
+        # Columns of numbers are those that would be cut into intervals.
+        few = min(FEW_NUMBERS, self.max_states)
+        return replace(policy, discretize=few, number_states=few)
 
     @property
     def knowledge_or_none(self) -> Knowledge | None:
         """The background knowledge, read from its file where a path was given."""
         return None if isinstance(self.knowledge, str) else self.knowledge
+
+    @property
+    def _takes_numbers(self) -> bool:
+        """Whether columns of numbers are cut into intervals, or taken as they are."""
+        return self.discretize > 0 or self.score == MIXED
 
     @property
     def client_options(self) -> dict[str, Scalar]:
@@ -355,7 +380,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         """Start with the cut points, where columns are to be discretised, else with the search."""
         if self.knowledge_or_none:
             self.knowledge_or_none.masks(agreement.names)
-        if agreement.continuous:
+        if agreement.continuous and self.score != MIXED:
             return FedGESRun(agreement, CutStage.of(agreement, self.discretize))
         return self._search(FedGESRun(agreement, None))
 
@@ -381,6 +406,8 @@ class FedGES(CausalStrategy[FedGESRun]):
             turn=self.turn,
             look_ahead=self.look_ahead,
         )
+        if self.score == MIXED:
+            return MomentStage.of(problem).advanced()
         if self.chosen_mode == "exact":
             return CountStage.of(problem).advanced()
         stage = ScoreStage if self.chosen_score == "bdeu" else LikelihoodStage
@@ -426,7 +453,7 @@ class FedGES(CausalStrategy[FedGESRun]):
             agreement = with_cuts(state.agreement, cuts)
             return self._search(replace(state, agreement=agreement, cuts=cuts)), cut.info
         assert stage is not None
-        if isinstance(stage, CountStage | FitStage):
+        if isinstance(stage, CountStage | MomentStage | FitStage):
             before = state.small_cells
             cells = {name: n + before.get(name, 0) for name, n in small_cells(replies).items()}
             state = replace(state, small_cells={**before, **cells})
@@ -434,21 +461,26 @@ class FedGES(CausalStrategy[FedGESRun]):
         if isinstance(stage, FitStage):
             fitted = stage.fitted(replies)
             return replace(state, stage=None, found=fitted.found, fitted=fitted), step.info
-        return self._after(state, step)
+        state, info = self._after(state, step)
+        if isinstance(stage, MomentStage) and state.stage is None and state.found and self.fits:
+            size = self.equivalent_sample_size
+            state = replace(state, mixed=stage.network(state.agreement, state.found, size))
+        return state, info
 
     def _after(self, state: FedGESRun, step: Step) -> tuple[FedGESRun, dict[str, Any]]:
         """Return the state after a step of the search: its next exchange, or the last one."""
         stage, found, others = step.stage, step.found or state.found, step.others
         # The last exchange is kept for the tables. If there is only one, the search has it.
-        last = max(1, self.max_rounds - self.fits)
+        fits = self.fits and self.score != MIXED
+        last = max(1, self.max_rounds - fits)
         if stage is not None and state.exchanges >= last:
-            if isinstance(stage, ScoreStage | CountStage):
+            if isinstance(stage, ScoreStage | CountStage | MomentStage):
                 found = stage.cut_short()
             elif found is not None:
                 found = found._replace(reason=f"all of the {self.max_rounds} exchanges were used")
             stage = None if found is not None else stage
         state = replace(state, stage=stage, found=found)
-        if stage is None and found is not None and self.fits and state.exchanges < self.max_rounds:
+        if stage is None and found is not None and fits and state.exchanges < self.max_rounds:
             graphs, size = (found, *others), self.equivalent_sample_size
             state = replace(state, stage=FitStage.of(state.agreement, graphs, size))
         return state, step.info
@@ -457,11 +489,11 @@ class FedGES(CausalStrategy[FedGESRun]):
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
         """Return what GES with BIC finds; None where the federation cuts columns into intervals."""
-        return None if self.discretize else ges_baselines(tables, names, self.policy)
+        return None if self._takes_numbers else ges_baselines(tables, names, self.policy)
 
     def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
         """Return ``bdeu``, the score in nats; nothing where columns are cut into intervals."""
-        if self.discretize:
+        if self._takes_numbers:
             return {}
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.equivalent_sample_size)}
 
@@ -473,8 +505,10 @@ class FedGES(CausalStrategy[FedGESRun]):
         """Return the share of the parties' graphs that have each edge (mode "fusion")."""
         return support_of(state)
 
-    def model(self, state: FedGESRun) -> BayesianNetwork | None:
+    def model(self, state: FedGESRun) -> BayesianNetwork | MixedNetwork | None:
         """Return the Bayesian network of the final graph."""
+        if state.mixed is not None and state.stage is None:
+            return state.mixed
         if state.fitted is None or state.found is None:
             return None
         return network_of(state.agreement, state.fitted, self.equivalent_sample_size)
@@ -541,7 +575,7 @@ def two_party_warning(state: FedGESRun) -> list[str]:
 
 def no_network_warning(state: FedGESRun) -> list[str]:
     """Warn that a finished run has no Bayesian network although the options ask for one."""
-    if state.fitted is not None or state.stage is not None:
+    if state.fitted is not None or state.mixed is not None or state.stage is not None:
         return []
     return [
         "There is no Bayesian network: a table of probabilities would have more than "

@@ -9,13 +9,16 @@ import numpy as np
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, held_out_log_likelihood
 from flwr_causal.core.discrete.contingency_tables import Counts, Sets, num_cells, sets_of, tables_of
+from flwr_causal.core.discrete.mixed_moments import FlatSums, restored
+from flwr_causal.core.discrete.mixed_network import MixedNetwork
 from flwr_causal.core.discrete.scores import KINDS, Terms, terms_of
 from flwr_causal.core.ges.counted_gains import CountedGains, lacking_sets
 from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.mixed_gains import SummedMixedGains
 from flwr_causal.core.ges.speculative_search import Questions, SpeculativeGains
 from flwr_causal.core.ges.summed_gains import NOISE, SCREENING_NOISE, SummedGains
-from flwr_causal.core.graphs.edge_lists import edges_of, families_of
-from flwr_causal.protocol.fedges import COUNTS, FIT, LIKELIHOODS, SCORES
+from flwr_causal.core.graphs.edge_lists import edges_of, families_of, parents_of
+from flwr_causal.protocol.fedges import COUNTS, FIT, LIKELIHOODS, MOMENTS, SCORES
 from flwr_causal.runtime.method import Request
 
 if TYPE_CHECKING:
@@ -489,3 +492,83 @@ class CountStage:
         for source in self.sources:
             source.learn_counts(self.question, counts)
         return self.advanced()
+
+
+@dataclass(frozen=True)
+class MomentStage:
+    """An exchange of counts and moments by configuration: the search on numbers and categories.
+
+    Parameters
+    ----------
+    problem : Problem
+        Numbers have the cardinality 0.
+    source : SummedMixedGains
+        The known gains; the only field that is changed in place.
+    question : Sets or None
+        The sets whose moments the search lacked; the same for every party.
+    """
+
+    problem: Problem
+    source: SummedMixedGains
+    question: Sets | None = None
+
+    @classmethod
+    def of(cls, problem: Problem) -> MomentStage:
+        """Return the stage in which no moment is known."""
+        rows = sum(problem.rows.values())
+        return cls(problem, SummedMixedGains(problem.cardinalities, rows, problem.look_ahead))
+
+    def advanced(self) -> Step:
+        """Search; return the next exchange, or the result if no gain was unknown."""
+        problem, source = self.problem, self.source
+        start = np.zeros((len(problem.names),) * 2, dtype=np.bool_)
+        found = problem.search(source, problem.score, start, None)
+        sets = lacking_sets([source])
+        if not len(sets.sizes):
+            # Isolated variables, and families that the last run did not need.
+            lacking = [own for own in family_sets(found.dag) if source.moments(own) is None]
+            sets = sets_of(lacking)
+        info = {"num_edges": int(found.dag.sum()), "questions": len(sets.sizes)}
+        return Step(replace(self, question=sets) if len(sets.sizes) else None, info, found)
+
+    def cut_short(self) -> Found:
+        """Return the graph that the search reaches with known gains only."""
+        source, problem = self.source, self.problem
+        start = np.zeros((len(problem.names),) * 2, dtype=np.bool_)
+        depth, source.depth = source.depth, 0
+        found = problem.search(source, problem.score, start, None)
+        source.depth = depth
+        return found._replace(reason=USED_UP)
+
+    def request(self) -> Request:
+        """Ask for the moments that the search lacked."""
+        assert self.question is not None
+        return Request(MOMENTS, self.question._asdict())
+
+    def close(self, replies: Replies) -> Step:
+        """Store the sums of the moments and run the search again."""
+        assert self.question is not None
+        flat = FlatSums(*(replies[name] for name in FlatSums._fields))
+        lists = [members.tolist() for members in self.question.lists()]
+        self.source.learn_moments(restored(flat, self.problem.cardinalities, lists))
+        return self.advanced()
+
+    def network(
+        self, agreement: Agreement, found: Found, sample_size: float
+    ) -> MixedNetwork | None:
+        """Return the network of a graph, its variables by name; None if moments are missing."""
+        families = [self.source.moments(own) for own in family_sets(found.dag)]
+        if any(part is None for part in families):
+            return None
+        order = by_name(agreement.names)
+        number = self.problem.cardinalities == 0
+        mean, variance = agreement.mean[order], agreement.variance[order]
+        return MixedNetwork.from_sums(
+            self.problem.names,
+            [agreement.states[k] for k in order],
+            parents_of(edges_of(found.dag), len(order)),
+            [part for part in families if part is not None],
+            location=np.where(number, mean, 0.0),
+            scale=np.sqrt(np.where(number, variance, 1.0)),
+            equivalent_sample_size=sample_size,
+        )

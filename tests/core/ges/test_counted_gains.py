@@ -9,7 +9,7 @@ from category_federations import random_rows
 from flwr_causal.core.discrete.contingency_tables import sets_of, tabulate
 from flwr_causal.core.discrete.families import empty_families, row_of
 from flwr_causal.core.discrete.scores import KINDS, TableGains, terms_of
-from flwr_causal.core.ges.counted_gains import CountedGains
+from flwr_causal.core.ges.counted_gains import CountedGains, lacking_sets
 
 SCORES = [("bdeu", 1.0), ("bdeu", 8.0), ("bic", 1.0), ("qnml", 1.0)]
 
@@ -90,7 +90,7 @@ def test_the_sets_asked_for_are_those_that_lack():
     for y, given, others in ((0, [], [3, 1]), (3, [], [0, 5]), (4, [2, 5], [1]), (1, [2, 5], [4])):
         families, _ = asked_gains(source, families, y, given, others)
     source.take_back(families)
-    assert sorted(members.tolist() for members in source.sets().lists()) == [
+    assert sorted(members.tolist() for members in lacking_sets([source]).lists()) == [
         [0, 1],
         [0, 3],
         [1, 2, 4, 5],
@@ -98,7 +98,29 @@ def test_the_sets_asked_for_are_those_that_lack():
     ]
 
 
+def test_sets_that_several_searches_lack_are_asked_for_once():
+    sources = [counting(random_rows((2,) * 5, 50)) for _ in range(3)]
+    for source, (y, given, others) in zip(
+        sources, [(0, [], [3]), (3, [], [0, 1]), (4, [0, 1, 2], [3])], strict=True
+    ):
+        families, _ = asked_gains(source, empty_families(5), y, given, others)
+        source.take_back(families)
+    found = sorted(members.tolist() for members in lacking_sets(sources).lists())
+    assert found == [[0, 1, 2, 3, 4], [0, 3], [1, 3]]
+
+
+def test_the_cost_of_an_edge_is_subtracted_from_every_gain():
+    table = random_rows((2, 3, 4), 200, seed=2)
+    sets = sets_of([[0, 1, 2]])
+    gains = []
+    for cost in (0.0, 1.75):
+        source = counting(table, edge_cost=cost)
+        source.learn_counts(sets, tabulate(table, sets))
+        gains.append(asked_gains(source, empty_families(3), 0, [2], [1])[1])
+    np.testing.assert_allclose(gains[1], gains[0] - 1.75)
+
+
 def test_nothing_lacking_asks_for_no_set():
-    sets = counting(random_rows((2, 2), 9)).sets()
+    sets = lacking_sets([counting(random_rows((2, 2), 9))])
     assert len(sets.sizes) == len(sets.members) == 0
     assert sets.sizes.dtype == np.uint16

@@ -29,6 +29,7 @@ POOLING = (
     "moments additive",
     "fedges exact",
     "fedges cuts",
+    "fedges mixed",
     "fedpc sums",
     "lingam",
 )

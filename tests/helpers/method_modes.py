@@ -26,6 +26,7 @@ CATEGORIES = _parts(
         lambda column: np.digitize(column, (-0.3, 0.6)).astype(str)
     )
 )
+MIXED = _parts(ROWS.assign(d=np.where(ROWS["b"] > 0.2, "high", "low")))
 CLASSES = _parts(ROWS.assign(target=np.where(ROWS["a"] + 0.3 * ROWS["c"] > 0, "yes", "no")))
 TARGETED = _parts(ROWS.assign(on=np.array(["", "a", "", "b; c"])[np.arange(105) % 4]))
 SERIES = [table.to_numpy() for table in _parts(_numbers(150, 2), (50, 50, 50))]
@@ -56,6 +57,7 @@ MODES = {
     "moments additive": ("moments", NUMBERS, {"model": "additive"}),
     "fedges scores": ("fedges", CATEGORIES, {"mode": "scores"}),
     "fedges exact": ("fedges", CATEGORIES, {"mode": "exact"}),
+    "fedges mixed": ("fedges", MIXED, {"score": "conditional-gaussian"}),
     "fedges fusion": ("fedges", CATEGORIES, {"mode": "fusion", "start": "driven"}),
     "fedges loop": ("fedges", CATEGORIES, {"mode": "fusion", "start": "fuse", "keep": "best"}),
     "fedges cuts": ("fedges", NUMBERS, {"mode": "exact", "discretize": 3}),

@@ -155,11 +155,11 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
         BIC (Chickering 2002; Hauser & Buhlmann 2012): the result is an equivalence class, a CPDAG,
         which does not depend on the units of the columns; directions that second moments cannot
         decide stay open. It has neither a sparsity nor a threshold. With known interventions
-        the class is an interventional one. "auto" is "order", except: it
-        is "ges" with ``interventions`` or ``intervention_column``; "dagma" if ``sparsity``,
-        ``polish`` or another option of the L1 solvers is set, with ``aggregation="median"`` (a
-        median varies more than the moments of as many rows), and for series of fewer than 5 rows
-        for each column of the lagged design, where "order" misses weak effects (docs/2dbn.md).
+        the class is an interventional one. "auto" is "order", except: it is "dagma" if
+        ``sparsity``, ``polish`` or another option of the L1 solvers is set, with
+        ``aggregation="median"`` (a median varies more than the moments of as many rows), and for
+        series without known interventions of fewer than 5 rows for each column of the lagged
+        design, where "order" misses weak effects (docs/2dbn.md).
     max_parents : int, optional
         Largest number of parents of a variable, for ``solver="ges"``. Default: no limit.
     least_effect : float, default 0.1
@@ -226,8 +226,6 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
 
     def validate(self) -> None:
         """Check the options' values."""
-        if self.solver == "auto" and self.states_interventions:
-            self.solver = "ges"
         if self.solver == "ges":
             most = self.max_parents
             require(most is None or 1 <= most <= MOST, "max_parents", most, f"from 1 to {MOST}")
@@ -258,13 +256,11 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
-        solvers = "'ges', 'order', 'dagma' or 'notears'"
-        no_lags = f"0 with solver={self.solver!r}"
+        penalised = self.solver in ("dagma", "notears") or changed(self, *PENALISED)
         return {
             **super().with_interventions,
             "kind": (self.kind == "linear", "'linear'"),
-            "solver": (self.solver != "auto", solvers),
-            "order": (self.order == 0 or self.solver in ("ges", "order"), no_lags),
+            "order": (self.order == 0 or not penalised, "0 with the solvers 'dagma' and 'notears'"),
             "select_order": (not self.select_order, "False"),
             "instantaneous": (self.instantaneous != "auto", "True or False"),
             "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
@@ -277,13 +273,14 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
         return by_sums and self.center == "global" and self.order == 0
 
     def chosen_solver(
-        self, num_rows: int, num_columns: int
+        self, agreement: Agreement, num_columns: int
     ) -> Literal["order", "dagma", "notears"]:
-        """Return the solver for that many rows and columns of the design, see ``solver``."""
+        """Return the solver for rows of that many columns of the design, see ``solver``."""
         assert self.solver != "ges"
         if self.solver != "auto":
             return self.solver
-        few = self.order > 0 and num_rows < ROWS_FOR_ORDERS * num_columns
+        few = self.order > 0 and agreement.n < ROWS_FOR_ORDERS * num_columns
+        few = few and not agreement.targets
         # A median varies more than the moments of as many rows; a threshold forgives that.
         unusual = self.aggregation == "median" or self.instantaneous == "auto"
         return "dagma" if few or unusual or changed(self, *PENALISED) else "order"
@@ -404,7 +401,7 @@ def solve_rows(
         pooled, _ = _by_targets(agreement, products, agreement.names)
     else:
         pooled = moments_of(agreement.n, products.sum(axis=0))
-    solver = method.chosen_solver(agreement.n, len(agreement.names))
+    solver = method.chosen_solver(agreement, len(agreement.names))
     threshold, _ = method.thresholds(solver)
     if solver == "order":
         search = search_orders(pooled, masks, least_effect=method.least_effect)
@@ -587,7 +584,7 @@ def solve_series(
     """
     d = len(agreement.names)
     columns = lagged_names(agreement.names, method.order)
-    solver = method.chosen_solver(agreement.n, len(columns))
+    solver = method.chosen_solver(agreement, len(columns))
     problem = LaggedProblem(
         masks=masks,
         thresholds=by_block(*method.thresholds(solver), d, method.order),

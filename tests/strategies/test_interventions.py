@@ -241,7 +241,7 @@ def test_what_cannot_be_used_is_refused(method, options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "notears"}, "'order' is 1; it must be 0 with solver='notears'"),
+        ({"solver": "notears"}, "'order' is 1; it must be 0 with the solvers"),
         ({"solver": "order", "instantaneous": "auto"}, "'instantaneous'.*must be True or False"),
         ({"solver": "order", "select_order": True}, "'select_order'.*must be False with interv"),
         ({"solver": "order", "center": "series"}, "'center'.*must be 'global' with interv"),

@@ -120,12 +120,16 @@ def run_on_nodes(strategy, *stated_by_nodes):
 def test_nodes_state_the_targets_of_their_own_rows(stated):
     same(run_on_nodes(Moments(solver="ges"), "", "a", "b"), stated)
     same(run_on_nodes(Moments(solver="ges", interventions={"party 1": ["a"]}), "", "", "b"), stated)
+    # The default solver uses them too.
+    default = simulate("moments", PARTIES, interventions={1: ["a"], 2: ["b"]})
+    same(run_on_nodes(Moments(), "", "a", "b"), default)
+    same(simulate("moments", PARTIES, solver="order", interventions=STATED), default)
 
 
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        (Moments(), "set solver='ges'"),
+        (Moments(aggregation="median"), "set aggregation='mean'"),
         (Moments(solver="ges", center="party"), "center='global'"),
     ],
 )
@@ -189,7 +193,7 @@ def test_standardising_changes_units_alone(stated):
             "moments",
             {"interventions": STATED, "order": 1, "solver": "dagma"},
             ConfigError,
-            "'order' is 1; it must be 0 with solver='dagma' with interventions",
+            "'order' is 1; it must be 0 with the solvers 'dagma' and 'notears' with interventions",
         ),
         ("ges", {"interventions": STATED, "aggregation": "median"}, ConfigError, "'aggregation'"),
     ],

@@ -216,7 +216,9 @@ def test_of_categories_nothing_leaves_that_was_not_declared(watched_categories):
     }[options["mode"]]
     expected = {"graph"} if options.get("keep") == "last" else expected
     expected |= {"cuts"} if "discretize" in options else set()
-    expected |= {"fit"} if options.get("parameters", options["mode"] != "fusion") else set()
+    fits = options.get("parameters", options["mode"] != "fusion")
+    expected |= {"fit"} if fits else set()
+    expected |= {"counts"} if fits and options["mode"] == "scores" else set()
     assert set(names.values()) == expected
     for reply in replies:
         exchange = fedges.CONTRACT.find(names[reply.metadata.group_id])

@@ -148,7 +148,7 @@ def job(caplog):
 @pytest.mark.parametrize(
     ("options", "phases"),
     [
-        ({}, "likelihoods fit"),
+        ({}, "likelihoods counts fit"),
         ({"fedges.mode": "exact"}, "counts fit"),
         ({"fedges.mode": "fusion"}, "graphs judge"),
         ({"fedges.start": "overwrite", "fedges.keep": "last"}, "graph"),

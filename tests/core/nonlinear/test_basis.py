@@ -43,7 +43,7 @@ def test_columns_with_few_values_have_fewer_functions():
     moments = basis_moments(rows.astype(float))
     assert moments.variances[1] == 0
     assert np.isfinite(partial_shares(moments, np.zeros((3, 3), dtype=bool))).all()
-    step = group.client_step(group.local_problem(moments), None, np.zeros((3, 3)), 0.1, 0)
+    step = group.client_step([group.local_problem(moments)], None, np.zeros((3, 3)), 0.1, 0)
     assert (step.squared_norms[1] == 0).all()
     assert (step.squared_norms[:, 1] == 0).all()
 
@@ -53,7 +53,7 @@ def test_a_party_may_have_one_row():
     assert prior_noise_scale(moments) == 1.0
     assert noise_scale(moments, np.zeros((4, 4), dtype=bool)) == 1.0
     assert (partial_shares(moments, np.zeros((4, 4), dtype=bool)) == 0).all()
-    step = group.client_step(group.local_problem(moments), None, np.zeros((4, 4)), 0.1, 0)
+    step = group.client_step([group.local_problem(moments)], None, np.zeros((4, 4)), 0.1, 0)
     assert (step.formed == 0).all()
 
 

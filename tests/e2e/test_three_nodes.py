@@ -44,6 +44,7 @@ def test_three_nodes_find_the_graph_of_a_local_run(flower, tables, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.release
 def test_three_nodes_agree_on_categories(flower, tables, tmp_path):
     """Numbers are cut alike by three processes that never see each other's rows."""
     deployment = Deployment(flower)

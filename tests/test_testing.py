@@ -63,12 +63,8 @@ def test_our_methods_pass_with_some_faults(mode):
     assert ("split_of_rows" in skipped) == (mode not in POOLING)
 
 
-#: Its runs take ten times as long as those of other modes.
-LONGEST = pytest.param("fedpc joint", marks=pytest.mark.release)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [LONGEST, *(mode for mode in MODES if mode != "fedpc joint")])
+@pytest.mark.parametrize("mode", MODES)
 def test_our_methods_pass_with_every_fault(mode):
     if mode in NETWORKS:
         pytest.importorskip("torch", reason="perceptrons need torch")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from pathlib import Path
 from textwrap import shorten
@@ -25,6 +24,7 @@ from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.graph_files import write_all
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.page.template import write_page
+from flwr_causal.reports.record import RunRecord
 from flwr_causal.runtime.checkpoint import (
     EXCHANGES,
     HISTORY_FILE,
@@ -32,12 +32,11 @@ from flwr_causal.runtime.checkpoint import (
     RUN_FILE,
     read_history,
 )
-from flwr_causal.runtime.influence import Deferred, known_influence
+from flwr_causal.runtime.influence import known_influence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flwr_causal.core.arrays import FloatArray
 
 # print(run) lists so many edges without a lag, and as many with one.
 MOST_PRINTED = 5
@@ -46,132 +45,14 @@ LONGEST_WARNING = 200
 GRAPHS_FILE = "local_graphs.json"
 TABLE_FILE = "heterogeneity.csv"
 TRUTH_FILE = "truth.json"
-VERSIONED = ("flwr-causal", "flwr", "numpy", "scipy", "networkx", "pandas")
-
-
-def installed_versions() -> dict[str, str]:
-    """Return the versions of the packages on which a result depends."""
-    return {name: _version(name) for name in VERSIONED}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 @dataclass(repr=False)
-class Run:
-    """The result of a run.
+class Run(RunRecord):
+    """The result of a run, which can be printed, saved, loaded and shown as a page.
 
-    Parameters
-    ----------
-    graph : CausalGraph or None
-        None for methods that learn no graph.
-    history : list of dict
-        One record for each exchange.
-    rounds : int
-        Exchanges after the schema exchange.
-    bytes_sent, bytes_received : int
-        Server to parties and back, all parties together, schema exchange excluded.
-    schema_bytes : int
-        Bytes of the schema exchange, both ways.
-    seconds : float
-        From the schema exchange to the graph.
-    stop_reason : str
-        Why the run ended.
-    metrics : dict
-        Comparison with the truth, where it is known: SHD, TPR, FDR and more. Under ``pooled`` are
-        the metrics of the pooled rows' graph, under ``alone`` the mean of each party's own.
-    scores : ndarray of shape (d, d) or None
-        Strength of every edge before the threshold, for ranking.
-    config : dict
-        Method and options.
-    model : object or None
-        The fitted model: a linear system (with lags for time series), a Bayesian network or a
-        circuit. It is saved with the run if its class has ``save(path)`` and a class method
-        ``load(path)``.
-    parties : dict of str to int
-        Name and number of rows of each party.
-    num_rows : int or None
-        Rows of all parties together, if this is not the sum of ``parties``: for parties that hold
-        different columns of the same rows it is the number of different ids.
-    local_graphs : dict of str to CausalGraph
-        By party, the graph of highest evidence on its own rows, with the option ``local_graphs``.
-    heterogeneity : DataFrame or None
-        One row for each party and edge, with ``local_graphs``; see
-        :func:`flwr_causal.core.fedcausal.heterogeneity.edge_table`.
-    answers : DataFrame or None
-        The answers of a fitted circuit on the rows that the run config's ``query`` names.
-    answered : dict of str to int
-        By party, in how many exchanges its reply was used since the training last started.
-    failures : list of dict
-        Parties whose reply is missing in an exchange: ``round`` (its number), ``party``,
-        ``reason``.
-    warnings : list of str
-        What the user should know.
-    error : str
-        Why the run failed; empty if it did not.
-    status : str
-        "completed"; "failed" after an error; "stopped" if the process was interrupted; "running"
-        during the run, and after the process was killed.
-    influence : dict of str to dict
-        By party, the change of the graph when its reply is left out: ``changed_edges`` (edges that
-        appear, vanish or turn), ``largest_change`` (of a weight), ``distance`` (how far its second
-        moments are from the others': about 1 for parties that differ by sampling alone). Known
-        where the graph follows from one exchange of averages (``moments``), for at most
-        ``max(3, 1000 // d)`` parties, those of the largest distances; else empty. It is computed
-        when it is first read, by solving once more for each party.
-    truth : CausalGraph or None
-        The true graph, where it is known.
-    columns : dict of str to dict
-        By agreed column, its ``kind`` and, where the parties reported sums, ``mean`` and
-        ``deviation`` (the standard deviation) over all rows.
-    about : dict
-        What the docstring and the contract of the method say, see
-        :func:`flwr_causal.app.description.described`; empty in runs saved before it was kept.
-    versions : dict of str to str
-        Versions of the packages that matter, of the process that made the run.
+    Its fields are those of :class:`flwr_causal.reports.record.RunRecord`.
     """
-
-    graph: CausalGraph | None
-    history: list[dict[str, Any]]
-    rounds: int
-    bytes_sent: int
-    bytes_received: int
-    schema_bytes: int
-    seconds: float
-    stop_reason: str
-    metrics: dict[str, Any] = field(default_factory=dict)
-    scores: FloatArray | None = None
-    config: dict[str, Any] = field(default_factory=dict)
-    model: Any = None
-    parties: dict[str, int] = field(default_factory=dict)
-    num_rows: int | None = None
-    local_graphs: dict[str, CausalGraph] = field(default_factory=dict)
-    heterogeneity: pd.DataFrame | None = None
-    answers: pd.DataFrame | None = None
-    answered: dict[str, int] = field(default_factory=dict)
-    failures: list[dict[str, Any]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    error: str = ""
-    status: str = "completed"
-    truth: CausalGraph | None = None
-    columns: dict[str, dict[str, Any]] = field(default_factory=dict)
-    about: dict[str, Any] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=installed_versions)
-
-    def __post_init__(self) -> None:
-        if self.error and self.status == "completed":
-            self.status = "failed"
-
-    influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
-
-    @property
-    def total_rows(self) -> int:
-        """Rows of all parties together, or different ids where parties hold different columns."""
-        return sum(self.parties.values()) if self.num_rows is None else self.num_rows
 
     def __repr__(self) -> str:
         method, found = self.config.get("method", "run"), self.graph or type(self.model).__name__

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.circuits.domain import Variable
-    from flwr_causal.reports.page.reported import Reported
+    from flwr_causal.reports.record import RunRecord
 
 Block = dict[str, Any]
 
@@ -26,7 +26,7 @@ MOST_ANSWERS = 300
 SAMPLED = 10
 
 
-def circuit_blocks(run: Reported) -> list[Block]:
+def circuit_blocks(run: RunRecord) -> list[Block]:
     """Return what is known of a fitted circuit; nothing for other models.
 
     A circuit whose parts are out of reach, at the parties, has no marginals here.

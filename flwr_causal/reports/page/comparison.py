@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.reports.page.reported import Reported
+    from flwr_causal.reports.record import RunRecord
 
 Block = dict[str, Any]
 
 
 def comparison_payload(
-    names: Sequence[str], runs: Sequence[Reported], graphs: Sequence[CausalGraph]
+    names: Sequence[str], runs: Sequence[RunRecord], graphs: Sequence[CausalGraph]
 ) -> dict[str, Any]:
     """Return the content of the page that compares runs, see :mod:`flwr_causal.reports.page`.
 
@@ -92,7 +92,7 @@ def _united(names: tuple[str, ...], edges_by_run: list[list[dict[str, Any]]]) ->
     }
 
 
-def _runs(names: Sequence[str], runs: Sequence[Reported], graphs: Sequence[CausalGraph]) -> Block:
+def _runs(names: Sequence[str], runs: Sequence[RunRecord], graphs: Sequence[CausalGraph]) -> Block:
     rows = [
         [
             name,

@@ -27,7 +27,7 @@ from flwr_causal.reports.page.words import counted
 from flwr_causal.runtime.influence import known_influence
 
 if TYPE_CHECKING:
-    from flwr_causal.reports.page.reported import Reported
+    from flwr_causal.reports.record import RunRecord
 
 Block = dict[str, Any]
 
@@ -48,7 +48,7 @@ DRAWN = {
 LEAST_POINTS = 3
 
 
-def payload_of(run: Reported) -> dict[str, Any]:
+def payload_of(run: RunRecord) -> dict[str, Any]:
     """Return the content of the page of a run."""
     knowledge = run.config.get("knowledge")
     graph = None if run.graph is None else graph_payload(run.graph, run.truth, knowledge)
@@ -85,7 +85,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def found_in_words(run: Reported) -> str:
+def found_in_words(run: RunRecord) -> str:
     """Return what the run found, in one phrase."""
     graph = run.graph
     if graph is None:
@@ -99,7 +99,7 @@ def found_in_words(run: Reported) -> str:
     return f"{phrase} among {counted(len(graph.names), 'variable')}"
 
 
-def question(run: Reported) -> str:
+def question(run: RunRecord) -> str:
     """Return what was asked, of whom, at what cost, and why it ended."""
     summary = run.about.get("summary", "")
     method = run.config.get("method", "The method")
@@ -194,7 +194,7 @@ def _heat(title: str, unit: str, edges: list[dict[str, Any]], names: list[str]) 
     return {"kind": "heat", "title": note, "unit": unit, "names": names, "cells": cells}
 
 
-def exchange_blocks(run: Reported) -> list[Block]:
+def exchange_blocks(run: RunRecord) -> list[Block]:
     """Return the course of the diagnostics, traffic and seconds by exchange, and all records."""
     if not run.history:
         return []
@@ -243,7 +243,7 @@ def _curve(history: list[dict[str, Any]], key: str, name: str) -> dict[str, Any]
     return {"name": name, "points": points, "log": spread}
 
 
-def privacy_blocks(run: Reported) -> list[Block]:
+def privacy_blocks(run: RunRecord) -> list[Block]:
     """Return what the method's contract says of the exchanges that took place."""
     times = Counter(record.get("exchange") for record in run.history)
     rows = [
@@ -278,7 +278,7 @@ def privacy_blocks(run: Reported) -> list[Block]:
     ]
 
 
-def setup_blocks(run: Reported) -> list[Block]:
+def setup_blocks(run: RunRecord) -> list[Block]:
     """Return the method's description and papers, all options, versions."""
     blocks: list[Block] = []
     if description := run.about.get("description"):

@@ -9,7 +9,7 @@ from flwr_causal.reports.page.words import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from flwr_causal.reports.page.reported import Reported
+    from flwr_causal.reports.record import RunRecord
     from flwr_causal.runtime.influence import Influence
 
 Block = dict[str, Any]
@@ -47,7 +47,7 @@ DIFFERENCES = {
 }
 
 
-def verdict(run: Reported, graph: dict[str, Any] | None) -> str:
+def verdict(run: RunRecord, graph: dict[str, Any] | None) -> str:
     """Return in one line how far the result can be trusted; the section says more."""
     said = [f"the run is not complete ({run.status})"] if run.status != "completed" else []
     said.append(counted(len(run.warnings), "warning") if run.warnings else "no warnings")
@@ -70,7 +70,7 @@ def verdict(run: Reported, graph: dict[str, Any] | None) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def trust_blocks(run: Reported, graph: dict[str, Any] | None, influence: Influence) -> list[Block]:
+def trust_blocks(run: RunRecord, graph: dict[str, Any] | None, influence: Influence) -> list[Block]:
     """Return the warnings, the missing replies, and the comparison with the truth."""
     blocks: list[Block] = []
     if run.error:
@@ -179,7 +179,7 @@ def _confidence_in_words(graph: dict[str, Any]) -> str:
     )
 
 
-def party_blocks(run: Reported, influence: Influence) -> list[Block]:
+def party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
     """Return the parties' rows and replies, their influence, and where their own graphs differ."""
     if not run.parties:
         return []

@@ -29,6 +29,7 @@ from flwr_causal.core.graphs.adjustment import is_possible_cause, possible_paren
 from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, pair_of
+from flwr_causal.core.saved import read_record
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -578,12 +579,7 @@ class BayesianNetwork:
         DataError
             If the file is not JSON, or holds no valid network.
         """
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise DataError(f"{path} is not JSON ({error})") from error
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise DataError(f"{path} does not hold a Bayesian network of this version ({FORMAT})")
+        content = read_record(path, "Bayesian network", FORMAT)
         try:
             names, states, parents = (content[key] for key in ("names", "states", "parents"))
             tables = [

@@ -20,6 +20,7 @@ from flwr_causal.core.discrete.bayesian_network import check_parents, codes_of, 
 from flwr_causal.core.discrete.mixed_moments import MixedSums, MixedTable
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.saved import read_record
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -217,10 +218,8 @@ class MixedNetwork:
         DataError
             If the file is not JSON, or holds no valid network.
         """
+        content = read_record(path, "mixed network", FORMAT)
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            if content["format"] != FORMAT:
-                raise ValueError(f"the format is {content['format']!r}")
             states = tuple(tuple(own) for own in content["states"])
             parents = tuple(tuple(own) for own in content["parents"])
             families: list[list[FloatArray]] = []
@@ -243,7 +242,7 @@ class MixedNetwork:
                 np.array(content["scale"]),
             )
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise DataError(f"{path} holds no mixed network ({error}): save it again") from error
+            raise DataError(f"{path} holds a damaged network ({error}): save it again") from error
 
     def _members(self, j: int) -> tuple[list[int], list[int]]:
         """Return the categories and the numbers of a family, ascending."""

@@ -24,6 +24,7 @@ from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, pair_of
 from flwr_causal.core.linear import effects
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
 from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.saved import read_record
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -547,12 +548,7 @@ def load_parameters(
     DataError
         If the file is not JSON, has another format, lacks a field, or holds damaged moments.
     """
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON ({error})") from error
-    if not isinstance(content, dict) or content.get("format") != form:
-        raise DataError(f"{path} does not hold a {kind} of this version ({form})")
+    content = read_record(path, kind, form)
     wanted = ("names", *fields)
     missing = [field for field in wanted if field not in content]
     if missing:

@@ -100,9 +100,13 @@ def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
     rows = frame_of(table, slice(0, 20))
     np.testing.assert_array_equal(again.log_likelihood(rows), network.log_likelihood(rows))
     assert again.graph.equals(network.graph)
-    for content in ("no json", '{"format": "other"}', '{"format": "flwr-causal mixed network 1"}'):
+    for content, message in (
+        ("no json", "is not JSON"),
+        ('{"format": "other"}', "does not hold a mixed network"),
+        ('{"format": "flwr-causal mixed network 1"}', "damaged network"),
+    ):
         (tmp_path / "other.json").write_text(content)
-        with pytest.raises(DataError, match="no mixed network"):
+        with pytest.raises(DataError, match=message):
             MixedNetwork.load(tmp_path / "other.json")
 
 

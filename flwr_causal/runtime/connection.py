@@ -85,7 +85,7 @@ class Connection:
             timeout=self._timeout,
         )
         self._federation.check_quorum(collected, len(self._parties), self._queries)
-        self.bytes_sent += collected.bytes_sent - collected.setup_bytes
+        self.bytes_sent += collected.bytes_sent
         self.bytes_received += collected.bytes_received
         answers = {reply.party.node_id: reply.arrays for reply in collected.replies}
         return [answers[party.node_id] for party in self._parties]

@@ -6,7 +6,7 @@ import math
 import random
 from dataclasses import dataclass, field, replace
 from logging import WARNING
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flwr.app import ArrayRecord, Message, MessageType
 from flwr.supercore import log
@@ -102,10 +102,12 @@ class Collected:
 
     Parameters
     ----------
-    bytes_sent, bytes_received : int
-        Server to parties and back, all parties together.
+    sent, received : dict of str to int
+        Bytes from the server to a party and back, by its name, without ``setup_bytes``.
+    seconds : dict of str to float
+        By party, from the server's message to the party's reply, by the clock of either machine.
     setup_bytes : int
-        The part of ``bytes_sent`` that belongs to the schema exchange.
+        Of the agreement, which is sent with a party's first message; all parties together.
     replies : list of Arrival
         In the parties' order.
     lost : tuple of str
@@ -114,12 +116,39 @@ class Collected:
         Those of them whose table is not the one that they have reported on.
     """
 
-    bytes_sent: int = 0
-    bytes_received: int = 0
+    sent: dict[str, int] = field(default_factory=dict)
+    received: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     setup_bytes: int = 0
     replies: list[Arrival] = field(default_factory=list)
     lost: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes from the server to the parties, all together, the agreement excluded."""
+        return sum(self.sent.values())
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes from the parties to the server, all together."""
+        return sum(self.received.values())
+
+    def traffic(self) -> dict[str, Any]:
+        """Return bytes and seconds for the history; bytes that are the same for all as a number."""
+        return {
+            "bytes_sent": self.bytes_sent,
+            "bytes_received": self.bytes_received,
+            "party_bytes_sent": _common(self.sent),
+            "party_bytes_received": _common(self.received),
+            "party_seconds": {name: round(one, 4) for name, one in self.seconds.items()},
+        }
+
+
+def _common(values: dict[str, int]) -> int | dict[str, int]:
+    """Return the value if it is the same under all names, else the values by name."""
+    different = set(values.values())
+    return different.pop() if len(different) == 1 else values
 
 
 class Found(NamedTuple):
@@ -410,8 +439,13 @@ class _Attempt:
             return
         waiting = {message.metadata.dst_node_id for message in messages}
         asked = set(waiting)
-        self.result.bytes_sent += sum(records.num_bytes(m.content) for m in messages)
-        self.result.setup_bytes += sum(_setup_bytes(m) for m in messages)
+        started = {}
+        for message in messages:
+            name, setup = placed[message.metadata.dst_node_id].name, _setup_bytes(message)
+            size = records.num_bytes(message.content) - setup
+            self.result.sent[name] = self.result.sent.get(name, 0) + size
+            self.result.setup_bytes += setup
+            started[name] = message.metadata.created_at
         late, code = f"no reply within {self.timeout:g} s", REFUSED
         for reply in self.grid.send_and_receive(messages, timeout=self.timeout):
             node_id = reply.metadata.src_node_id
@@ -432,8 +466,12 @@ class _Attempt:
                 self.reasons[node_id] = (REFUSED, f"its reply was refused: {error}")
                 continue
             self.reasons.pop(node_id, None)
-            self.result.replies.append(Arrival(self.parties[node_id], arrays, reply))
-            self.result.bytes_received += records.reply_bytes(reply)
+            party = self.parties[node_id]
+            self.result.replies.append(Arrival(party, arrays, reply))
+            self.result.received[party.name] = records.reply_bytes(reply)
+            # The clocks of two machines may differ by more than that.
+            seconds = max(0.0, reply.metadata.created_at - started[party.name])
+            self.result.seconds[party.name] = seconds
         self.reasons |= dict.fromkeys(waiting, (NODE_UNAVAILABLE, late))
         if code == NODE_UNAVAILABLE:
             # If such a node is connected, it was restarted: with node authentication its id stays.

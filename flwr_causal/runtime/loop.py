@@ -64,7 +64,9 @@ class Outcome(Generic[StateT]):
     ----------
     history : list of dict
         One record an exchange: ``round`` (its number), ``exchange`` (its name), ``seconds``,
-        ``parties``, ``bytes_sent``, ``bytes_received`` and the method's own diagnostics.
+        ``parties``, ``bytes_sent``, ``bytes_received`` and the method's own diagnostics. By
+        party's name there are ``party_bytes_sent``, ``party_bytes_received`` (a number if it is the
+        same for all that were asked, or that replied) and ``party_seconds`` until the reply.
     stop_reason : str
         Why the run ended, in words.
     num_rows : int or None
@@ -366,8 +368,7 @@ class _Session(Generic[StateT]):
             **info,
             "parties": len(collected.replies),
             "seconds": time.perf_counter() - started,
-            "bytes_sent": collected.bytes_sent - collected.setup_bytes,
-            "bytes_received": collected.bytes_received,
+            **collected.traffic(),
         }
         self.outcome.history.append(record)
         if not (changed or lost):
@@ -607,7 +608,9 @@ class _Session(Generic[StateT]):
             server_round=number,
             timeout=method.round_timeout,
         )
-        outcome.schema_bytes += collected.bytes_sent + collected.bytes_received
+        outcome.schema_bytes += (
+            collected.bytes_sent + collected.bytes_received + collected.setup_bytes
+        )
         return collected.lost
 
     def _replayed(self, party: str, answered: Sequence[_Remembered]) -> RecordDict:

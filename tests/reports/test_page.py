@@ -64,8 +64,13 @@ def test_the_page_says_what_the_run_says(admm_run):
     assert weights == sorted(weights, reverse=True)
     parties = block(payload, "parties", "table")
     assert [row[:2] for row in parties["rows"]] == [list(one) for one in run.parties.items()]
+    traffic = dict(zip(parties["columns"], zip(*parties["rows"], strict=True), strict=True))
+    assert sum(traffic["bytes to it"]) == run.bytes_sent
+    assert sum(traffic["bytes from it"]) == run.bytes_received
     records = block(payload, "exchanges", "table")
     assert len(records["rows"]) == run.rounds
+    seconds = block(payload, "exchanges", "heat")
+    assert len(seconds["cells"]) == 3 * run.rounds
     left = {row[0]: row[1] for row in block(payload, "privacy", "table")["rows"]}
     assert sum(left.values()) == run.rounds
     setup = json.dumps(section(payload, "setup"))

@@ -74,6 +74,9 @@ def test_the_second_attempt_is_counted(undisturbed):
     ]
     one_message = undisturbed.history[2]["bytes_sent"] // 4
     assert extra == [0, 0, one_message] + [0] * (ROUNDS - 3)
+    assert undisturbed.history[2]["party_bytes_sent"] == one_message
+    twice = outcome.history[2]["party_bytes_sent"]
+    assert twice == dict.fromkeys(twice, one_message) | {"party 1": 2 * one_message}
     assert outcome.bytes_received == undisturbed.bytes_received
     assert outcome.schema_bytes == undisturbed.schema_bytes
 

@@ -32,6 +32,10 @@ def test_the_history_has_a_record_for_each_round():
         assert set(record) >= RECORD
         assert record["exchange"] == "refit" or set(record) >= DIAGNOSTICS
         assert record["seconds"] > 0
+        assert record["bytes_sent"] == 3 * record["party_bytes_sent"]
+        assert record["bytes_received"] == 3 * record["party_bytes_received"]
+        assert list(record["party_seconds"]) == ["party 0", "party 1", "party 2"]
+        assert 0 <= max(record["party_seconds"].values()) <= record["seconds"]
     assert outcome.rounds == 12
     assert outcome.bytes_sent == sum(r["bytes_sent"] for r in outcome.history)
     assert outcome.seconds >= sum(r["seconds"] for r in outcome.history)

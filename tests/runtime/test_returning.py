@@ -305,7 +305,8 @@ def test_a_run_that_started_again_with_other_tables_is_resumed(tmp_path):
         run(admm(**kept), Stopping(TABLES, {3: NEW}))
     outcome = run(admm(**kept, resume=True), Machines(tables, at=10**6))
     same(outcome, whole)
-    plain = [{**record, "seconds": 0} for record in outcome.history]
-    assert plain == [{**record, "seconds": 0} for record in whole.history]
+    times = {"seconds": 0, "party_seconds": {}}
+    plain = [{**record, **times} for record in outcome.history]
+    assert plain == [{**record, **times} for record in whole.history]
     assert outcome.failures == whole.failures
     assert outcome.answered == whole.answered

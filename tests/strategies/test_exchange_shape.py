@@ -397,7 +397,7 @@ def test_a_reply_that_comes_twice_counts_once():
     grid = Forging(times=0, doubled=True)
     outcome = run(Ring(), grid)
     assert outcome.history == [
-        {**record, "seconds": own["seconds"]}
+        {**record, **{key: own[key] for key in ("seconds", "party_seconds")}}
         for record, own in zip(
             run(Ring(), spy(TABLES, RingClient)).history, outcome.history, strict=True
         )

@@ -85,7 +85,7 @@
       return place;
     },
 
-    heat({ title, unit, names, across, cells }) {
+    heat({ title, unit, axes, names, across, cells }) {
       const columns = across || names;
       const values = cells.map(([row, column, value]) => ({ row: names[row], column: columns[column], value }));
       const extreme = Math.max(1e-12, ...cells.map((cell) => Math.abs(cell[2])));
@@ -93,9 +93,9 @@
       const few = Math.max(names.length, columns.length) <= NAMES_ON_AXES;
       const axis = (name) => ({ title: name, labels: few, ticks: few, labelLimit: 130 });
       const encoding = {
-        x: { field: "column", type: "nominal", scale: { domain: columns }, axis: { ...axis(across ? "edge" : "effect"), labelAngle: -60 } },
-        y: { field: "row", type: "nominal", scale: { domain: names }, axis: axis(across ? "party" : "cause") },
-        tooltip: [{ field: "row", title: across ? "party" : "cause" }, { field: "column", title: across ? "edge" : "effect" }, { field: "value", title: unit, format: ".4~g" }],
+        x: { field: "column", type: "nominal", scale: { domain: columns }, axis: { ...axis(axes[1]), labelAngle: -60 } },
+        y: { field: "row", type: "nominal", scale: { domain: names }, axis: axis(axes[0]) },
+        tooltip: [{ field: "row", title: axes[0] }, { field: "column", title: axes[1] }, { field: "value", title: unit, format: ".4~g" }],
       };
       const scale = signed ? { scheme: "blueorange", domain: [-extreme, extreme], reverse: true } : { scheme: "blues", domain: [0, unit === "confidence" ? 1 : extreme] };
       const spec = (room) => {

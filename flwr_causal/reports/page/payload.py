@@ -6,7 +6,7 @@ with the key ``kind``:
 - ``text``: ``text``; ``list``: ``items``, and a ``title``; ``facts``: ``rows`` of label and value;
 - ``table``: ``columns``, ``rows``, ``caption``;
 - ``heat``: a matrix as ``cells`` (row, column, value) over ``names`` (and ``across`` where the
-  columns have other names), and ``unit``, what a value is;
+  columns have other names), ``axes``, what rows and columns are, and ``unit``, what a value is;
 - ``lines``: ``panels`` with ``name``, ``points`` and ``log``, over ``x``;
 - ``shapes``: distributions as ``panels`` with ``name`` and ``points`` (numbers) or ``bars``
   (categories).
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.reports.page.circuit import circuit_blocks
 from flwr_causal.reports.page.effects import effect_blocks
+from flwr_causal.reports.page.exchanges import exchange_blocks
 from flwr_causal.reports.page.graph import graph_payload
 from flwr_causal.reports.page.trust import party_blocks, trust_blocks, verdict
 from flwr_causal.reports.page.words import counted
@@ -30,22 +31,6 @@ if TYPE_CHECKING:
     from flwr_causal.reports.record import RunRecord
 
 Block = dict[str, Any]
-
-#: The keys of a record of the history that are no diagnostics of the method.
-TRAFFIC = ("round", "exchange", "parties", "seconds", "bytes_sent", "bytes_received")
-#: Diagnostics that are drawn; others are in the table of exchanges.
-DRAWN = {
-    "h": "distance from acyclicity (h)",
-    "consensus": "disagreement of the parties (residual)",
-    "gap": "gap to the optimum",
-    "num_edges": "number of edges",
-    "changed": "edges changed",
-    "score": "score",
-    "log_likelihood": "log-likelihood",
-    "loss": "loss",
-}
-#: A curve needs so many points.
-LEAST_POINTS = 3
 
 
 def payload_of(run: RunRecord) -> dict[str, Any]:
@@ -191,56 +176,9 @@ def _heat(title: str, unit: str, edges: list[dict[str, Any]], names: list[str]) 
     cells = [[edge["cause"], edge["effect"], edge[unit]] for edge in edges]
     cells += [[e["effect"], e["cause"], e[unit]] for e in edges if e["mark"] == "--"]
     note = f"{title}: rows are causes, columns are effects"
-    return {"kind": "heat", "title": note, "unit": unit, "names": names, "cells": cells}
-
-
-def exchange_blocks(run: RunRecord) -> list[Block]:
-    """Return the course of the diagnostics, traffic and seconds by exchange, and all records."""
-    if not run.history:
-        return []
-    facts = [
-        ["exchanges", run.rounds],
-        ["seconds, from the schema exchange to the result", round(run.seconds, 2)],
-        ["bytes from the server to the parties", run.bytes_sent],
-        ["bytes from the parties to the server", run.bytes_received],
-        ["bytes of the schema exchange", run.schema_bytes],
-    ]
-    blocks: list[Block] = [{"kind": "facts", "rows": facts}]
-    if len(run.history) >= LEAST_POINTS:
-        curves = [panel for key, name in DRAWN.items() if (panel := _curve(run.history, key, name))]
-        traffic = {
-            "bytes_received": "bytes from all parties",
-            "bytes_sent": "bytes to all parties",
-            "seconds": "seconds",
-            "parties": "parties that answered",
-        }
-        curves += [p for key, name in traffic.items() if (p := _curve(run.history, key, name))]
-        blocks.append({"kind": "lines", "title": "By exchange", "x": "exchange", "panels": curves})
-    keys = list(dict.fromkeys(key for record in run.history for key in record))
-    blocks.append(
-        {
-            "kind": "table",
-            "caption": "The record of each exchange (bytes of all parties together)",
-            "columns": [{"round": "number"}.get(key, key.replace("_", " ")) for key in keys],
-            "rows": [[record.get(key) for key in keys] for record in run.history],
-        }
-    )
-    return blocks
-
-
-def _curve(history: list[dict[str, Any]], key: str, name: str) -> dict[str, Any] | None:
-    """Return the course of a number, or None where it is not known or does not change."""
-    points = [
-        [record["round"], record[key]]
-        for record in history
-        if isinstance(record.get(key), int | float)
-    ]
-    values = [value for _, value in points]
-    if len(points) < LEAST_POINTS or len(set(values)) == 1:
-        return None
-    positive = [value for value in values if value > 0]
-    spread = len(positive) == len(values) and max(positive) > 100 * min(positive)
-    return {"name": name, "points": points, "log": spread}
+    axes = ["cause", "effect"]
+    heat = {"kind": "heat", "title": note, "unit": unit, "axes": axes}
+    return {**heat, "names": names, "cells": cells}
 
 
 def privacy_blocks(run: RunRecord) -> list[Block]:

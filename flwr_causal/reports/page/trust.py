@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.reports.page.exchanges import party_columns
 from flwr_causal.reports.page.words import counted
 
 if TYPE_CHECKING:
@@ -190,6 +191,8 @@ def party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
     columns += ["replies missing"] if missing else []
     columns += ["edges that change without it", "largest change of a weight"] if influence else []
     columns += ["distance from the others (1: by chance)"] if influence else []
+    traffic = party_columns(run)
+    columns += traffic
     table = []
     for party, rows in run.parties.items():
         row: list[Any] = [party, rows, run.answered.get(party)]
@@ -198,6 +201,7 @@ def party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
             change = influence.get(party)
             keys = ("changed_edges", "largest_change", "distance")
             row += [change[key] if change else None for key in keys]  # type: ignore[literal-required]
+        row += [values.get(party) for values in traffic.values()]
         table.append(row)
     blocks = [{"kind": "table", "caption": "Parties", "columns": columns, "rows": table}]
     return blocks + _heterogeneity_blocks(run.heterogeneity)
@@ -232,6 +236,7 @@ def _heterogeneity_blocks(table: pd.DataFrame | None) -> list[Block]:
             "title": "Support of each common edge by the rows of each party, in nats "
             "(below 0: the party's rows speak against the edge)",
             "unit": "support",
+            "axes": ["party", "edge"],
             "names": parties,
             "across": [f"{cause} -> {effect}" for cause, effect in edges],
             "cells": cells,

@@ -1,0 +1,160 @@
+"""The exchanges of a run on its page: diagnostics, bytes and seconds, by exchange and party."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flwr_causal.reports.record import RunRecord
+
+Block = dict[str, Any]
+
+#: Diagnostics that are drawn; others are in the table of exchanges.
+DRAWN = {
+    "h": "distance from acyclicity (h)",
+    "consensus": "disagreement of the parties (residual)",
+    "gap": "gap to the optimum",
+    "num_edges": "number of edges",
+    "changed": "edges changed",
+    "score": "score",
+    "log_likelihood": "log-likelihood",
+    "loss": "loss",
+}
+#: A curve needs so many points.
+LEAST_POINTS = 3
+#: What the history says by party, see :class:`flwr_causal.runtime.loop.Outcome`.
+SENT, RECEIVED, SECONDS = "party_bytes_sent", "party_bytes_received", "party_seconds"
+NAMES = {
+    "round": "number",
+    SENT: "bytes to each party",
+    RECEIVED: "bytes from each party",
+}
+#: Heat maps have at most so many cells.
+MOST_CELLS = 2000
+
+
+def exchange_blocks(run: RunRecord) -> list[Block]:
+    """Return the course of the diagnostics, traffic and seconds by exchange, and all records."""
+    if not run.history:
+        return []
+    facts = [
+        ["exchanges", run.rounds],
+        ["seconds, from the schema exchange to the result", round(run.seconds, 2)],
+        ["bytes from the server to the parties", run.bytes_sent],
+        ["bytes from the parties to the server", run.bytes_received],
+        ["bytes of the schema exchange", run.schema_bytes],
+    ]
+    blocks: list[Block] = [{"kind": "facts", "rows": facts}]
+    if len(run.history) >= LEAST_POINTS:
+        curves = [panel for key, name in DRAWN.items() if (panel := _curve(run.history, key, name))]
+        traffic = {
+            "bytes_received": "bytes from all parties",
+            "bytes_sent": "bytes to all parties",
+            "seconds": "seconds",
+            "parties": "parties that answered",
+        }
+        curves += [p for key, name in traffic.items() if (p := _curve(run.history, key, name))]
+        blocks.append({"kind": "lines", "title": "By exchange", "x": "exchange", "panels": curves})
+    blocks += _maps(run)
+    keys = list(dict.fromkeys(key for record in run.history for key in record))
+    keys = [key for key in keys if key != SECONDS]
+    blocks.append(
+        {
+            "kind": "table",
+            "caption": "The record of each exchange (bytes of all parties together)",
+            "columns": [NAMES.get(key, key.replace("_", " ")) for key in keys],
+            "rows": [[_shown(record.get(key)) for key in keys] for record in run.history],
+        }
+    )
+    return blocks
+
+
+def _shown(value: Any) -> Any:
+    """Return a value of a record; of bytes by party the smallest and the largest."""
+    if isinstance(value, dict):
+        return f"{min(value.values(), default=0):,} to {max(value.values(), default=0):,}"
+    return value
+
+
+def party_columns(run: RunRecord) -> dict[str, dict[str, float]]:
+    """Return by column of the table of parties, what is known of each party's traffic."""
+    columns = {
+        "bytes to it": _by_party(run, SENT),
+        "bytes from it": _by_party(run, RECEIVED),
+        "seconds until its reply, mean": _by_party(run, SECONDS),
+    }
+    return {
+        name: {
+            party: sum(cells.values()) / (len(cells) if "mean" in name else 1)
+            for party, cells in table.items()
+        }
+        for name, table in columns.items()
+        if table
+    }
+
+
+def _by_party(run: RunRecord, key: str) -> dict[str, dict[int, float]]:
+    """Return by party and by number of the exchange what the history says; not known is left out.
+
+    The parties that replied are those whose seconds are known, and those that failed are listed.
+    """
+    found: dict[str, dict[int, float]] = {}
+    for record in run.history:
+        values = record.get(key, {})
+        if not isinstance(values, dict):
+            values = dict.fromkeys(record.get(SECONDS, ()), values)
+        for party, value in values.items():
+            found.setdefault(party, {})[record["round"]] = value
+    return found
+
+
+def _maps(run: RunRecord) -> list[Block]:
+    """Return heat maps of parties and exchanges: seconds, and bytes where the parties' differ."""
+    numbers = [record["round"] for record in run.history]
+    if len(run.parties) * len(numbers) > MOST_CELLS or len(numbers) < LEAST_POINTS:
+        return []
+    titles = {
+        SENT: ("Bytes to each party", "bytes"),
+        RECEIVED: ("Bytes from each party", "bytes"),
+        SECONDS: ("Seconds until the reply of each party", "seconds"),
+    }
+    blocks = []
+    for key, (title, unit) in titles.items():
+        if not any(isinstance(record.get(key), dict) for record in run.history):
+            continue
+        table = _by_party(run, key)
+        if key == SECONDS and run.config.get("simulated"):
+            title += " (simulated parties compute one after the other)"
+        parties = [party for party in run.parties if party in table]
+        cells = [
+            [parties.index(party), numbers.index(number), value]
+            for party in parties
+            for number, value in table[party].items()
+        ]
+        blocks.append(
+            {
+                "kind": "heat",
+                "title": title,
+                "unit": unit,
+                "axes": ["party", "exchange"],
+                "names": parties,
+                "across": [str(number) for number in numbers],
+                "cells": cells,
+            }
+        )
+    return blocks
+
+
+def _curve(history: list[dict[str, Any]], key: str, name: str) -> dict[str, Any] | None:
+    """Return the course of a number, or None where it is not known or does not change."""
+    points = [
+        [record["round"], record[key]]
+        for record in history
+        if isinstance(record.get(key), int | float)
+    ]
+    values = [value for _, value in points]
+    if len(points) < LEAST_POINTS or len(set(values)) == 1:
+        return None
+    positive = [value for value in values if value > 0]
+    spread = len(positive) == len(values) and max(positive) > 100 * min(positive)
+    return {"name": name, "points": points, "log": spread}

@@ -159,7 +159,7 @@ class FedCausalClient(InterventionClient):
         """Return the changes of the evidence by the requested edges."""
         graphs, wanted = asked["graphs"].astype(bool), asked["wanted"].astype(bool)
         problems, cache = self._evidence_problems(asked)
-        n, shape = len(self._sample(float(asked["share"]))), graphs.shape
+        n, shape = self._sample_size(float(asked["share"])), graphs.shape
         changes, totals, shares = np.zeros(shape), np.zeros(shape[:2]), np.zeros(shape)
         for problem, effects in problems:
             own = np.zeros(shape[1], dtype=np.bool_)
@@ -204,10 +204,14 @@ class FedCausalClient(InterventionClient):
         )
         return problems, self.once("evidence cache", dict)
 
+    def _sample_size(self, share: float) -> int:
+        """Return the number of rows of a share of the rows, at least `LEAST_ROWS` if they exist."""
+        return min(max(LEAST_ROWS, round(share * self.num_rows)), self.num_rows)
+
     def _sample(self, share: float) -> IntArray:
-        """Return the positions of a share of the rows, at least `LEAST_ROWS`, by seed and name."""
-        count = max(LEAST_ROWS, round(share * self.num_rows))
-        if count >= self.num_rows:
+        """Return the positions of a share of the rows, by seed and name."""
+        count = self._sample_size(share)
+        if count == self.num_rows:
             return np.arange(self.num_rows)
         seed = [int(self.setup.options["seed"]), *self.source.name.encode()]
         drawn = np.random.default_rng(seed).choice(self.num_rows, count, replace=False)

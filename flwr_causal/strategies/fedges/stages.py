@@ -305,14 +305,30 @@ class Problem:
         return CountedGains(self.cardinalities, terms, price, self.look_ahead, edge_cost)
 
     def search(
-        self, source: SpeculativeGains, score: str, start: BoolArray, pairs: BoolArray | None
+        self,
+        source: SpeculativeGains,
+        score: str,
+        start: BoolArray | None = None,
+        pairs: BoolArray | None = None,
     ) -> Found:
-        """Run a search with the known gains, and estimates of the others."""
+        """Run a search with the known gains, and estimates of the others.
+
+        Parameters
+        ----------
+        source : SpeculativeGains
+        score : str
+            The score that the gains are of.
+        start : ndarray of bool, shape (d, d), optional
+            The DAG from which the search starts. Default: no edges.
+        pairs : ndarray of bool, shape (d, d), optional
+            The pairs that an edge may join, symmetric. Default: all.
+        """
         source.start_again()
+        d = len(self.names)
         search = prepared_search(
             source,
             self.names,
-            start=start,
+            start=np.zeros((d, d), dtype=np.bool_) if start is None else start,
             knowledge=self.knowledge,
             max_parents=self.max_parents,
             pairs=pairs,
@@ -322,6 +338,19 @@ class Problem:
         source.take_back(search.families)
         reason = "no insertion or deletion improves the score"
         return Found(search.marks, search.dag, reason, score=score)
+
+    def cut_short(
+        self,
+        source: SpeculativeGains,
+        score: str,
+        start: BoolArray | None = None,
+        pairs: BoolArray | None = None,
+    ) -> Found:
+        """Return the graph that :meth:`search` reaches with known gains only."""
+        depth, source.depth = source.depth, 0
+        found = self.search(source, score, start, pairs)
+        source.depth = depth
+        return found._replace(reason=USED_UP)
 
 
 @dataclass(frozen=True)
@@ -353,8 +382,7 @@ class ScoreStage:
 
     def advanced(self) -> Step:
         """Search; return the next exchange, or the result if no gain was unknown."""
-        start = np.zeros((len(self.problem.names),) * 2, dtype=np.bool_)
-        found = self.problem.search(self.source, self.problem.score, start, None)
+        found = self.problem.search(self.source, self.problem.score)
         asked = len(self.source.in_order())
         info = {"num_edges": int(found.dag.sum()), "questions": asked}
         stage = replace(self, question=self.source.questions()) if asked else None
@@ -362,12 +390,7 @@ class ScoreStage:
 
     def cut_short(self) -> Found:
         """Return the graph that the search reaches with known gains only."""
-        source = self.source
-        depth, source.depth = source.depth, 0
-        found = self.advanced().found
-        source.depth = depth
-        assert found is not None
-        return found._replace(reason=USED_UP)
+        return self.problem.cut_short(self.source, self.problem.score)
 
     def request(self) -> Request:
         """Ask for the gains that the search lacked."""
@@ -431,8 +454,8 @@ class CountStage:
     sources : tuple of CountedGains
         The known gains, by score; the only field that is changed in place.
     scores : tuple of str
-    start : ndarray of bool, shape (d, d)
-        The DAG from which the searches start.
+    start : ndarray of bool, shape (d, d), or None
+        The DAG from which the searches start; None: no edges.
     pairs : ndarray of bool, shape (d, d), or None
         The pairs that an edge may join, symmetric; None: all.
     question : Sets or None
@@ -442,15 +465,14 @@ class CountStage:
     problem: Problem
     sources: tuple[CountedGains, ...]
     scores: tuple[str, ...]
-    start: BoolArray
+    start: BoolArray | None = None
     pairs: BoolArray | None = None
     question: Sets | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> CountStage:
         """Return the stage of ``mode="exact"`` in which no count is known."""
-        start = np.zeros((len(problem.names),) * 2, dtype=np.bool_)
-        return cls(problem, (problem.counted(problem.score),), (problem.score,), start)
+        return cls(problem, (problem.counted(problem.score),), (problem.score,))
 
     @classmethod
     def refining(cls, problem: Problem, found: Found) -> CountStage:
@@ -474,11 +496,7 @@ class CountStage:
 
     def cut_short(self) -> Found:
         """Return the graph that the search reaches with known gains only."""
-        source = self.sources[0]
-        depth, source.depth = source.depth, 0
-        found = self.problem.search(source, self.scores[0], self.start, self.pairs)
-        source.depth = depth
-        return found._replace(reason=USED_UP)
+        return self.problem.cut_short(self.sources[0], self.scores[0], self.start, self.pairs)
 
     def request(self) -> Request:
         """Ask for the tables that the searches lacked."""
@@ -521,8 +539,7 @@ class MomentStage:
     def advanced(self) -> Step:
         """Search; return the next exchange, or the result if no gain was unknown."""
         problem, source = self.problem, self.source
-        start = np.zeros((len(problem.names),) * 2, dtype=np.bool_)
-        found = problem.search(source, problem.score, start, None)
+        found = problem.search(source, problem.score)
         sets = lacking_sets([source])
         if not len(sets.sizes):
             # Isolated variables, and families that the last run did not need.
@@ -533,12 +550,7 @@ class MomentStage:
 
     def cut_short(self) -> Found:
         """Return the graph that the search reaches with known gains only."""
-        source, problem = self.source, self.problem
-        start = np.zeros((len(problem.names),) * 2, dtype=np.bool_)
-        depth, source.depth = source.depth, 0
-        found = problem.search(source, problem.score, start, None)
-        source.depth = depth
-        return found._replace(reason=USED_UP)
+        return self.problem.cut_short(self.source, self.problem.score)
 
     def request(self) -> Request:
         """Ask for the moments that the search lacked."""

@@ -139,7 +139,7 @@ GRAPHS = Exchange(
             below="d",
         ),
     ),
-    when="in each round, mode='fusion' with start='driven'",
+    when="in each round, start='driven' (mode='fusion' or 'scores')",
 )
 
 JUDGE = Exchange(
@@ -151,7 +151,7 @@ JUDGE = Exchange(
         *_CUT_POINTS,
     ),
     returns=(Disclosure("scores", "the party's score of each graph", ("graphs",)),),
-    when="after each round, mode='fusion' with start='driven'; in the end with keep='best'",
+    when="after each round, start='driven' (mode='fusion' or 'scores'); in the end, keep='best'",
 )
 
 _QUESTIONS = (
@@ -276,7 +276,8 @@ FIT = Exchange(
             "sum",
         ),
     ),
-    when="in the last exchange, parameters=True",
+    when="in the last exchange, parameters=True; also before the rounds of start='driven' in "
+    "mode='scores'",
     contradiction=_other_rows,
 )
 

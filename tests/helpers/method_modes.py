@@ -56,6 +56,11 @@ MODES = {
     "moments ges": ("moments", NUMBERS, {"solver": "ges"}),
     "moments additive": ("moments", NUMBERS, {"model": "additive"}),
     "fedges scores": ("fedges", CATEGORIES, {"mode": "scores"}),
+    "fedges scores driven": (
+        "fedges",
+        CATEGORIES,
+        {"mode": "scores", "start": "driven", "patience": 1},
+    ),
     "fedges exact": ("fedges", CATEGORIES, {"mode": "exact"}),
     "fedges mixed": ("fedges", MIXED, {"score": "conditional-gaussian"}),
     "fedges fusion": ("fedges", CATEGORIES, {"mode": "fusion", "start": "driven"}),

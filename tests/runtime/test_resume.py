@@ -52,6 +52,11 @@ CASES = {
     "fedcausal": ("fedcausal", CURVED, {"max_rounds": 6}),
     "fedcausal linear": ("fedcausal", LINEAR, {"model": "linear", "max_rounds": 6}),
     "ges scores": ("fedges", STATES, {"mode": "scores"}),
+    "ges scores driven": (
+        "fedges",
+        STATES,
+        {"mode": "scores", "start": "driven", "patience": 1},
+    ),
     "ges exact": ("fedges", STATES, {"mode": "exact"}),
     "ges fusion": ("fedges", STATES, {"mode": "fusion"}),
     "ges loop": ("fedges", STATES, {"mode": "fusion", "start": "fuse", "keep": "last"}),

@@ -242,6 +242,21 @@ OPTIONS = {
         ConfigError,
         ["keep", "'last'", "'best' for start='driven'"],
     ),
+    "driven by scores without a choice": (
+        {"mode": "scores", "start": "driven", "parameters": False},
+        ConfigError,
+        ["parameters", "True for start='driven'"],
+    ),
+    "the last graph of driven scores": (
+        {"mode": "scores", "start": "driven", "keep": "last"},
+        ConfigError,
+        ["keep", "'best' for start='driven'"],
+    ),
+    "a share for scores that are not driven": (
+        {"mode": "scores", "fusion": 0.5},
+        ConfigError,
+        ["fusion", "start='driven'"],
+    ),
     "no sample size": (
         {"equivalent_sample_size": 0},
         ConfigError,

@@ -19,6 +19,7 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import engines, simulate
+from flwr_causal.strategies.fedges.fedges import DRIVEN
 from flwr_causal.strategies.fedges.fusion import Best, Candidate, Fuser, shares_for
 from flwr_causal.strategies.fedges.stages import FitStage, Found, small_cells
 
@@ -71,11 +72,13 @@ def paper_loop(plain, start, share, limit=10):
             before[k].add(own[k].tobytes())
 
 
-def driven_loop(plain, shares, patience=3, limit=10):
+NOTHING = np.zeros((0, 2), dtype=np.uint16)
+
+
+def driven_loop(plain, shares, patience=3, limit=10, begin=NOTHING):
     """Both starts, several shares, the best by the sum of scores; yield what is proposed."""
     parties = range(len(plain.sources))
-    nothing = np.zeros((0, 2), dtype=np.uint16)
-    current, own, best, since = nothing, [nothing for _ in parties], -np.inf, 0
+    current, own, best, since = begin, [NOTHING for _ in parties], -np.inf, 0
     while since < patience:
         sets = {
             "overwrite": [plain.search(k, current, limit) for k in parties],
@@ -87,7 +90,7 @@ def driven_loop(plain, shares, patience=3, limit=10):
             levels = {needed(share, len(graphs)): share for share in shares}
             proposed += [(fusion.keep(share), graphs) for share in levels.values()]
         if best == -np.inf:
-            proposed.append((nothing, [nothing for _ in parties]))
+            proposed.append((begin, [NOTHING for _ in parties]))
         totals = [plain.score(matrix_of(edges, plain.d)) for edges, _ in proposed]
         index = int(np.flatnonzero(np.array(totals) >= max(totals) - 1e-6)[0])
         current, own = proposed[index]
@@ -365,6 +368,56 @@ def test_the_driven_loop(seed, options, grids):
     order = [found.names.index(name) for name in plain.names]
     assert plain.score(found.adjacency[np.ix_(order, order)]) == pytest.approx(best, abs=1e-6)
     assert run.stop_reason == f"no better graph in {options.get('patience', 3)} rounds"
+
+
+@pytest.mark.parametrize(
+    ("rows", "seed", "kept"), [(400, 2, "driven"), (240, 0, "searched"), (120, 0, "same")]
+)
+def test_driven_rounds_from_the_graph_of_scores(rows, seed, kept, grids):
+    """The loop starts from the graph of the search, and the tables of both graphs decide."""
+    tables = make_tables(d=6, n=rows, parties=3, seed=seed, num_states=(2, 4))[0]
+    alone = simulate("fedges", tables)
+    run = simulate("fedges", tables, mode="scores", start="driven", patience=1)
+    plain = Plain.of(tables)
+    names = [record["exchange"] for record in run.history]
+    assert names[: alone.rounds] == [record["exchange"] for record in alone.history]
+    first = next(iter(grids[1].of_exchange("graphs"))).content
+    begin = records.arrays_of(first)["received"]
+    order = [plain.names.index(name) for name in alone.graph.names]
+    searched = cpdag(matrix_of(begin, 6))
+    assert np.array_equal(searched[np.ix_(order, order)], alone.graph.adjacency)
+    rounds = list(driven_loop(plain, shares_for(3), patience=1, begin=begin))
+    judged = [record for record in run.history if record["exchange"] == "judge"]
+    assert len(judged) == len(rounds)
+    for (_, totals), record in zip(rounds, judged, strict=True):
+        assert record["score"] == pytest.approx(max(totals))
+    proposed = [dag for dags, _ in rounds for dag in dags]
+    best = cpdag(max(proposed, key=plain.score))
+    further = ["graphs", "judge"] * len(rounds)
+    if kept == "same":
+        assert np.array_equal(best, searched)
+        assert names[alone.rounds :] == further
+    else:
+        assert names[alone.rounds :] == [*further, "fit"]
+        held_out = run.history[-1]["held_out"]
+        assert set(held_out) == {alone.history[-1]["score"], DRIVEN}
+        assert (max(held_out, key=held_out.__getitem__) == DRIVEN) == (kept == "driven")
+    chosen = best if kept == "driven" else searched
+    assert np.array_equal(run.graph.adjacency, chosen[np.ix_(order, order)])
+    assert run.model.graph.to_cpdag().equals(run.graph.to_dag().to_cpdag())
+    assert run.scores is None
+
+
+def test_driven_rounds_that_are_cut_short_leave_an_exchange_for_the_tables():
+    tables = make_tables(d=6, n=400, parties=3, seed=2, num_states=(2, 4))[0]
+    alone = simulate("fedges", tables)
+    for further, names in ((1, []), (2, ["graphs", "fit"]), (3, ["graphs", "judge", "fit"])):
+        most = alone.rounds + further
+        run = simulate("fedges", tables, mode="scores", start="driven", max_rounds=most)
+        assert [record["exchange"] for record in run.history[alone.rounds :]] == names
+        assert run.model is not None
+        if not names:
+            assert run.graph.adjacency.tolist() == alone.graph.adjacency.tolist()
 
 
 def test_patience_is_counted_in_rounds_without_a_better_graph():

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.discrete.mixed_network import MixedNetwork
     from flwr_causal.data.check.agreement import Agreement
@@ -114,6 +114,8 @@ CANDIDATES = ("qnml", "bic", "bdeu")
 MIXED = "conditional-gaussian"
 #: With that score a column of at most so many different whole numbers holds categories.
 FEW_NUMBERS = 10
+#: The name of the graph of driven rounds, beside those of the scores, in the history.
+DRIVEN = "driven rounds"
 #: The options that select mode "fusion".
 OF_FUSION = ("fusion", "start_from", "max_edges", "max_fused_edges", "keep")
 
@@ -172,6 +174,7 @@ class FedGES(CausalStrategy[FedGESRun]):
     mode : {"auto", "scores", "exact", "fusion"}, default "auto"
         "auto" is "scores", or "fusion" if ``fusion``, ``start_from``, ``max_edges``,
         ``max_fused_edges`` or ``keep`` is given, or "exact" for ``score="conditional-gaussian"``.
+        With ``mode="scores"`` these options need ``start_from="driven"``.
         Scores are more accurate than fusion (measured) and disclose less than exact.
     score : {"auto", "bdeu", "bic", "qnml", "conditional-gaussian"}, default "auto"
         "auto" is the paper's BDeu for fusion and BIC for exact. For scores the server searches by
@@ -179,7 +182,8 @@ class FedGES(CausalStrategy[FedGESRun]):
         found, and the last exchange chooses the graph with the highest held-out log-likelihood
         (the history names it). With ``parameters=False`` no counts are sent, and the graph is that
         of the first search. For scores, BIC and qNML have one penalty, that of the rows of all
-        parties; BDeu is the sum of the parties' own scores. "conditional-gaussian" takes columns
+        parties; BDeu is the sum of the parties' own scores, and "auto" for ``start_from="driven"``
+        means BDeu at the parties. "conditional-gaussian" takes columns
         of numbers as they are, beside categories (Andrews, Ramsey & Cooper 2018), in mode "exact".
     equivalent_sample_size : float, default 1.0
         Weight of the prior in rows: of BDeu at each party (1 in the authors' program), and of the
@@ -197,6 +201,8 @@ class FedGES(CausalStrategy[FedGESRun]):
         search. "fuse": the fused graph fused with the party's own one (the paper's); "overwrite":
         the fused graph; "driven": both, and the sum of the parties' scores chooses. Default:
         "driven", because each of the others fails on some networks; with ``keep="last"`` "fuse".
+        With ``mode="scores"`` "driven" adds such rounds, from the graph that the search found; the
+        result is the graph with the higher held-out log-likelihood.
     max_edges : int, optional
         Mode "fusion": largest number of edges that a party inserts in a round. Default: 10 (the
         authors' l).
@@ -269,14 +275,23 @@ class FedGES(CausalStrategy[FedGESRun]):
         """Check the options' values, and read the file of background knowledge."""
         super().validate()
         given = [name for name in OF_FUSION if getattr(self, name) is not None]
-        if given and self.mode in ("scores", "exact"):
-            require(False, given[0], getattr(self, given[0]), "left out, or mode='fusion'")
+        if given and self.mode in ("scores", "exact") and not self.continues:
+            remedy = "left out, or mode='fusion'"
+            if self.mode == "scores":
+                remedy += ", or start='driven'"
+            require(False, given[0], getattr(self, given[0]), remedy)
+        require(
+            not self.continues or self.fits,
+            "parameters",
+            self.parameters,
+            "True for start='driven' in mode 'scores', where the last exchange chooses the graph",
+        )
         if self.score == MIXED:
             require(self.chosen_mode == "exact", "score", MIXED, "another one, or mode='exact'")
             require(not self.discretize, "discretize", self.discretize, f"0 for score='{MIXED}'")
         if self.fusion is not None:
             needed(self.fusion, 1)
-        driven = self.chosen_mode == "fusion" and self.chosen_start == "driven"
+        driven = self.continues or (self.chosen_mode == "fusion" and self.chosen_start == "driven")
         require(
             not (driven and self.keep == "last"), "keep", self.keep, "'best' for start='driven'"
         )
@@ -317,6 +332,11 @@ class FedGES(CausalStrategy[FedGESRun]):
     def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
         """The start of mode "fusion"; "driven" needs scores, which ``keep="last"`` excludes."""
         return self.start_from or ("fuse" if self.keep == "last" else "driven")
+
+    @property
+    def continues(self) -> bool:
+        """Whether driven rounds follow the search of mode "scores"."""
+        return self.mode == "scores" and self.start_from == "driven"
 
     @property
     def pools_rows(self) -> bool:
@@ -367,7 +387,7 @@ class FedGES(CausalStrategy[FedGESRun]):
         """What the parties need for their own searches and scores."""
         knowledge = self.knowledge_or_none
         return {
-            "score": self.chosen_score,
+            "score": "bdeu" if self.continues and self.score == "auto" else self.chosen_score,
             "equivalent-sample-size": self.equivalent_sample_size,
             "max-edges": self.max_edges or 10,
             "max-parents": self.max_parents or 0,
@@ -390,12 +410,10 @@ class FedGES(CausalStrategy[FedGESRun]):
 
     def _first_step(self, agreement: Agreement) -> Step:
         """Return the first exchange of the search, or its result where no exchange is needed."""
-        names = tuple(sorted(agreement.names))
         if self.chosen_mode == "fusion":
-            fuser = Fuser(names, self.knowledge_or_none, self.max_fused_edges)
-            return Step(self._fusion_stage(fuser, len(agreement.rows)), {})
+            return Step(self._fusion_stage(agreement), {})
         problem = Problem(
-            names=names,
+            names=tuple(sorted(agreement.names)),
             cardinalities=cardinalities_of(agreement),
             rows=agreement.rows,
             score=self.chosen_score,
@@ -413,13 +431,18 @@ class FedGES(CausalStrategy[FedGESRun]):
         stage = ScoreStage if self.chosen_score == "bdeu" else LikelihoodStage
         return stage.of(problem).advanced()
 
-    def _fusion_stage(self, fuser: Fuser, num_parties: int) -> DrivenStage | LoopStage:
-        nothing, start = fuser.nothing(), self.chosen_start
+    def _fusion_stage(
+        self, agreement: Agreement, begin: BoolArray | None = None
+    ) -> DrivenStage | LoopStage:
+        """Return the first round of fusion, from a DAG or from no edges."""
+        names = tuple(sorted(agreement.names))
+        fuser, start = Fuser(names, self.knowledge_or_none, self.max_fused_edges), self.chosen_start
+        first = fuser.first(begin)
         if start == "driven":
-            shares = shares_for(num_parties) if self.fusion is None else (self.fusion,)
-            return DrivenStage(fuser, shares, self.patience, nothing, Best(nothing))
+            shares = shares_for(len(agreement.rows)) if self.fusion is None else (self.fusion,)
+            return DrivenStage(fuser, shares, self.patience, first, Best(first))
         share = "c50" if self.fusion is None else self.fusion
-        return LoopStage(fuser, start, share, self.keep != "last", nothing, Best(nothing))
+        return LoopStage(fuser, start, share, self.keep != "last", first, Best(first))
 
     def finished(self, state: FedGESRun) -> str | None:
         """Return why the run is over."""
@@ -460,7 +483,10 @@ class FedGES(CausalStrategy[FedGESRun]):
         step = stage.close(replies)
         if isinstance(stage, FitStage):
             fitted = stage.fitted(replies)
-            return replace(state, stage=None, found=fitted.found, fitted=fitted), step.info
+            # One exchange at least is kept for the tables of the graph of the rounds.
+            rounds = self.continues and not state.fitted and state.exchanges < self.max_rounds - 1
+            onward = self._fusion_stage(state.agreement, fitted.found.dag) if rounds else None
+            return replace(state, stage=onward, found=fitted.found, fitted=fitted), step.info
         state, info = self._after(state, step)
         if isinstance(stage, MomentStage) and state.stage is None and state.found and self.fits:
             size = self.equivalent_sample_size
@@ -479,6 +505,11 @@ class FedGES(CausalStrategy[FedGESRun]):
             elif found is not None:
                 found = found._replace(reason=f"all of the {self.max_rounds} exchanges were used")
             stage = None if found is not None else stage
+        if stage is None and found is not None and state.fitted is not None:
+            if np.array_equal(found.marks, state.fitted.found.marks):
+                return replace(state, stage=None, found=state.fitted.found), step.info
+            # Votes replace the shares of the fused graphs, which the other graph does not have.
+            found, others = found._replace(support=None, score=DRIVEN), (state.fitted.found,)
         state = replace(state, stage=stage, found=found)
         if stage is None and found is not None and fits and state.exchanges < self.max_rounds:
             graphs, size = (found, *others), self.equivalent_sample_size

@@ -131,12 +131,13 @@ class Fuser:
             marks = meek(directed)
         return Found(marks, candidate.dag, reason, candidate.support)
 
-    def nothing(self) -> Candidate:
-        """Return the graph before the first round."""
+    def first(self, dag: BoolArray | None = None) -> Candidate:
+        """Return the graph before the first round: a DAG, or required edges only."""
         d = len(self.names)
-        dag = np.zeros((d, d), dtype=np.bool_)
-        if self.knowledge:
-            dag = self.knowledge.masks(self.names).required.copy()
+        if dag is None:
+            dag = np.zeros((d, d), dtype=np.bool_)
+            if self.knowledge:
+                dag = self.knowledge.masks(self.names).required.copy()
         return Candidate(dag, np.zeros((d, d)), {})
 
 
@@ -274,7 +275,7 @@ class DrivenStage:
                 for share in levels.values()
             ]
         if not self.best.scores:
-            # In the first round the graph without edges is a candidate too.
+            # In the first round the graph before it is a candidate too.
             candidates.append(self.best.candidate)
         different = {candidate.dag.tobytes(): candidate for candidate in reversed(candidates)}
         proposed = tuple(reversed(different.values()))

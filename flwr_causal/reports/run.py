@@ -20,6 +20,7 @@ from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.reports.doubts import describe_doubts, doubts_of, fit_check
 from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.graph_files import write_all
 from flwr_causal.reports.page.payload import payload_of
@@ -37,6 +38,8 @@ from flwr_causal.runtime.influence import known_influence
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flwr_causal.core.graphs.doubt import DoubtfulEdge
+    from flwr_causal.core.graphs.fit_check import FitCheck
 
 # print(run) lists so many edges without a lag, and as many with one.
 MOST_PRINTED = 5
@@ -54,6 +57,44 @@ class Run(RunRecord):
     Its fields are those of :class:`flwr_causal.reports.record.RunRecord`.
     """
 
+    def fit_check(self, rows: Any = None) -> FitCheck:
+        """Test the independencies that the graph implies.
+
+        Parameters
+        ----------
+        rows : DataFrame, optional
+            Rows that the search has not seen. Default: the sums of all parties' rows, which need no
+            further exchange.
+
+        Returns
+        -------
+        FitCheck
+            ``print`` shows it in words.
+
+        Raises
+        ------
+        ConfigError
+            If the run's model has no such check, or needs rows for it.
+        """
+        return fit_check(self, rows)
+
+    def doubtful_edges(self, count: int = 3) -> list[DoubtfulEdge]:
+        """Return the most doubtful edges, and what would decide them.
+
+        Parameters
+        ----------
+        count : int, default 3
+            How many edges.
+
+        Returns
+        -------
+        list of DoubtfulEdge
+            The most doubtful one first: by the graph's confidence, by the model's test of each
+            edge, and by whether the independencies in the rows decide its direction. Empty without
+            a graph.
+        """
+        return doubts_of(self, count)
+
     def __repr__(self) -> str:
         method, found = self.config.get("method", "run"), self.graph or type(self.model).__name__
         return f"<Run {method}: {self.status}, {found}>"
@@ -70,6 +111,7 @@ class Run(RunRecord):
             lines += describe_graph(self.graph, MOST_PRINTED, "run.graph.marked_edges() lists all")
         if self.model is not None:
             lines.append(f"Model: {type(self.model).__name__}")
+        lines += describe_doubts(self)
         numbers = {k: v for k, v in self.metrics.items() if isinstance(v, int | float)}
         if numbers:
             lines.append("Metrics: " + ", ".join(f"{k} {v:.4g}" for k, v in numbers.items()))

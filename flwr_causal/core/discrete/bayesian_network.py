@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.discrete import inference
+from flwr_causal.core.discrete import fit_check, inference
 from flwr_causal.core.discrete.discrete import MAX_STATES, DiscreteTable, as_discrete, state_name
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic, topological_order
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.effect import Effect
+    from flwr_causal.core.graphs.fit_check import FitCheck
 
 FORMAT = "flwr-causal bayesian network 1"
 
@@ -64,6 +67,9 @@ class BayesianNetwork:
     sample_sizes : tuple of ndarray of float64, optional
         ``sample_sizes[j][states of the parents...]`` is the number of rows with these states, with
         the weight of the prior; standard errors need them. Default: unknown.
+    equivalent_sample_size : float, optional
+        Weight of the BDeu prior in each of these, in rows; counts follow from both. Default:
+        unknown.
 
     Raises
     ------
@@ -77,6 +83,7 @@ class BayesianNetwork:
     parents: tuple[tuple[int, ...], ...]
     tables: tuple[FloatArray, ...]
     sample_sizes: tuple[FloatArray, ...] | None = None
+    equivalent_sample_size: float | None = None
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
@@ -401,6 +408,76 @@ class BayesianNetwork:
                 variance += _spread(change, self.tables[k], self.sample_sizes[k])
         return estimated(float(set_to - instead), float(np.sqrt(variance)), level)
 
+    @property
+    def counts(self) -> tuple[FloatArray, ...] | None:
+        """The counts to which the tables were fitted, in their shapes; None if unknown."""
+        if self.sample_sizes is None or self.equivalent_sample_size is None:
+            return None
+        return tuple(
+            np.maximum(
+                np.rint(table * sizes[..., None] - self.equivalent_sample_size / table.size), 0
+            )
+            for table, sizes in zip(self.tables, self.sample_sizes, strict=True)
+        )
+
+    def fit_check(self, rows: Any = None) -> FitCheck:
+        """Test the independencies that the graph implies, by G tests on counts.
+
+        Parameters
+        ----------
+        rows : DataFrame, array of shape (n, d), or DiscreteTable; optional
+            Rows to test on. Default: the counts to which the network was fitted. They hold the
+            tables of variables with their parents only, so that most pairs remain untested. After
+            a search only rows that it has not seen give p-values that can be taken at their word.
+
+        Returns
+        -------
+        FitCheck
+            The held-out log-likelihood is that of the rows that are given; without any, of each row
+            that the network was fitted to under the tables of all others, which counts suffice for.
+
+        Raises
+        ------
+        DataError
+            If a variable is missing, or a value is not one of its states.
+        ConfigError
+            If there are neither rows nor counts.
+        """
+        if rows is not None:
+            codes = codes_of(rows, self.names, self.states)
+            weights = rows.weights if isinstance(rows, DiscreteTable) else None
+            given = DiscreteTable(self.names, self.states, codes, weights)
+            found = fit_check.check(self.names, self.parents, partial(_tabulated, given))
+            densities = self.log_likelihood(given)
+            mean = float(np.average(densities, weights=weights))
+            by = "the rows that were given"
+            return replace(found, held_out_log_likelihood=mean, held_out_by=by)
+        counts = self.counts
+        if counts is None:
+            raise ConfigError(
+                "this network has no counts, which tests need: give rows, or fit it to counts"
+            )
+        found = fit_check.check(self.names, self.parents, self._known_counts)
+        assert self.equivalent_sample_size is not None
+        held_out = sum(held_out_log_likelihood(own, self.equivalent_sample_size) for own in counts)
+        mean = held_out / max(float(counts[0].sum()), 1.0) if counts else 0.0
+        return replace(found, held_out_log_likelihood=mean, held_out_by="each row in turn")
+
+    def edge_tests(self) -> list[EdgeTest]:
+        """Test each edge given the other parents of its effect; empty without counts."""
+        counts = self.counts
+        return [] if counts is None else fit_check.edge_tests(self.names, self.parents, counts)
+
+    def _known_counts(self, variables: list[int]) -> FloatArray | None:
+        """Return the counts of variables that one of the tables holds together, else None."""
+        for j, (own, table) in enumerate(zip(self.parents, self.counts or (), strict=True)):
+            family = [*own, j]
+            if set(variables) <= set(family):
+                left = [k for k in family if k in variables]
+                summed = table.sum(axis=tuple(a for a, k in enumerate(family) if k not in left))
+                return np.asarray(summed.transpose([left.index(k) for k in variables]))
+        return None
+
     def _table(self, cause: int, effect: int, rows: Sequence[FloatArray]) -> pd.DataFrame:
         """Return probabilities of the effect's states as a frame, by the states of the cause."""
         import pandas as pd
@@ -555,11 +632,12 @@ class BayesianNetwork:
             tuple(tuple(own) for own in parents),
             tuple(tables),
             tuple(own + equivalent_sample_size / own.size for own in rows),
+            float(equivalent_sample_size),
         )
 
     def save(self, path: str | Path) -> None:
         """Write the network to a JSON file, without loss."""
-        content = {
+        content: dict[str, Any] = {
             "format": FORMAT,
             "names": list(self.names),
             "states": [list(own) for own in self.states],
@@ -568,6 +646,8 @@ class BayesianNetwork:
         }
         if self.sample_sizes is not None:
             content["sample_sizes"] = [sizes.ravel().tolist() for sizes in self.sample_sizes]
+        if self.equivalent_sample_size is not None:
+            content["equivalent_sample_size"] = self.equivalent_sample_size
         Path(path).write_text(json.dumps(content), encoding="utf-8")
 
     @classmethod
@@ -586,7 +666,7 @@ class BayesianNetwork:
                 np.array(flat, dtype=np.float64).reshape([len(states[k]) for k in (*parents[j], j)])
                 for j, flat in enumerate(content["tables"])
             ]
-            rows = content.get("sample_sizes")
+            rows, prior = map(content.get, ("sample_sizes", "equivalent_sample_size"))
             if rows is not None:
                 rows = tuple(
                     np.reshape(np.array(flat, dtype=np.float64), table.shape[:-1])
@@ -594,7 +674,7 @@ class BayesianNetwork:
                 )
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise DataError(f"{path} holds a damaged network ({error}): save it again") from error
-        return cls(tuple(names), tuple(states), tuple(parents), tuple(tables), rows)
+        return cls(tuple(names), tuple(states), tuple(parents), tuple(tables), rows, prior)
 
 
 def fit(
@@ -672,6 +752,15 @@ def family_counts(table: DiscreteTable, child: int, parents: Sequence[int]) -> I
     return counts.astype(np.int64).reshape(shape)
 
 
+def _tabulated(table: DiscreteTable, variables: list[int]) -> FloatArray | None:
+    """Return the counts of some variables, None where the table has more cells than rows."""
+    cells = math.prod(len(table.states[k]) for k in variables)
+    num_rows = table.codes.shape[1] if table.weights is None else int(table.weights.sum())
+    if cells > min(num_rows, inference.MAX_CELLS):
+        return None
+    return family_counts(table, variables[-1], variables[:-1]).astype(np.float64)
+
+
 def posterior_mean(name: str, counts: ArrayLike, equivalent_sample_size: float) -> FloatArray:
     """Return the posterior mean probabilities, in the shape of the counts.
 
@@ -708,7 +797,7 @@ def posterior_mean(name: str, counts: ArrayLike, equivalent_sample_size: float) 
     return result
 
 
-def held_out_log_likelihood(counts: IntArray, equivalent_sample_size: float) -> float:
+def held_out_log_likelihood(counts: IntArray | FloatArray, equivalent_sample_size: float) -> float:
     """Return the log-likelihood of a variable's rows, each under the table of all other rows.
 
     Each row is held out in turn: its probability is the posterior mean (`posterior_mean`) that

@@ -22,6 +22,7 @@ import numpy as np
 
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
+from flwr_causal.core.linear.moments import Moments, by_variable
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.errors import DataError
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.linear.moments import Moments
 
 # A cause is a linear function of the other variables if they leave this share of its variance.
 COLLINEAR_SHARE = 1e-10
@@ -75,14 +75,14 @@ def by_regression(
 
 
 def total_effect(
-    moments: Moments, marks: BoolArray, cause: int, effect: int, level: float
+    moments: Moments | Sequence[Moments], marks: BoolArray, cause: int, effect: int, level: float
 ) -> Effect | None:
     """Return the effect by adjustment for the optimal set.
 
     Parameters
     ----------
     moments
-        Moments of the m columns.
+        Moments of the m columns, or one for each variable.
     marks
         ``(m, m)``: a DAG over the columns.
     cause, effect, level
@@ -91,10 +91,12 @@ def total_effect(
     Returns
     -------
     Effect or None
-        None if a moment of the regression is unknown.
+        None if a moment of the regression is unknown, or the moments are of different rows.
     """
     if not adjustment.is_possible_cause(marks, cause, effect):
         return NO_EFFECT
+    if not isinstance(moments, Moments):
+        return None
     adjusted = adjustment.optimal_set(marks, cause, effect)
     assert adjusted is not None  # the parents of a descendant's ancestors always are one
     columns = [cause, effect, *adjusted]
@@ -134,14 +136,18 @@ def possible_effects(
 
 
 def along_paths(
-    moments: Moments, value: float, gradient: FloatArray, edges: BoolArray, level: float
+    moments: Moments | Sequence[Moments],
+    value: float,
+    gradient: FloatArray,
+    edges: BoolArray,
+    level: float,
 ) -> Effect:
     """Return an effect that is a function of the coefficients of all variables on their parents.
 
     Parameters
     ----------
     moments
-        Moments of m columns; only those within families are read.
+        Moments of m columns, or one for each of the first d; only those within families are read.
     value
         The effect.
     gradient
@@ -158,15 +164,16 @@ def along_paths(
     ConfigError
         If the level is not between 0 and 1.
     """
+    own = by_variable(moments, edges.shape[1])
     variance, least = 0.0, np.inf
     for j in np.flatnonzero((edges & (gradient != 0)).any(axis=0)):
-        parents = np.flatnonzero(edges[:, j])
-        degrees = _degrees_of_freedom(moments, len(parents), int(j))
-        among = moments.second[np.ix_(parents, parents)]
+        parents, part = np.flatnonzero(edges[:, j]), own[j]
+        degrees = _degrees_of_freedom(part, len(parents), int(j))
+        among = part.second[np.ix_(parents, parents)]
         scale = np.sqrt(np.diagonal(among))
-        own = gradient[parents, j] / scale
-        spread = np.linalg.lstsq(among / np.outer(scale, scale), own, rcond=1e-12)[0]
-        variance += regress(moments.second, parents, int(j))[1] * float(own @ spread) / degrees
+        change = gradient[parents, j] / scale
+        spread = np.linalg.lstsq(among / np.outer(scale, scale), change, rcond=1e-12)[0]
+        variance += regress(part.second, parents, int(j))[1] * float(change @ spread) / degrees
         least = min(least, degrees)
     return estimated(value, float(np.sqrt(variance)), level, least)
 

@@ -14,14 +14,14 @@ import json
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, pair_of
-from flwr_causal.core.linear import effects
+from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.core.saved import read_record
@@ -33,8 +33,13 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.effect import Effect
+    from flwr_causal.core.graphs.fit_check import FitCheck
 
+
+#: Moments of the rows that inform about all variables, or of those that inform about each.
+SampleMoments: TypeAlias = Moments | tuple[Moments, ...]
 
 KIND = "linear model"
 FORMAT = f"flwr-causal {KIND} 1"
@@ -114,14 +119,14 @@ def fit(moments: Moments | Sequence[Moments], adjacency: ArrayLike) -> LinearMod
     if not is_acyclic(mask):
         raise DataError("the adjacency has a directed cycle: a linear model needs a DAG")
     weights, variances = least_squares(moments, mask)
-    intercepts, rows = intercepts_of(moments, weights), shared_moments(moments)
+    intercepts, rows = intercepts_of(moments, weights), sample_moments(moments)
     return LinearModel(one.names, weights, intercepts, variances, sample_moments=rows)
 
 
-def shared_moments(moments: Moments | Sequence[Moments]) -> Moments | None:
-    """Return the moments of the rows that inform about all variables; None if they differ."""
-    parts = distinct(by_variable(moments, 1))[0]
-    return parts[0] if len(parts) == 1 else None
+def sample_moments(moments: Moments | Sequence[Moments]) -> SampleMoments:
+    """Return the moments of the rows that inform about all variables, or those of each variable."""
+    own = by_variable(moments, 1)
+    return own[0] if len(distinct(own)[0]) == 1 else tuple(own)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,8 +147,8 @@ class LinearModel:
         ``(d,)`` variances of the noise terms. Fitted variances have the divisor n.
     sample_moments
         Moments of the rows to which the system was fitted, which standard errors need; unknown
-        second moments are NaN. None where there are none: the parameters were given, or the rows
-        are not the same for all variables, as under interventions.
+        second moments are NaN. Under interventions a tuple of moments, for each variable those of
+        the rows in which it is no target. None if the parameters were given.
     marks
         ``(d, d)`` equivalence class of which the DAG is a member (see
         :mod:`core.graphs.equivalence`) where only the class is known; None for a DAG.
@@ -159,7 +164,7 @@ class LinearModel:
     weights: FloatArray
     intercepts: FloatArray
     noise_variances: FloatArray
-    sample_moments: Moments | None = None
+    sample_moments: SampleMoments | None = None
     marks: BoolArray | None = None
 
     def __post_init__(self) -> None:
@@ -243,8 +248,8 @@ class LinearModel:
         The estimate is the coefficient of the cause in the regression of the effect on the cause
         and the optimal adjustment set (:meth:`CausalGraph.adjustment_set`), with its classical
         standard error. If the moments of that regression are unknown (``notears-admm`` asks for few
-        moments), it is the sum over directed paths of the products of their weights. Without a
-        directed path it is exactly 0.
+        moments), or the rows differ between variables (interventions), it is the sum over directed
+        paths of the products of their weights. Without a directed path it is exactly 0.
 
         Parameters
         ----------
@@ -267,16 +272,16 @@ class LinearModel:
         ConfigError
             If the model has no moments of rows, or the level is not between 0 and 1.
         """
-        if self.marks is not None:
+        rows, edges = required_moments(self), self.weights != 0
+        if self.marks is not None and (isinstance(rows, Moments) or (self.marks != edges).any()):
             return self.possible_effects(cause, effect, level=level)
         i, j = pair_of(self.names, cause, effect)
-        rows, edges = required_moments(self), self.weights != 0
         found = effects.total_effect(rows, edges, i, j, level)
-        if found is not None:
-            return found
-        total = self._propagate(np.eye(len(self.names)))
-        gradient = np.outer(total[i], total[:, j])
-        return effects.along_paths(rows, float(total[i, j]), gradient, edges, level)
+        if found is None:
+            total = self._propagate(np.eye(len(self.names)))
+            gradient = np.outer(total[i], total[:, j])
+            found = effects.along_paths(rows, float(total[i, j]), gradient, edges, level)
+        return found if self.marks is None else [found]
 
     def possible_effects(self, cause: str, effect: str, *, level: float = 0.95) -> list[Effect]:
         """Return the total effects in the DAGs of the model's equivalence class (local IDA).
@@ -290,7 +295,40 @@ class LinearModel:
         """
         i, j = pair_of(self.names, cause, effect)
         marks = self.weights != 0 if self.marks is None else self.marks
-        return effects.possible_effects(required_moments(self), marks, i, j, level)
+        return effects.possible_effects(common_moments(self), marks, i, j, level)
+
+    def fit_check(self, rows: Any = None) -> FitCheck:
+        """Test the independencies that the graph implies, on second moments.
+
+        Parameters
+        ----------
+        rows : DataFrame, or array of shape (n, d); optional
+            Rows to test on, with the model's variables. Default: the moments of the rows to which
+            the system was fitted. After a search only rows that it has not seen give p-values that
+            can be taken at their word: a search removes what the same rows speak against.
+
+        Returns
+        -------
+        FitCheck
+            With `rows` also their mean log density.
+
+        Raises
+        ------
+        DataError
+            If variables are missing, or a value is no number.
+        ConfigError
+            If there are neither rows nor moments of rows.
+        """
+        if rows is None:
+            return fit_check.check(required_moments(self), self.weights != 0)
+        held_out = Moments.from_rows(named_columns(rows, self.names, self.names), self.names)
+        return fit_check.on_rows(held_out, self.weights != 0, self.log_likelihood(rows))
+
+    def edge_tests(self) -> list[EdgeTest]:
+        """Test each edge given the other parents of its effect; empty without moments of rows."""
+        if self.sample_moments is None:
+            return []
+        return fit_check.edge_tests(self.sample_moments, self.weights != 0)
 
     def do(self, values: Mapping[str, float]) -> LinearModel:
         """Return the system under an intervention that sets variables to values.
@@ -386,9 +424,12 @@ def check_origin(system: Any, columns: Sequence[str]) -> None:
     DataError
         If the moments are of other variables, or the marks have another shape than the weights.
     """
-    rows = system.sample_moments
-    if rows is not None and rows.names != tuple(columns):
-        raise DataError(f"the moments are those of {rows.names}, expected {tuple(columns)}")
+    rows = () if system.sample_moments is None else system.sample_moments
+    for part in distinct(by_variable(rows, 1))[0]:
+        if part.names != tuple(columns):
+            raise DataError(f"the moments are those of {part.names}, expected {tuple(columns)}")
+    if not isinstance(rows, Moments) and rows and len(rows) != len(system.names):
+        raise DataError(f"{len(rows)} moments for {len(system.names)} variables: give one each")
     if system.marks is not None:
         marks = np.array(system.marks, dtype=bool)
         if marks.shape != system.weights.shape:
@@ -400,14 +441,25 @@ def check_origin(system: Any, columns: Sequence[str]) -> None:
         object.__setattr__(system, "marks", marks)
 
 
-def required_moments(system: Any) -> Moments:
+def required_moments(system: Any) -> SampleMoments:
     """Return the moments of the rows that a system was fitted to; a ConfigError if it has none."""
-    rows: Moments | None = system.sample_moments
+    rows: SampleMoments | None = system.sample_moments
     if rows is None:
         raise ConfigError(
-            "this model has no moments of the rows it was fitted to, and standard errors need "
-            "them: run moments, or notears-admm or 2dbn with search=True, without interventions. "
-            "The effect alone follows from model.do() without them"
+            "this model has no moments of the rows it was fitted to, which standard errors and "
+            "tests need: run moments, or notears-admm or 2dbn with search=True. The effect alone "
+            "follows from model.do() without them"
+        )
+    return rows
+
+
+def common_moments(system: Any) -> Moments:
+    """Return the moments of rows that inform about all variables; a ConfigError if they differ."""
+    rows = required_moments(system)
+    if not isinstance(rows, Moments):
+        raise ConfigError(
+            "possible effects need rows that are the same for all variables, and under known "
+            "interventions they differ: direct the edges by background knowledge"
         )
     return rows
 
@@ -523,16 +575,13 @@ def save_parameters(path: str | Path, form: str, system: Any, fields: Sequence[s
     """Write a system to a JSON file, without loss: names, the arrays ``fields``, and its origin."""
     content: dict[str, Any] = {"format": form, "names": list(system.names)}
     content |= {field: getattr(system, field).tolist() for field in fields}
-    rows: Moments | None = system.sample_moments
-    if rows is not None:
-        # The upper triangle, row by row; JSON has no NaN.
-        upper = rows.second[np.triu_indices(rows.d)]
-        content["sample_moments"] = {
-            "n": rows.n,
-            "names": list(rows.names),
-            "mean": rows.mean.tolist(),
-            "second": [None if np.isnan(entry) else entry for entry in upper.tolist()],
-        }
+    rows: SampleMoments | None = system.sample_moments
+    if isinstance(rows, Moments):
+        content["sample_moments"] = _plain(rows)
+    elif rows is not None:
+        parts, places = distinct(rows)
+        by_variable = {"parts": [_plain(part) for part in parts], "places": places.tolist()}
+        content["sample_moments_by_variable"] = by_variable
     if system.marks is not None:
         content["marks"] = system.marks.tolist()
     Path(path).write_text(json.dumps(content), encoding="utf-8")
@@ -555,12 +604,26 @@ def load_parameters(
         raise DataError(f"{path} holds a {kind} without {', '.join(missing)}: save it again")
     found = {field: content[field] for field in wanted}
     found["marks"] = content.get("marks")
-    rows = content.get("sample_moments")
+    rows, by_variable = map(content.get, ("sample_moments", "sample_moments_by_variable"))
     try:
         found["sample_moments"] = None if rows is None else _moments_of(**rows)
-    except (TypeError, ValueError) as error:
+        if by_variable is not None:
+            parts = [_moments_of(**part) for part in by_variable["parts"]]
+            found["sample_moments"] = tuple(parts[place] for place in by_variable["places"])
+    except (KeyError, IndexError, TypeError, ValueError) as error:
         raise DataError(f"{path} holds damaged moments ({error}): save it again") from error
     return found
+
+
+def _plain(rows: Moments) -> dict[str, Any]:
+    """Return moments with the upper triangle of the second ones, row by row; JSON has no NaN."""
+    upper = rows.second[np.triu_indices(rows.d)]
+    return {
+        "n": rows.n,
+        "names": list(rows.names),
+        "mean": rows.mean.tolist(),
+        "second": [None if np.isnan(entry) else entry for entry in upper.tolist()],
+    }
 
 
 def _moments_of(n: int, names: list[str], mean: list[float], second: list[float | None]) -> Moments:

@@ -19,9 +19,10 @@ from flwr_causal.core.graphs.adjustment import with_past
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
-from flwr_causal.core.linear import effects
+from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.model import (
     check_origin,
+    common_moments,
     freeze_parameters,
     intercepts_of,
     intervened,
@@ -30,10 +31,10 @@ from flwr_causal.core.linear.model import (
     log_density,
     named_columns,
     required_moments,
+    sample_moments,
     save_parameters,
-    shared_moments,
 )
-from flwr_causal.core.linear.moments import by_variable, distinct
+from flwr_causal.core.linear.moments import Moments, by_variable, distinct
 from flwr_causal.core.series.design import companion_radius, lagged_names, lagged_rows, split_blocks
 from flwr_causal.core.series.regression import order_of
 from flwr_causal.core.threads import single_threaded
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.graphs.doubt import EdgeTest
+    from flwr_causal.core.graphs.fit_check import FitCheck
+    from flwr_causal.core.linear.model import SampleMoments
 
 KIND = "lagged linear model"
 FORMAT = f"flwr-causal {KIND} 1"
@@ -79,7 +82,7 @@ class LaggedModel:
         ``(d,)`` variances of the noise terms; :func:`fit_lagged` estimates them with divisor n.
     sample_moments
         Moments of the columns ``[x_t, x_{t-1}, ..., x_{t-p}]`` of the rows to which the system was
-        fitted, which standard errors need; unknown second moments are NaN. None as in
+        fitted, which standard errors need; unknown second moments are NaN. A tuple or None as in
         :class:`~core.linear.model.LinearModel`.
     marks
         ``(d, d)`` equivalence class of the instantaneous edges where only the class is known.
@@ -96,7 +99,7 @@ class LaggedModel:
     lagged: FloatArray
     intercepts: FloatArray
     noise_variances: FloatArray
-    sample_moments: Moments | None = None
+    sample_moments: SampleMoments | None = None
     marks: BoolArray | None = None
 
     def __post_init__(self) -> None:
@@ -275,15 +278,16 @@ class LaggedModel:
         """
         if lag < 0:
             raise ConfigError(f"lag is {lag}: expected 0, 1, 2, ...")
-        if self.marks is not None and lag == 0:
+        rows, found = required_moments(self), None
+        if self.marks is not None and lag == 0 and isinstance(rows, Moments):
             return self.possible_effects(cause, effect, level=level)
         if self.marks is not None and undirected_part(self.marks).any():
             raise ConfigError(
-                "effects with a lag need the directions of all instantaneous edges, and this model "
-                "stands for an equivalence class: direct its edges by knowledge"
+                "effects with a lag, or under interventions, need the directions of all "
+                "instantaneous edges, and this model stands for an equivalence class: direct its "
+                "edges by knowledge"
             )
         i, j = pair_of(self.names, cause, effect, same=lag > 0)
-        rows, found = required_moments(self), None
         if lag == 0:
             found = effects.total_effect(rows, self._design(self.weights != 0), i, j, level)
         if found is None:
@@ -298,7 +302,43 @@ class LaggedModel:
         """
         i, j = pair_of(self.names, cause, effect)
         marks = self._design(self.weights != 0 if self.marks is None else self.marks)
-        return effects.possible_effects(required_moments(self), marks, i, j, level)
+        return effects.possible_effects(common_moments(self), marks, i, j, level)
+
+    def fit_check(self, series: Any = None) -> FitCheck:
+        """Test the independencies that the graph implies, on the moments of steps and their lags.
+
+        Parameters
+        ----------
+        series : DataFrame or array of shape (T, d); optional
+            A series to test on. Default: the moments of the rows to which the system was fitted;
+            see :meth:`LinearModel.fit_check <core.linear.model.LinearModel.fit_check>`.
+
+        Returns
+        -------
+        FitCheck
+            Of each variable at t with what comes before it, at t and in the past. With a series
+            also the mean log density of its steps.
+
+        Raises
+        ------
+        DataError
+            If the series is too short, lacks variables or has missing values.
+        ConfigError
+            If there is neither a series nor moments of rows.
+        """
+        edges = np.concatenate([self.weights, *self.lagged]) != 0
+        if series is None:
+            return fit_check.check(required_moments(self), edges)
+        columns = lagged_names(self.names, self.order)
+        steps = Moments.from_rows(np.hstack(self._present_and_past(series)), columns)
+        return fit_check.on_rows(steps, edges, self.log_likelihood(series))
+
+    def edge_tests(self) -> list[EdgeTest]:
+        """Test each edge given the other parents of its effect; empty without moments of rows."""
+        if self.sample_moments is None:
+            return []
+        edges = np.concatenate([self.weights, *self.lagged]) != 0
+        return fit_check.edge_tests(self.sample_moments, edges)
 
     def do(self, values: Mapping[str, float]) -> LaggedModel:
         """Return the system under an intervention that holds variables at values in all steps.
@@ -399,7 +439,7 @@ class LaggedModel:
         return with_past(now, self.lagged != 0)
 
     def _along_paths(
-        self, rows: Moments, cause: int, effect: int, lag: int, level: float
+        self, rows: SampleMoments, cause: int, effect: int, lag: int, level: float
     ) -> Effect:
         """Return the effect over directed paths, by the coefficients of all families."""
         d, now, past = len(self.names), self.weights != 0, self.lagged != 0
@@ -488,7 +528,7 @@ def fit_lagged(
     stacked, variances = least_squares(own, mask)
     weights, lagged = split_blocks(stacked)
     intercepts = intercepts_of(own, stacked)
-    rows = shared_moments(own)
+    rows = sample_moments(own)
     return LaggedModel(
         parts[0].names[:d], weights, lagged, intercepts, variances, sample_moments=rows
     )

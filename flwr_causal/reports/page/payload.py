@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.reports.page.circuit import circuit_blocks
 from flwr_causal.reports.page.effects import effect_blocks
 from flwr_causal.reports.page.exchanges import exchange_blocks
+from flwr_causal.reports.page.fit import fit_blocks
 from flwr_causal.reports.page.graph import graph_payload
 from flwr_causal.reports.page.trust import party_blocks, trust_blocks, verdict
 from flwr_causal.reports.page.words import counted
@@ -42,6 +43,7 @@ def payload_of(run: RunRecord) -> dict[str, Any]:
     influence = known_influence(run)
     sections = [
         _section("trust", "How far to trust it", trust_blocks(run, graph, influence)),
+        _section("fit", "Does the graph fit", fit_blocks(run)),
         _section("distribution", "The distribution that was learned", circuit_blocks(run)),
         _section("edges", "Edges", [] if graph is None else [edge_table(graph)]),
         _section("effects", "Effects", effect_blocks(run.model, run.graph)),

@@ -1,0 +1,193 @@
+"""The edges of a graph that are least certain, and what would decide them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from flwr_causal.core.graphs.adjustment import with_past
+from flwr_causal.core.graphs.equivalence import reversible, undirected_part
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.graphs.graph import CausalGraph
+
+#: A further sample is to find a present edge at this level with this probability.
+LEVEL, POWER = 0.05, 0.8
+#: How much, about what, and why.
+Doubt: TypeAlias = tuple[float, Literal["presence", "direction"], str]
+#: Doubt about a direction for which the rows alone give no reason.
+OPEN = 0.5
+
+
+class EdgeTest(NamedTuple):
+    """The test of one edge, given the other parents of its effect.
+
+    Attributes
+    ----------
+    cause, effect
+        The variables; a cause with a lag is named as ``x[t-1]``.
+    statistic
+        Likelihood ratio of the graph and the same graph without the edge.
+    degrees
+        Its degrees of freedom.
+    rows
+        Number of rows.
+    """
+
+    cause: str
+    effect: str
+    statistic: float
+    degrees: int
+    rows: int
+
+    @property
+    def absence(self) -> float:
+        """The probability that there is no such edge, as the BIC approximates it."""
+        evidence = (self.statistic - self.degrees * np.log(self.rows)) / 2
+        return float(1 / (1 + np.exp(np.clip(evidence, -500, 500))))
+
+    @property
+    def rows_needed(self) -> int | None:
+        """Rows with which a test of level 0.05 finds the edge in 80 % of samples.
+
+        They follow from the strength that the edge has in these rows, less what chance adds on
+        average. None where nothing is left.
+        """
+        from scipy.special import chdtri, chndtrinc
+
+        excess = self.statistic - self.degrees
+        if excess <= 0:
+            return None
+        wanted = chndtrinc(chdtri(self.degrees, LEVEL), self.degrees, 1 - POWER)
+        return int(np.ceil(self.rows * float(wanted) / excess))
+
+
+class DoubtfulEdge(NamedTuple):
+    """An edge, how uncertain it is, why, and what would decide it.
+
+    Attributes
+    ----------
+    cause, mark, effect
+        The edge, as in :meth:`CausalGraph.marked_edges`.
+    doubt
+        From 0 to 1. About the presence: 1 less the confidence, or the probability of absence by the
+        BIC if that is larger. About the direction: 1 less the confidence, 0.5 where there is none
+        and the independencies in the rows agree with both directions.
+    about
+        "presence" or "direction".
+    reason
+        In words.
+    decided_by
+        In words.
+    """
+
+    cause: str
+    mark: str
+    effect: str
+    doubt: float
+    about: Literal["presence", "direction"]
+    reason: str
+    decided_by: str
+
+    def __str__(self) -> str:
+        return f"{self.cause} {self.mark} {self.effect}: {self.reason}; {self.decided_by}"
+
+
+def doubtful_edges(
+    graph: CausalGraph, tests: Sequence[EdgeTest] = (), count: int = 3
+) -> list[DoubtfulEdge]:
+    """Return the most doubtful edges, the most doubtful one first.
+
+    Parameters
+    ----------
+    graph
+        Edges that its background knowledge requires are in no doubt. Its confidence is used.
+    tests
+        Of its edges, as far as there are any.
+    count
+        How many edges.
+
+    Returns
+    -------
+    list of DoubtfulEdge
+        Edges of which nothing is known are left out.
+    """
+    tested = {(one.cause, one.effect): one for one in tests}
+    either = _either_direction(graph)
+    found: list[tuple[float, float, DoubtfulEdge]] = []
+    for cause, mark, effect, _ in graph.marked_edges():
+        place = None
+        if cause in graph.names:
+            place = graph.names.index(cause), graph.names.index(effect)
+            if graph.required is not None and graph.required[place]:
+                continue
+        test = tested.get((cause, effect)) or tested.get((effect, cause))
+        doubts = _about_presence(graph, place, mark, test)
+        if place is not None:
+            doubts += _about_direction(graph, place, mark, either=bool(either[place]))
+        if doubts:
+            # Of equal doubts the first, which is about the presence.
+            doubt, about, reason = max(doubts, key=lambda one: one[0])
+            remedy = f"an intervention on {cause} or {effect} would decide"
+            if about == "presence":
+                remedy = _more_rows(test)
+            edge = DoubtfulEdge(cause, mark, effect, doubt, about, reason, remedy)
+            found.append((-doubt, np.inf if test is None else test.statistic, edge))
+    return [edge for *_, edge in sorted(found, key=lambda one: one[:2])][:count]
+
+
+def _about_presence(
+    graph: CausalGraph, place: tuple[int, int] | None, mark: str, test: EdgeTest | None
+) -> list[Doubt]:
+    found: list[Doubt] = []
+    if graph.confidence is not None and place is not None:
+        forward, backward = graph.confidence[place], graph.confidence[place[::-1]]
+        joined = max(forward, backward) if mark == "--" else min(forward + backward, 1.0)
+        reason = f"the two are adjacent with confidence {joined:.2f}"
+        found.append((1.0 - float(joined), "presence", reason))
+    if test is not None:
+        reason = f"the rows leave a probability of {test.absence:.2g} that it is absent (BIC)"
+        found.append((test.absence, "presence", reason))
+    return found
+
+
+def _about_direction(
+    graph: CausalGraph, place: tuple[int, int], mark: str, *, either: bool
+) -> list[Doubt]:
+    if graph.confidence is not None and mark == "->":
+        forward = float(graph.confidence[place])
+        return [(1.0 - forward, "direction", f"its direction has confidence {forward:.2f}")]
+    if either:
+        reason = "the independencies in the rows agree with both directions"
+        return [(OPEN, "direction", reason)]
+    return []
+
+
+def _more_rows(test: EdgeTest | None) -> str:
+    needed = None if test is None else test.rows_needed
+    if test is None or needed is None:
+        return "more rows would decide"
+    if needed <= test.rows:
+        return f"more rows than {test.rows:,} would decide"
+    return f"about {needed:,} rows would decide, if its strength is the one in these rows"
+
+
+def _either_direction(graph: CausalGraph) -> BoolArray:
+    """Return the edges without a lag whose direction the independencies leave open, ``(d, d)``."""
+    d = len(graph.names)
+    if graph.kind == "cpdag":
+        return undirected_part(graph.adjacency)
+    if graph.kind != "dag" or not graph.is_acyclic():
+        return np.zeros((d, d), dtype=bool)
+    edges = graph.adjacency
+    if graph.lagged is not None:
+        edges = with_past(edges, graph.lagged != 0)
+    allowed = np.ones(edges.shape, dtype=bool)
+    allowed[:d, d:] = False
+    if graph.required is not None:
+        allowed[:d, :d] &= ~graph.required.T
+    return reversible(edges, allowed)[:d, :d]

@@ -1,0 +1,147 @@
+"""Whether a graph fits the rows: tests of the independencies that it implies, and their report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pandas as pd
+
+    from flwr_causal.core.arrays import FloatArray
+
+#: A test rejects below this corrected p-value, in the words of a report.
+LEVEL = 0.05
+#: So many rejected pairs are printed of each kind.
+MOST_PRINTED = 5
+
+
+class PairTest(NamedTuple):
+    """The test of one pair of variables.
+
+    Attributes
+    ----------
+    first, second
+        The variables, ``second`` not before ``first`` in the causal order.
+    given
+        The variables of the condition.
+    estimate
+        The correlation that the graph says is 0; of categories Cramér's V.
+    statistic
+        Student's t; of categories G, the likelihood ratio.
+    p_value
+        Of this test alone.
+    """
+
+    first: str
+    second: str
+    given: tuple[str, ...]
+    estimate: float
+    statistic: float
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitCheck:
+    """What speaks against a graph; see docs/after_the_graph.md for what it can and cannot tell.
+
+    Attributes
+    ----------
+    independencies : DataFrame
+        A row for each tested pair without an edge, the smallest p-values first: ``first``,
+        ``second``, ``given`` (the parents of ``second``), ``estimate`` (the partial correlation; of
+        categories Cramér's V), ``statistic`` (t, or G), ``p_value``, and ``corrected``: the p-value
+        after Holm's correction for the number of rows of this table.
+    residuals : DataFrame
+        A row for each tested pair without an edge, with the same columns but ``given``:
+        ``estimate`` is the correlation of the two variables' residuals. Residuals of two variables
+        that are correlated have a common cause which the graph does not show, or lack an edge.
+        Empty for categories, and where the rows are not the same for all variables.
+    untested : int
+        Pairs without an edge that could not be tested: moments or counts are unknown, or rows are
+        too few.
+    statistic, degrees, p_value : float, int, float; or None
+        Likelihood ratio test of the graph against the same order with all edges, which has the
+        chi-square distribution with so many degrees of freedom if the graph is right. None where
+        moments are unknown or rows too few, and for categories.
+    held_out_log_likelihood : float or None
+        Mean log density of rows that the parameters were not fitted to, in nats a row. None where
+        there are none.
+    held_out_by : str
+        What was held out, in words.
+    """
+
+    independencies: pd.DataFrame
+    residuals: pd.DataFrame
+    untested: int = 0
+    statistic: float | None = None
+    degrees: int | None = None
+    p_value: float | None = None
+    held_out_log_likelihood: float | None = None
+    held_out_by: str = ""
+
+    @property
+    def rejected(self) -> pd.DataFrame:
+        """The rows of ``independencies`` whose corrected p-value is below 0.05."""
+        return self.independencies[self.independencies["corrected"] < LEVEL]
+
+    @property
+    def dependent_residuals(self) -> pd.DataFrame:
+        """The rows of ``residuals`` whose corrected p-value is below 0.05."""
+        return self.residuals[self.residuals["corrected"] < LEVEL]
+
+    def lines(self) -> list[str]:
+        """Return the check in words."""
+        tested, failed = len(self.independencies), self.rejected
+        said = []
+        if tested:
+            said.append(f"{len(failed)} of {tested} implied independencies fail")
+        if self.untested:
+            said.append(f"{self.untested} could not be tested")
+        if self.p_value is not None:
+            said.append(f"the graph as a whole has p = {self.p_value:.2g}")
+        lines = [f"Fit: {'; '.join(said) or 'there is nothing to test'}"]
+        for row in failed.head(MOST_PRINTED).to_dict("records"):
+            given = f" given {', '.join(row['given'])}" if row["given"] else ""
+            lines.append(
+                f"  {row['first']} and {row['second']} are dependent{given} "
+                f"({row['estimate']:+.2f}, corrected p = {row['corrected']:.1g})"
+            )
+        hidden = self.dependent_residuals.head(MOST_PRINTED).to_dict("records")
+        if hidden:
+            pairs = ", ".join(f"{row['first']} and {row['second']}" for row in hidden)
+            lines.append(f"  Correlated residuals, perhaps of a hidden common cause: {pairs}")
+        if self.held_out_log_likelihood is not None:
+            lines.append(
+                f"  Held-out log-likelihood {self.held_out_log_likelihood:.4g} nats a row "
+                f"({self.held_out_by})"
+            )
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def __repr__(self) -> str:
+        return f"<FitCheck: {self.lines()[0].removeprefix('Fit: ')}>"
+
+
+def holm(p_values: FloatArray) -> FloatArray:
+    """Return p-values corrected for their number by Holm's method, in the same order."""
+    order = np.argsort(p_values, kind="stable")
+    factors = np.arange(len(p_values), 0, -1)
+    corrected = np.empty(len(p_values))
+    corrected[order] = np.minimum(np.maximum.accumulate(factors * p_values[order]), 1.0)
+    return corrected
+
+
+def tests_table(tests: Iterable[PairTest]) -> pd.DataFrame:
+    """Return tests as a table with corrected p-values, the smallest first."""
+    import pandas as pd
+
+    table = pd.DataFrame(list(tests), columns=list(PairTest._fields))
+    table["corrected"] = holm(table["p_value"].to_numpy(dtype=np.float64))
+    return table.sort_values("p_value", kind="stable", ignore_index=True)

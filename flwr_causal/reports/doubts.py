@@ -50,10 +50,7 @@ def doubts_of(run: Checked) -> list[DoubtfulEdge]:
 def describe_doubts(run: Checked) -> list[str]:
     """Return the check of the fit in one line, and the most doubtful edges in another."""
     fit, doubtful = fit_of(run), doubts_of(run)
-    lines = []
-    if fit is not None:
-        # Without a test the last line, which is about held-out rows.
-        lines = fit.lines()[:1] if len(fit.independencies) else fit.lines()[-1:]
+    lines = [] if fit is None else [f"Fit: {fit.summary()}"]
     if doubtful:
         listed = ", ".join(f"{one.cause} {one.mark} {one.effect} ({one.about})" for one in doubtful)
         lines.append(f"Most doubtful: {listed}; run.doubtful_edges() says why")

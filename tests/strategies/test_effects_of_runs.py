@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 from lagged_systems import simulate_series
 
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.linear.model import fit
+from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.errors import ConfigError
 from flwr_causal.reports.run import Run
@@ -68,10 +71,48 @@ def test_unknown_moments_are_no_zeros():
     np.testing.assert_allclose(found.value, first[0] * second[0], rtol=0.02)
 
 
-def test_interventions_leave_no_standard_errors():
-    run = simulate("moments", parties(), seed=0, interventions={"party 0": ["x1"]})
-    with pytest.raises(ConfigError, match="without interventions"):
-        run.model.total_effect("x1", "x3")
+def test_effects_under_interventions_combine_regressions_on_each_variables_rows(tmp_path):
+    """x1 was a target at party 0: its own mechanism follows from the rows of the others."""
+    tiers = Knowledge(tiers=[["x0", "x4"], ["x1"], ["x2"], ["x3"]])
+    acted = {"party 0": ["x1"]}
+    run = simulate("moments", parties(), seed=0, interventions=acted, knowledge=tiers)
+    run.save(tmp_path)
+    rows = np.concatenate(parties())
+    assert run.graph.adjacency[:, [2, 3]].T.tolist() == [
+        [False, True, False, False, False],
+        [True, False, True, False, False],
+    ]
+    second = regression(rows, [1], 2)
+    third = regression(rows, [2, 0], 3)
+    for model in (run.model, Run.load(tmp_path).model):
+        found = model.total_effect("x1", "x3")
+        assert found.adjustment_set is None
+        np.testing.assert_allclose(found.value, second[0] * third[0])
+        variance = (second[1] * third[0]) ** 2 + (second[0] * third[1]) ** 2
+        np.testing.assert_allclose(found.standard_error, np.sqrt(variance), rtol=1e-6)
+        check = model.fit_check()
+        assert check.p_value > 1e-3
+        assert check.residuals.empty
     under = run.model.do({"x1": 1.0}).mean() - run.model.do({"x1": 0.0}).mean()
-    total = np.linalg.inv(np.eye(5) - run.model.weights)
-    np.testing.assert_allclose(under[3], total[1, 3])
+    np.testing.assert_allclose(under[3], found.value)
+
+
+def test_a_run_says_whether_its_graph_fits_and_what_is_doubtful(tmp_path):
+    run = simulate("moments", parties(), seed=0)
+    run.save(tmp_path)
+    check, loaded = run.fit_check(), Run.load(tmp_path).fit_check()
+    pooled = fit(Moments.from_rows(np.concatenate(parties())), run.graph.adjacency).fit_check()
+    np.testing.assert_allclose(check.p_value, pooled.p_value)
+    np.testing.assert_allclose(loaded.p_value, check.p_value)
+    assert len(check.independencies) == 10 - run.graph.num_edges
+    fresh = np.concatenate(parties())[:100]
+    assert run.fit_check(fresh).held_out_by == "the rows that were given"
+    doubtful = run.doubtful_edges()
+    assert len(doubtful) == 3
+    text = str(run)
+    assert "Fit: 0 of" in text
+    assert f"Most doubtful: {doubtful[0].cause} ->" in text
+    additive = simulate("moments", parties(), model="additive")
+    with pytest.raises(ConfigError, match="no model that can be tested"):
+        additive.fit_check()
+    assert "Fit" not in str(additive)

@@ -94,18 +94,26 @@ class FitCheck:
         """The rows of ``residuals`` whose corrected p-value is below 0.05."""
         return self.residuals[self.residuals["corrected"] < LEVEL]
 
-    def lines(self) -> list[str]:
-        """Return the check in words."""
-        tested, failed = len(self.independencies), self.rejected
+    def summary(self) -> str:
+        """Return the check in one line."""
         said = []
-        if tested:
-            said.append(f"{len(failed)} of {tested} implied independencies fail")
-        if self.untested:
-            said.append(f"{self.untested} could not be tested")
+        if len(self.independencies):
+            tested = f"{len(self.rejected)} of {len(self.independencies)}"
+            said.append(f"{tested} implied independencies fail")
         if self.p_value is not None:
             said.append(f"the graph as a whole has p = {self.p_value:.2g}")
-        lines = [f"Fit: {'; '.join(said) or 'there is nothing to test'}"]
-        for row in failed.head(MOST_PRINTED).to_dict("records"):
+        if self.held_out_log_likelihood is not None:
+            said.append(
+                f"held-out log-likelihood {self.held_out_log_likelihood:.4g} nats a row "
+                f"({self.held_out_by})"
+            )
+        if self.untested:
+            said.append(f"{self.untested} pairs could not be tested")
+        return "; ".join(said) or "there is nothing to test"
+
+    def __str__(self) -> str:
+        lines = [f"Fit: {self.summary()}"]
+        for row in self.rejected.head(MOST_PRINTED).to_dict("records"):
             given = f" given {', '.join(row['given'])}" if row["given"] else ""
             lines.append(
                 f"  {row['first']} and {row['second']} are dependent{given} "
@@ -115,18 +123,10 @@ class FitCheck:
         if hidden:
             pairs = ", ".join(f"{row['first']} and {row['second']}" for row in hidden)
             lines.append(f"  Correlated residuals, perhaps of a hidden common cause: {pairs}")
-        if self.held_out_log_likelihood is not None:
-            lines.append(
-                f"  Held-out log-likelihood {self.held_out_log_likelihood:.4g} nats a row "
-                f"({self.held_out_by})"
-            )
-        return lines
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<FitCheck: {self.lines()[0].removeprefix('Fit: ')}>"
+        return f"<FitCheck: {self.summary()}>"
 
 
 def holm(p_values: FloatArray) -> FloatArray:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.reports.differences import compared
+from flwr_causal.reports.doubts import fit_of
 from flwr_causal.reports.page.graph import graph_payload
 from flwr_causal.reports.page.words import counted
 
@@ -102,14 +104,19 @@ def _runs(names: Sequence[str], runs: Sequence[RunRecord], graphs: Sequence[Caus
             run.rounds,
             graph.num_edges + graph.num_lagged_edges,
             len(run.warnings),
+            None if (fit := fit_of(run)) is None else fit.summary(),
             run.metrics.get("shd"),
         ]
         for name, run, graph in zip(names, runs, graphs, strict=True)
     ]
-    columns = ["run", "method", "parties", "rows", "exchanges", "edges", "warnings", "SHD"]
-    if all(row[-1] is None for row in rows):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    return {"kind": "table", "caption": "Runs", "columns": columns, "rows": rows}
+    columns = ["run", "method", "parties", "rows", "exchanges", "edges", "warnings", "fit", "SHD"]
+    known = [any(row[k] is not None for row in rows) for k in range(len(columns))]
+    return {
+        "kind": "table",
+        "caption": "Runs",
+        "columns": list(compress(columns, known)),
+        "rows": [list(compress(row, known)) for row in rows],
+    }
 
 
 def _pairs(names: Sequence[str], graphs: Sequence[CausalGraph], pairs: Sequence[Any]) -> Block:

@@ -48,9 +48,8 @@ def _tests(fit: FitCheck) -> list[Block]:
     said = []
     if len(fit.independencies):
         said.append(
-            f"The graph implies {counted(len(fit.independencies), 'independence')} between pairs "
-            f"of variables that could be tested; {len(fit.rejected)} "
-            f"{'fails' if len(fit.rejected) == 1 else 'fail'} (corrected p-value below 0.05)."
+            f"Of {len(fit.independencies):,} implied independencies that could be tested, "
+            f"{len(fit.rejected)} fail (corrected p-value below 0.05)."
         )
     if fit.untested:
         said.append(f"{counted(fit.untested, 'pair')} could not be tested.")

@@ -2,52 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
-from flwr_causal.errors import CausalError
+from flwr_causal.core.graphs.doubt import doubtful_edges
+from flwr_causal.errors import CausalError, ConfigError
 
 if TYPE_CHECKING:
     from flwr_causal.core.graphs.doubt import DoubtfulEdge
     from flwr_causal.core.graphs.fit_check import FitCheck
-    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.reports.record import RunRecord
 
 #: Reports test graphs of at most so many variables; more take seconds.
 MOST_VARIABLES = 120
 
 
-class Checked(Protocol):
-    """A run whose graph can be tested."""
+def fit_check(run: RunRecord, rows: Any = None) -> FitCheck:
+    """Test the independencies that the graph of a run implies.
 
-    graph: CausalGraph | None
+    Parameters
+    ----------
+    run : RunRecord
+    rows : DataFrame, optional
+        Default: the sums that the run's model keeps.
 
-    def fit_check(self) -> FitCheck:
-        """Test the independencies that the graph implies."""
+    Raises
+    ------
+    ConfigError
+        If the run's model has no such check, or needs rows for it.
+    """
+    if not hasattr(run.model, "fit_check"):
+        raise ConfigError(
+            f"{run.config.get('method', 'this run')} gives no model that can be tested: linear "
+            "systems and Bayesian networks can, as of moments, lingam, notears-admm, 2dbn and "
+            "fedges"
+        )
+    found: FitCheck = run.model.fit_check(rows)
+    return found
 
-    def doubtful_edges(self) -> list[DoubtfulEdge]:
-        """Return the most doubtful edges."""
 
-
-def fit_of(run: Checked) -> FitCheck | None:
-    """Return the check of a run's fit, None where there is none."""
+def fit_of(run: RunRecord) -> FitCheck | None:
+    """Return the check of a run's fit on the sums that it has; None where nothing is known."""
     if run.graph is None or len(run.graph.names) > MOST_VARIABLES:
         return None
     try:
-        found = run.fit_check()
+        found = fit_check(run)
     except CausalError:
         return None
     known = len(found.independencies) > 0 or found.held_out_log_likelihood is not None
     return found if known else None
 
 
-def doubts_of(run: Checked) -> list[DoubtfulEdge]:
-    """Return a run's most doubtful edges, none where they cannot be known."""
-    try:
-        return run.doubtful_edges()
-    except CausalError:
+def doubts_of(run: RunRecord, count: int = 3) -> list[DoubtfulEdge]:
+    """Return the most doubtful edges of a run; none without a graph."""
+    if run.graph is None:
         return []
+    tests = run.model.edge_tests() if hasattr(run.model, "edge_tests") else []
+    return doubtful_edges(run.graph, tests, count)
 
 
-def describe_doubts(run: Checked) -> list[str]:
+def describe_doubts(run: RunRecord) -> list[str]:
     """Return the check of the fit in one line, and the most doubtful edges in another."""
     fit, doubtful = fit_of(run), doubts_of(run)
     lines = [] if fit is None else [f"Fit: {fit.summary()}"]

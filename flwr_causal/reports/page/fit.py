@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.graphs.fit_check import FitCheck
-    from flwr_causal.reports.page.reported import Reported
+    from flwr_causal.reports.record import RunRecord
 
 Block = dict[str, Any]
 
@@ -19,7 +19,7 @@ Block = dict[str, Any]
 MOST_PAIRS = 50
 
 
-def fit_blocks(run: Reported) -> list[Block]:
+def fit_blocks(run: RunRecord) -> list[Block]:
     """Return the tests that reject, and the most doubtful edges; nothing where nothing is known."""
     fit, doubtful = fit_of(run), doubts_of(run)
     blocks = [] if fit is None else _tests(fit)

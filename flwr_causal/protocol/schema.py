@@ -113,6 +113,14 @@ FACTS = (
     ),
     Fact("distinct", "number of different values in the kept rows", "count", "column", "states"),
     Fact("whole", "whether all values are whole numbers", "flag", "column", "states"),
+    Fact(
+        "repeated",
+        "whether it is a number whose values are not named, of which one is in more than half of "
+        "the kept rows; not which value",
+        "flag",
+        "column",
+        "states",
+    ),
     Fact("num-states", "how many of the states below are its own", "count", "column", "states"),
     Fact(
         "states",

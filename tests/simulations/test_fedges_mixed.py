@@ -103,6 +103,23 @@ def test_isolated_and_single_variables_have_a_model():
     )
 
 
+@pytest.mark.parametrize(("share", "warned"), [(0.45, False), (0.6, True)])
+def test_a_value_that_most_rows_have_is_warned_of(share, warned):
+    """The column and the parties are named; as a category it gives no warning."""
+    rng = np.random.default_rng(3)
+    gain = np.where(rng.random(len(TABLE)) < share, 0.0, rng.normal(size=len(TABLE)) ** 2)
+    tables = [TABLE.assign(gain=gain).iloc[:400], TABLE.assign(gain=gain + 1.5).iloc[400:]]
+    run = simulate("fedges", tables, max_rounds=1, **SCORE)
+    found = [text for text in run.warnings if "one value in more than half" in text]
+    assert len(found) == warned
+    if warned:
+        assert "'gain' (at parties 'party 0', 'party 1')" in found[0]
+        assert "'size'" not in found[0]
+    table = TABLE.assign(gain=np.where(gain == 0, "none", "some"))
+    again = simulate("fedges", [table.iloc[:400], table.iloc[400:]], max_rounds=1, **SCORE)
+    assert not any("one value in more" in text for text in again.warnings)
+
+
 def test_bad_options_and_tables_are_named():
     with pytest.raises(ConfigError, match="mode='exact'"):
         simulate("fedges", PARTS, mode="scores", **SCORE)

@@ -465,8 +465,8 @@ def _add_relations(facts: list[dict[str, Any]], found: _Pass) -> None:
 
 
 def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str, Any]:
-    """Return the number of different values, whether they are whole, and the states if few."""
-    values, _ = distinct_values(rows, kind)
+    """Return the number of different values, what they are like, and the states if few."""
+    values, codes = distinct_values(rows, kind)
     whole = kind == "numeric" and bool((values == np.floor(values)).all())
     few = policy.max_states
     if kind == "numeric" and policy.number_states:
@@ -475,6 +475,8 @@ def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str,
         # Measurements are not categories: their values need not leave the party.
         few = min(few, policy.discretize or MOST_FRACTIONS)
     if len(values) > few:
-        return {"distinct": len(values), "whole": whole}
+        most = int(np.bincount(codes[codes >= 0]).max(initial=0))
+        repeated = kind == "numeric" and most > len(rows) / 2
+        return {"distinct": len(values), "whole": whole, "repeated": repeated}
     _, states = named_states(values, name)
     return {"distinct": len(states), "whole": whole, "states": states}

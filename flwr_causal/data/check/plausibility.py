@@ -79,6 +79,8 @@ class Expected:
         rows do no harm.
     own_fits : bool, default False
         Whether each party's rows are fitted by themselves.
+    densities : bool, default False
+        Whether numbers have densities, which a value that repeats has not.
     """
 
     unit_ratio: float = OTHER_MECHANISMS
@@ -86,6 +88,7 @@ class Expected:
     raw_units: bool = False
     columns: int = 0
     own_fits: bool = False
+    densities: bool = False
 
 
 def doubts(
@@ -116,6 +119,7 @@ def doubts(
         *(_unlike_columns(agreement, comparable) if expected.raw_units else ()),
         *_combinations(reports, agreement.names),
         *_of_one_row(dominated),
+        *(_repeated(held) if expected.densities else ()),
         *_unlike_steps(reports),
         *_same_tables(reports),
         *_row_numbers(reports, held),
@@ -289,6 +293,22 @@ def _of_one_row(dominated: Mapping[str, Sequence[str]]) -> list[str]:
         f"A single row has more than half of a party's variance of a column: {listed}. Second "
         "moments of such a column depend on this row. Correct the value if it is a mistake or "
         "stands for a missing one; where a column has heavy tails, take logarithms or ranks."
+    ]
+
+
+def _repeated(held: Mapping[str, Holders]) -> list[str]:
+    """Warn of numbers that have one value in most rows of a party."""
+    found = {
+        name: [party for party, column in holders.items() if column.repeated]
+        for name, holders in held.items()
+    }
+    listed = some(f"{name!r} (at {some_parties(where)})" for name, where in found.items() if where)
+    if not listed:
+        return []
+    return [
+        f"Some columns of numbers have one value in more than half of a party's rows: {listed}. "
+        "No Gaussian density fits such a column: its edges mean little, and the likelihood is low. "
+        "Make it a category, such as 'none' and 'some' or a few intervals."
     ]
 
 

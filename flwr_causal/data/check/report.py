@@ -52,6 +52,9 @@ class ColumnReport:
         With states only: the number of different values in the kept rows. Else 0.
     whole : bool
         With states only: whether it is numeric and all its values are whole numbers.
+    repeated : bool
+        With states only: whether it is numeric, its values are not named, and one value is in more
+        than half of the kept rows.
     states : tuple of str
         With states only: the different values in the kept rows as texts, sorted; empty where the
         policy does not let so many be named.
@@ -74,6 +77,7 @@ class ColumnReport:
     squares: float = 0.0
     distinct: int = 0
     whole: bool = False
+    repeated: bool = False
     states: tuple[str, ...] = ()
     combination_of: tuple[int, ...] = ()
     dominated: bool = False
@@ -104,7 +108,7 @@ class TableReport:
     has_sums : bool
         Whether the columns' ``mean``, ``remainder`` and ``squares`` were computed.
     has_states : bool
-        Whether the columns' ``distinct``, ``whole`` and ``states`` were.
+        Whether the columns' ``distinct``, ``whole``, ``repeated`` and ``states`` were.
     level_rows : int or None
         The rows behind ``mean`` and ``remainder``, where these are not all that are kept (of time
         series, the rows that are not under a perturbation); None if they are. With 0 the party has
@@ -181,6 +185,7 @@ class TableReport:
         if self.has_states:
             values["distinct"] = [column.distinct for column in columns]
             values["whole"] = [int(column.whole) for column in columns]
+            values["repeated"] = [int(column.repeated) for column in columns]
             texts, counts = pack_states([column.states for column in columns])
             values |= {"states": texts, "num-states": counts}
         if self.has_relations:
@@ -228,6 +233,7 @@ class TableReport:
             if has_states:
                 facts["distinct"] = [int(count) for count in values["distinct"]]
                 facts["whole"] = [bool(flag) for flag in values["whole"]]
+                facts["repeated"] = [bool(flag) for flag in values["repeated"]]
                 facts["states"] = unpack_states(values["states"], values["num-states"])
             if has_relations:
                 facts["combination_of"] = [

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.discrete.mixed_network import MixedNetwork
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
@@ -371,6 +372,11 @@ class FedGES(CausalStrategy[FedGESRun]):
         # Columns of numbers are those that would be cut into intervals.
         few = min(FEW_NUMBERS, self.max_states)
         return replace(policy, discretize=few, number_states=few)
+
+    @property
+    def expected(self) -> Expected:
+        """Numbers with densities, where they are taken as they are."""
+        return replace(super().expected, densities=self.score == MIXED)
 
     @property
     def knowledge_or_none(self) -> Knowledge | None:

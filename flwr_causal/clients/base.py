@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.client import NumPyClient
 
-from flwr_causal.data.check.party_table import describe, prepare
+from flwr_causal.data.check.party_table import complete_rows, describe, prepare
 from flwr_causal.data.read.pieces import joined, pieces, whole
+from flwr_causal.data.resampling import resampled
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
@@ -24,10 +26,11 @@ if TYPE_CHECKING:
     from flwr.app import Context
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.core.arrays import Arrays, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
+    from flwr_causal.data.resampling import Draw
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Number
     from flwr_causal.protocol.setup import Setup
@@ -38,6 +41,8 @@ Handler = TypeVar("Handler", bound="Callable[..., Any]")
 
 SETUP = "setup"
 MEMORY = "memory"
+#: The names of the records in a node's state that hold a client's memory.
+MEMORIES = (MEMORY, f"{MEMORY}-numbers")
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,8 @@ class CausalClient(NumPyClient):
     ----------
     contract : Contract
         Everything that may leave the party.
+    draw : Draw or None
+        In a replicate, the random draw of the party's rows; else None.
 
     Raises
     ------
@@ -144,6 +151,7 @@ class CausalClient(NumPyClient):
     """
 
     contract: ClassVar[Contract]
+    draw: Draw | None = None
     _handlers: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -227,6 +235,35 @@ class CausalClient(NumPyClient):
         """Return the party's table, all of it in memory."""
         return whole(self.table())
 
+    def resampled(self, draw: Draw) -> Source:
+        """Return the source of a replicate's rows: as many as the party has, drawn from them.
+
+        Called on the client of the party's own rows, by the bridge. A subclass whose rows may not
+        be drawn one by one returns ``self.source`` and draws from what it makes of them, by
+        :attr:`draw`.
+
+        Raises
+        ------
+        ConfigError
+            If the method has no replicates.
+        """
+
+        @cache
+        def read() -> pd.DataFrame:
+            frame = self.frame()
+            # Rows that the training leaves out stay where they are: the number of the others is
+            # that of the agreement.
+            kept = np.flatnonzero(complete_rows(frame, self.setup.policy))
+            drawn = np.arange(len(frame))
+            drawn[kept] = kept[draw.rows(len(kept), self.strata())]
+            return resampled(self.source.read(), drawn)
+
+        return Source(self.source.name, read)
+
+    def strata(self) -> IntArray | None:
+        """Return the groups within which rows are drawn, shape (n_k,); None for one group."""
+        return None
+
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns, row count and problems of this party's table."""
         parts = self.contract.reports
@@ -305,7 +342,7 @@ class CausalClient(NumPyClient):
 
     def forget(self) -> None:
         """Empty the memory."""
-        for name in (MEMORY, MEMORY + "-numbers"):
+        for name in MEMORIES:
             self.context.state.pop(name, None)
 
     def commit(self, sent: Sequence[tuple[NDArray[Any], Array]] = ()) -> None:

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from logging import ERROR
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
-from flwr_causal.clients.base import SETUP, CausalClient, Source
-from flwr_causal.clients.table_digest import TABLE, check_digest, keep_digest
+from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
+from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.interventions import NODE_KEY, USERS
+from flwr_causal.data.resampling import Draw
 from flwr_causal.errors import CausalError, ConfigError, ForgottenError
 from flwr_causal.protocol import door, records
+from flwr_causal.protocol.bundle import MAIN, SEED, exchange_of, parts_of
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, party_name
 from flwr_causal.protocol.setup import PREFIX, Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from flwr.app import Context
+    from flwr.app import Array
+
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.protocol.bundle import Part, Training
+    from flwr_causal.protocol.exchange import Exchange
 
     Clients = type[CausalClient] | Mapping[str, type[CausalClient]]
 
@@ -164,17 +171,20 @@ def _reply(
     client, config = _open(clients, source, message, context)
     if config.get("exchange") == REPLAY.name:
         return _replay(client, clients, message)
-    exchange = client.contract.find(config.get("exchange"))
-    received = records.arrays_of(message.content)
-    with single_threaded():
-        arrays, weight, numbers = client.fit(
-            list(received.values()), {**config, "arrays": list(received)}
-        )
-    named = dict(zip(client.names_of(exchange), arrays, strict=True))
+    exchange = exchange_of(client.contract, config)
+    named: Arrays = {}
+    weight, answered = 1, []
+    for part in parts_of(exchange):
+        own = _in_training(client, part.training, config)
+        arrays, own_weight = _fit(own, part, exchange, message.content)
+        own.source = client.source  # the drawn rows of many replicates need not stay in memory
+        named |= part.named(arrays)
+        answered.append((part.training, own))
+        weight = own_weight if part.exchange.weight == exchange.weight else weight
     agreed = client.contract.sizes(client.setup, client.num_rows)
     content = door.outgoing(
         exchange,
-        {**named, **{name: np.asarray(value) for name, value in numbers.items()}},
+        named,
         door.sizes_of(exchange, message.content, agreed),
         weight=weight,
         number=int(config[records.NUMBER]),
@@ -182,11 +192,79 @@ def _reply(
     )
     reply = Message(content, reply_to=message)
     packed = content.get(records.ARRAYS)
-    if isinstance(packed, ArrayRecord):
-        client.commit([(array, packed[name]) for name, array in named.items() if name in packed])
-    else:
-        client.commit()
+    sent = (
+        [(array, packed[name]) for name, array in named.items() if name in packed]
+        if isinstance(packed, ArrayRecord)
+        else []
+    )
+    for training, own in answered:
+        _commit(own, training, context, sent)
     return reply
+
+
+def _fit(
+    client: CausalClient,
+    part: Part,
+    exchange: Exchange,
+    content: RecordDict,
+    further: Mapping[str, Any] | None = None,
+) -> tuple[Arrays, int]:
+    """Return what the client answers to the request of one training, by name, and its weight."""
+    config = {
+        key: value
+        for key, value in records.config_of(content).items()
+        if not key.startswith(PREFIX) and not exchange.sends_name(key)
+    }
+    received = part.sent(records.arrays_of(content))
+    own = part.sent(records.config_of(content))
+    values = {**(further or {}), **config, **own, "exchange": part.exchange.name}
+    with single_threaded():
+        arrays, weight, numbers = client.fit(
+            list(received.values()), {**values, "arrays": list(received)}
+        )
+    named = dict(zip(client.names_of(part.exchange), arrays, strict=True))
+    return {**named, **{name: np.asarray(value) for name, value in numbers.items()}}, weight
+
+
+def _in_training(
+    client: CausalClient, training: Training, config: Mapping[str, Any]
+) -> CausalClient:
+    """Return the client of one training: with rows, a memory and a cache of its own."""
+    if training == MAIN:
+        return client
+    context, name = client.context, training.name
+    prefix = training.named("")
+    state = RecordDict(
+        {
+            key.removeprefix(prefix): context.state[key]
+            for key in context.state
+            if key.startswith(prefix)
+        }
+    )
+    own = Context(context.run_id, context.node_id, context.node_config, state, context.run_config)
+    setup = replace(client.setup, exchange=f"{client.setup.exchange} {name}")
+    draw = Draw(_drawing_key(client, int(config[SEED])), training.replicate)
+    result = type(client)(client.resampled(draw), own, setup)
+    result.draw = draw
+    return result
+
+
+def _drawing_key(client: CausalClient, seed: int) -> int:
+    """Return a number that follows from the party's table, so that only the party knows it."""
+    table = client.source.read()
+    return client.once(f"drawing key {seed}", lambda: int(digest(table, f"rows {seed}"), 16))
+
+
+def _commit(
+    client: CausalClient, training: Training, context: Context, sent: Sequence[tuple[Any, Array]]
+) -> None:
+    """Store what a training is to remember, behind its name in the node's state."""
+    client.commit(sent)
+    if training == MAIN:
+        return
+    for key, record in client.context.state.items():
+        if key != SETUP:
+            context.state[training.named(key)] = record
 
 
 def _replay(client: CausalClient, clients: Clients, message: Message) -> Message:
@@ -194,13 +272,16 @@ def _replay(client: CausalClient, clients: Clients, message: Message) -> Message
     config: dict[str, Any] = records.config_of(message.content)
     requests = unpacked(records.arrays_of(message.content)["archive"], config.pop("requests"))
     # Where the reply to an earlier attempt was lost, the memory is there already.
-    client.forget()
+    context = client.context
+    for key in [key for key in context.state if key.endswith(MEMORIES)]:
+        context.state.pop(key)
     for content in requests:
-        earlier = _client_type(clients, config)(client.source, client.context, client.setup)
-        received, values = records.arrays_of(content), records.config_of(content)
-        with single_threaded():
-            earlier.fit(list(received.values()), {**config, **values, "arrays": list(received)})
-        earlier.commit()
+        earlier = _client_type(clients, config)(client.source, context, client.setup)
+        exchange = exchange_of(client.contract, records.config_of(content))
+        for part in parts_of(exchange):
+            own = _in_training(earlier, part.training, records.config_of(content))
+            _fit(own, part, exchange, content, config)
+            _commit(own, part.training, context, ())
     client.commit()
     number = int(config[records.NUMBER])
     return Message(door.outgoing(REPLAY, {}, {}, weight=1, number=number), reply_to=message)

@@ -37,6 +37,10 @@ class InterventionClient(LinearClient):
         present = tuple(sets[k] for k in np.unique(codes))
         return replace(report, targets=present) if any(present) else report
 
+    def strata(self) -> IntArray | None:
+        """Return each row's set of targets: a replicate has as many rows of each."""
+        return self.target_sets() if self.setup.targets else None
+
     def target_sets(self) -> IntArray:
         """Return each row's position in ``setup.targets``, shape (n_k,)."""
         codes, sets = self._targets(self.setup.policy, self.num_rows)

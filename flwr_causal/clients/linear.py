@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -23,12 +23,16 @@ from flwr_causal.data.series.series import Layout, Series, find_series, long_eno
 from flwr_causal.errors import FederationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
+    from flwr_causal.clients.base import Source
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
+    from flwr_causal.data.resampling import Draw
 
 
 class LinearClient(CausalClient):
@@ -175,13 +179,26 @@ class SeriesClient(LinearClient):
         if self.order == 0:
             return super().kept_rows(policy)
         found = long_enough(find_series(self.frame(), self.layout, policy), self.order)[0]
-        return np.concatenate([one.rows[self.order :] for one in found])
+        return np.concatenate(self._drawn([one.rows[self.order :] for one in found]))
+
+    def resampled(self, draw: Draw) -> Source:
+        """Return the source of a replicate's rows; steps of series are drawn with their lags."""
+        return self.source if self.order else super().resampled(draw)
+
+    def _drawn(self, rows: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return the rows of series; in a replicate blocks of them, as one."""
+        if self.draw is None:
+            return list(rows)
+        return [np.concatenate(rows)[self.draw.blocks([len(one) for one in rows])]]
 
     def designs(self, series: list[Series], order: int) -> list[FloatArray]:
-        """Return the rows of each series with ``order`` lags, centred and scaled."""
+        """Return the rows of each series with ``order`` lags, centred and scaled.
+
+        In a replicate these are as many rows, drawn from all of them in blocks, in one array.
+        """
         setup = self.setup
         by = cast("Centering", setup.options["center"])
-        rows = centered_rows(series, order, setup.mean, by)
+        rows = self._drawn(centered_rows(series, order, setup.mean, by))
         if not setup.options["standardize"]:
             return rows
         scale = np.tile(np.sqrt(setup.variance), 1 + order)
@@ -192,5 +209,6 @@ class SeriesClient(LinearClient):
         rows = np.concatenate(self.designs(series, order))
         level = np.ones(len(rows))
         if self.setup.options["center"] == "phase":
-            level = 1.0 - np.concatenate([perturbed_rows(one, order) for one in series])
+            marks = self._drawn([perturbed_rows(one, order) for one in series])
+            level = 1.0 - np.concatenate(marks)
         return np.column_stack([np.ones(len(rows)), level, rows])

@@ -270,7 +270,7 @@ def sizes_of(
     RefusedError
         If the server sent something else than the exchange declares.
     """
-    sizes = dict(agreed)
+    sizes = exchange.sizes(agreed)
     record = None if sent is None else sent.get(records.ARRAYS)
     shapes = (
         {name: tuple(array.shape) for name, array in record.items()}

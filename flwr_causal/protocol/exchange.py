@@ -155,12 +155,16 @@ class Known:
         What the parties agreed on.
     report : TableReport
         The party's report in the schema exchange.
+    resampled : bool, default False
+        Whether the reply is of a replicate, on rows that were resampled: their number is that of
+        the report, their means and variances are not.
     """
 
     sizes: Mapping[str, int]
     sent: Mapping[str, Any]
     setup: Setup
     report: TableReport
+    resampled: bool = False
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,17 @@ class Exchange:
             names = [thing.name for thing in things]
             if len(set(names)) < len(names):
                 raise ConfigError(f"The exchange '{self.name}' declares a name twice: {names}.")
+
+    def asked(self, values: Mapping[str, Any]) -> Exchange:
+        """Return the exchange as one party was asked, from the plain values of its message.
+
+        In a bundle of trainings parties may be asked about different ones.
+        """
+        return self
+
+    def sizes(self, agreed: Mapping[str, int]) -> dict[str, int]:
+        """Return what the symbols in shapes stand for, from the sizes of :meth:`Contract.sizes`."""
+        return dict(agreed)
 
     def sends_name(self, name: str) -> bool:
         """Return whether ``sends`` declares a name."""

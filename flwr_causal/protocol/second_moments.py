@@ -28,12 +28,15 @@ def other_variances(arrays: Arrays, known: Known) -> str:
         ``moments`` of shape (folds, d, d), with targets (groups, 1 + d, 1 + d); of another width
         nothing is compared.
     known : Known
+        Of resampled rows nothing is compared.
 
     Returns
     -------
     str
         The first column that differs, in words; "" if none does.
     """
+    if known.resampled:
+        return ""
     setup, report = known.setup, known.report
     diagonal = np.diagonal(arrays["moments"], axis1=-2, axis2=-1).sum(axis=0)
     if setup.targets:

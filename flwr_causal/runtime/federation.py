@@ -479,7 +479,7 @@ class _Attempt:
 
     def _accepted(self, party: Party, sent: RecordDict, reply: Message) -> Arrays:
         """Return the arrays of a reply that the contract allows."""
-        federation, exchange = self.federation, self.exchange
+        federation, exchange = self.federation, self.exchange.asked(records.config_of(sent))
         agreed = federation.contract.sizes(federation.setup, party.num_rows)
         sizes = door.sizes_of(exchange, sent, agreed)
         weight = party.num_rows if exchange.weight == "rows" else 1

@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Result
 from flwr.supercore import log
 
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.bundle import Bundle, joined
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Fold, Replies, median_of
 from flwr_causal.runtime.checkpoint import Checkpoint, CheckpointError, Step
+from flwr_causal.runtime.federation import Arrival
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
     Deferred,
@@ -28,11 +30,11 @@ from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.runtime.returning import find_returned, reconnected
 from flwr_causal.runtime.schema import agreed, exchange_schema
 from flwr_causal.runtime.server_work import server_work
+from flwr_causal.runtime.trainings import Trainings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from flwr.app import RecordDict
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
     from numpy.typing import NDArray
@@ -40,9 +42,11 @@ if TYPE_CHECKING:
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.protocol.bundle import Part
     from flwr_causal.protocol.exchange import Exchange
-    from flwr_causal.runtime.federation import Arrival, Failure, Federation, Found, Party
+    from flwr_causal.runtime.federation import Failure, Federation, Found, Party
     from flwr_causal.runtime.method import Request
+    from flwr_causal.runtime.trainings import TrainingsState
 
     Record = dict[str, Any]
     OnRound = Callable[[Record], None]
@@ -184,6 +188,8 @@ def run(
     """
     outcome: Outcome[StateT] = Outcome()
     started = time.perf_counter()
+    if method.replicates and strategy is None:
+        method = Trainings(method)  # type: ignore[assignment]
     session = _Session(method, strategy or method, grid, outcome, config or {})
     try:
         if strategy is not None:
@@ -396,6 +402,9 @@ class _Session(Generic[StateT]):
             return
         with server_work(method, "The results after exchange 1"):
             graph = method.graph(self.state)
+        if isinstance(method, Trainings):
+            method, before, part = method.main_part(cast("TrainingsState[Any]", before))
+            exchange, replies = part.exchange, _of_part(part, replies)
         if graph is None:
             return
         left_out = LeaveOneOut.of(method, before, graph, exchange, replies)
@@ -706,7 +715,18 @@ def _combined(
     server_round: int,
     replies: Sequence[Arrival],
 ) -> Replies:
-    """Combine accepted replies: means by Flower's own averaging, or medians; else as declared."""
+    """Combine accepted replies: means by Flower's own averaging, or medians; else as declared.
+
+    The replies of each training in a bundle are combined as they would be alone.
+    """
+    if isinstance(exchange, Bundle) and _mixed(exchange, replies):
+        return joined(
+            (
+                part,
+                _combined(method, strategy, part.exchange, server_round, _of_part(part, replies)),
+            )
+            for part in exchange.parts
+        )
     if not exchange.averaged:
         fold = Fold(exchange)
         for reply in replies:
@@ -731,6 +751,35 @@ def _combined(
     return Replies(names, records.unpack_arrays(means))
 
 
+def _mixed(bundle: Bundle, replies: Sequence[Arrival]) -> bool:
+    """Return whether parts of a bundle are combined differently, or answered by other parties."""
+    ways = {(part.exchange.averaged, part.exchange.weight) for part in bundle.parts}
+    differ = any(reply.arrays.keys() != replies[0].arrays.keys() for reply in replies)
+    return len(ways) > 1 or (bundle.averaged and differ)
+
+
+def _of_part(part: Part, replies: Sequence[Arrival]) -> list[Arrival]:
+    """Return the replies of one training, of those to a bundle, as if they had come alone."""
+    found = []
+    for reply in replies:
+        arrays = part.returned(reply.arrays)
+        if part.exchange.returns and not arrays:
+            continue  # the party was not asked about this training
+        record = reply.message.content.get(records.ARRAYS)
+        packed = part.returned(record) if isinstance(record, ArrayRecord) else {}
+        weight = reply.party.num_rows if part.exchange.weight == "rows" else 1
+        content = RecordDict(
+            {
+                records.ARRAYS: ArrayRecord(packed),
+                records.METRICS: MetricRecord({records.WEIGHT: float(weight)}),
+            }
+        )
+        metadata = reply.message.metadata
+        message = Message(content, metadata.src_node_id, metadata.message_type)
+        found.append(Arrival(reply.party, arrays, message))
+    return found
+
+
 def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:
     """Refuse a wrapper around another method, or around exchanges that it cannot protect."""
     inner: object = strategy
@@ -742,6 +791,12 @@ def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:
         raise ConfigError(
             f"The strategy {strategy!r} does not wrap the method {method!r}: build the wrapper "
             "around the very object that is given as 'method'."
+        )
+    if method.replicates:
+        raise ConfigError(
+            f"{type(strategy).__name__} adds its noise to one mean in an exchange, but the option "
+            f"'replicates' of {type(method).__name__} is {method.replicates}, and each replicate "
+            "sends means of its own: leave the option out, or run without the wrapper."
         )
     if method.aggregation == "median":
         raise ConfigError(

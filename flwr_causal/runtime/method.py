@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from flwr_causal.errors import ConfigError
+from flwr_causal.protocol import records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import numpy as np
+    from flwr.app import ArrayRecord, Message, RecordDict
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract, Exchange
-    from flwr_causal.protocol.records import Scalar
+    from flwr_causal.protocol.records import Scalar, Value
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.federation import Federation
 
@@ -45,7 +47,8 @@ class Request:
     values : mapping of str to ndarray, number or text
         What every party is sent, by the names of ``exchange.sends``.
     own : mapping of str to mapping, optional
-        By party, what only this party is sent; it is added to ``values``, or replaces them.
+        By party, what only this party is sent; it is added to ``values``, or replaces them. A party
+        is not sent what is None here.
     parties : collection of str, optional
         The names of the parties that are asked. Default: all of them.
 
@@ -76,7 +79,8 @@ class Request:
 
     def values_for(self, party: str) -> dict[str, Any]:
         """Return everything that a party is sent."""
-        return {**self.values, **self.own.get(party, {})}
+        values = {**self.values, **self.own.get(party, {})}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class Method(Generic[StateT]):
@@ -109,6 +113,8 @@ class Method(Generic[StateT]):
     precision: str
     #: How replies that an exchange declares as averaged are combined.
     aggregation: Literal["mean", "median"] = "mean"
+    #: The number of trainings on resampled rows beside the main one.
+    replicates: int = 0
     #: Directory in which the run is kept while it goes on; None: nothing is written.
     output_dir: str | None
     #: Whether to go on with the run that ``output_dir`` holds.
@@ -216,6 +222,19 @@ class Method(Generic[StateT]):
         """Return the parties' own graphs and how they differ from the common one, if known."""
         return None
 
+    def settled(self, state: StateT) -> Mapping[str, Any]:
+        """Return the options that replicates take over from the main training.
+
+        Penalties, numbers of lags and the like that a method chooses by the data are chosen once,
+        in the main training. Called after each of its exchanges.
+
+        Returns
+        -------
+        dict
+            Option to value. Default: none; each replicate makes its own choices.
+        """
+        return {}
+
     def num_rows(self, state: StateT) -> int | None:
         """Return how many rows the parties have together; None for the sum of their numbers.
 
@@ -226,3 +245,53 @@ class Method(Generic[StateT]):
     def warnings(self, state: StateT) -> list[str]:
         """Return what the user should know about the finished run."""
         return []
+
+    def messages(
+        self,
+        request: Request,
+        server_round: int,
+        arrays: ArrayRecord,
+        further: Mapping[str, Value],
+    ) -> list[Message]:
+        """Return the messages of an exchange, one for each party that is asked.
+
+        Parameters
+        ----------
+        request : Request
+        server_round : int
+            The number of the exchange.
+        arrays : ArrayRecord
+            The arrays among ``request.values``; a privacy wrapper may have changed them.
+        further : mapping
+            Further plain values for the parties.
+        """
+        exchange, federation = request.exchange, self.federation
+        assert federation is not None
+        parties = federation.asked(exchange, server_round, self.fraction_train, self.seed)
+
+        def content(values: Mapping[str, Any]) -> RecordDict:
+            return records.request(
+                exchange.name,
+                self.method,
+                server_round,
+                values,
+                precision=self.precision,
+                exact=exchange.exact,
+                config=further,
+            )
+
+        # One content for all that are sent the same: a content for each would cost more than the
+        # exchange.
+        common = content(records.split(request.values)[1])
+        common[records.ARRAYS] = arrays
+        return [
+            federation.message(
+                party.node_id,
+                content(request.values_for(party.name)) if party.name in request.own else common,
+                exchange,
+                server_round,
+                self.round_timeout,
+            )
+            for party in parties
+            if request.asks(party.name)
+        ]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
-    from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+    from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.runtime.federation import Federation
 
+
+#: The most bootstrap replicates; their sums are held at the same time.
+MOST_REPLICATES = 10_000
 
 #: Runs the strategy on one table as a federation of one party, with some options changed; returns
 #: the graph, or the model of a method without one; None if the table cannot be used.
@@ -92,6 +95,11 @@ class CausalStrategy(FedAvg, Method[StateT]):
     precision : {"float64", "float32"}, default "float64"
         The type in which arrays are sent. float32 halves the traffic and costs about 1e-7 of
         accuracy an exchange.
+    replicates : int, default 0
+        Number of bootstrap replicates: trainings on rows that each party draws from its own with
+        replacement, in the same exchanges as the main training. ``graph.confidence`` is then the
+        share of the replicates that have the edge; see docs/confidence.md. Each party sends
+        everything ``replicates + 1`` times.
     output_dir : str or None, default None
         Directory for the results (under ``flwr run`` its absolute path). It is made at the start
         and updated during the run: status, history, failures, and what is needed to resume the run.
@@ -122,6 +130,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     server_timeout: float = 3600.0
     changed_tables: Literal["fail", "restart"] = "fail"
     precision: Literal["float64", "float32"] = "float64"
+    replicates: int = 0
     output_dir: str | None = None
     resume: bool = False
     missing_values: FailDrop = "fail"
@@ -156,6 +165,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         require(1 <= self.max_rounds <= MOST, "max_rounds", self.max_rounds, f"from 1 to {MOST}")
         require(0 < self.fraction_train <= 1, "fraction_train", self.fraction_train, "in (0, 1]")
+        most = MOST_REPLICATES
+        require(0 <= self.replicates <= most, "replicates", self.replicates, f"from 0 to {most}")
         require(0 < self.quorum <= 1, "quorum", self.quorum, "in (0, 1]")
         require(
             not self.resume or bool(self.output_dir), "resume", self.resume, "given with output_dir"
@@ -258,40 +269,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
     ) -> Iterable[Message]:
         """Build the messages of an exchange; none once the method has finished."""
         state = self._running
-        federation = self.federation
-        if federation is None or self.finished(state) is not None:
+        if self.federation is None or self.finished(state) is not None:
             return []
-        request = self.asked or self.request(state)
-        exchange = request.exchange
-        parties = federation.asked(exchange, server_round, self.fraction_train, self.seed)
-        further = dict(config)
-
-        def content(values: Mapping[str, Any]) -> RecordDict:
-            return records.request(
-                exchange.name,
-                self.method,
-                server_round,
-                values,
-                precision=self.precision,
-                exact=exchange.exact,
-                config=further,
-            )
-
-        # One content for all that are sent the same: a content for each would cost more than the
-        # exchange. The given arrays are packed already, and may have passed a privacy wrapper.
-        common = content(records.split(request.values)[1])
-        common[records.ARRAYS] = arrays
-        return [
-            federation.message(
-                party.node_id,
-                content(request.values_for(party.name)) if party.name in request.own else common,
-                exchange,
-                server_round,
-                self.round_timeout,
-            )
-            for party in parties
-            if request.asks(party.name)
-        ]
+        return self.messages(self.asked or self.request(state), server_round, arrays, dict(config))
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

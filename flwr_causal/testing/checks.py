@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from flwr_causal.protocol import door, records
+from flwr_causal.protocol.bundle import exchange_of
 from flwr_causal.protocol.setup import PREFIX, Setup
 from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, Spy, distance
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from flwr.app import Message, RecordDict
 
+    from flwr_causal.protocol.exchange import Contract, Disclosure
     from flwr_causal.reports.run import Run
     from flwr_causal.testing.subject import Subject
 
@@ -70,7 +72,7 @@ def check_nothing_undeclared_travels(subject: Subject) -> None:
         config = records.config_of(sent)
         if "exchange" not in config:
             continue  # the schema exchange, the same for all methods
-        exchange = strategy.contract.find(config["exchange"])
+        exchange = exchange_of(strategy.contract, config)
         own = rows[sorted(spy.get_node_ids()).index(reply.metadata.src_node_id)]
         sizes = door.sizes_of(exchange, sent, strategy.contract.sizes(setup, own))
         weight = own if exchange.weight == "rows" else 1
@@ -87,17 +89,17 @@ def check_no_entry_for_each_row(subject: Subject) -> None:
     if any(name in tables[0].columns for name in subject.strategy.role_columns):
         raise CheckSkippedError("rows with ids cannot be doubled")
     doubled = [pd.concat([table, table], ignore_index=True) for table in tables]
-    single, double = _axes(subject.run()), _axes(subject.run(doubled))
-    for (name, thing), axes in single.items():
-        declared = {one.name: one for one in subject.strategy.contract.find(name).returns}
-        if declared[thing].rows:
+    contract = subject.strategy.contract
+    single, double = _axes(contract, subject.run()), _axes(contract, subject.run(doubled))
+    for thing, axes in single.items():
+        if thing.rows:
             continue
         for axis, sizes in axes.items():
-            twice = double.get((name, thing), {}).get(axis, [])
+            twice = double.get(thing, {}).get(axis, [])
             if sizes == [len(table) for table in tables] and twice == [2 * n for n in sizes]:
                 raise CheckFailedError(
-                    f"axis {axis} of '{thing}' in the exchange '{name}' has the size of the "
-                    "party's rows: declare in 'rows' of which rows, or send sums"
+                    f"axis {axis} of '{thing.name}' ({thing.meaning}) has the size of the party's "
+                    "rows: declare in 'rows' of which rows, or send sums"
                 )
 
 
@@ -151,18 +153,19 @@ def _setup_of(sent: RecordDict) -> Any:
     return Setup.from_config(config) if f"{PREFIX}names" in config else None
 
 
-def _axes(result: tuple[Run, Spy]) -> dict[Any, dict[int, list[int]]]:
-    """Return by exchange, thing and axis the sizes in the first replies of all parties."""
-    sizes: dict[Any, dict[int, list[int]]] = {}
+def _axes(contract: Contract, result: tuple[Run, Spy]) -> dict[Disclosure, dict[int, list[int]]]:
+    """Return by disclosure and axis the sizes in the first replies of all parties."""
+    sizes: dict[Disclosure, dict[int, list[int]]] = {}
     seen: set[Any] = set()
     for sent, reply in result[1].pairs:
         config, node = records.config_of(sent), reply.metadata.src_node_id
         if "exchange" not in config or (config["exchange"], node) in seen:
             continue
         seen.add((config["exchange"], node))
-        for thing, array in records.arrays_of(reply.content).items():
+        declared = {one.name: one for one in exchange_of(contract, config).returns}
+        for name, array in records.arrays_of(reply.content).items():
             for axis, size in enumerate(array.shape):
-                of_thing = sizes.setdefault((config["exchange"], thing), {})
+                of_thing = sizes.setdefault(declared[name], {})
                 of_thing.setdefault(axis, []).append(size)
     return sizes
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.bundle import exchange_of
 from flwr_causal.testing.faults import Scene
 from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, distance, own_graphs
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from flwr.app import Message
 
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.reports.run import Run
     from flwr_causal.testing.faults import Fault
     from flwr_causal.testing.subject import Result, Subject
@@ -64,8 +65,8 @@ class FaultyGrid:
     contract: Contract
     #: How often the fault had a meaning for a reply.
     applied: int = 0
-    #: The names of the exchanges with a faulty reply.
-    exchanges: list[str] = field(default_factory=list)
+    #: The exchanges with a faulty reply.
+    exchanges: list[Exchange] = field(default_factory=list)
     _honest: dict[int, Message] = field(default_factory=dict)
     _attempts: dict[int, int] = field(default_factory=dict)
 
@@ -107,21 +108,22 @@ class FaultyGrid:
                 change, once = self.fault.afterwards, True
         if change is None or not reply.has_content() or (once and attempt > 1):
             return [reply]
-        name = records.config_of(request.content).get("exchange")
-        exchanges = {one.name: one for one in self.contract.exchanges}
+        exchange = (
+            exchange_of(self.contract, records.config_of(request.content)) if number else None
+        )
         scene = Scene(
             request,
             reply,
             earlier[-1] if earlier else None,
             others[0] if others else None,
-            exchanges.get(str(name)) if number else None,
+            exchange,
         )
         arrived = change(scene)
         if arrived is None:
             return [reply]
         self.applied += 1
-        if number:
-            self.exchanges.append(str(name))
+        if exchange is not None:
+            self.exchanges.append(exchange)
         return list(arrived)
 
 
@@ -220,7 +222,7 @@ def _code_of_result(
     from_without, text = distance(without, result)
     if from_without <= TOLERANCE:
         return "N"
-    for exchange in map(subject.strategy.contract.find, grid.exchanges):
+    for exchange in grid.exchanges:
         if exchange.same_parties:
             raise CheckFailedError(
                 f"{name} was lost in the exchange '{exchange.name}', but the result is not that "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
-from flwr_causal.core.graphs import acyclicity, adjustment, equivalence, notebook
+from flwr_causal.core.graphs import acyclicity, adjustment, equivalence, notebook, shares
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ MOST_DRAWN = 60
 
 FORMAT = "flwr-causal-graph"
 VERSION = 1
-_ARRAYS = ("weights", "lagged", "raw_weights", "raw_lagged", "confidence", "required")
+_ARRAYS = (
+    *("weights", "lagged", "raw_weights", "raw_lagged", "required"),
+    *("confidence", "adjacency_confidence", "lagged_confidence"),
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,7 +64,13 @@ class CausalGraph:
     raw_weights, raw_lagged : ndarray of float64, optional
         The estimates before the threshold, in the shapes of ``weights`` and ``lagged``.
     confidence : ndarray of float64, shape (d, d), optional
-        The method's confidence in each instantaneous edge, from 0 to 1.
+        The method's confidence in each instantaneous edge, from 0 to 1. With bootstrap replicates
+        it is the share of them that have the edge in this direction, also of edges that the graph
+        does not have; a replicate in which the edge has no direction counts half.
+    adjacency_confidence : ndarray of float64, shape (d, d), optional
+        The share of the replicates with the edge in either direction; symmetric.
+    lagged_confidence : ndarray of float64, shape (p, d, d), optional
+        The share of the replicates with each lagged edge.
     required : ndarray of bool, shape (d, d), optional
         Edges that background knowledge requires: they are in `adjacency` whatever their weight, and
         neither `threshold` nor the removal of cycles drops them.
@@ -80,6 +89,8 @@ class CausalGraph:
     raw_lagged: FloatArray | None = None
     confidence: FloatArray | None = None
     required: BoolArray | None = None
+    adjacency_confidence: FloatArray | None = None
+    lagged_confidence: FloatArray | None = None
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
@@ -98,6 +109,12 @@ class CausalGraph:
             "raw_lagged": _frozen_numbers("raw_lagged", self.raw_lagged, lags, names),
             "confidence": _frozen_numbers("confidence", self.confidence, square, names),
             "required": _frozen_booleans("required", self.required, square),
+            "adjacency_confidence": _frozen_numbers(
+                "adjacency_confidence", self.adjacency_confidence, square, names
+            ),
+            "lagged_confidence": _frozen_numbers(
+                "lagged_confidence", self.lagged_confidence, lags, names
+            ),
         }
         if checked["weights"] is None:
             raise DataError("weights is None: give a matrix, all zeros for a graph without edges")
@@ -259,6 +276,84 @@ class CausalGraph:
         past = np.where(self.lagged != 0, self.lagged, raw_lagged)
         past = np.where(np.abs(raw_lagged) > lagged, past, 0.0)
         return replace(self, weights=weights, lagged=past)
+
+    def with_confidence(self, replicates: Sequence[CausalGraph]) -> Self:
+        """Return the graph with the shares of its replicates that have each edge as confidence.
+
+        Parameters
+        ----------
+        replicates : sequence of CausalGraph
+            At least one; over the same variables.
+        """
+        directed = shares.shares_of([one.adjacency for one in replicates])
+        lagged = None
+        if self.lagged is not None:
+            past = [one.lagged for one in replicates]
+            lagged = shares.lagged_shares_of(past, len(self.lagged), len(self.names))
+        return replace(
+            self,
+            confidence=directed,
+            adjacency_confidence=directed + directed.T,
+            lagged_confidence=lagged,
+        )
+
+    def inclusion_threshold(self) -> float:
+        """Return the confidence above which edges are significant (Scutari & Nagarajan 2013).
+
+        It follows from ``adjacency_confidence``, with lags also from ``lagged_confidence``, by the
+        rule of bnlearn's ``inclusion.threshold``.
+
+        Raises
+        ------
+        ConfigError
+            If the graph has no bootstrap replicates.
+        """
+        _, adjacent = self._shares()
+        pairs = adjacent[np.triu_indices(len(adjacent), 1)]
+        lagged = () if self.lagged_confidence is None else self.lagged_confidence.ravel()
+        return shares.inclusion_threshold(np.concatenate([pairs, lagged]))
+
+    def averaged(self, threshold: float | None = None) -> CausalGraph:
+        """Return the averaged graph of the replicates: their significant edges.
+
+        Edges are added in the order of their confidence, in their more frequent direction; one that
+        would close a cycle is left out, as in bnlearn's ``averaged.network``. Required edges are
+        kept, and no forbidden edge has a confidence. The weights are the confidences. Of a CPDAG
+        the result is the equivalence class of that graph.
+
+        Parameters
+        ----------
+        threshold : float, optional
+            Edges of larger confidence, in either direction, are kept. Default:
+            :meth:`inclusion_threshold`.
+
+        Raises
+        ------
+        ConfigError
+            If the graph has no bootstrap replicates, or the threshold is not from 0 to 1.
+        """
+        directed, adjacent = self._shares()
+        limit = self.inclusion_threshold() if threshold is None else threshold
+        if not 0 <= limit <= 1:
+            raise ConfigError(f"threshold is {limit}: expected a number from 0 to 1")
+        required = np.zeros_like(self.adjacency) if self.required is None else self.required
+        chosen = shares.significant_edges(directed, adjacent, limit, required)
+        lagged = self.lagged_confidence
+        if lagged is not None:
+            lagged = np.where(lagged > limit, lagged, 0.0)
+        kept = replace(self, kind="dag", raw_weights=None, raw_lagged=None, lagged=lagged)
+        if self.kind == "cpdag":
+            marks = equivalence.cpdag(chosen) if lagged is None else chosen
+            return replace(kept, kind="cpdag", weights=np.where(marks, adjacent, 0.0))
+        return replace(kept, weights=np.where(chosen, directed, 0.0))
+
+    def _shares(self) -> tuple[FloatArray, FloatArray]:
+        """Return the shares of replicates with each edge in its direction, and in either."""
+        if self.confidence is None or self.adjacency_confidence is None:
+            raise ConfigError(
+                "the graph has no bootstrap replicates: run the method with replicates=100"
+            )
+        return self.confidence, self.adjacency_confidence
 
     def summary(self, *, self_loops: bool = True) -> CausalGraph:
         """Return the summary graph: i -> j if there is an instantaneous or lagged edge i -> j.

@@ -1,0 +1,232 @@
+"""Several trainings of one method whose requests travel in one message.
+
+A run may hold further trainings beside the main one: replicates on resampled rows. A
+:class:`Bundle` is the exchange in which the parties answer one request of each. It is made from
+the declarations of these requests, so that each reply in it is checked and combined as it would be
+alone. What belongs to the main training has its own names, what belongs to another one has the
+training's name in front: ``"moments"`` and ``"replicate 3: moments"``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from flwr_causal.protocol.exchange import Exchange, Known, Sent
+from flwr_causal.protocol.replies import Replies
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.protocol.exchange import Contract, Disclosure, Shape
+
+T = TypeVar("T")
+
+#: What a bundle sends beside the values of its requests.
+TRAININGS, EXCHANGES, SEED = "bundle-trainings", "bundle-exchanges", "bundle-seed"
+_HEAD = (
+    Sent(TRAININGS, "the trainings that the party answers"),
+    Sent(EXCHANGES, "the exchange of each training"),
+    Sent(SEED, "seed of the random draws of rows"),
+)
+_REPLICATE = "replicate "
+
+
+@dataclass(frozen=True)
+class Training:
+    """One of the trainings of a run.
+
+    Parameters
+    ----------
+    replicate : int, default 0
+        0: on the parties' own rows; from 1 on the number of a replicate, on resampled rows.
+    """
+
+    replicate: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name in messages; "" for the main training."""
+        return f"{_REPLICATE}{self.replicate}" if self.replicate else ""
+
+    @classmethod
+    def of(cls, name: str) -> Training:
+        """Return the training of a name."""
+        return cls(int(name.removeprefix(_REPLICATE))) if name else cls()
+
+    def named(self, name: str) -> str:
+        """Return the name of one of its things in a bundle."""
+        return f"{self.name}: {name}" if self.name else name
+
+
+#: The training on the parties' own rows.
+MAIN = Training()
+
+
+class Part(NamedTuple):
+    """The request of one training in a bundle.
+
+    Parameters
+    ----------
+    training : Training
+    exchange : Exchange
+    """
+
+    training: Training
+    exchange: Exchange
+
+    def sent(self, values: Mapping[str, T]) -> dict[str, T]:
+        """Return what the training is sent, of everything in a message, by its own names."""
+        return self._own(values, self.exchange.sends)
+
+    def returned(self, values: Mapping[str, T]) -> dict[str, T]:
+        """Return what the training returns, of everything in a reply, by its own names."""
+        return self._own(values, self.exchange.returns)
+
+    def named(self, values: Mapping[str, T]) -> dict[str, T]:
+        """Return the training's values by their names in a bundle."""
+        return {self.training.named(name): value for name, value in values.items()}
+
+    def _own(self, values: Mapping[str, T], declared: Iterable[Sent | Disclosure]) -> dict[str, T]:
+        names = {self.training.named(item.name): item.name for item in declared}
+        return {names[name]: value for name, value in values.items() if name in names}
+
+    def replies(self, bundled: Replies, parties: Iterable[str]) -> Replies:
+        """Return the training's replies, of those of a bundle; ``parties`` were asked."""
+        names = tuple(name for name in bundled.parties if name in set(parties))
+        own = {name: self.returned(bundled.by_party.get(name, {})) for name in names}
+        kept = own if any(name in bundled.by_party for name in names) else {}
+        return Replies(names, self.returned(bundled.combined), kept)
+
+
+@dataclass(frozen=True)
+class Bundle(Exchange):
+    """The exchange of several trainings' requests.
+
+    Parameters
+    ----------
+    parts : tuple of Part
+    """
+
+    parts: tuple[Part, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Each part was checked when it was declared; different parts may combine differently."""
+
+    def asked(self, values: Mapping[str, Any]) -> Exchange:
+        """Return the exchange of the trainings that a party was asked about."""
+        names = set(values[TRAININGS])
+        return bundle_of([part for part in self.parts if part.training.name in names])
+
+    def sizes(self, agreed: Mapping[str, int]) -> dict[str, int]:
+        """Return what the symbols in shapes stand for."""
+        return {
+            part.training.named(name): size for part in self.parts for name, size in agreed.items()
+        } | dict(agreed)
+
+
+def bundle_of(parts: Sequence[Part]) -> Exchange:
+    """Return the exchange of some trainings' requests; the exchange itself of the main one's."""
+    if [part.training for part in parts] == [MAIN]:
+        return parts[0].exchange
+    exchanges = [part.exchange for part in parts]
+    names = list(dict.fromkeys(exchange.name for exchange in exchanges))
+    checks = any(exchange.contradiction is not None for exchange in exchanges)
+    return Bundle(
+        name=" and ".join(names),
+        meaning="requests of several trainings",
+        sends=(*_HEAD, *(_renamed(part, item) for part in parts for item in part.exchange.sends)),
+        returns=tuple(_renamed(part, item) for part in parts for item in part.exchange.returns),
+        weight="rows" if any(exchange.weight == "rows" for exchange in exchanges) else "one",
+        same_parties=any(exchange.same_parties for exchange in exchanges),
+        remembered=any(exchange.remembered for exchange in exchanges),
+        contradiction=partial(_contradiction, tuple(parts)) if checks else None,
+        parts=tuple(parts),
+    )
+
+
+def exchange_of(contract: Contract, values: Mapping[str, Any]) -> Exchange:
+    """Return the exchange of a message from the plain values that it carries.
+
+    Raises
+    ------
+    ConfigError
+        If the contract has no such exchange.
+    """
+    if TRAININGS not in values:
+        return contract.find(values.get("exchange"))
+    pairs = zip(values[TRAININGS], values[EXCHANGES], strict=True)
+    return bundle_of([Part(Training.of(name), contract.find(own)) for name, own in pairs])
+
+
+def parts_of(exchange: Exchange) -> tuple[Part, ...]:
+    """Return the parts of a bundle; another exchange is that of the main training."""
+    return exchange.parts if isinstance(exchange, Bundle) else (Part(MAIN, exchange),)
+
+
+def head_of(parts: Sequence[Part], seed: int) -> dict[str, Any]:
+    """Return what a bundle sends beside the values of its requests."""
+    return {
+        TRAININGS: [part.training.name for part in parts],
+        EXCHANGES: [part.exchange.name for part in parts],
+        SEED: seed,
+    }
+
+
+def joined(parts: Iterable[tuple[Part, Replies]]) -> Replies:
+    """Return the replies of several trainings as those of their bundle."""
+    parties: dict[str, None] = {}
+    combined: Arrays = {}
+    by_party: dict[str, Arrays] = {}
+    for part, replies in parts:
+        parties |= dict.fromkeys(replies.parties)
+        combined |= part.named(replies.combined)
+        for name, arrays in replies.by_party.items():
+            by_party.setdefault(name, {}).update(part.named(arrays))
+    return Replies(tuple(parties), combined, by_party)
+
+
+def _renamed(part: Part, item: Any) -> Any:
+    """Return a declaration with the names that it has in a bundle."""
+    named = part.training.named
+    changed = {"name": named(item.name), "shape": _renamed_shape(part, item.shape)}
+    if getattr(item, "below", ""):
+        changed["below"] = named(item.below)
+    return item if part.training == MAIN else replace(item, **changed)
+
+
+def _renamed_shape(part: Part, shape: Shape | None) -> Shape | None:
+    if shape is None:
+        return None
+    return tuple(
+        part.training.named(size) if isinstance(size, str) and size != "*" else size
+        for size in shape
+    )
+
+
+def _contradiction(parts: Sequence[Part], arrays: Arrays, known: Known) -> str:
+    """Return how the reply of a training contradicts itself, in words; "" if none does."""
+    for part in parts:
+        if part.exchange.contradiction is None:
+            continue
+        own = Known(
+            {name: known.sizes[part.training.named(name)] for name in _symbols(part, known)},
+            {**known.sent, **part.sent(known.sent)},
+            known.setup,
+            known.report,
+            resampled=part.training.replicate > 0,
+        )
+        complaint = part.exchange.contradiction(part.returned(arrays), own)
+        if complaint:
+            return complaint if part.training == MAIN else f"{part.training.name}: {complaint}"
+    return ""
+
+
+def _symbols(part: Part, known: Known) -> list[str]:
+    """Return the symbols whose sizes a training knows."""
+    prefix = part.training.named("")
+    if not prefix:
+        return list(known.sizes)
+    return [name.removeprefix(prefix) for name in known.sizes if name.startswith(prefix)]

@@ -1,0 +1,304 @@
+"""Further trainings of a method in the same exchanges: bootstrap replicates.
+
+:class:`Trainings` is a method made of another one. It holds a state of the other method for each
+training and takes them all through their exchanges side by side; a training that has finished
+waits for the others. The other method, and its client, need nothing of their own for it.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic
+
+from flwr_causal.errors import CausalError, DeadlineError
+from flwr_causal.protocol.bundle import MAIN, Part, Training, bundle_of, head_of
+from flwr_causal.runtime.method import Method, Request, StateT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    import numpy as np
+    from flwr.app import ArrayRecord, ConfigRecord, Message
+    from flwr.serverapp import Grid
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.protocol.records import Scalar
+    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.federation import Federation
+
+# A party's rows for each replicate, below which a warning is given: so many sums over few rows may
+# be solved for the rows.
+ROWS_PER_REPLICATE = 10
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingsState(Generic[StateT]):
+    """The states of all trainings.
+
+    Parameters
+    ----------
+    states : mapping of Training to StateT
+        The main training's, and those of the replicates.
+    failed : mapping of Training to str
+        The replicates that the method could not fit, with the reason.
+    rows : mapping of str to int
+        By party, its number of rows.
+    """
+
+    states: Mapping[Training, StateT]
+    failed: Mapping[Training, str]
+    rows: Mapping[str, int]
+
+    @property
+    def main(self) -> StateT:
+        """The state of the training on the parties' own rows."""
+        return self.states[MAIN]
+
+
+class Trainings(Method[TrainingsState[StateT]]):
+    """A method with bootstrap replicates of itself.
+
+    Parameters
+    ----------
+    method : Method
+        Its option ``replicates`` is their number.
+    """
+
+    def __init__(self, method: Method[StateT]) -> None:
+        self.inner = method
+        self.contract = method.contract  # type: ignore[misc]
+        self.method = method.method  # type: ignore[misc]
+        self.aggregation = method.aggregation
+        self.replicates = method.replicates
+        self._state: TrainingsState[StateT] | None = None
+        self._latest: tuple[object, dict[Training, Request]] = (None, {})
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an option of the method itself."""
+        if name.startswith("__") or name == "inner":  # of an object that is being copied
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    @property
+    def state(self) -> TrainingsState[StateT] | None:
+        """The states of all trainings; the method itself has the main one."""
+        return self._state
+
+    @state.setter
+    def state(self, state: TrainingsState[StateT] | None) -> None:
+        """Set the states; the method itself is given the main one."""
+        self._state = state
+        self.inner.state = None if state is None else state.main
+
+    @property
+    def federation(self) -> Federation | None:
+        """The parties."""
+        return self.inner.federation
+
+    @federation.setter
+    def federation(self, federation: Federation | None) -> None:
+        """Set the parties."""
+        self.inner.federation = federation
+
+    @property
+    def grid(self) -> Grid | None:
+        """The grid of the run."""
+        return self.inner.grid
+
+    @grid.setter
+    def grid(self, grid: Grid | None) -> None:
+        """Set the grid of the run."""
+        self.inner.grid = grid
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options by name."""
+        return self.inner.options
+
+    @property
+    def policy(self) -> Policy:
+        """How problems of the data are handled."""
+        return self.inner.policy
+
+    @property
+    def schema_options(self) -> dict[str, Scalar]:
+        """The options that the clients need to describe their tables."""
+        return self.inner.schema_options
+
+    @property
+    def client_options(self) -> dict[str, Scalar]:
+        """The options that the clients need."""
+        return self.inner.client_options
+
+    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
+        """Return the columns that all parties use."""
+        return self.inner.agree(reports)
+
+    def init(self, agreement: Agreement) -> TrainingsState[StateT]:
+        """Return the states before the first exchange."""
+        trainings = [MAIN, *(Training(replicate=1 + k) for k in range(self.replicates))]
+        # States may hold caches of their own.
+        states = {training: self.inner.init(agreement) for training in trainings}
+        return TrainingsState(states, {}, agreement.rows)
+
+    def request(self, state: TrainingsState[StateT]) -> Request:
+        """Return the requests of all trainings that have not finished, in one."""
+        requests = self._requests(state)
+        if list(requests) == [MAIN]:
+            return requests[MAIN]
+        parts = [Part(training, request.exchange) for training, request in requests.items()]
+        pairs = list(zip(parts, requests.values(), strict=True))
+        values = {k: v for part, one in pairs for k, v in part.named(one.values).items()}
+        own = {}
+        for party in state.rows:
+            asked = [part for part, request in pairs if request.asks(party)]
+            differs = {k: v for p, one in pairs for k, v in p.named(one.own.get(party, {})).items()}
+            if asked and len(asked) < len(parts):
+                others = (
+                    part.named(dict.fromkeys(request.values))
+                    for part, request in pairs
+                    if part not in asked
+                )
+                differs |= {name: None for names in others for name in names}
+                differs |= head_of(asked, self.seed)
+            if differs:
+                own[party] = differs
+        return Request(
+            bundle_of(parts),
+            {**values, **head_of(parts, self.seed)},
+            own,
+            _asked_by(requests.values(), state.rows),
+        )
+
+    def _requests(self, state: TrainingsState[StateT]) -> dict[Training, Request]:
+        """Return by training the requests of those that have not finished."""
+        if self._latest[0] is not state:
+            fixed = self._fixed(state.main)
+            requests = {
+                training: self._of(training, fixed).request(own)
+                for training, own in self._running(state, fixed).items()
+            }
+            self._latest = (state, requests)
+        return self._latest[1]
+
+    def _running(
+        self, state: TrainingsState[StateT], fixed: Method[StateT]
+    ) -> dict[Training, StateT]:
+        return {
+            training: own
+            for training, own in state.states.items()
+            if training not in state.failed and self._of(training, fixed).finished(own) is None
+        }
+
+    def _of(self, training: Training, fixed: Method[StateT]) -> Method[StateT]:
+        return self.inner if training == MAIN else fixed
+
+    def _fixed(self, main: StateT) -> Method[StateT]:
+        """Return the method with what the main training has chosen by the data."""
+        settled = self.inner.settled(main)
+        if not settled:
+            return self.inner
+        fixed = copy.copy(self.inner)
+        for name, value in settled.items():
+            setattr(fixed, name, value)
+        return fixed
+
+    def close(
+        self, state: TrainingsState[StateT], replies: Replies
+    ) -> tuple[TrainingsState[StateT], dict[str, Any]]:
+        """Return the states after an exchange; the main training is the first to be closed."""
+        states, failed = dict(state.states), dict(state.failed)
+        requests, info, fixed = self._requests(state), dict[str, Any](), None
+        for training, request in requests.items():
+            part = Part(training, request.exchange)
+            own = part.replies(replies, [party for party in state.rows if request.asks(party)])
+            if training == MAIN:
+                states[MAIN], info = self.inner.close(state.main, own)
+                continue
+            fixed = fixed or self._fixed(states[MAIN])
+            try:
+                states[training], _ = fixed.close(states[training], own)
+            except DeadlineError:
+                raise
+            except (CausalError, ArithmeticError, ValueError) as error:
+                failed[training] = str(error)
+        return replace(state, states=states, failed=failed), info
+
+    def finished(self, state: TrainingsState[StateT]) -> str | None:
+        """Return why the main training is over, once all are."""
+        reason = self.inner.finished(state.main)
+        return None if reason is None or self._running(state, self._fixed(state.main)) else reason
+
+    def graph(self, state: TrainingsState[StateT]) -> CausalGraph | None:
+        """Return the main training's graph with the replicates' shares of edges."""
+        graph = self.inner.graph(state.main)
+        fixed = self._fixed(state.main)
+        found = [
+            replicate
+            for training, own in state.states.items()
+            if training != MAIN
+            and training not in state.failed
+            and (replicate := fixed.graph(own)) is not None
+        ]
+        return graph if graph is None or not found else graph.with_confidence(found)
+
+    def model(self, state: TrainingsState[StateT]) -> Any:
+        """Return the main training's model."""
+        return self.inner.model(state.main)
+
+    def scores(self, state: TrainingsState[StateT]) -> NDArray[np.float64] | None:
+        """Return the main training's strengths of edges."""
+        return self.inner.scores(state.main)
+
+    def heterogeneity(self, state: TrainingsState[StateT]) -> Heterogeneity | None:
+        """Return how the parties differ, by the main training."""
+        return self.inner.heterogeneity(state.main)
+
+    def num_rows(self, state: TrainingsState[StateT]) -> int | None:
+        """Return how many rows the parties have together."""
+        return self.inner.num_rows(state.main)
+
+    def warnings(self, state: TrainingsState[StateT]) -> list[str]:
+        """Return the main training's warnings, and those of the replicates."""
+        found = list(self.inner.warnings(state.main))
+        if state.failed:
+            reason = next(iter(state.failed.values()))
+            found.append(
+                f"{len(state.failed)} of {self.replicates} replicates could not be fitted, and do "
+                f"not count in the confidence: {reason}"
+            )
+        few = [
+            name for name, rows in state.rows.items() if rows < ROWS_PER_REPLICATE * self.replicates
+        ]
+        if few:
+            found.append(
+                f"{len(few)} of {len(state.rows)} parties have few rows for {self.replicates} "
+                f"replicates ({few[0]}: {state.rows[few[0]]} rows): many sums over the same few "
+                "rows disclose more of single rows than one sum. Use fewer replicates, about one "
+                f"for {ROWS_PER_REPLICATE} rows of a party."
+            )
+        return found
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return the messages of the exchange in progress."""
+        assert self.asked is not None
+        return self.messages(self.asked, server_round, arrays, dict(config))
+
+    def main_part(self, before: TrainingsState[StateT]) -> tuple[Method[StateT], StateT, Part]:
+        """Return the method, its state and its part of an exchange, of the main training."""
+        request = self._requests(before)[MAIN]
+        return self.inner, before.main, Part(MAIN, request.exchange)
+
+
+def _asked_by(requests: Iterable[Request], parties: Collection[str]) -> list[str] | None:
+    """Return the parties that any request asks, None if those are all."""
+    asked = [party for party in parties if any(one.asks(party) for one in requests)]
+    return None if len(asked) == len(parties) else asked

@@ -128,6 +128,9 @@ def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
             "lag": int(lag) + 1,
             "weight": graph.lagged[lag, i, j],
             "raw_weight": None if graph.raw_lagged is None else graph.raw_lagged[lag, i, j],
+            "confidence": (
+                None if graph.lagged_confidence is None else graph.lagged_confidence[lag, i, j]
+            ),
         }
         for lag, i, j in (() if graph.lagged is None else np.argwhere(graph.lagged != 0))
         if graph.lagged is not None
@@ -340,7 +343,7 @@ def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> Causal
         }
         if str(row.get("required", "")).strip().lower() == "true":
             edge["required"] = True
-        if lag == 0 and str(row.get("confidence", "")).strip():
+        if str(row.get("confidence", "")).strip():
             edge["confidence"] = _number(row["confidence"], "confidence", 0.0, where)
         graph.add_edge(source, target, **edge)
         if lag == 0 and str(row.get("undirected", "")).strip().lower() == "true":

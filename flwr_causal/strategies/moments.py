@@ -361,6 +361,24 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
         """Return the strengths of the edges before the threshold, shape (d, d), see ``ranking``."""
         return None if state.outcome is None else state.outcome.scores
 
+    def settled(self, state: MomentsRun) -> dict[str, Any]:
+        """Return solver, penalties, order and the like, as the main training has chosen them."""
+        if state.outcome is None or self.kind == "additive" or self.solver == "ges":
+            return {}
+        agreement, info = state.agreement, state.outcome.info
+        chosen: dict[str, Any] = {
+            "solver": self.chosen_solver(agreement, len(agreement.names) * (1 + self.order)),
+            **{name: info[name] for name in ("sparsity", "ridge") if name in info},
+        }
+        if self.order:
+            chosen["instantaneous"] = bool(info["instantaneous"])
+            chosen["lagged_sparsity"] = self.lagged_factor(automatic=isinstance(self.sparsity, str))
+            if self.regression == "held-out":
+                chosen["regression"] = "ridge" if "ridge" in info else "lasso"
+            if self.select_order:
+                chosen["select_order"] = info["order"]
+        return chosen
+
     def warnings(self, state: MomentsRun) -> list[str]:
         """Warn where units may have decided, or the fit is not stationary."""
         own = () if state.outcome is None else state.outcome.warnings
@@ -602,10 +620,11 @@ def solve_series(
         own, _ = _by_targets(agreement, products, columns)
         found = problem.search(own, d, with_now=bool(method.instantaneous))
     else:
-        folds = series_moments(products[: method.num_folds], agreement.n, columns)
+        num_folds = len(products) - (method.order - 1 if method.select_order else 0)
+        folds = series_moments(products[:num_folds], agreement.n, columns)
         by_order = {
             1 + k: series_moments(part[None], agreement.n, columns)[0]
-            for k, part in enumerate(products[method.num_folds :])
+            for k, part in enumerate(products[num_folds:])
         }
         found = problem.solve(folds, d, by_order=by_order)
     over_columns = problem.cut(found.moments, found.raw, refit=method.refit)

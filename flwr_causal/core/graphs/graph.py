@@ -641,6 +641,8 @@ class CausalGraph:
                 attributes = {"weight": float(self.lagged[lag, i, j]), "lag": int(lag) + 1}
                 if self.raw_lagged is not None:
                     attributes["raw_weight"] = float(self.raw_lagged[lag, i, j])
+                if self.lagged_confidence is not None:
+                    attributes["confidence"] = float(self.lagged_confidence[lag, i, j])
                 result.add_edge(self.names[i], self.names[j], **attributes)
         return result
 
@@ -702,7 +704,7 @@ class CausalGraph:
 
         slices = np.zeros((num_lags + 1, size, size))
         required = np.zeros((size, size), dtype=bool)
-        confidence = np.zeros((size, size))
+        confidence = np.zeros((num_lags + 1, size, size))
         seen: set[tuple[int, int, int]] = set()
         names = tuple(labels.values())
         for lag, (i, j, data) in zip(lags, edges, strict=True):
@@ -718,17 +720,20 @@ class CausalGraph:
                 )
             seen.add((lag, i, j))
             slices[lag, i, j] = value
+            confidence[lag, i, j] = float(data.get("confidence", 0.0))
             if lag == 0:
                 required[i, j] = bool(data.get("required", False))
-                confidence[i, j] = float(data.get("confidence", 0.0))
         kind = graph.graph.get("kind", "dag" if graph.is_directed() else "cpdag")
         fields: dict[str, Any] = {"names": names, "weights": slices[0], "kind": kind}
         if num_lags:
             fields["lagged"] = slices[1:]
         if any("required" in data for _, _, data in edges):
             fields["required"] = required
-        if any("confidence" in data for _, _, data in edges):
-            fields["confidence"] = confidence
+        sure = {lag > 0 for lag, edge in zip(lags, edges, strict=True) if "confidence" in edge[2]}
+        if False in sure:
+            fields["confidence"] = confidence[0]
+        if True in sure:
+            fields["lagged_confidence"] = confidence[1:]
         return cls(**fields)
 
     def to_dict(self) -> dict[str, Any]:

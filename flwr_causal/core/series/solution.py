@@ -93,10 +93,10 @@ class LaggedProblem:
     thresholds : ndarray of shape (m, 1)
         Thresholds on the absolute weights of each column's effects. "bic" scores the graphs after
         the thresholds.
-    select_order : bool
-        Whether p is chosen, from 1 to the order of the moments, by the error of predictions from
-        the past alone (the reduced form of a system with instantaneous effects has the same p).
-        Orders below the largest lag of a required edge are not tried.
+    select_order : bool or int
+        A number is p. Else whether p is chosen, from 1 to the order of the moments, by the error of
+        predictions from the past alone (the reduced form of a system with instantaneous effects has
+        the same p). Orders below the largest lag of a required edge are not tried.
     instantaneous : bool or "auto"
         Whether W is fitted; with "auto" if this lowers the held-out error by 2 %
         (:data:`core.series.selection.INSTANTANEOUS_MARGIN`).
@@ -123,7 +123,7 @@ class LaggedProblem:
 
     masks: EdgeMasks
     thresholds: FloatArray
-    select_order: bool = False
+    select_order: bool | int = False
     instantaneous: bool | Literal["auto"] = True
     regression: Regression = "lasso"
     ranking: Ranking = "weights"
@@ -236,6 +236,8 @@ class LaggedProblem:
     ) -> tuple[int, Literal["lasso", "ridge"]]:
         """Choose order and regression by the error of predictions from the past alone."""
         largest, regression = order_of(folds[0], d), self.regression
+        if not isinstance(self.select_order, bool) and regression != "held-out":
+            return self.select_order, regression
         if not self.select_order and regression != "held-out":
             return largest, regression
         least = largest

@@ -40,7 +40,7 @@ from flwr_causal.strategies.fedpc.stages import (
     SumsStage,
     joint_components,
 )
-from flwr_causal.strategies.options import MOST, require
+from flwr_causal.strategies.options import MOST, refuse_ignored, require
 from flwr_causal.strategies.plausibility import majority_warning
 
 if TYPE_CHECKING:
@@ -228,6 +228,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
+        refuse_ignored(self, {"replicates": "methods that return a graph"})
         _ = self.image_shape
         sizes = ("depth", "replicas", "sums", "epochs", "batches")
         for name in ("minimum_count", "clusters", *sizes):

@@ -1,0 +1,312 @@
+"""Bootstrap replicates: what parties draw and send, what stays as it was, what is refused."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.clients import CausalClient, answers
+from flwr_causal.clients.table_digest import digest
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.order_search import search_orders
+from flwr_causal.data.read.tables import read_table
+from flwr_causal.data.resampling import Draw, block_length
+from flwr_causal.data.synthetic.discrete import federated_discrete
+from flwr_causal.data.synthetic.linear import federated_linear
+from flwr_causal.data.synthetic.series import federated_dynamic
+from flwr_causal.errors import ConfigError
+from flwr_causal.protocol import records
+from flwr_causal.protocol.bundle import Part, Training, bundle_of, exchange_of, parts_of
+from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.runtime.method import Request
+from flwr_causal.simulations import simulate
+from flwr_causal.strategies import CausalStrategy
+from flwr_causal.testing import check_method
+from flwr_causal.testing.checks import CHECKS, _KilledError, _KilledGrid
+from flwr_causal.testing.subject import CheckSkippedError, Spy, Subject
+
+FRAMES, _ = federated_linear(4, 150, 3, seed=1)
+R = 3
+
+
+def spied(method, parties, **options):
+    """A run, and the pairs of request and reply of its exchanges."""
+    spies = []
+    run = simulate(
+        method, parties, wrap_grid=lambda grid: spies.append(Spy(grid)) or spies[0], **options
+    )
+    return run, [
+        (sent, reply) for sent, reply in spies[0].pairs if "exchange" in records.config_of(sent)
+    ]
+
+
+# What travels.
+
+
+def test_moments_of_a_replicate_are_those_of_the_rows_that_are_drawn():
+    run, pairs = spied("moments", FRAMES, replicates=R)
+    mean = np.concatenate(FRAMES).mean(axis=0)
+    for frame, (_, reply) in zip(FRAMES, pairs, strict=True):
+        key = int(digest(read_table(frame), "rows 0"), 16)
+        arrays = records.arrays_of(reply.content)
+        for replicate in range(R + 1):
+            draw = Draw(key, replicate).rows(len(frame)) if replicate else slice(None)
+            rows = frame.to_numpy()[draw] - mean
+            name = f"replicate {replicate}: moments" if replicate else "moments"
+            np.testing.assert_allclose(arrays[name][0], rows.T @ rows / len(rows))
+    assert run.rounds == 1
+
+
+def test_the_main_training_is_that_without_replicates():
+    for method, options in (("moments", {}), ("notears-admm", {"max_rounds": 6})):
+        alone, _ = spied(method, FRAMES, **options)
+        run, pairs = spied(method, FRAMES, replicates=R, **options)
+        np.testing.assert_array_equal(run.graph.weights, alone.graph.weights)
+        assert run.rounds == alone.rounds
+        assert {exchange["exchange"] for exchange in run.history} == {
+            exchange["exchange"] for exchange in alone.history
+        }
+        for _, reply in pairs:
+            names = records.arrays_of(reply.content)
+            assert sum(name.startswith("replicate ") for name in names) == R * len(names) // (R + 1)
+
+
+def test_a_replicate_is_the_pooled_bootstrap_of_one_party():
+    frame = pd.concat(FRAMES, ignore_index=True)
+    run = simulate("moments", [frame], replicates=R)
+    key, found = int(digest(read_table(frame), "rows 0"), 16), []
+    for replicate in range(1, R + 1):
+        # About the mean of the party's own rows, which the parties agree on.
+        rows = (frame - frame.mean()).to_numpy()[Draw(key, replicate).rows(len(frame))]
+        moments = Moments(len(rows), np.zeros(4), rows.T @ rows / len(rows), tuple(frame))
+        found.append(search_orders(moments, Knowledge().masks(tuple(frame))).best.adjacency)
+    np.testing.assert_allclose(run.graph.confidence, np.mean(found, axis=0))
+
+
+def test_confidence_does_not_depend_on_the_order_of_the_parties_but_on_the_seed():
+    run = simulate("moments", FRAMES, replicates=20)
+    again = simulate("moments", FRAMES[::-1], replicates=20)
+    np.testing.assert_array_equal(run.graph.confidence, again.graph.confidence)
+    other = simulate("moments", FRAMES, replicates=20, seed=1)
+    assert (run.graph.confidence != other.graph.confidence).any()
+
+
+def test_requests_differ_where_trainings_are_in_different_exchanges():
+    frames, _ = federated_discrete(5, 900, 3, seed=2)
+    alone = simulate("fedges", frames)
+    run, pairs = spied("fedges", frames, replicates=4)
+    np.testing.assert_array_equal(run.graph.weights, alone.graph.weights)
+    assert any(" and " in record["exchange"] for record in run.history)
+    assert run.graph.confidence.max() <= 1
+    config = records.config_of(pairs[0][0])
+    contract = type_of("fedges").contract
+    assert [part.exchange.name for part in parts_of(exchange_of(contract, config))] == 5 * [
+        "likelihoods"
+    ]
+
+
+def type_of(method):
+    from flwr_causal.app.methods import find
+
+    return find(method).strategy
+
+
+# Draws.
+
+
+def test_blocks_are_stretches_of_one_series_and_cover_all_rows_alike():
+    lengths, counts = [7, 40, 13], np.zeros(60)
+    starts = np.repeat([0, 7, 47], lengths)
+    for replicate in range(2000):
+        drawn = Draw(3, replicate).blocks(lengths)
+        assert len(drawn) == 60
+        size = block_length(20)
+        block, own = drawn[:size], starts[drawn[0]]
+        length = dict(zip([0, 7, 47], lengths, strict=True))[own]
+        np.testing.assert_array_equal(
+            (block - own) % length, (block[0] - own + np.arange(size)) % length
+        )
+        counts += np.bincount(drawn, minlength=60)
+    assert np.abs(counts / 2000 - 1).max() < 0.15
+
+
+def test_rows_are_drawn_within_strata():
+    strata = np.array([0, 1, 1, 0, 1, 2])
+    for replicate in range(50):
+        drawn = Draw(1, replicate).rows(6, strata)
+        np.testing.assert_array_equal(strata[drawn], strata)
+
+
+def test_lags_stay_with_their_steps():
+    series, _ = federated_dynamic(3, 240, 3, seed=1)
+    run, pairs = spied("moments", series, order=1, replicates=2)
+    assert run.graph.lagged_confidence.shape == (1, 3, 3)
+    for _, reply in pairs:
+        arrays = records.arrays_of(reply.content)
+        # The products of [1, g, x_t, x_{t-1}] are those of as many rows.
+        assert arrays["replicate 1: moments"][0, 0, 0] == arrays["moments"][0, 0, 0]
+        assert not np.allclose(arrays["replicate 1: moments"], arrays["moments"], atol=1e-3)
+
+
+def test_incomplete_rows_stay_outside_a_replicate():
+    holed = [frame.copy() for frame in FRAMES]
+    holed[1].iloc[::5, 2] = np.nan
+    run = simulate("moments", holed, missing_values="drop", replicates=R)
+    assert run.failures == []
+    assert run.graph.confidence.max() <= 1
+
+
+# What goes wrong, and what is refused.
+
+
+@pytest.mark.parametrize(
+    ("options", "method"),
+    [
+        ({}, "moments"),
+        ({"aggregation": "median", "precision": "float32"}, "moments"),
+        ({"max_rounds": 6}, "notears-admm"),
+    ],
+)
+def test_a_resumed_run_has_the_same_confidence(tmp_path, options, method):
+    whole = simulate(method, FRAMES, replicates=2, **options)
+    with pytest.raises(_KilledError):
+        simulate(
+            method,
+            FRAMES,
+            replicates=2,
+            output_dir=tmp_path,
+            wrap_grid=lambda grid: _KilledGrid(grid, (whole.rounds + 1) // 2),
+            **options,
+        )
+    resumed = simulate(method, FRAMES, replicates=2, output_dir=tmp_path, resume=True, **options)
+    np.testing.assert_array_equal(resumed.graph.weights, whole.graph.weights)
+    np.testing.assert_array_equal(resumed.graph.confidence, whole.graph.confidence)
+
+
+def test_methods_without_a_graph_and_privacy_wrappers_are_refused():
+    from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
+
+    from flwr_causal.simulations import LocalGrid
+    from flwr_causal.strategies import Moments as MomentsStrategy
+    from flwr_causal.strategies import run
+
+    with pytest.raises(ConfigError, match="'replicates' is 3, which is for methods that return"):
+        simulate("fedpc", FRAMES, replicates=3)
+    with pytest.raises(ConfigError, match=r"'replicates'.* must be from 0 to"):
+        simulate("moments", FRAMES, replicates=-1)
+    method = MomentsStrategy(replicates=2)
+    wrapper = DifferentialPrivacyServerSideFixedClipping(method, 0.1, 1.0, 3)
+    with pytest.raises(ConfigError, match="replicates"):
+        run(method, LocalGrid(None, 3), strategy=wrapper)
+
+
+def test_few_rows_for_many_replicates_are_a_warning():
+    assert simulate("moments", FRAMES, replicates=2).warnings == []
+    (warning,) = simulate("moments", FRAMES, replicates=30).warnings
+    assert "3 of 3 parties have few rows for 30 replicates" in warning
+
+
+# A stranger's method.
+
+_STEP = Exchange(
+    "step",
+    "sums of products, with a number that a party remembers",
+    sends=(Sent("scale", "a factor", ("k",)),),
+    returns=(
+        Disclosure("products", "products of the rows", ("d", "d"), combine="sum"),
+        Disclosure("scaled", "the factor again", ("k",)),
+        Disclosure("count", "the exchanges that the party has answered", (), "index"),
+    ),
+    same_parties=True,
+    remembered=True,
+)
+
+
+@dataclass(frozen=True)
+class _State:
+    names: tuple[str, ...]
+    steps: int = 0
+    products: object = None
+
+
+class StrangersClient(CausalClient):
+    """Remembers how often it was asked."""
+
+    contract: ClassVar[Contract] = Contract("strangers", (_STEP,))
+
+    @answers(_STEP)
+    def step(self, asked):
+        memory = self.recall()
+        before = 0 if memory is None else memory.numbers["count"]
+        count = (
+            before if memory is not None and memory.numbers["at"] == asked.number else before + 1
+        )
+        self.remember({}, count=count, at=asked.number)
+        rows = self.rows()
+        return {"products": rows.T @ rows, "scaled": asked["scale"], "count": np.array(count)}
+
+
+@dataclass(kw_only=True, eq=False)
+class Strangers(CausalStrategy):
+    """Draws edges between variables of large covariance."""
+
+    contract: ClassVar[Contract] = StrangersClient.contract
+    max_rounds: int = 3
+
+    def init(self, agreement):
+        return _State(agreement.names)
+
+    def request(self, state):
+        return Request(_STEP, {"scale": np.full(2 + state.steps, 2.0)})
+
+    def close(self, state, replies):
+        return _State(state.names, state.steps + 1, replies["products"]), {}
+
+    def finished(self, state):
+        return "all steps are done" if state.steps == 3 else None
+
+    def graph(self, state):
+        if state.products is None:
+            return None
+        size = np.sqrt(np.diag(state.products))
+        strong = np.abs(state.products / size / size[:, None]) > 0.5
+        return CausalGraph(state.names, np.triu(np.where(strong, state.products, 0.0), 1))
+
+
+def test_a_strangers_method_needs_nothing_for_replicates():
+    strategy = Strangers(replicates=2, min_available_nodes=3)
+    run, pairs = spied(strategy, FRAMES, client=StrangersClient)
+    assert set(np.unique(run.graph.confidence)) <= {0.0, 0.5, 1.0}
+    for sent, reply in pairs:
+        counts = dict(reply.content["metrics"])
+        # Each training has a memory of its own.
+        assert counts["count"] == counts["replicate 2: count"] == records.config_of(sent)["round"]
+    for check in CHECKS:
+        with suppress(CheckSkippedError):
+            check(Subject(strategy, FRAMES, StrangersClient))
+
+
+@pytest.mark.slow
+def test_faults_of_replicates():
+    report = check_method(Strangers(replicates=2), FRAMES, client=StrangersClient)
+    assert report.passed, report.table()
+    frames, _ = federated_discrete(4, 300, 3, seed=1)
+    report = check_method(type_of("fedges")(replicates=2), frames)
+    assert report.passed, report.table()
+
+
+def test_a_bundle_declares_what_its_parts_declare():
+    parts = [Part(Training(), _STEP), Part(Training(replicate=2), _STEP)]
+    bundle = bundle_of(parts)
+    assert bundle_of(parts[:1]) is _STEP
+    assert bundle.same_parties
+    assert bundle.remembered
+    declared = {item.name: item for item in bundle.returns}
+    assert declared["replicate 2: products"].combine == declared["products"].combine == "sum"
+    assert declared["replicate 2: scaled"].shape == ("replicate 2: k",)
+    assert bundle.sizes({"d": 4})["replicate 2: d"] == 4

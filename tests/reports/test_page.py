@@ -78,6 +78,35 @@ def test_the_page_says_what_the_run_says(admm_run):
         assert part in setup
 
 
+def test_effects_and_probabilities_are_those_of_the_model():
+    rng = np.random.default_rng(0)
+    series = np.zeros((300, 2))
+    for t in range(1, 300):
+        series[t] = [0.5, 0.8] * series[t - 1, [0, 0]] + rng.normal(size=2)
+    run = simulate("moments", [series], order=1)
+    payload = payload_of(run)
+    effects, responses = (b for b in section(payload, "effects")["blocks"] if b["kind"] == "table")
+    lagged = {tuple(row[:2]): row for row in effects["rows"]}["x0[t-1]", "x1"]
+    assert tuple(lagged[2:4]) == run.model.total_effect("x0", "x1", lag=1)[:2]
+    assert lagged[2] == pytest.approx(0.8, abs=0.1)
+    course = next(row[2:] for row in responses["rows"] if row[:2] == ["x0", "x1"])
+    assert course == run.model.response({"x0": 1.0})["x1"].tolist()
+    assert len(block(payload, "effects", "lines")["panels"]) == len(responses["rows"])
+
+    frame = pd.DataFrame({"a": rng.choice(["n", "y"], 400), "b": rng.choice(["u", "v"], 400)})
+    frame["c"] = np.where((frame["a"] == "y") & (rng.random(400) < 0.9), "s", "t")
+    network = simulate("fedges", [frame]).model
+    folded = section(payload_of(replace(run, model=network, graph=network.graph)), "tables")
+    assert [one["kind"] for one in folded["blocks"]] == ["folded"] * 3
+    for j, one in enumerate(folded["blocks"]):
+        (table,) = one["blocks"]
+        width = len(network.parents[j])
+        assert len(table["rows"]) == network.tables[j][..., 0].size
+        shares = [row[width + 1 :] for row in table["rows"]]
+        np.testing.assert_array_equal(np.ravel(shares), network.tables[j].ravel())
+        assert sum(row[width] for row in table["rows"]) == pytest.approx(400, abs=2)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_verdicts_on_edges_are_those_of_the_metrics(seed):
     rng = np.random.default_rng(seed)
@@ -129,7 +158,15 @@ def test_all_lags_raw_weights_and_marks_are_on_the_page():
     assert [edge for edge in found if edge.get("required")] == [found[0]]
     left_out = [abs(edge["raw"]) for edge in payload["edges"] if not edge["found"]]
     assert left_out == sorted(left_out, reverse=True)
-    assert payload["forbidden"] == [[1, 0], [2, 0]]
+    assert payload["forbidden"] == [[1, 0, 0], [2, 0, 0]]
+    x = graph.names
+    lag, i, j = np.argwhere(graph.lagged)[0].tolist()
+    lagged = [(x[1], x[2]), (x[0], x[1], 2)]
+    known = Knowledge(required_lagged=[(x[i], x[j], lag + 1)], forbidden_lagged=lagged)
+    payload = graph_payload(replace(graph, required=None), None, known.to_dict())
+    assert payload["forbidden"] == [[1, 2, 1], [0, 1, 2], [1, 2, 2]]
+    required = [(e["cause"], e["effect"], e["lag"]) for e in payload["edges"] if "required" in e]
+    assert required == [(i, j, lag + 1)]
 
 
 def test_a_table_of_edges_has_what_is_known():
@@ -215,8 +252,11 @@ def test_a_circuit_has_marginals_and_moments_beside_the_data():
     assert row[4] == pytest.approx(row[3], abs=0.3)
     # Without a target the circuit knows numbers by their intervals.
     number, _ = block(payload_of(simulate("fedpc", frames)), "distribution", "shapes")["panels"]
-    assert sum(share for _, share in number["bars"]) == pytest.approx(1.0)
-    assert number["bars"][0][0].startswith("up to")
+    x, density = np.array(number["points"]).T
+    outside = float(re.search(r"x \((\d+)% lie outside\)", number["name"])[1]) / 100
+    assert number["steps"]
+    assert np.diff(x) @ density[:-1] == pytest.approx(1.0 - outside, abs=0.006)
+    assert ((pooled < x[0]) | (pooled > x[-1])).mean() == pytest.approx(outside, abs=0.05)
 
 
 def test_who_disagrees_is_named(admm_run):

@@ -6,6 +6,7 @@ Skipped where there is no Chromium or no playwright; CONTRIBUTING.md says how to
 import os
 import shutil
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -118,6 +119,42 @@ def test_pages_are_quiet_and_fit(chromium, admm_run, tmp_path, kind, width):
         assert control.evaluate(
             "one => one.getAttribute('aria-label') || one.textContent || one.labels.length"
         )
+
+
+CONTRASTS = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((v) => v / 255).map(
+      (v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const low = [];
+  for (const one of document.querySelectorAll("body *:not(svg *):not(script):not(style)")) {
+    if (![...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim())) continue;
+    if (!one.checkVisibility() || one.closest(".plot summary")) continue;
+    let back = one;
+    while (parse(getComputedStyle(back).backgroundColor)[3] === 0) back = back.parentElement;
+    const values = [one, back].map((each, k) =>
+      light(parse(getComputedStyle(each)[k ? "backgroundColor" : "color"]).slice(0, 3)));
+    const [bright, dim] = values.sort((a, b) => b - a);
+    if ((bright + 0.05) / (dim + 0.05) < 4.5) low.push(one.textContent.slice(0, 40));
+  }
+  return low;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_have_contrast(chromium, admm_run, tmp_path, scheme):
+    run = replace(admm_run, warnings=["Few rows."])
+    opened = Page(chromium, run.report(tmp_path / "page.html"))
+    opened.page.emulate_media(color_scheme=scheme)
+    paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 18, 18)"}[scheme]
+    assert opened.page.evaluate(CONTRASTS) == []
+    # Paper is white again.
+    opened.page.emulate_media(color_scheme=scheme, media="print")
+    paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == "rgb(255, 255, 255)"
 
 
 def test_the_controls_change_the_picture(chromium, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from flwr_causal.reports.page.words import counted
 if TYPE_CHECKING:
     import pandas as pd
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.circuits.domain import Variable
     from flwr_causal.reports.record import RunRecord
 
@@ -106,21 +106,30 @@ def _density(model: CircuitModel, name: str, mean: float, deviation: float) -> d
 
 
 def _shares(model: CircuitModel, variable: Variable) -> dict[str, Any]:
-    """Return the probability of each state or interval; of many states, of the most probable."""
+    """Return the density over the intervals, or the probability of the most probable states."""
     column = model.domain.index(variable.name)
     empty = np.full((1, len(model.domain.variables)), np.nan)
     shares = model.density.state_probabilities(empty, column)[0]
     if variable.states is None:
-        ends = [f"{end:.4g}" for end in variable.edges or ()]
-        labels = [f"up to {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends))]
-        labels += [f"above {ends[-1]}"]
-    else:
-        labels = [str(state) for state in variable.states]
-    labels += ["missing"] * variable.missing_state
-    bars = list(zip(labels, shares.tolist(), strict=True))
-    if variable.states is not None:
-        bars.sort(key=lambda bar: -bar[1])
+        return _steps(variable.name, np.asarray(variable.edges, dtype=np.float64), shares)
+    labels = [*map(str, variable.states), *["missing"] * variable.missing_state]
+    bars = sorted(zip(labels, shares.tolist(), strict=True), key=lambda bar: -bar[1])
     return {"name": variable.name, "unit": "probability", "bars": bars[:MOST_STATES]}
+
+
+def _steps(name: str, edges: FloatArray, shares: FloatArray) -> dict[str, Any]:
+    """Return the density of a number that is known by intervals, of which the outer ones are open.
+
+    Intervals of equal probability, as quantiles give them, say something by their widths only.
+    """
+    inner = shares[1 : len(edges)]
+    if len(inner) == 0:
+        bars = [[f"up to {edges[0]:.4g}", shares[0]], [f"above {edges[0]:.4g}", shares[1]]]
+        return {"name": name, "unit": "probability", "bars": bars}
+    density = inner / np.diff(edges)
+    points = np.column_stack([edges, [*density, density[-1]]]).tolist()
+    outside = 1.0 - inner.sum()
+    return {"name": f"{name} ({outside:.0%} lie outside)", "points": points, "steps": True}
 
 
 def _answer_blocks(answers: pd.DataFrame) -> list[Block]:

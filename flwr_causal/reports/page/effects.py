@@ -1,8 +1,10 @@
-"""Total effects on the page of a run: of the causes of the edges that a linear model has."""
+"""Effects on the page of a run: total effects of a linear model's edges, and impulse responses."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from flwr_causal.core.graphs.effect import Effect
 from flwr_causal.errors import CausalError
@@ -14,49 +16,86 @@ Block = dict[str, Any]
 
 #: Effects of so many edges are shown, those of the largest weights; each takes a regression.
 MOST_EFFECTS = 200
+#: Impulse responses of so many pairs are listed, the largest ones drawn, over so many steps.
+MOST_RESPONSES, DRAWN, STEPS = 200, 12, 10
 
 
 def effect_blocks(model: Any, graph: CausalGraph | None) -> list[Block]:
-    """Return the total effect of each edge's cause; nothing where the model knows no moments.
+    """Return the total effects of the edges' causes, and of series the impulse responses.
 
-    Where the equivalence class leaves parents open there are several possible effects, of which
-    the smallest and the largest are shown. Of time series the effects are those within a step.
+    Nothing where the model knows no moments. Where the equivalence class leaves parents open there
+    are several possible effects, of which the smallest and the largest are shown; effects with a
+    lag are unknown then.
     """
     if graph is None or not hasattr(model, "total_effect"):
         return []
-    edges = sorted(graph.edges(), key=lambda edge: -abs(edge[2]))[:MOST_EFFECTS]
-    rows = []
+    edges = [(abs(weight), cause, effect, 0) for cause, effect, weight in graph.edges()]
+    for lag, weights in enumerate(() if graph.lagged is None else graph.lagged, 1):
+        edges += [
+            (abs(float(weights[i, j])), graph.names[i], graph.names[j], lag)
+            for i, j in np.argwhere(weights)
+        ]
+    edges = sorted(edges, key=lambda edge: -edge[0])[:MOST_EFFECTS]
+    rows = [row for _, cause, effect, lag in edges for row in _effects(model, cause, effect, lag)]
+    blocks: list[Block] = []
+    if rows:
+        caption = "Total effects, in units of the effect per unit of the cause, if the graph "
+        caption += "is right; with 95 % intervals"
+        columns = ["cause", "effect", "value", "standard error", "from", "to", "adjusted for"]
+        blocks.append({"kind": "table", "caption": caption, "columns": columns, "rows": rows})
+        if hasattr(model, "response") and any("[t-" in row[0] for row in rows):
+            blocks += _responses(model)
+    return blocks
+
+
+def _effects(model: Any, cause: str, effect: str, lag: int) -> list[list[Any]]:
+    """Return the rows of one edge: none where its effect is unknown."""
     try:
-        for cause, effect, _ in edges:
-            found = model.total_effect(cause, effect)
-            several = found if isinstance(found, list) else [found]
-            if not all(isinstance(one, Effect) for one in several):
-                return []  # of categories the effect is a table by state
-            ends = {
-                min(several, key=lambda one: one.value),
-                max(several, key=lambda one: one.value),
-            }
-            rows += [
-                [
-                    cause,
-                    effect,
-                    one.value,
-                    one.standard_error,
-                    *one.interval,
-                    ", ".join(one.adjustment_set or ()) or "nothing",
-                ]
-                for one in sorted(ends, key=lambda one: one.value)
-            ]
+        found = model.total_effect(cause, effect, **({"lag": lag} if lag else {}))
     except CausalError:
         return []
-    if not rows:
-        return []
+    several = found if isinstance(found, list) else [found]
+    if not all(isinstance(one, Effect) for one in several):
+        return []  # of categories the effect is a table by state
+    ends = {min(several, key=lambda one: one.value), max(several, key=lambda one: one.value)}
+    name = f"{cause}[t-{lag}]" if lag else cause
     return [
+        [
+            name,
+            effect,
+            one.value,
+            one.standard_error,
+            *one.interval,
+            ", ".join(one.adjustment_set or ()) or "nothing",
+        ]
+        for one in sorted(ends, key=lambda one: one.value)
+    ]
+
+
+def _responses(model: Any) -> list[Block]:
+    """Return how a variable that is raised by 1 in one step changes others from then on."""
+    curves = [
+        (cause, effect, course)
+        for cause in model.names
+        for effect, course in model.response({cause: 1.0}, STEPS).to_dict("list").items()
+        if cause != effect and np.any(course)
+    ]
+    curves.sort(key=lambda curve: -float(np.max(np.abs(curve[2]))))
+    panels = [
+        {"name": f"{cause} on {effect}", "points": list(enumerate(course)), "log": False}
+        for cause, effect, course in curves[:DRAWN]
+    ]
+    if not curves:
+        return []
+    title = "Impulse responses: how a variable that is raised by 1 in step 0 changes another one"
+    if len(curves) > DRAWN:
+        title += f" (the {DRAWN} largest of {len(curves)})"
+    return [
+        {"kind": "lines", "title": title, "x": "step", "panels": panels},
         {
             "kind": "table",
-            "caption": "Total effects, in units of the effect per unit of the cause, if the graph "
-            "is right; with 95 % intervals",
-            "columns": ["cause", "effect", "value", "standard error", "from", "to", "adjusted for"],
-            "rows": rows,
-        }
+            "caption": "Impulse responses by step, largest first",
+            "columns": ["raised by 1", "changed", *(f"step {step}" for step in range(STEPS + 1))],
+            "rows": [[cause, effect, *course] for cause, effect, course in curves[:MOST_RESPONSES]],
+        },
     ]

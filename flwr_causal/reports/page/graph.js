@@ -42,6 +42,8 @@ const drawGraph = (() => {
     return context.measureText(text).width;
   }
 
+  const LOOP = 26; // the reach of an edge from a variable to itself
+  const labelWidth = (text) => (text ? widthOf(text) * 0.82 + 6 : 0);
   const shortened = (text) => (text.length > LETTERS ? `${text.slice(0, LETTERS - 1)}…` : text);
   const strengthOf = (edge) => Math.abs((edge.found ? edge.weight : edge.raw) || 0);
   const rounded = (value) => Number(value).toPrecision(3).replace(/\.?0+$/, (m) => (m.includes(".") ? "" : m));
@@ -113,7 +115,8 @@ const drawGraph = (() => {
     const plan = new dagre.graphlib.Graph({ multigraph: true });
     plan.setGraph({ rankdir: direction, nodesep: 22, ranksep: 46, edgesep: 14, acyclicer: "greedy" });
     plan.setDefaultEdgeLabel(() => ({}));
-    nodes.forEach((node) => plan.setNode(node.key, { width: node.width, height: node.height }));
+    const loops = new Map(edges.filter((edge) => edge.from === edge.to).map((edge) => [edge.from, 2 * (LOOP + labelWidth(edge.label))]));
+    nodes.forEach((node) => plan.setNode(node.key, { width: node.width + (loops.get(node.key) || 0), height: node.height }));
     edges.forEach((edge, k) => {
       if (edge.from !== edge.to) {
         const label = edge.label ? { width: widthOf(edge.label) * 0.8, height: 12, labelpos: "c" } : {};
@@ -202,7 +205,7 @@ const drawGraph = (() => {
   function route(edge, start, end) {
     if (start === end) {
       const x = start.x + start.width / 2, y = start.y;
-      return [{ x, y: y - 6 }, { x: x + 26, y: y - 12 }, { x: x + 26, y: y + 12 }, { x, y: y + 6 }];
+      return [{ x, y: y - 6 }, { x: x + LOOP, y: y - 12 }, { x: x + LOOP, y: y + 12 }, { x, y: y + 6 }];
     }
     const middle = (edge.points || []).slice(1, -1);
     if (middle.length) {
@@ -234,9 +237,9 @@ const drawGraph = (() => {
     return element("polygon", { points: `${end.x.toFixed(1)},${end.y.toFixed(1)} ${corner(0.42)} ${corner(-0.42)}`, fill: colour });
   }
 
-  function middleOf(points) {
+  function middleOf(points, share = 0.5) {
     const path = element("path", { d: curve(points) });
-    return path.getPointAtLength(path.getTotalLength() / 2);
+    return path.getPointAtLength(path.getTotalLength() * share);
   }
 
   return function drawGraph(place, graph) {
@@ -459,12 +462,18 @@ const drawGraph = (() => {
       for (const line of drawn) {
         const points = route(line, byKey.get(line.from), byKey.get(line.to));
         corners.push(...points);
+        if (line.from === line.to) corners.push({ x: points[1].x + labelWidth(`required ${line.label}`), y: points[1].y });
         back.append(edgeShape(line, points, drawn.length > MANY_EDGES ? 0.5 : 1));
       }
       if (state.forbidden) {
-        for (const [cause, effect] of graph.forbidden) {
-          const start = byKey.get(`${cause}@0`), end = byKey.get(`${effect}@0`);
-          if (start && end) back.append(forbiddenShape(start, end));
+        const slices = state.view === "slices", drawnPairs = new Map();
+        for (const [cause, effect, lag] of graph.forbidden) {
+          const key = `${cause}@${slices ? lag : 0}>${effect}@0`;
+          drawnPairs.set(key, [...(drawnPairs.get(key) || []), lag]);
+        }
+        for (const [key, lags] of drawnPairs) {
+          const [start, end] = key.split(">").map((one) => byKey.get(one));
+          if (start && end) back.append(forbiddenShape(start, end, lags));
         }
       }
       nodes.forEach((node) => front.append(nodeShape(node, drawn)));
@@ -511,19 +520,22 @@ const drawGraph = (() => {
       const sign = [worst.required ? "required" : "", style.sign, line.label].filter(Boolean).join(" ");
       const text = line.label && style.sign === "−" ? [worst.required ? "required" : "", line.label].filter(Boolean).join(" ") : sign;
       if (text) {
-        const middle = middleOf(points), wide = widthOf(text) * 0.82 + 6;
+        const wide = labelWidth(text), middle = middleOf(points);
+        if (line.from === line.to) middle.x += wide / 2 + 4;
         shape.append(element("rect", { x: middle.x - wide / 2, y: middle.y - 8, width: wide, height: 16, rx: 4, fill: "#fff", stroke: line.label || worst.required ? "none" : style.colour }));
         shape.append(element("text", { x: middle.x, y: middle.y + 4, "text-anchor": "middle", "font-size": 11.5, fill: style.colour }, text));
       }
       return shape;
     }
 
-    function forbiddenShape(start, end) {
-      const points = [border(start, end), border(end, start)], middle = middleOf(points);
+    function forbiddenShape(start, end, lags) {
+      const bow = state.view === "slices" && start.lag === end.lag ? 30 + 34 * Math.abs(start.row - end.row) : 0;
+      const points = route({ bow }, start, end), middle = middleOf(points, 0.35);
+      const words = lags.map((lag) => `${start.name}${lagText(lag)} -> ${end.name}: forbidden by background knowledge`);
       const shape = element("g", { class: "edge forbidden" });
-      shape.append(element("title", {}, `${start.name} -> ${end.name}: forbidden by background knowledge`));
+      shape.append(element("title", {}, words.join("\n")));
       shape.append(element("path", { d: curve(points), stroke: LEFT_OUT, "stroke-width": 1, "stroke-dasharray": "1 4", fill: "none" }), head(points, 8, LEFT_OUT));
-      shape.append(element("text", { x: middle.x, y: middle.y + 5, "text-anchor": "middle", "font-size": 14, fill: LEFT_OUT }, "✕"));
+      shape.append(element("text", { x: middle.x, y: middle.y + 5, "text-anchor": "middle", "font-size": 14, fill: LEFT_OUT }, `✕${graph.lags && state.view !== "slices" ? lags.map((lag) => ` ${lag ? `t-${lag}` : "t"}`).join("") : ""}`));
       return shape;
     }
 

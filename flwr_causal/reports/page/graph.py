@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import EdgeBlocks
 
 #: Of the pairs without an edge, so many of largest raw weight are on the page.
 MOST_LEFT_OUT = 1000
@@ -33,13 +34,17 @@ def graph_payload(
         (indices), ``lag``, ``weight``, ``mark`` ("->" or "--"), ``found`` (False: left out by the
         threshold, or missing), and, as far as they are known, ``raw`` (the weight before the
         threshold), ``confidence``, ``required`` and ``truth`` ("right", "open", "reversed",
-        "extra", "missing"); ``counts`` of the values of ``truth``; ``forbidden`` pairs.
+        "extra", "missing"); ``counts`` of the values of ``truth``; ``forbidden`` edges as lists of
+        cause, effect and lag.
     """
-    edges = _edges_at(graph, 0, graph.weights, graph.adjacency, graph.raw_weights)
-    for k in range(0 if graph.lagged is None else len(graph.lagged)):
+    lags = 0 if graph.lagged is None else len(graph.lagged)
+    known = Knowledge.from_dict(knowledge or {}).blocks(graph.names, lags)
+    edges = _edges_at(graph, 0, graph.weights, graph.adjacency, graph.raw_weights, graph.required)
+    for k in range(lags):
         assert graph.lagged is not None
         raw = None if graph.raw_lagged is None else graph.raw_lagged[k]
-        edges += _edges_at(graph, k + 1, graph.lagged[k], graph.lagged[k] != 0, raw)
+        weights, required = graph.lagged[k], known.required_lagged[k]
+        edges += _edges_at(graph, k + 1, weights, weights != 0, raw, required)
     left_out = sorted((e for e in edges if not e["found"]), key=lambda e: -abs(e["raw"]))
     edges = [edge for edge in edges if edge["found"]] + left_out[:MOST_LEFT_OUT]
     counts: dict[str, int] = {}
@@ -51,19 +56,24 @@ def graph_payload(
     found: dict[str, Any] = {
         "names": list(graph.names),
         "kind": graph.kind,
-        "lags": 0 if graph.lagged is None else len(graph.lagged),
+        "lags": lags,
         "edges": edges,
         "counts": counts,
     }
     if knowledge:
-        forbidden = _forbidden(graph, knowledge)
+        forbidden = _forbidden(known)
         found["num_forbidden"] = len(forbidden)
         found["forbidden"] = forbidden if len(forbidden) <= MOST_FORBIDDEN else []
     return found
 
 
 def _edges_at(
-    graph: CausalGraph, lag: int, weights: FloatArray, present: BoolArray, raw: FloatArray | None
+    graph: CausalGraph,
+    lag: int,
+    weights: FloatArray,
+    present: BoolArray,
+    raw: FloatArray | None,
+    required: BoolArray | None,
 ) -> list[dict[str, Any]]:
     """Return the edges of one lag, and the pairs that only have a raw weight."""
     both = np.zeros_like(present)
@@ -88,7 +98,7 @@ def _edges_at(
         if lag == 0 and graph.confidence is not None and present[i, j]:
             pair = (i, j), (j, i)
             edge["confidence"] = max(float(graph.confidence[p]) for p in pair[: 1 + both[i, j]])
-        if lag == 0 and graph.required is not None and graph.required[i, j]:
+        if required is not None and required[i, j]:
             edge["required"] = True
         edges.append(edge)
     return edges
@@ -149,9 +159,8 @@ def _judged(
     return judged
 
 
-def _forbidden(graph: CausalGraph, knowledge: Mapping[str, Any]) -> list[list[int]]:
-    """Return the pairs (cause, effect) without a lag that background knowledge forbids."""
-    now: dict[str, Any] = {"required_lagged": [], "forbidden_lagged": []}
-    allowed = Knowledge.from_dict({**knowledge, **now}).masks(graph.names).allowed
-    pairs = np.argwhere(~(allowed | np.eye(len(graph.names), dtype=bool)))
-    return [[int(i), int(j)] for i, j in pairs]
+def _forbidden(known: EdgeBlocks) -> list[list[int]]:
+    """Return the edges (cause, effect, lag) that background knowledge forbids."""
+    now = known.allowed_now | np.eye(len(known.allowed_now), dtype=bool)
+    forbidden = ~np.concatenate([now[None], known.allowed_lagged])
+    return [[int(i), int(j), int(lag)] for lag, i, j in np.argwhere(forbidden)]

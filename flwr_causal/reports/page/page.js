@@ -40,6 +40,10 @@
       return title ? html("div", {}, html("h3", {}, title), facts) : facts;
     },
 
+    folded({ title, blocks: parts }) {
+      return html("details", { class: "folded" }, html("summary", {}, title), ...parts.map((block) => blocks[block.kind](block)));
+    },
+
     table({ caption, columns, rows }) {
       const numeric = columns.map((_, k) => rows.some((row) => typeof row[k] === "number") && rows.every((row) => row[k] === null || row[k] === undefined || typeof row[k] === "number"));
       const kinds = columns.map((_, k) => numeric[k] ? "number" : rows.some((row) => shown(row[k]).length > 60) ? "text long" : "text");
@@ -126,8 +130,8 @@
         if (panel.points) {
           return plot((room) => ({
             data: { values: panel.points.map(([at, density]) => ({ at, density })) },
-            mark: { type: "area", line: { color: "#1d5fa8" }, color: "#cfe0f3" },
-            encoding: { x: { field: "at", type: "quantitative", title: null, scale: { zero: false, nice: false }, axis: { tickCount: 4, format: ",.3~r" } }, y: { field: "density", type: "quantitative", title: "density", axis: { tickCount: 3, format: ",.3~r" } } },
+            mark: { type: "area", interpolate: panel.steps ? "step-after" : "linear", line: { color: "#1d5fa8" }, color: "#cfe0f3" },
+            encoding: { x: { field: "at", type: "quantitative", title: null, scale: { zero: false, nice: false }, axis: { tickCount: 4, format: ",.3~r" } }, y: { field: "density", type: "quantitative", title: "density", stack: null, axis: { tickCount: 3, format: ",.3~r" } } },
             width: beside(room), height: 100,
           }), panel.name);
         }
@@ -162,7 +166,10 @@
   const watcher = new IntersectionObserver((entries) => {
     entries.filter((entry) => entry.isIntersecting).forEach((entry) => show(entry.target));
   }, { rootMargin: "300px" });
-  addEventListener("beforeprint", () => { for (const place of [...waiting.keys()]) show(place); });
+  addEventListener("beforeprint", () => {
+    for (const folded of document.querySelectorAll("details.folded")) folded.open = true;
+    for (const place of [...waiting.keys()]) show(place);
+  });
 
   function plot(spec, title) {
     const place = html("div", { class: "plot" });

@@ -7,9 +7,10 @@ with the key ``kind``:
 - ``table``: ``columns``, ``rows``, ``caption``;
 - ``heat``: a matrix as ``cells`` (row, column, value) over ``names`` (and ``across`` where the
   columns have other names), ``axes``, what rows and columns are, and ``unit``, what a value is;
+- ``folded``: ``title`` and further ``blocks``, which a click shows;
 - ``lines``: ``panels`` with ``name``, ``points`` and ``log``, over ``x``;
-- ``shapes``: distributions as ``panels`` with ``name`` and ``points`` (numbers) or ``bars``
-  (categories).
+- ``shapes``: distributions as ``panels`` with ``name`` and ``points`` (numbers; of a
+  step function with ``steps``) or ``bars`` (categories).
 
 What is not known of a run is left out.
 """
@@ -24,6 +25,7 @@ from flwr_causal.reports.page.effects import effect_blocks
 from flwr_causal.reports.page.exchanges import exchange_blocks
 from flwr_causal.reports.page.fit import fit_blocks
 from flwr_causal.reports.page.graph import graph_payload
+from flwr_causal.reports.page.probabilities import probability_blocks
 from flwr_causal.reports.page.trust import party_blocks, trust_blocks, verdict
 from flwr_causal.reports.page.words import counted
 from flwr_causal.runtime.influence import known_influence
@@ -47,6 +49,7 @@ def payload_of(run: RunRecord) -> dict[str, Any]:
         _section("distribution", "The distribution that was learned", circuit_blocks(run)),
         _section("edges", "Edges", [] if graph is None else [edge_table(graph)]),
         _section("effects", "Effects", effect_blocks(run.model, run.graph)),
+        _section("tables", "Probability tables", probability_blocks(run.model)),
         _section("matrices", "Edges as matrices", [] if graph is None else matrices(graph)),
         _section("parties", "Parties", party_blocks(run, influence)),
         _section("exchanges", "Exchanges", exchange_blocks(run)),

@@ -89,7 +89,7 @@ Tables = Annotated[
 ]
 Given = Annotated[
     list[str],
-    typer.Option("-o", "--option", metavar="KEY=VALUE", help="`options METHOD` lists them."),
+    typer.Option("-o", "--option", metavar="KEY=VALUE", help="See `options METHOD`."),
 ]
 
 
@@ -116,7 +116,7 @@ def methods(
     method: Annotated[str | None, typer.Argument(help="Say all of one method.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the methods: what for, which data, how many exchanges, what leaves a party."""
+    """List the methods: what for, data, what leaves a party."""
     ids = [method] if method else list(registry.METHODS)
     found = [described(registry.find(one).strategy()) for one in ids]
     if as_json:
@@ -172,7 +172,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Look at tables before they join anything: their columns, and what each method would say."""
+    """Look at tables, and at what each method says of them."""
     columns = [
         {
             "table": str(path),
@@ -223,19 +223,21 @@ def run(
     method: MethodId,
     data: Tables,
     option: Given = [],  # noqa: B006 - typer copies it
-    engine: Annotated[Engine, typer.Option(help="This process, or Flower's Ray.")] = Engine.local,
-    seed: Annotated[int, typer.Option(min=0, help="Determines all random choices.")] = 0,
+    engine: Annotated[
+        Engine, typer.Option(metavar="local|ray", help="This process, or Ray.")
+    ] = Engine.local,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Determines all random choices.")
+    ] = 0,
     output_dir: Annotated[
-        Path | None, typer.Option(help="Directory for the results; an earlier run is replaced.")
+        Path | None, typer.Option(metavar="DIR", help="For results and page; replaces a run.")
     ] = None,
-    progress: Annotated[
-        bool | None, typer.Option(help="Show what is computed (default: in a terminal).")
-    ] = None,
+    progress: Annotated[bool | None, typer.Option(help="Default: in a terminal.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a METHOD on files, each the table of one party, on this machine.
+    """Run a METHOD on files, each the table of one party.
 
-    Files are CSV, Parquet or NPZ. Nothing starts if an option or a table cannot be used.
+    Nothing starts if an option or a table cannot be used. --output-dir DIR makes a page.
     """
     given = {"seed": seed, **_options(method, option)}
     if output_dir is not None:
@@ -257,6 +259,8 @@ def run(
     typer.echo(str(found))
     if page is not None:
         typer.echo(f"Results in {given['output_dir']}, to look at: {page}")
+    else:
+        typer.echo("Nothing was written: --output-dir DIR keeps the results and makes their page.")
 
 
 def _options(method: str, pairs: Sequence[str]) -> dict[str, Any]:
@@ -288,23 +292,24 @@ def report(
         Path | None, typer.Option(help=f"The file to write. Default: {PAGE} in the directory.")
     ] = None,
 ) -> None:
-    """Make one HTML page of a saved run: the graph, how far to trust it, parties, traffic.
+    """Make one HTML page of a saved run.
 
-    The page holds all it needs: it works without a network, and can be sent as one file.
+    It shows the graph, how far to trust it, parties and traffic. It holds all it needs: it works
+    without a network, and can be sent as one file.
     """
     typer.echo(str(Run.load(directory).report(output or directory / PAGE)))
 
 
 @app.command()
 def compare(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR DIR...")],
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR DIR...", help="Of saved runs.")],
     everything: Annotated[bool, typer.Option("--all", help="List common edges, too.")] = False,
     output: Annotated[
         Path | None, typer.Option(help="Write an HTML page with the graph in which they agree.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say which edges differ between saved runs (their directories), with their weights."""
+    """Say which edges differ between saved runs."""
     if len(directories) < 2:
         raise ConfigError("Give the directories of at least two runs.")
     runs, graphs = [], []
@@ -350,7 +355,7 @@ def new(
         Path | None, typer.Option(help="Where to write it.", show_default="./NAME")
     ] = None,
 ) -> None:
-    """Write a package with a method of your own, which runs and passes its tests."""
+    """Write a package with a method of your own, with tests."""
     target = directory or Path(name)
     for path in create(name, target):
         typer.echo(path)
@@ -367,7 +372,7 @@ def check_method(
     option: Given = [],  # noqa: B006 - typer copies it
     as_json: Json = False,
 ) -> None:
-    """Check a method, also one of your own, against its contract on small tables."""
+    """Check a method, also your own, against its contract."""
     given = _options(method, option)
     logging.disable(logging.CRITICAL)  # every fault would be logged
     try:

@@ -151,8 +151,11 @@ def test_texts_have_contrast(chromium, admm_run, tmp_path, scheme):
     paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 18, 18)"}[scheme]
     assert opened.page.evaluate(CONTRASTS) == []
-    # Paper is white again.
+    # Paper is white again, and as wide as A4 without margins.
     opened.page.emulate_media(color_scheme=scheme, media="print")
+    opened.page.set_viewport_size({"width": 730, "height": 1000})
+    opened.read()
+    opened.check_quiet()
     paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == "rgb(255, 255, 255)"
 

@@ -57,14 +57,24 @@ def exchange_blocks(run: RunRecord) -> list[Block]:
         blocks.append({"kind": "lines", "title": "By exchange", "x": "exchange", "panels": curves})
     blocks += _maps(run)
     keys = list(dict.fromkeys(key for record in run.history for key in record))
-    keys = [key for key in keys if key != SECONDS]
+    for key in (SENT, RECEIVED, SECONDS):
+        # Seconds are drawn, and what is the same for all parties follows from the whole.
+        if key == SECONDS or not any(isinstance(record.get(key), dict) for record in run.history):
+            keys = [other for other in keys if other != key]
+    names = {key: NAMES.get(key, key.replace("_", " ")) for key in keys}
+    rows = [{key: _shown(record.get(key)) for key in names} for record in run.history]
+    # What never changes is said once.
+    same = [
+        key for key in names if len(rows) >= LEAST_POINTS and len({row[key] for row in rows}) == 1
+    ]
+    caption = "The record of each exchange (bytes of all parties together)"
+    if same:
+        caption += "; in all exchanges: " + ", ".join(
+            f"{names.pop(key)} {rows[0][key]}" for key in same
+        )
+    cells = [[row[key] for key in names] for row in rows]
     blocks.append(
-        {
-            "kind": "table",
-            "caption": "The record of each exchange (bytes of all parties together)",
-            "columns": [NAMES.get(key, key.replace("_", " ")) for key in keys],
-            "rows": [[_shown(record.get(key)) for key in keys] for record in run.history],
-        }
+        {"kind": "table", "caption": caption, "columns": [*names.values()], "rows": cells}
     )
     return blocks
 

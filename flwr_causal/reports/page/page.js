@@ -80,7 +80,7 @@
       const count = html("span", { "aria-live": "polite" });
       const filter = html("input", { type: "search", placeholder: "filter", "aria-label": `Filter: ${caption}` });
       filter.addEventListener("input", () => { words = filter.value.trim().toLowerCase(); fill(); });
-      const table = html("table", {}, html("caption", {}, caption), html("thead", {}, html("tr", {}, ...heads)), body);
+      const table = html("table", columns.length > 12 ? { class: "wide" } : {}, html("caption", {}, caption), html("thead", {}, html("tr", {}, ...heads)), body);
       fill();
       const scroll = html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
       const place = html("div", {});

@@ -44,6 +44,7 @@ SUITES = (
     "circuits-learning",
     "circuits-tensors",
     "fedpc",
+    "fedges-adult",
     *DISCRETE_SUITES,
 )
 
@@ -102,7 +103,8 @@ def main():
     parser.add_argument(
         "--tabular",
         type=Path,
-        help="folder with adult.csv.gz, for the suite fedpc also give_me_some_credit.npz",
+        help="folder with adult.csv.gz, for fedpc, fedges-adult and circuits-learning; for fedpc "
+        "also give_me_some_credit.npz",
     )
     parser.add_argument(
         "--debd", type=Path, help="folder with nltcs.npz and so on, for circuits-..., fedpc"
@@ -214,6 +216,12 @@ def measure(name, arguments):
         import fedpc
 
         fedpc.main(arguments.tabular, arguments.debd, seeds, quick, arguments.names)
+    elif name == "fedges-adult" and arguments.tabular is None:
+        print(f"\nskipped: {name} needs --tabular FOLDER")
+    elif name == "fedges-adult":
+        import fedges_modes
+
+        fedges_modes.adult(arguments.tabular, seeds)
     elif arguments.sachs is None:
         print(f"\nskipped: {name} needs --sachs FOLDER")
     elif name == "fedcausal-sachs":

@@ -16,27 +16,36 @@ errors of impulse responses.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.linear.moments import Moments, by_variable
+from flwr_causal.core.linear.parties import clustered_error, party_scores
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+
+#: Moments of each party's rows; none where they are unknown or not wanted.
+Parties: TypeAlias = "Sequence[Moments]"
 
 # A cause is a linear function of the other variables if they leave this share of its variance.
 COLLINEAR_SHARE = 1e-10
 
 
 def by_regression(
-    moments: Moments, cause: int, effect: int, adjusted: Sequence[int], level: float
+    moments: Moments,
+    cause: int,
+    effect: int,
+    adjusted: Sequence[int],
+    level: float,
+    parties: Parties = (),
 ) -> Effect:
     """Return the effect of a regression on the cause and an adjustment set.
 
@@ -53,6 +62,10 @@ def by_regression(
         Indices of the adjustment set.
     level
         Of the interval.
+    parties
+        Moments of each party's rows: the standard error is then clustered by party, and the t
+        distribution has a degree of freedom less than there are parties. Default: the classical
+        standard error of independent rows.
 
     Raises
     ------
@@ -69,13 +82,25 @@ def by_regression(
             f"{moments.names[cause]} does not vary in these rows, or is a linear function of "
             f"{', '.join(names) or 'nothing'}: no effect of it can be estimated"
         )
-    coefficients, residual = regress(moments.second, np.array([cause, *adjusted]), effect)
+    regressors = np.array([cause, *adjusted], dtype=np.intp)
+    coefficients, residual = regress(moments.second, regressors, effect)
+    if parties:
+        scores = party_scores(parties, moments.mean, regressors, effect, coefficients)
+        contrast = np.eye(len(regressors))[0]
+        terms = scores @ _solved(moments, regressors, contrast) / moments.n
+        error = clustered_error(terms, moments.n, len(regressors))
+        return estimated(float(coefficients[0]), error, level, len(parties) - 1, names)
     error = float(np.sqrt(residual / (degrees * own)))
     return estimated(float(coefficients[0]), error, level, degrees, names)
 
 
 def total_effect(
-    moments: Moments | Sequence[Moments], marks: BoolArray, cause: int, effect: int, level: float
+    moments: Moments | Sequence[Moments],
+    marks: BoolArray,
+    cause: int,
+    effect: int,
+    level: float,
+    parties: Parties = (),
 ) -> Effect | None:
     """Return the effect by adjustment for the optimal set.
 
@@ -85,7 +110,7 @@ def total_effect(
         Moments of the m columns, or one for each variable.
     marks
         ``(m, m)``: a DAG over the columns.
-    cause, effect, level
+    cause, effect, level, parties
         As in :func:`by_regression`, also errors.
 
     Returns
@@ -102,11 +127,16 @@ def total_effect(
     columns = [cause, effect, *adjusted]
     if not np.isfinite(moments.second[np.ix_(columns, columns)]).all():
         return None
-    return by_regression(moments, cause, effect, adjusted, level)
+    return by_regression(moments, cause, effect, adjusted, level, parties)
 
 
 def possible_effects(
-    moments: Moments, marks: BoolArray, cause: int, effect: int, level: float
+    moments: Moments,
+    marks: BoolArray,
+    cause: int,
+    effect: int,
+    level: float,
+    parties: Parties = (),
 ) -> list[Effect]:
     """Return an effect for each set of parents that the cause has in a DAG of the class (IDA).
 
@@ -116,7 +146,7 @@ def possible_effects(
         Moments of the m columns.
     marks
         ``(m, m)``: a CPDAG over the columns, see :mod:`core.graphs.equivalence`.
-    cause, effect, level
+    cause, effect, level, parties
         As in :func:`by_regression`, also errors.
 
     Raises
@@ -129,7 +159,7 @@ def possible_effects(
         if adjustment.is_possible_cause(members, cause, effect):
             columns = [cause, effect, *parents]
             moments.subset(columns).require_complete()
-            found.append(by_regression(moments, cause, effect, parents, level))
+            found.append(by_regression(moments, cause, effect, parents, level, parties))
         else:
             found.append(NO_EFFECT)
     return found
@@ -141,6 +171,7 @@ def along_paths(
     gradient: FloatArray,
     edges: BoolArray,
     level: float,
+    parties: Parties = (),
 ) -> Effect:
     """Return an effect that is a function of the coefficients of all variables on their parents.
 
@@ -154,8 +185,8 @@ def along_paths(
         ``(m, d)`` derivatives of the effect by the coefficients.
     edges
         ``(m, d)``: the parents of the first d columns.
-    level
-        Of the interval.
+    level, parties
+        As in :func:`by_regression`.
 
     Raises
     ------
@@ -166,16 +197,31 @@ def along_paths(
     """
     own = by_variable(moments, edges.shape[1])
     variance, least = 0.0, np.inf
+    terms, most = np.zeros(len(parties)), 0
     for j in np.flatnonzero((edges & (gradient != 0)).any(axis=0)):
         parents, part = np.flatnonzero(edges[:, j]), own[j]
         degrees = _degrees_of_freedom(part, len(parents), int(j))
-        among = part.second[np.ix_(parents, parents)]
-        scale = np.sqrt(np.diagonal(among))
-        change = gradient[parents, j] / scale
-        spread = np.linalg.lstsq(among / np.outer(scale, scale), change, rcond=1e-12)[0]
-        variance += regress(part.second, parents, int(j))[1] * float(change @ spread) / degrees
+        change = _solved(part, parents, gradient[parents, j])
+        coefficients, residual = regress(part.second, parents, int(j))
+        variance += residual * float(gradient[parents, j] @ change) / degrees
+        if parties:
+            terms += (
+                party_scores(parties, part.mean, parents, int(j), coefficients) @ change / part.n
+            )
+            most = max(most, len(parents))
         least = min(least, degrees)
+    if parties:
+        error = clustered_error(terms, own[0].n, most)
+        return estimated(value, error, level, len(parties) - 1)
     return estimated(value, float(np.sqrt(variance)), level, least)
+
+
+def _solved(moments: Moments, columns: IntArray, right: FloatArray) -> FloatArray:
+    """Solve with the moments among some columns, whatever their units."""
+    among = moments.second[np.ix_(columns, columns)]
+    scale = np.sqrt(np.diagonal(among))
+    solved = np.linalg.lstsq(among / np.outer(scale, scale), right / scale, rcond=1e-12)[0]
+    return np.asarray(solved / scale, dtype=np.float64)
 
 
 def _degrees_of_freedom(moments: Moments, num_regressors: int, effect: int) -> int:

@@ -152,6 +152,10 @@ class LinearModel:
     marks
         ``(d, d)`` equivalence class of which the DAG is a member (see
         :mod:`core.graphs.equivalence`) where only the class is known; None for a DAG.
+    party_moments
+        By party, the moments of its rows; None where they are unknown: under secure aggregation,
+        known interventions or a privacy wrapper, after a run was resumed, and in a model that was
+        loaded: files do not hold them.
 
     Raises
     ------
@@ -166,6 +170,7 @@ class LinearModel:
     noise_variances: FloatArray
     sample_moments: SampleMoments | None = None
     marks: BoolArray | None = None
+    party_moments: Mapping[str, Moments] | None = None
 
     def __post_init__(self) -> None:
         d = len(self.names)
@@ -241,7 +246,7 @@ class LinearModel:
         return np.asarray(X @ self.weights[parents, j] + self.intercepts[j], dtype=np.float64)
 
     def total_effect(
-        self, cause: str, effect: str, *, level: float = 0.95
+        self, cause: str, effect: str, *, level: float = 0.95, by_party: bool = False
     ) -> Effect | list[Effect]:
         """Return how much the effect changes on average for each unit by which the cause is raised.
 
@@ -257,6 +262,9 @@ class LinearModel:
             Two different variables.
         level : float, default 0.95
             Of the confidence interval.
+        by_party : bool, default False
+            Whether the standard error allows for differences between parties in effects and noise
+            (clustered by party; of few parties it is itself uncertain, and intervals are wide).
 
         Returns
         -------
@@ -270,20 +278,24 @@ class LinearModel:
             If a variable is unknown, rows are too few, or the cause is a linear function of the
             adjustment set.
         ConfigError
-            If the model has no moments of rows, or the level is not between 0 and 1.
+            If the model has no moments of rows, or with `by_party` none of two parties or more, or
+            the level is not between 0 and 1.
         """
         rows, edges = required_moments(self), self.weights != 0
         if self.marks is not None and (isinstance(rows, Moments) or (self.marks != edges).any()):
-            return self.possible_effects(cause, effect, level=level)
+            return self.possible_effects(cause, effect, level=level, by_party=by_party)
         i, j = pair_of(self.names, cause, effect)
-        found = effects.total_effect(rows, edges, i, j, level)
+        parties = parties_of(self, by_party)
+        found = effects.total_effect(rows, edges, i, j, level, parties)
         if found is None:
             total = self._propagate(np.eye(len(self.names)))
             gradient = np.outer(total[i], total[:, j])
-            found = effects.along_paths(rows, float(total[i, j]), gradient, edges, level)
+            found = effects.along_paths(rows, float(total[i, j]), gradient, edges, level, parties)
         return found if self.marks is None else [found]
 
-    def possible_effects(self, cause: str, effect: str, *, level: float = 0.95) -> list[Effect]:
+    def possible_effects(
+        self, cause: str, effect: str, *, level: float = 0.95, by_party: bool = False
+    ) -> list[Effect]:
         """Return the total effects in the DAGs of the model's equivalence class (local IDA).
 
         There is an effect for each set of parents that the cause has in a DAG of the class, which
@@ -295,7 +307,9 @@ class LinearModel:
         """
         i, j = pair_of(self.names, cause, effect)
         marks = self.weights != 0 if self.marks is None else self.marks
-        return effects.possible_effects(common_moments(self), marks, i, j, level)
+        return effects.possible_effects(
+            common_moments(self), marks, i, j, level, parties_of(self, by_party)
+        )
 
     def fit_check(self, rows: Any = None) -> FitCheck:
         """Test the independencies that the graph implies, on second moments.
@@ -462,6 +476,20 @@ def common_moments(system: Any) -> Moments:
             "interventions they differ: direct the edges by background knowledge"
         )
     return rows
+
+
+def parties_of(system: Any, by_party: bool) -> list[Moments]:
+    """Return the moments of each party's rows if they are wanted; a ConfigError if unknown."""
+    if not by_party:
+        return []
+    parties: Mapping[str, Moments] | None = system.party_moments
+    if parties is None or len(parties) < 2:
+        raise ConfigError(
+            "standard errors by party need the moments of each of two parties or more, which this "
+            "model does not have: moments and lingam keep them in the process that ran them, "
+            "without secure aggregation, known interventions or a privacy wrapper"
+        )
+    return list(parties.values())
 
 
 def intervened(

@@ -30,6 +30,7 @@ from flwr_causal.core.linear.model import (
     load_parameters,
     log_density,
     named_columns,
+    parties_of,
     required_moments,
     sample_moments,
     save_parameters,
@@ -86,6 +87,9 @@ class LaggedModel:
         :class:`~core.linear.model.LinearModel`.
     marks
         ``(d, d)`` equivalence class of the instantaneous edges where only the class is known.
+    party_moments
+        By party, the moments of these columns in its rows, as in
+        :class:`~core.linear.model.LinearModel`.
 
     Raises
     ------
@@ -101,6 +105,7 @@ class LaggedModel:
     noise_variances: FloatArray
     sample_moments: SampleMoments | None = None
     marks: BoolArray | None = None
+    party_moments: Mapping[str, Moments] | None = None
 
     def __post_init__(self) -> None:
         d, order = len(self.names), len(self.lagged)
@@ -241,7 +246,7 @@ class LaggedModel:
         return pd.DataFrame(x[first:] + mean, columns=pd.Index(self.names))
 
     def total_effect(
-        self, cause: str, effect: str, *, lag: int = 0, level: float = 0.95
+        self, cause: str, effect: str, *, lag: int = 0, level: float = 0.95, by_party: bool = False
     ) -> Effect | list[Effect]:
         """Return how much the effect changes for each unit by which the cause was raised.
 
@@ -259,6 +264,9 @@ class LaggedModel:
             Number of steps from the cause to the effect; it may exceed the number of lags p.
         level : float, default 0.95
             Of the confidence interval.
+        by_party : bool, default False
+            Whether the standard error allows for differences between parties in effects and noise
+            (clustered by party; of few parties it is itself uncertain, and intervals are wide).
 
         Returns
         -------
@@ -273,14 +281,15 @@ class LaggedModel:
             If a variable is unknown, rows are too few, or the cause is a linear function of the
             adjustment set.
         ConfigError
-            If the model has no moments of rows, the level is not between 0 and 1, the lag is
-            negative, or there is a lag and the class leaves directions open.
+            If the model has no moments of rows, or with `by_party` none of two parties, the level
+            is not between 0 and 1, the lag is negative, or there is a lag and the class leaves
+            directions open.
         """
         if lag < 0:
             raise ConfigError(f"lag is {lag}: expected 0, 1, 2, ...")
         rows, found = required_moments(self), None
         if self.marks is not None and lag == 0 and isinstance(rows, Moments):
-            return self.possible_effects(cause, effect, level=level)
+            return self.possible_effects(cause, effect, level=level, by_party=by_party)
         if self.marks is not None and undirected_part(self.marks).any():
             raise ConfigError(
                 "effects with a lag, or under interventions, need the directions of all "
@@ -288,13 +297,18 @@ class LaggedModel:
                 "edges by knowledge"
             )
         i, j = pair_of(self.names, cause, effect, same=lag > 0)
+        parties = parties_of(self, by_party)
         if lag == 0:
-            found = effects.total_effect(rows, self._design(self.weights != 0), i, j, level)
+            found = effects.total_effect(
+                rows, self._design(self.weights != 0), i, j, level, parties
+            )
         if found is None:
-            found = self._along_paths(rows, i, j, lag, level)
+            found = self._along_paths(rows, i, j, lag, level, parties)
         return found if self.marks is None else [found]
 
-    def possible_effects(self, cause: str, effect: str, *, level: float = 0.95) -> list[Effect]:
+    def possible_effects(
+        self, cause: str, effect: str, *, level: float = 0.95, by_party: bool = False
+    ) -> list[Effect]:
         """Return the total effects within a step in the DAGs of the model's class (local IDA).
 
         As :meth:`LinearModel.possible_effects <core.linear.model.LinearModel.possible_effects>`:
@@ -302,7 +316,9 @@ class LaggedModel:
         """
         i, j = pair_of(self.names, cause, effect)
         marks = self._design(self.weights != 0 if self.marks is None else self.marks)
-        return effects.possible_effects(common_moments(self), marks, i, j, level)
+        return effects.possible_effects(
+            common_moments(self), marks, i, j, level, parties_of(self, by_party)
+        )
 
     def fit_check(self, series: Any = None) -> FitCheck:
         """Test the independencies that the graph implies, on the moments of steps and their lags.
@@ -439,7 +455,13 @@ class LaggedModel:
         return with_past(now, self.lagged != 0)
 
     def _along_paths(
-        self, rows: SampleMoments, cause: int, effect: int, lag: int, level: float
+        self,
+        rows: SampleMoments,
+        cause: int,
+        effect: int,
+        lag: int,
+        level: float,
+        parties: list[Moments],
     ) -> Effect:
         """Return the effect over directed paths, by the coefficients of all families."""
         d, now, past = len(self.names), self.weights != 0, self.lagged != 0
@@ -456,7 +478,7 @@ class LaggedModel:
                 gradient[k] += np.outer(after[s, cause], after[lag - k - s, :, effect])
         edges = np.concatenate([now, *past])
         value = float(after[lag, cause, effect])
-        return effects.along_paths(rows, value, gradient.reshape(-1, d), edges, level)
+        return effects.along_paths(rows, value, gradient.reshape(-1, d), edges, level, parties)
 
     def _burn_in(self) -> int:
         """Return the number of steps after which the share of the start is ``START_REMAINS``."""

@@ -1,0 +1,237 @@
+"""How parties differ from each other, from the second moments of each.
+
+The score of a regression in one party, ``sum over its rows of z (y - b z)``, follows from its
+moments. Scores vary between parties by sampling, and further where parties differ in effects or
+noise. The sandwich estimator takes them as they are (standard errors that are clustered by party).
+
+References
+----------
+Liang, K.-Y. & Zeger, S. L. (1986). Longitudinal data analysis using generalized linear models.
+Biometrika 73.
+Cameron, A. C. & Miller, D. L. (2015). A practitioner's guide to cluster-robust inference. Journal
+of Human Resources 50.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from flwr_causal.core.graphs.fit_check import holm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.linear.moments import Moments
+
+#: The edge is in a party's own rows above this t statistic in the sign that all rows have.
+SUPPORTED = 1.96
+
+
+class Difference(NamedTuple):
+    """One number of one party, beside that of the others.
+
+    Attributes
+    ----------
+    party
+        Name.
+    what
+        "effect", "mean" or "spread".
+    cause, effect
+        The edge; of a mean or a spread ``effect`` is the variable and ``cause`` is empty.
+    value, others
+        The coefficient, the mean or the standard deviation in the party's rows, and in those of all
+        others together.
+    z
+        The difference in units of its standard error; of spreads that of their logarithms.
+    supports
+        Of an effect: "yes" if the party's own rows say that it is not 0 and has the sign that it
+        has in all rows, "opposite" if the other sign, "no" if neither. Else empty.
+    """
+
+    party: str
+    what: str
+    cause: str
+    effect: str
+    value: float
+    others: float
+    z: float
+    supports: str
+
+
+def party_scores(
+    parties: Sequence[Moments],
+    level: FloatArray,
+    regressors: IntArray,
+    child: int,
+    coefficients: FloatArray,
+) -> FloatArray:
+    """Return each party's score of a regression on all rows, shape (K, number of regressors).
+
+    Parameters
+    ----------
+    parties
+        Moments of each party's rows.
+    level
+        ``(m,)`` means of all rows, about which the regression is.
+    regressors, child
+        Columns.
+    coefficients
+        Of the regression.
+    """
+    scores = []
+    for part in parties:
+        shift = part.mean - level
+        left = part.second[regressors, child] + shift[regressors] * shift[child]
+        among = part.second[np.ix_(regressors, regressors)]
+        among = among + np.outer(shift[regressors], shift[regressors])
+        scores.append(part.n * (left - among @ coefficients))
+    return np.array(scores)
+
+
+def clustered_error(terms: FloatArray, num_rows: int, num_regressors: int) -> float:
+    """Return the standard error of an estimate from what each party contributes to it.
+
+    Parameters
+    ----------
+    terms
+        ``(K,)``, which sum to 0, K >= 2: the scores times the derivative of the estimate.
+    num_rows, num_regressors
+        Of the regression; the correction for small samples is the usual one.
+    """
+    count = len(terms)
+    factor = count / (count - 1) * (num_rows - 1) / max(num_rows - 1 - num_regressors, 1)
+    return float(np.sqrt(factor * (terms**2).sum()))
+
+
+def disagreement(parties: Mapping[str, Moments], edges: BoolArray) -> pd.DataFrame:
+    """Compare each party with all others: effects along edges, means, standard deviations.
+
+    Parameters
+    ----------
+    parties
+        Moments of each party's rows, by name; two or more.
+    edges
+        ``(m, d)``: the parents of the first d columns.
+
+    Returns
+    -------
+    DataFrame
+        The rows of :class:`Difference`, the largest ``|z|`` first, with ``corrected``: the p-value
+        after Holm's correction for the number of rows. Effects are left out where a party has no
+        more rows than the regression has variables, or a moment is unknown; means where all are the
+        same, as if the method subtracts them.
+    """
+    import pandas as pd
+    from scipy.special import ndtr
+
+    names = tuple(parties)
+    rows = np.array([part.n for part in parties.values()], dtype=np.float64)
+    means = np.stack([part.mean for part in parties.values()])
+    own = np.stack([part.second for part in parties.values()])
+    level = rows @ means / rows.sum()
+    shifts = means - level
+    total = (rows[:, None, None] * (own + shifts[:, :, None] * shifts[:, None, :])).sum(axis=0)
+    # Moments of all rows but a party's own.
+    left = rows.sum() - rows
+    other_means = (rows.sum() * level - rows[:, None] * means) / left[:, None]
+    about = own + shifts[:, :, None] * shifts[:, None, :]
+    gap = other_means - level
+    others = (total - rows[:, None, None] * about) / left[:, None, None]
+    others = others - gap[:, :, None] * gap[:, None, :]
+    columns = next(iter(parties.values())).names
+    found: list[Difference] = []
+    for j in range(edges.shape[1]):
+        parents = np.flatnonzero(edges[:, j])
+        found += _effects(names, columns, j, parents, (own, rows), (others, left), total)
+    for j in range(edges.shape[1]):
+        found += _levels(names, columns[j], means[:, j], other_means[:, j], (own, others), j, rows)
+    table = pd.DataFrame(found, columns=list(Difference._fields))
+    p_values = 2 * ndtr(-table["z"].abs().to_numpy(dtype=np.float64))
+    table["corrected"] = holm(p_values)
+    order = np.argsort(-table["z"].abs().to_numpy(dtype=np.float64), kind="stable")
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _effects(
+    names: Sequence[str],
+    columns: Sequence[str],
+    child: int,
+    parents: IntArray,
+    own: tuple[FloatArray, FloatArray],
+    others: tuple[FloatArray, FloatArray],
+    total: FloatArray,
+) -> list[Difference]:
+    if not len(parents):
+        return []
+    pooled = _regressions(total[None], np.array([np.inf]), parents, child)[0][0]
+    one, own_errors = _regressions(*own, parents, child)
+    two, other_errors = _regressions(*others, parents, child)
+    z = (one - two) / np.sqrt(own_errors**2 + other_errors**2)
+    found = []
+    for k, place in np.argwhere(np.isfinite(z)).tolist():
+        t = one[k, place] / own_errors[k, place]
+        supports = "no"
+        if abs(t) > SUPPORTED:
+            supports = "yes" if t * pooled[place] > 0 else "opposite"
+        names_of_edge = columns[parents[place]], columns[child]
+        values = float(one[k, place]), float(two[k, place]), float(z[k, place])
+        found.append(Difference(names[k], "effect", *names_of_edge, *values, supports))
+    return found
+
+
+def _regressions(
+    second: FloatArray, rows: FloatArray, parents: IntArray, child: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return coefficients and classical standard errors in each of K tables, ``(K, parents)``.
+
+    NaN where there are too few rows or the parents are linearly dependent.
+    """
+    count = len(parents)
+    among = second[:, parents[:, None], parents]
+    with_child = second[:, parents, child]
+    scale = np.sqrt(np.diagonal(among, axis1=1, axis2=2))
+    degrees = rows - count - 1
+    usable = (degrees >= 1) & (scale > 0).all(axis=1) & np.isfinite(among).all(axis=(1, 2))
+    usable &= np.isfinite(with_child).all(axis=1)
+    correlation = np.broadcast_to(np.eye(count), among.shape).copy()
+    correlation[usable] = (among / (scale[:, :, None] * scale[:, None, :]))[usable]
+    usable &= np.linalg.eigvalsh(correlation)[:, 0] > 1e-10
+    correlation[~usable] = np.eye(count)
+    inverse = np.linalg.inv(correlation) / (scale[:, :, None] * scale[:, None, :])
+    coefficients = np.einsum("kij,kj->ki", inverse, with_child)
+    residual = second[:, child, child] - (coefficients * with_child).sum(axis=1)
+    variance = np.maximum(residual, 0)[:, None] * np.diagonal(inverse, axis1=1, axis2=2)
+    errors = np.sqrt(variance / np.where(usable, degrees, np.nan)[:, None])
+    return np.where(usable[:, None], coefficients, np.nan), errors
+
+
+def _levels(
+    names: Sequence[str],
+    column: str,
+    means: FloatArray,
+    other_means: FloatArray,
+    second: tuple[FloatArray, FloatArray],
+    j: int,
+    rows: FloatArray,
+) -> list[Difference]:
+    """Compare means (Welch) and standard deviations (as of Gaussian rows) of one column."""
+    variances, others = (part[:, j, j] for part in second)
+    left = rows.sum() - rows
+    found = []
+    known = (rows > 1) & (left > 1) & (variances > 0) & (others > 0)
+    same_level = bool((means == means[0]).all())
+    for k in np.flatnonzero(known).tolist():
+        one, two = rows[k] - 1, left[k] - 1
+        if not same_level:
+            gap = (means[k] - other_means[k]) / np.sqrt(variances[k] / one + others[k] / two)
+            values = float(means[k]), float(other_means[k]), float(gap)
+            found.append(Difference(names[k], "mean", "", column, *values, ""))
+        ratio = np.log(variances[k] / others[k]) / 2 / np.sqrt(0.5 / one + 0.5 / two)
+        spreads = float(np.sqrt(variances[k])), float(np.sqrt(others[k])), float(ratio)
+        found.append(Difference(names[k], "spread", "", column, *spreads, ""))
+    return found

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.app.description import described
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.reports.doubts import disagreement_of
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.checkpoint import check_options, results_saved
 from flwr_causal.runtime.loop import plain_options
@@ -78,6 +79,7 @@ def _finished_run(
         model=outcome.model,
         local_graphs=outcome.heterogeneity.graphs if outcome.heterogeneity else {},
         heterogeneity=outcome.heterogeneity.edges if outcome.heterogeneity else None,
+        disagreement=disagreement_of(outcome.model),
         columns={} if outcome.agreement is None else outcome.agreement.summary(),
         about=described(method),
         influence=vars(outcome)["_influence"],  # not computed yet, if nothing has read it

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.graphs.doubt import doubtful_edges
+from flwr_causal.core.graphs.fit_check import LEVEL
 from flwr_causal.errors import CausalError, ConfigError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from flwr_causal.core.graphs.doubt import DoubtfulEdge
     from flwr_causal.core.graphs.fit_check import FitCheck
     from flwr_causal.reports.record import RunRecord
@@ -60,6 +63,11 @@ def doubts_of(run: RunRecord, count: int = 3) -> list[DoubtfulEdge]:
     return doubtful_edges(run.graph, tests, count)
 
 
+def disagreement_of(model: Any) -> pd.DataFrame | None:
+    """Return how the parties differ from each other by a model's moments of each; None without."""
+    return model.disagreement() if getattr(model, "party_moments", None) else None
+
+
 def describe_doubts(run: RunRecord) -> list[str]:
     """Return the check of the fit in one line, and the most doubtful edges in another."""
     fit, doubtful = fit_of(run), doubts_of(run)
@@ -67,4 +75,16 @@ def describe_doubts(run: RunRecord) -> list[str]:
     if doubtful:
         listed = ", ".join(f"{one.cause} {one.mark} {one.effect} ({one.about})" for one in doubtful)
         lines.append(f"Most doubtful: {listed}; run.doubtful_edges() says why")
+    table = run.disagreement
+    if table is not None and len(unlike := clear_differences(table)):
+        parties = ", ".join(dict.fromkeys(unlike["party"]))
+        lines.append(
+            f"Parties that differ: {parties} ({len(unlike)} effects, means or spreads, in "
+            "run.disagreement)"
+        )
     return lines
+
+
+def clear_differences(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a run's disagreement that chance does not explain."""
+    return table[table["corrected"] < LEVEL]

@@ -91,6 +91,11 @@ class RunRecord:
         where the graph follows from one exchange of averages (``moments``), for at most
         ``max(3, 1000 // d)`` parties, those of the largest distances; else empty. It is computed
         when it is first read, by solving once more for each party.
+    disagreement : DataFrame or None
+        How the effects along the edges, the means and the standard deviations of each party differ
+        from those of all others, the largest differences first; see
+        :func:`flwr_causal.core.linear.parties.disagreement`. Known where each party's second
+        moments are (``moments``, ``lingam``); they are not under secure aggregation.
     truth : CausalGraph or None
         The true graph, where it is known.
     columns : dict of str to dict
@@ -119,6 +124,7 @@ class RunRecord:
     num_rows: int | None = None
     local_graphs: dict[str, CausalGraph] = field(default_factory=dict)
     heterogeneity: pd.DataFrame | None = None
+    disagreement: pd.DataFrame | None = None
     answers: pd.DataFrame | None = None
     answered: dict[str, int] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)

@@ -47,6 +47,13 @@ LONGEST_WARNING = 200
 
 GRAPHS_FILE = "local_graphs.json"
 TABLE_FILE = "heterogeneity.csv"
+DISAGREEMENT_FILE = "disagreement.csv"
+# Names may hold line breaks of any kind, and look like numbers.
+_QUOTED: dict[str, Any] = {"index": False, "quoting": csv.QUOTE_NONNUMERIC}
+_TEXTS: dict[str, Any] = {
+    "dtype": dict.fromkeys(("party", "what", "cause", "effect", "supports"), str),
+    "keep_default_na": False,
+}
 TRUTH_FILE = "truth.json"
 
 
@@ -150,8 +157,8 @@ class Run(RunRecord):
         ``graph.json`` (which ``CausalGraph.load`` reads), ``graph.graphml``, ``graph.dot``,
         ``edges.csv``, ``scores.csv``, ``model.json`` (with ``model.bif`` for a Bayesian network,
         the directory ``model`` for a circuit), ``truth.json``, ``local_graphs.json`` (by party),
-        ``heterogeneity.csv`` and ``answers.csv``. All files are written before the first file of an
-        earlier run is replaced.
+        ``heterogeneity.csv``, ``disagreement.csv`` and ``answers.csv``. All files are written
+        before the first file of an earlier run is replaced.
 
         Parameters
         ----------
@@ -218,6 +225,10 @@ class Run(RunRecord):
         if self.truth is not None:
             self.truth.save(target / TRUTH_FILE)
         _write_local(self.local_graphs, self.heterogeneity, target)
+        if self.disagreement is not None:
+            self.disagreement.to_csv(
+                target / DISAGREEMENT_FILE, index=False, quoting=csv.QUOTE_NONNUMERIC
+            )
         if self.answers is not None:
             self.answers.to_csv(target / "answers.csv", index=False)
 
@@ -273,7 +284,7 @@ class Run(RunRecord):
         if scores_file.is_file():
             scores = _read_text(scores_file, index_col=0).to_numpy(dtype=np.float64)
         local_graphs, differences = _read_local(source)
-        answers_file = source / "answers.csv"
+        answers_file, apart = source / "answers.csv", source / DISAGREEMENT_FILE
         return cls(
             graph=graph,
             truth=truth,
@@ -282,6 +293,7 @@ class Run(RunRecord):
             scores=scores,
             local_graphs=local_graphs,
             heterogeneity=differences,
+            disagreement=pd.read_csv(apart, **_TEXTS) if apart.is_file() else None,
             answers=pd.read_csv(answers_file) if answers_file.is_file() else None,
             **content,
         )
@@ -295,8 +307,7 @@ def _write_local(
         plain = {party: graph.to_dict() for party, graph in graphs.items()}
         (directory / GRAPHS_FILE).write_text(json.dumps(plain) + "\n", encoding="utf-8")
     if table is not None:
-        # Names may hold line breaks of any kind.
-        table.to_csv(directory / TABLE_FILE, index=False, quoting=csv.QUOTE_NONNUMERIC)
+        table.to_csv(directory / TABLE_FILE, **_QUOTED)
 
 
 def _read_local(directory: Path) -> tuple[dict[str, CausalGraph], pd.DataFrame | None]:

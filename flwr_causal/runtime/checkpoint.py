@@ -54,6 +54,7 @@ RESULTS = (
     "answers.csv",
     "local_graphs.json",
     "heterogeneity.csv",
+    "disagreement.csv",
     "truth.json",
     "report.html",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from flwr.serverapp.strategy import Strategy
     from numpy.typing import NDArray
 
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.federation import Failure, Federation, Found, Party
     from flwr_causal.runtime.method import Request
-    from flwr_causal.runtime.trainings import TrainingsState
 
     Record = dict[str, Any]
     OnRound = Callable[[Record], None]
@@ -249,6 +249,9 @@ class _Session(Generic[StateT]):
         The exchanges from which parties keep something. Without an ``output_dir`` it is emptied
         once it takes :data:`MOST_REMEMBERED` bytes.
     remembered_bytes : int
+    by_party : dict of str to dict
+        By party, the arrays of its latest reply with second moments, where single replies are
+        known.
     """
 
     method: Method[StateT]
@@ -260,6 +263,7 @@ class _Session(Generic[StateT]):
     resuming: bool = False
     remembered: list[_Remembered] = field(default_factory=list)
     remembered_bytes: int = 0
+    by_party: dict[str, Arrays] = field(default_factory=dict)
 
     @property
     def state(self) -> StateT:
@@ -378,7 +382,7 @@ class _Session(Generic[StateT]):
         }
         self.outcome.history.append(record)
         if not (changed or lost):
-            self._weigh(before, exchange, collected.replies)
+            self._look_at_parties(before, exchange, collected.replies)
         failures = tuple(self.federation.failures[known_failures:])
         if changed:
             self._start_over(changed)
@@ -386,28 +390,45 @@ class _Session(Generic[StateT]):
             self._keep(Step(record, lost, failures, replies, known_influence(self.outcome)))
         return record
 
-    def _weigh(self, before: StateT, exchange: Exchange, replies: Sequence[Arrival]) -> None:
+    def _look_at_parties(
+        self, before: StateT, exchange: Exchange, replies: Sequence[Arrival]
+    ) -> None:
+        """Keep the replies of an exchange of averages, which the parties can be compared by.
+
+        They are known one by one where nothing wraps the method, and the parties differ by design
+        under other interventions.
+        """
+        method = self.method
+        known = exchange.averaged and self.strategy is method and len(replies) > 1
+        if not known or self.federation.setup.targets:
+            return
+        main: Method[Any] = method
+        state: Any = before
+        if isinstance(method, Trainings):
+            if method.inner.finished(state.main) is not None:
+                return
+            main, state, part = method.main_part(state)
+            exchange, replies = part.exchange, _of_part(part, replies)
+        if any(item.values == "second-moments" for item in exchange.returns):
+            self.by_party = {reply.party.name: reply.arrays for reply in replies}
+        if self.outcome.rounds == 1 and method.finished(self.state) is not None:
+            self._weigh(main, state, exchange, replies)
+
+    def _weigh(
+        self, method: Method[Any], before: Any, exchange: Exchange, replies: Sequence[Arrival]
+    ) -> None:
         """Prepare the influence of the parties, where the graph follows from this exchange alone.
 
         It is computed at once where a party stands out, and later only if it is read: it takes
         about as long as the run for each party. A resumed run, which has no single replies, has it
         only where a party stands out.
         """
-        method, outcome = self.method, self.outcome
-        over = method.finished(self.state) is not None
-        known = exchange.averaged and self.strategy is method and len(replies) > 1
-        # Parties under other interventions differ by design.
-        known = known and not self.federation.setup.targets
-        if outcome.rounds > 1 or not (over and known):
-            return
         with server_work(method, "The results after exchange 1"):
-            graph = method.graph(self.state)
-        if isinstance(method, Trainings):
-            method, before, part = method.main_part(cast("TrainingsState[Any]", before))
-            exchange, replies = part.exchange, _of_part(part, replies)
+            graph = self.method.graph(self.state)
         if graph is None:
             return
         left_out = LeaveOneOut.of(method, before, graph, exchange, replies)
+        outcome = self.outcome
         outcome.influence = left_out
         if left_out.largest_distance > STANDS_OUT:
             outcome.warnings += influence_warnings(self.outcome.influence, graph)
@@ -550,6 +571,7 @@ class _Session(Generic[StateT]):
         log(WARNING, warning)
         self.remembered.clear()
         self.remembered_bytes = 0
+        self.by_party.clear()
         return [*outcome.warnings[len(outcome.agreement.warnings) :], warning]
 
     def _resume(self, steps: Iterable[Step]) -> None:
@@ -648,7 +670,9 @@ class _Session(Generic[StateT]):
         with server_work(method, f"The results after exchange {outcome.rounds}"):
             outcome.graph = method.graph(state)
             outcome.num_rows = method.num_rows(state)
-            outcome.model = method.model(state)
+            outcome.model = method.with_parties(
+                state, method.model(state), self.by_party, self.federation.reports
+            )
             outcome.scores = method.scores(state)
             outcome.heterogeneity = method.heterogeneity(state)
             outcome.warnings += method.warnings(state)

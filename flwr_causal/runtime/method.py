@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
@@ -213,6 +214,28 @@ class Method(Generic[StateT]):
     def model(self, state: StateT) -> Any:
         """Return the fitted model, None if the method fits a graph only."""
         return None
+
+    def with_parties(
+        self,
+        state: StateT,
+        model: Any,
+        replies: Mapping[str, Arrays],
+        reports: Mapping[str, TableReport],
+    ) -> Any:
+        """Return the model with what is known of each party's rows.
+
+        Parameters
+        ----------
+        state : StateT
+        model : object
+            Of this state.
+        replies : mapping of str to dict
+            By party, the arrays that it sent in the last exchange of second moments; empty where
+            single replies are not known.
+        reports : mapping of str to TableReport
+            By party.
+        """
+        return model
 
     def scores(self, state: StateT) -> NDArray[np.float64] | None:
         """Return the strength of every edge before the threshold, shape (d, d), for ranking."""

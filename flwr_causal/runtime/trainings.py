@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
@@ -251,6 +252,16 @@ class Trainings(Method[TrainingsState[StateT]]):
     def model(self, state: TrainingsState[StateT]) -> Any:
         """Return the main training's model."""
         return self.inner.model(state.main)
+
+    def with_parties(
+        self,
+        state: TrainingsState[StateT],
+        model: Any,
+        replies: Mapping[str, Arrays],
+        reports: Mapping[str, TableReport],
+    ) -> Any:
+        """Return the main training's model with what is known of each party."""
+        return self.inner.with_parties(state.main, model, replies, reports)
 
     def scores(self, state: TrainingsState[StateT]) -> NDArray[np.float64] | None:
         """Return the main training's strengths of edges."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,12 @@ from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.model import LinearModel, fit, implied_noise
 from flwr_causal.core.linear.moments import Moments, by_variable, data_scale, distinct
 from flwr_causal.core.linear.order_search import order_search
-from flwr_causal.core.series.design import companion_radius, knowledge_masks, stacked_edges
+from flwr_causal.core.series.design import (
+    companion_radius,
+    knowledge_masks,
+    lagged_names,
+    stacked_edges,
+)
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.data.check.agreement import Agreement
@@ -455,6 +460,53 @@ class RowsOrSeries(SeriesOptions, LinearStrategy[StateT]):
     def expected(self) -> Expected:
         """One unit and level of each column, more steps than columns with their lags."""
         return expected_of_series(super().expected, self.order)
+
+    def with_parties(
+        self,
+        state: StateT,
+        model: Any,
+        replies: Mapping[str, Arrays],
+        reports: Mapping[str, TableReport],
+    ) -> Any:
+        """Return a linear system with each party's moments in the units of the data.
+
+        Not where the number of lags was chosen, whose moments are of other rows.
+        """
+        agreement: Agreement = state.agreement  # type: ignore[attr-defined]
+        if model is None or not replies or not isinstance(model.sample_moments, Moments):
+            return model
+        columns = lagged_names(agreement.names, self.order)
+        if model.sample_moments.names != columns:
+            return model
+        scale = self.scale(agreement)
+        found = {}
+        for party, arrays in replies.items():
+            products = self.folds_of(arrays["moments"]).sum(axis=0)
+            if self.order:
+                (own,) = series_moments(products[None], agreement.rows[party], columns)
+            else:
+                own = self._own_moments(agreement, products, reports[party])
+            level, units = (np.tile(v, 1 + self.order) for v in (agreement.mean, scale))
+            found[party] = in_units(own, level, units)[0]
+        return replace(model, party_moments=found)
+
+    def folds_of(self, products: FloatArray) -> FloatArray:
+        """Return those of a party's arrays that are folds of its rows."""
+        return products
+
+    def _own_moments(
+        self, agreement: Agreement, second: FloatArray, report: TableReport
+    ) -> Moments:
+        """Return a party's moments, centred and scaled as its rows are, from those about the mean.
+
+        With ``center="party"`` the rows of all parties have the same mean, 0.
+        """
+        shift = np.zeros(len(agreement.names))
+        if self.center == "global":
+            mean = {column.name: column.mean for column in report.columns}
+            own = np.array([mean[name] for name in agreement.names])
+            shift = (own - agreement.mean) / self.scale(agreement)
+        return Moments(report.rows, shift, second - np.outer(shift, shift), agreement.names)
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the columns or, with lags, the lagged design."""

@@ -317,6 +317,10 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
         )
         return NUM_FOLDS if holds_out else 1
 
+    def folds_of(self, products: FloatArray) -> FloatArray:
+        """Return the arrays of the folds; if the order is chosen, those of smaller ones follow."""
+        return products[: len(products) - (self.order - 1 if self.select_order else 0)]
+
     @property
     def expected(self) -> Expected:
         """What linear methods expect; units of columns do not matter to equivalence classes."""
@@ -620,11 +624,11 @@ def solve_series(
         own, _ = _by_targets(agreement, products, columns)
         found = problem.search(own, d, with_now=bool(method.instantaneous))
     else:
-        num_folds = len(products) - (method.order - 1 if method.select_order else 0)
-        folds = series_moments(products[:num_folds], agreement.n, columns)
+        of_folds = method.folds_of(products)
+        folds = series_moments(of_folds, agreement.n, columns)
         by_order = {
             1 + k: series_moments(part[None], agreement.n, columns)[0]
-            for k, part in enumerate(products[num_folds:])
+            for k, part in enumerate(products[len(of_folds) :])
         }
         found = problem.solve(folds, d, by_order=by_order)
     over_columns = problem.cut(found.moments, found.raw, refit=method.refit)

@@ -1,12 +1,14 @@
 """The models of runs know the rows of all parties: effects equal those of the pooled rows."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import statsmodels.api as sm
 from lagged_systems import simulate_series
 
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.model import fit
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.errors import ConfigError
 from flwr_causal.reports.run import Run
@@ -116,3 +118,77 @@ def test_a_run_says_whether_its_graph_fits_and_what_is_doubtful(tmp_path):
     with pytest.raises(ConfigError, match="no model that can be tested"):
         additive.fit_check()
     assert "Fit" not in str(additive)
+
+
+def unlike_parties():
+    rng = np.random.default_rng(1)
+    total = np.linalg.inv(np.eye(5) - WEIGHTS)
+    found = []
+    for k, n in enumerate((300, 150, 250, 90)):
+        rows = rng.normal(size=(n, 5)) @ total + 3 + k
+        rows[:, 3] += (k == 1) * 2 * rows[:, 0]  # x0 -> x3 is 3 at party 1, elsewhere 1
+        found.append(rows)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("moments", {}),
+        ("moments", {"standardize": True, "solver": "dagma", "sparsity": "held-out"}),
+        ("moments", {"center": "party"}),
+        ("moments", {"solver": "ges"}),
+        ("moments", {"replicates": 2}),
+        ("lingam", {}),
+    ],
+)
+def test_each_partys_moments_are_those_of_its_rows(method, options, tmp_path):
+    parts = unlike_parties()
+    run = simulate(method, parts, seed=0, **options)
+    known = run.model.party_moments
+    assert list(known) == list(run.parties)
+    for part, own in zip(parts, known.values(), strict=True):
+        exact = Moments.from_rows(part)
+        np.testing.assert_allclose(own.second, exact.second, rtol=1e-6, atol=1e-8)
+        if options.get("center") != "party":
+            np.testing.assert_allclose(own.mean, exact.mean)
+    # The sums of the parties are the pooled moments: classical errors follow from both.
+    pooled = merge(known.values())
+    np.testing.assert_allclose(pooled.second, run.model.sample_moments.second, rtol=1e-6)
+    run.save(tmp_path)
+    loaded = Run.load(tmp_path)
+    pd.testing.assert_frame_equal(loaded.disagreement, run.disagreement)
+    assert loaded.model.party_moments is None
+    assert "Parties that differ: " in str(run)
+    table = run.disagreement
+    unlike = table[(table["what"] == "effect") & (table["corrected"] < 1e-6)]
+    assert "party 1" in set(unlike["party"])
+    assert ("mean" in set(table["what"])) == (options.get("center") != "party")
+
+
+def test_series_and_their_errors_by_party():
+    """Clusters are parties, each with several series."""
+    parts = [[simulate_series(10 * k + s, 120, NOW, PAST) for s in range(2)] for k in range(4)]
+    run = simulate("moments", parts, order=1, seed=0)
+    rows = [lagged_rows(part, 1) for part in parts]
+    for part, own in zip(rows, run.model.party_moments.values(), strict=True):
+        np.testing.assert_allclose(own.second, Moments.from_rows(part).second, rtol=1e-6)
+    effect = run.model.total_effect("x0", "x1", by_party=True)
+    columns = [0, *(run.model.sample_moments.names.index(k) for k in effect.adjustment_set)]
+    clusters = np.repeat(range(4), [len(part) for part in rows])
+    pooled = np.concatenate(rows)
+    theirs = sm.OLS(pooled[:, 1], sm.add_constant(pooled[:, columns])).fit(
+        cov_type="cluster", cov_kwds={"groups": clusters}
+    )
+    np.testing.assert_allclose(effect.value, theirs.params[1], rtol=1e-6)
+    np.testing.assert_allclose(effect.standard_error, theirs.bse[1], rtol=1e-5)
+    assert run.disagreement["cause"].str.contains(r"\[t-1\]").any()
+
+
+def test_where_replies_are_not_known_one_by_one_nothing_is_said_of_parties():
+    run = simulate("moments", parties(), seed=0, interventions={"party 0": ["x1"]})
+    assert run.model.party_moments is None
+    assert run.disagreement is None
+    with pytest.raises(ConfigError, match="without secure aggregation"):
+        run.model.disagreement()
+    assert simulate("moments", parties()[:1]).disagreement is None

@@ -23,6 +23,7 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, pair_of
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
+from flwr_causal.core.linear.parties import disagreement
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.core.saved import read_record
 from flwr_causal.errors import ConfigError, DataError
@@ -30,6 +31,7 @@ from flwr_causal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
@@ -337,6 +339,23 @@ class LinearModel:
             return fit_check.check(required_moments(self), self.weights != 0)
         held_out = Moments.from_rows(named_columns(rows, self.names, self.names), self.names)
         return fit_check.on_rows(held_out, self.weights != 0, self.log_likelihood(rows))
+
+    def disagreement(self) -> pd.DataFrame:
+        """Compare each party with all others: effects along edges, means, standard deviations.
+
+        Returns
+        -------
+        DataFrame
+            See :func:`flwr_causal.core.linear.parties.disagreement`.
+
+        Raises
+        ------
+        ConfigError
+            If the moments of two parties or more are not known.
+        """
+        parties_of(self, by_party=True)
+        assert self.party_moments is not None
+        return disagreement(self.party_moments, self.weights != 0)
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty without moments of rows."""

@@ -36,6 +36,7 @@ from flwr_causal.core.linear.model import (
     save_parameters,
 )
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
+from flwr_causal.core.linear.parties import disagreement
 from flwr_causal.core.series.design import companion_radius, lagged_names, lagged_rows, split_blocks
 from flwr_causal.core.series.regression import order_of
 from flwr_causal.core.threads import single_threaded
@@ -348,6 +349,23 @@ class LaggedModel:
         columns = lagged_names(self.names, self.order)
         steps = Moments.from_rows(np.hstack(self._present_and_past(series)), columns)
         return fit_check.on_rows(steps, edges, self.log_likelihood(series))
+
+    def disagreement(self) -> pd.DataFrame:
+        """Compare each party with all others: effects along edges, means, standard deviations.
+
+        Returns
+        -------
+        DataFrame
+            See :func:`flwr_causal.core.linear.parties.disagreement`.
+
+        Raises
+        ------
+        ConfigError
+            If the moments of two parties or more are not known.
+        """
+        parties_of(self, by_party=True)
+        assert self.party_moments is not None
+        return disagreement(self.party_moments, np.concatenate([self.weights, *self.lagged]) != 0)
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty without moments of rows."""

@@ -21,6 +21,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.reports.page.circuit import circuit_blocks
+from flwr_causal.reports.page.disagreement import disagreement_blocks
 from flwr_causal.reports.page.effects import effect_blocks
 from flwr_causal.reports.page.exchanges import exchange_blocks
 from flwr_causal.reports.page.fit import fit_blocks
@@ -51,7 +52,7 @@ def payload_of(run: RunRecord) -> dict[str, Any]:
         _section("effects", "Effects", effect_blocks(run.model, run.graph)),
         _section("tables", "Probability tables", probability_blocks(run.model)),
         _section("matrices", "Edges as matrices", [] if graph is None else matrices(graph)),
-        _section("parties", "Parties", party_blocks(run, influence)),
+        _section("parties", "Parties", party_blocks(run, influence) + disagreement_blocks(run)),
         _section("exchanges", "Exchanges", exchange_blocks(run)),
         _section("privacy", "What left each party", privacy_blocks(run)),
         _section("setup", "Method, configuration, versions", setup_blocks(run)),

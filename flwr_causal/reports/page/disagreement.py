@@ -1,0 +1,53 @@
+"""What differs at single parties, on the page of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.reports.doubts import clear_differences
+
+if TYPE_CHECKING:
+    from flwr_causal.reports.record import RunRecord
+
+Block = dict[str, Any]
+
+#: So many differences are listed, the largest ones.
+MOST_DIFFERENCES = 100
+COLUMNS = {
+    "party": "party",
+    "what": "what",
+    "cause": "cause",
+    "effect": "effect or variable",
+    "value": "at the party",
+    "others": "at all others",
+    "z": "difference in standard errors",
+    "supports": "the party's rows support the edge",
+}
+
+
+def disagreement_blocks(run: RunRecord) -> list[Block]:
+    """Return the effects, means and spreads that differ at a party by more than chance."""
+    table = run.disagreement
+    if table is None or table.empty:
+        return []
+    unlike = clear_differences(table)
+    said = (
+        f"{len(unlike)} of {len(table):,} effects, means and standard deviations of single parties"
+    )
+    blocks: list[Block] = [
+        {
+            "kind": "text",
+            "text": f"{said} differ from those of all other parties by more than chance "
+            "(p-value below 0.05 after correction for their number).",
+        }
+    ]
+    if len(unlike):
+        blocks.append(
+            {
+                "kind": "table",
+                "caption": "What differs at single parties",
+                "columns": list(COLUMNS.values()),
+                "rows": unlike[list(COLUMNS)].head(MOST_DIFFERENCES).to_numpy().tolist(),
+            }
+        )
+    return blocks

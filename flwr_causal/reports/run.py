@@ -50,11 +50,6 @@ TABLE_FILE = "heterogeneity.csv"
 DISAGREEMENT_FILE = "disagreement.csv"
 # Names may hold line breaks of any kind, and look like numbers.
 _QUOTED: dict[str, Any] = {"index": False, "quoting": csv.QUOTE_NONNUMERIC}
-_TEXTS: dict[str, Any] = {
-    "dtype": dict.fromkeys(("party", "what", "cause", "effect", "supports"), str),
-    "keep_default_na": False,
-}
-TRUTH_FILE = "truth.json"
 
 
 @dataclass(repr=False)
@@ -293,7 +288,7 @@ class Run(RunRecord):
             scores=scores,
             local_graphs=local_graphs,
             heterogeneity=differences,
-            disagreement=pd.read_csv(apart, **_TEXTS) if apart.is_file() else None,
+            disagreement=_read_disagreement(apart) if apart.is_file() else None,
             answers=pd.read_csv(answers_file) if answers_file.is_file() else None,
             **content,
         )
@@ -325,6 +320,13 @@ def _read_local(directory: Path) -> tuple[dict[str, CausalGraph], pd.DataFrame |
         for name, kind in COLUMNS.items():
             table[name] = table[name].map(parsers[kind]).astype(kind)
     return graphs, table
+
+
+def _read_disagreement(path: Path) -> pd.DataFrame:
+    table = _read_text(path)
+    numbers = ["value", "others", "z", "corrected"]
+    table[numbers] = table[numbers].map(float)
+    return table
 
 
 def _read_text(path: Path, index_col: int | None = None) -> pd.DataFrame:

@@ -32,7 +32,7 @@ BARE = {
 def same(one, two):
     for field in fields(Run):
         first, second = getattr(one, field.name), getattr(two, field.name)
-        if field.name in ("graph", "truth"):
+        if field.name in ("graph", "truth", "disagreement"):
             assert first is second or first.equals(second)
         elif field.name == "scores":
             assert first is second or np.array_equal(first, second)

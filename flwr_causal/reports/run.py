@@ -48,6 +48,7 @@ LONGEST_WARNING = 200
 GRAPHS_FILE = "local_graphs.json"
 TABLE_FILE = "heterogeneity.csv"
 DISAGREEMENT_FILE = "disagreement.csv"
+TRUTH_FILE = "truth.json"
 # Names may hold line breaks of any kind, and look like numbers.
 _QUOTED: dict[str, Any] = {"index": False, "quoting": csv.QUOTE_NONNUMERIC}
 

@@ -251,14 +251,16 @@ class CausalClient(NumPyClient):
         @cache
         def read() -> pd.DataFrame:
             frame = self.frame()
-            # Rows that the training leaves out stay where they are: the number of the others is
-            # that of the agreement.
-            kept = np.flatnonzero(complete_rows(frame, self.setup.policy))
-            drawn = np.arange(len(frame))
-            drawn[kept] = kept[draw.rows(len(kept), self.strata())]
-            return resampled(self.source.read(), drawn)
+            # Incomplete rows stay: the training leaves them out as it does without replicates.
+            complete = complete_rows(frame, self.setup.policy)
+            kept = np.flatnonzero(complete)
+            drawn = kept[draw.rows(len(kept), self.strata())]
+            return resampled(self.source.read(), np.append(drawn, np.flatnonzero(~complete)))
 
         return Source(self.source.name, read)
+
+    #: Whether a replicate has half of the rows, each once, in place of as many rows as there are.
+    distinct_rows: ClassVar[bool] = False
 
     def strata(self) -> IntArray | None:
         """Return the groups within which rows are drawn, shape (n_k,); None for one group."""

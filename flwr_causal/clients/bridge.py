@@ -19,7 +19,7 @@ from flwr_causal.data.interventions import NODE_KEY, USERS
 from flwr_causal.data.resampling import Draw
 from flwr_causal.errors import CausalError, ConfigError, ForgottenError
 from flwr_causal.protocol import door, records
-from flwr_causal.protocol.bundle import MAIN, SEED, exchange_of, parts_of
+from flwr_causal.protocol.bundle import MAIN, SEED, Bundle, exchange_of, parts_of
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, party_name
 from flwr_causal.protocol.setup import PREFIX, Setup
@@ -176,11 +176,12 @@ def _reply(
     weight, answered = 1, []
     for part in parts_of(exchange):
         own = _in_training(client, part.training, config)
-        arrays, own_weight = _fit(own, part, exchange, message.content)
+        arrays, weight = _fit(own, part, exchange, message.content)
         own.source = client.source  # the drawn rows of many replicates need not stay in memory
         named |= part.named(arrays)
         answered.append((part.training, own))
-        weight = own_weight if part.exchange.weight == exchange.weight else weight
+    if isinstance(exchange, Bundle):
+        weight = 1 if exchange.weight == "one" else client.num_rows
     agreed = client.contract.sizes(client.setup, client.num_rows)
     content = door.outgoing(
         exchange,
@@ -243,7 +244,8 @@ def _in_training(
     )
     own = Context(context.run_id, context.node_id, context.node_config, state, context.run_config)
     setup = replace(client.setup, exchange=f"{client.setup.exchange} {name}")
-    draw = Draw(_drawing_key(client, int(config[SEED])), training.replicate)
+    key = _drawing_key(client, int(config[SEED]))
+    draw = Draw(key, training.replicate, type(client).distinct_rows)
     result = type(client)(client.resampled(draw), own, setup)
     result.draw = draw
     return result

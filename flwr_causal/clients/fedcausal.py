@@ -46,6 +46,8 @@ class FedCausalClient(InterventionClient):
     """
 
     contract: ClassVar[Contract] = CONTRACT
+    # Fits of any shape would follow rows that occur twice.
+    distinct_rows: ClassVar[bool] = True
 
     @property
     def _rows(self) -> FloatArray:

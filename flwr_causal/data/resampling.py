@@ -37,31 +37,41 @@ class Draw:
         them.
     replicate : int
         Its number.
+    distinct : bool, default False
+        Whether half of the rows are drawn without replacement, whose mean varies as much as that of
+        all rows drawn with replacement: for methods to which the same row twice is not two rows.
     """
 
     key: int
     replicate: int
+    distinct: bool = False
 
     @property
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng([self.key, self.replicate])
 
     def rows(self, count: int, strata: IntArray | None = None) -> IntArray:
-        """Return the positions of the rows that are drawn, shape (n,), ascending in each stratum.
+        """Return the positions of the rows that are drawn, ascending.
+
+        They are as many as there are rows, or of ``distinct`` rows half as many, rounded up in each
+        stratum.
 
         Parameters
         ----------
         count : int
             n, the number of rows.
         strata : ndarray of int, shape (n,), optional
-            The group of each row: its place is taken by a row of the same group.
+            The group of each row: as many are drawn of each.
         """
-        rng, drawn = self._rng, np.empty(count, dtype=np.int64)
+        rng, drawn = self._rng, []
         groups = np.zeros(count, dtype=np.int64) if strata is None else strata
         for group in np.unique(groups):
             inside = np.flatnonzero(groups == group)
-            drawn[inside] = inside[np.sort(rng.integers(len(inside), size=len(inside)))]
-        return drawn
+            if self.distinct:
+                drawn.append(rng.choice(inside, -(-len(inside) // 2), replace=False))
+            else:
+                drawn.append(inside[rng.integers(len(inside), size=len(inside))])
+        return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *drawn]))
 
     def blocks(self, lengths: Sequence[int]) -> IntArray:
         """Return the positions of rows that are drawn in blocks, from several series.

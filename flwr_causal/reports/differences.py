@@ -21,7 +21,7 @@ class Pair(NamedTuple):
     weights : tuple of (float or None)
         By graph, the weight of the edge; None where there is none.
     confidences : tuple of (float or None)
-        By graph, the confidence in the edge, of an undirected edge in the surer direction; None
+        By graph, the confidence in the edge, see `CausalGraph.confidence_of`; None
         where there is none.
     """
 
@@ -45,18 +45,10 @@ def compared(graphs: Sequence[CausalGraph]) -> list[Pair]:
     """
     found: dict[frozenset[str], list[tuple[str, float | None, float | None]]] = {}
     for k, graph in enumerate(graphs):
-        for cause, mark, effect, weight in graph.reordered(graphs[0].names).marked_edges():
+        ordered = graph.reordered(graphs[0].names)
+        edges = zip(ordered.marked_edges(), ordered.marked_confidences(), strict=True)
+        for (cause, mark, effect, weight), confidence in edges:
             row = found.setdefault(frozenset((cause, effect)), [("", None, None)] * len(graphs))
-            confidence = _confidence(graph, cause, effect, both=mark == "--")
             row[k] = (f"{cause} {mark} {effect}", weight, confidence)
     pairs = [Pair(*map(tuple, zip(*row, strict=True))) for row in found.values()]
     return sorted(pairs, key=lambda pair: -max(abs(weight or 0.0) for weight in pair.weights))
-
-
-def _confidence(graph: CausalGraph, cause: str, effect: str, *, both: bool) -> float | None:
-    """Return the confidence in an edge; edges with a lag, whose causes are no names, have none."""
-    if graph.confidence is None or cause not in graph.names:
-        return None
-    i, j = graph.names.index(cause), graph.names.index(effect)
-    values = [graph.confidence[i, j]] + ([graph.confidence[j, i]] if both else [])
-    return float(max(values))

@@ -28,21 +28,23 @@ def describe_graph(
     """
     lagged = "" if graph.lagged is None else f" within a step and {graph.num_lagged_edges} lagged"
     lines = [f"{graph.num_edges} edges{lagged} over {len(graph.names)} variables"]
-    edges = graph.marked_edges()
+    sure = graph.marked_confidences()
+    if graph.adjacency_confidence is None:  # without replicates not all methods have one
+        sure = [None] * len(sure)
+    edges = list(zip(graph.marked_edges(), sure, strict=True))
     now, past = edges[: graph.num_edges], edges[graph.num_edges :]
     if graph.kind == "cpdag":
         lines[0] += " (-- where either direction explains the data equally well)"
     for listed in (now, past):
-        width = max((len(cause) for cause, *_ in listed), default=0)
-        texts = [
-            (f"  {cause:>{width}} {mark} {effect}", weight)
-            for cause, mark, effect, weight in listed
+        width = max((len(cause) for (cause, *_), _ in listed), default=0)
+        if graph.kind != "cpdag":
+            listed.sort(key=lambda pair: -abs(pair[0][3]))
+        shown = [
+            f"  {cause:>{width}} {mark} {effect}"
+            + ("" if graph.kind == "cpdag" else f"  {weight:+.3f}")
+            + ("" if value is None else f"  confidence {value:.2f}")
+            for (cause, mark, effect, weight), value in listed
         ]
-        if graph.kind == "cpdag":
-            shown = [text for text, _ in texts]
-        else:
-            ranked = sorted(texts, key=lambda pair: -abs(pair[1]))
-            shown = [f"{text}  {weight:+.3f}" for text, weight in ranked]
         more = len(shown) - most
         lines += shown[:most] + ([f"  ... and {more} more; {rest}"] if more > 0 else [])
     return lines

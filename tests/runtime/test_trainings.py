@@ -139,7 +139,9 @@ def test_rows_are_drawn_within_strata():
     strata = np.array([0, 1, 1, 0, 1, 2])
     for replicate in range(50):
         drawn = Draw(1, replicate).rows(6, strata)
-        np.testing.assert_array_equal(strata[drawn], strata)
+        np.testing.assert_array_equal(np.sort(strata[drawn]), np.sort(strata))
+        half = Draw(1, replicate, distinct=True).rows(6, strata)
+        assert len(half) == len(np.unique(half)) == 4
 
 
 def test_lags_stay_with_their_steps():

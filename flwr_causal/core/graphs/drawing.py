@@ -58,9 +58,8 @@ class Drawable(Protocol):
     def lagged(self) -> FloatArray | None:
         """Lagged effects, shape ``(p, d, d)``."""
 
-    @property
-    def confidence(self) -> FloatArray | None:
-        """Confidence in each instantaneous edge, from 0 to 1, shape ``(d, d)``."""
+    def confidence_of(self, cause: int, effect: int, lag: int = 0) -> float | None:
+        """Return the confidence in an edge, from 0 to 1."""
 
     @property
     def adjacency(self) -> BoolArray:
@@ -260,12 +259,9 @@ def _number(weight: float) -> str:
 
 
 def _confidence(graph: Drawable, i: int, j: int) -> str:
-    """Return the confidence label of an edge of a CPDAG; if undirected, of the surer direction."""
-    if graph.confidence is None:
-        return ""
-    both_ways = graph.adjacency[j, i]
-    value = max(graph.confidence[i, j], graph.confidence[j, i] if both_ways else 0.0)
-    return f"{value:.2g}"
+    """Return the confidence label of an edge of a CPDAG."""
+    value = graph.confidence_of(i, j)
+    return "" if value is None else f"{value:.2g}"
 
 
 def _through_gaps(

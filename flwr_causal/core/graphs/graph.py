@@ -232,6 +232,39 @@ class CausalGraph:
         past = self.lagged_edges()
         return now + [(at_lag(cause, lag), "->", effect, w) for cause, effect, lag, w in past]
 
+    def confidence_of(self, cause: int, effect: int, lag: int = 0) -> float | None:
+        """Return the confidence in an edge as the graph has it, None where it is not known.
+
+        Of an undirected edge it is the share of the replicates with an edge of any direction;
+        without replicates the larger confidence of both directions.
+
+        Parameters
+        ----------
+        cause, effect : int
+            Positions of the variables.
+        lag : int, default 0
+        """
+        if lag:
+            past = self.lagged_confidence
+            return None if past is None else float(past[lag - 1, cause, effect])
+        if self.confidence is None:
+            return None
+        pair = (cause, effect), (effect, cause)
+        if self.kind != "cpdag" or not self.adjacency[pair[1]]:
+            return float(self.confidence[pair[0]])
+        if self.adjacency_confidence is not None:
+            return float(self.adjacency_confidence[pair[0]])
+        return max(float(self.confidence[one]) for one in pair)
+
+    def marked_confidences(self) -> list[float | None]:
+        """Return the confidence of each edge of `marked_edges`, in the same order."""
+        index = {name: k for k, name in enumerate(self.names)}
+        past = self.lagged_edges()
+        now = self.marked_edges()[: self.num_edges]
+        return [self.confidence_of(index[cause], index[effect]) for cause, _, effect, _ in now] + [
+            self.confidence_of(index[cause], index[effect], lag) for cause, effect, lag, _ in past
+        ]
+
     def threshold(self, value: float, lagged: float | None = None) -> Self:
         """Return the graph of the edges whose raw weight exceeds a threshold in absolute value.
 

@@ -95,9 +95,8 @@ def _edges_at(
         }
         if raw is not None:
             edge["raw"] = float(raw[i, j])
-        if lag == 0 and graph.confidence is not None and present[i, j]:
-            pair = (i, j), (j, i)
-            edge["confidence"] = max(float(graph.confidence[p]) for p in pair[: 1 + both[i, j]])
+        if present[i, j] and (sure := graph.confidence_of(i, j, lag)) is not None:
+            edge["confidence"] = sure
         if required is not None and required[i, j]:
             edge["required"] = True
         edges.append(edge)

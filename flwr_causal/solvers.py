@@ -8,7 +8,7 @@ Each takes an array of shape ``(n, d)`` or anything with ``.columns``, such as a
 - `order_search`, `notears`, `dagma`: a linear DAG; they also take ``Moments``.
 - `lingam`: a linear DAG whose noise is not Gaussian, with all directions.
 - `notears_mlp`: a nonlinear DAG by perceptrons; needs the extra ``torch``.
-- `ges`: the equivalence class of a Bayesian network, or of a linear Gaussian model.
+- `ges`: the equivalence class of a Bayesian network, or of a linear Gaussian model, or of both.
 - `fuse`: the union of several DAGs along a common order.
 - `learn_spn`: a probabilistic circuit; its ``log_likelihood(frame)`` has the shape ``(n,)``.
 

@@ -143,15 +143,7 @@ def as_discrete(
     """
     if isinstance(table, DiscreteTable):
         return _part(table, names, states)
-    if hasattr(table, "columns"):
-        available = distinct_names(table.columns)
-        columns = [np.asarray(table[name]) for name in table.columns]
-    else:
-        rows = np.asarray(table)
-        if rows.ndim != 2:
-            raise DataError(f"a table has the shape (rows, variables), got {rows.shape}")
-        available = tuple(f"x{k}" for k in range(rows.shape[1]))
-        columns = list(rows.T)
+    available, columns = named_columns(table)
     chosen = available if names is None else tuple(names)
     _check_columns(chosen, available)
     encoded, found = [], []
@@ -162,6 +154,22 @@ def as_discrete(
         found.append(known)
     stacked = np.stack(encoded) if encoded else np.zeros((0, 0), dtype=np.uint8)
     return DiscreteTable(chosen, tuple(found), stacked)
+
+
+def named_columns(table: Any) -> tuple[tuple[str, ...], list[NDArray[Any]]]:
+    """Return the names and the columns of a table, see :func:`as_discrete`.
+
+    Raises
+    ------
+    DataError
+        If it has not two dimensions, or a name twice.
+    """
+    if hasattr(table, "columns"):
+        return distinct_names(table.columns), [np.asarray(table[name]) for name in table.columns]
+    rows = np.asarray(table)
+    if rows.ndim != 2:
+        raise DataError(f"a table has the shape (rows, variables), got {rows.shape}")
+    return tuple(f"x{k}" for k in range(rows.shape[1])), list(rows.T)
 
 
 def sorted_states(states: Iterable[str]) -> tuple[str, ...]:

@@ -17,9 +17,12 @@ International Journal of Data Science and Analytics 6.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from flwr_causal.core.discrete.discrete import as_discrete, named_columns
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +38,8 @@ WEIGHT = 1.0
 RIDGE = 1e-10
 #: Sets whose categories have more configurations have no tables.
 MOST_CONFIGURATIONS = 4096
+#: A column of at most so many different whole numbers holds categories.
+FEW_NUMBERS = 10
 
 
 class MixedTable(NamedTuple):
@@ -59,10 +64,57 @@ class MixedTable(NamedTuple):
         """The number of rows."""
         return int(self.codes.shape[1])
 
+    def reordered(self, order: Sequence[int]) -> MixedTable:
+        """Return the table with its variables in another order."""
+        rows = list(order)
+        return MixedTable(self.cards[rows], self.codes[rows], self.values[rows])
+
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
         return self.codes.nbytes + self.values.nbytes
+
+
+def as_mixed(table: Any) -> tuple[tuple[str, ...], MixedTable]:
+    """Return the names and the rows of a table; its numbers are standardised.
+
+    Parameters
+    ----------
+    table : array of shape (n, d), or object with ``.columns``
+        A column holds numbers if it has more than ``FEW_NUMBERS`` different whole numbers, or
+        numbers that are not whole; else categories. The variables of an array are named ``x0, x1,
+        ...``.
+
+    Raises
+    ------
+    DataError
+        If there are no rows, or a column cannot be used.
+    """
+    names, columns = named_columns(table)
+    if not columns or not len(columns[0]):
+        raise DataError("the table has no rows")
+    cards = np.zeros(len(columns), dtype=np.int64)
+    codes = np.zeros((len(columns), len(columns[0])), dtype=np.uint8)
+    values = np.zeros(codes.shape)
+    for j, (name, column) in enumerate(zip(names, columns, strict=True)):
+        if _holds_numbers(column):
+            numbers = column.astype(np.float64)
+            if not np.isfinite(numbers).all():
+                raise DataError(f"column {name!r} has missing or infinite values: drop or fill")
+            values[j] = (numbers - numbers.mean()) / numbers.std()
+        else:
+            coded = as_discrete(table, [name])
+            cards[j], codes[j] = len(coded.states[0]), coded.codes[0]
+    return names, MixedTable(cards, codes, values)
+
+
+def _holds_numbers(column: NDArray[Any]) -> bool:
+    if column.dtype.kind not in "iuf":
+        return False
+    different = np.unique(column)
+    if len(different) < 2:
+        return False
+    return len(different) > FEW_NUMBERS or bool((different != np.floor(different)).any())
 
 
 class MixedSums(NamedTuple):

@@ -17,9 +17,11 @@ import numpy as np
 
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
 from flwr_causal.core.discrete.families import empty_families
+from flwr_causal.core.discrete.mixed_moments import as_mixed
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.cpdag import NO_PAIRS, graph_of, member_of
 from flwr_causal.core.ges.greedy_search import GainSource, Search, knowing_member
+from flwr_causal.core.ges.mixed_gains import MixedTableGains
 from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray
 
-Score = Literal["bdeu", "bic", "qnml", "gaussian-bic"]
+Score = Literal["bdeu", "bic", "qnml", "gaussian-bic", "conditional-gaussian"]
 
 
 def ges(
@@ -54,10 +56,13 @@ def ges(
     ----------
     table : DiscreteTable, Moments, array of shape (n, d), or anything with ``.columns``
         Categories (texts, whole numbers, booleans) for the discrete scores; numbers, or their
-        moments, for "gaussian-bic". Rows may repeat; a ``DiscreteTable`` may weigh them.
-    score : {"bdeu", "bic", "qnml", "gaussian-bic"}, default "bdeu"
+        moments, for "gaussian-bic"; both for "conditional-gaussian", where a column holds numbers
+        if it has more than 10 different whole numbers or numbers that are not whole. Rows may
+        repeat; a ``DiscreteTable`` may weigh them.
+    score : {"bdeu", "bic", "qnml", "gaussian-bic", "conditional-gaussian"}, default "bdeu"
         BDeu is the paper's (Torrijos et al. 2024). See `flwr_causal.core.discrete.scores`, and
-        `flwr_causal.core.ges.moment_gains` for "gaussian-bic".
+        `flwr_causal.core.ges.moment_gains` for "gaussian-bic" and
+        `flwr_causal.core.discrete.mixed_moments` for "conditional-gaussian".
     equivalent_sample_size : float, default 1.0
         Weight of the BDeu prior in rows; 1 in the authors' program.
     start : CausalGraph or array of shape (d, d), optional
@@ -92,6 +97,10 @@ def ges(
         names = moments.names
         order = _by_name(names)
         source: GainSource = MomentGains(moments.subset(order))
+    elif score == "conditional-gaussian":
+        names, mixed = as_mixed(table)
+        order = _by_name(names)
+        source = MixedTableGains(mixed.reordered(order))
     else:
         discrete = as_discrete(table)
         check_rows(discrete)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from flwr_causal.core.discrete.discrete import DiscreteTable
+from flwr_causal.core.discrete.mixed_moments import FEW_NUMBERS
 from flwr_causal.core.discrete.scores import score_graph
 from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.ges.ges import ges
@@ -113,8 +114,6 @@ def _coded(
 CANDIDATES = ("qnml", "bic", "bdeu")
 #: The score of tables with numbers and categories.
 MIXED = "conditional-gaussian"
-#: With that score a column of at most so many different whole numbers holds categories.
-FEW_NUMBERS = 10
 #: The name of the graph of driven rounds, beside those of the scores, in the history.
 DRIVEN = "driven rounds"
 #: The options that select mode "fusion".

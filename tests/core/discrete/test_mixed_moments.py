@@ -1,6 +1,7 @@
 """The conditional Gaussian score against densities, and against the scores of its special cases."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from category_federations import random_rows
 from scipy.stats import multivariate_normal
@@ -10,6 +11,7 @@ from flwr_causal.core.discrete.mixed_moments import (
     WEIGHT,
     FlatSums,
     MixedTable,
+    as_mixed,
     flattened,
     impossible,
     mixed_sums,
@@ -19,6 +21,7 @@ from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.mixed_gains import MixedTableGains, SummedMixedGains
 from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.errors import DataError
 
 CARDS = (3, 0, 2, 0, 0)
 SETS = [(0, 1), (1, 2, 3), (0, 1, 2, 3, 4), (0, 2), (1, 4), ()]
@@ -181,3 +184,34 @@ def test_impossible_sums_are_named(change, message):
     found = impossible(flat, table.cards, SETS[:-1], 50)
     assert message in found
     assert bool(found) == bool(message)
+
+
+def test_columns_are_numbers_or_categories_as_their_values_say():
+    n = 40
+    frame = pd.DataFrame(
+        {
+            "ten": np.arange(n) % 10,
+            "eleven": np.arange(n) % 11,
+            "half": 0.5 * (np.arange(n) % 2),
+            "same": 0.5,
+            "text": np.array(["b", "a"])[np.arange(n) % 2],
+            "flag": np.arange(n) % 3 == 0,
+        }
+    )
+    names, table = as_mixed(frame)
+    assert names == tuple(frame.columns)
+    assert table.cards.tolist() == [10, 0, 0, 1, 2, 2]
+    number = table.cards == 0
+    np.testing.assert_allclose(table.values[number].mean(axis=1), 0, atol=1e-12)
+    np.testing.assert_allclose(table.values[number].std(axis=1), 1)
+    assert not table.codes[number].any()
+    assert table.codes[4, :3].tolist() == [1, 0, 1]
+    assert as_mixed(frame[["eleven", "half"]].to_numpy())[0] == ("x0", "x1")
+    with pytest.raises(DataError, match="'eleven' has missing or infinite"):
+        as_mixed(frame.assign(eleven=np.where(np.arange(n) == 3, np.nan, np.arange(n))))
+    with pytest.raises(DataError, match="'text' has missing"):
+        as_mixed(frame.assign(text=[None, *frame["text"][1:]]))
+    with pytest.raises(DataError, match="no rows"):
+        as_mixed(frame.iloc[:0])
+    with pytest.raises(DataError, match="shape"):
+        as_mixed(np.zeros(3))

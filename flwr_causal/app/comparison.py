@@ -77,7 +77,13 @@ def baselines(
     """
 
     def run_alone(table: pd.DataFrame, **changes: Any) -> Any:
-        alone = {"min_available_nodes": 1, "replicates": 0, "output_dir": None, "resume": False}
+        alone = {
+            "min_available_nodes": 1,
+            "replicates": 0,
+            "leave_one_out": False,
+            "output_dir": None,
+            "resume": False,
+        }
         options = {**strategy.options, **alone, **changes}
         app = client_app(client, lambda context: Source("alone", lambda: table))
         try:

@@ -244,6 +244,8 @@ def _in_training(
     )
     own = Context(context.run_id, context.node_id, context.node_config, state, context.run_config)
     setup = replace(client.setup, exchange=f"{client.setup.exchange} {name}")
+    if training.without:
+        return type(client)(client.source, own, setup)
     key = _drawing_key(client, int(config[SEED]))
     draw = Draw(key, training.replicate, type(client).distinct_rows)
     result = type(client)(client.resampled(draw), own, setup)

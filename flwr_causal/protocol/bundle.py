@@ -1,6 +1,7 @@
 """Several trainings of one method whose requests travel in one message.
 
-A run may hold further trainings beside the main one: replicates on resampled rows. A
+A run may hold further trainings beside the main one: replicates on resampled rows, and trainings
+without one of the parties. A
 :class:`Bundle` is the exchange in which the parties answer one request of each. It is made from
 the declarations of these requests, so that each reply in it is checked and combined as it would be
 alone. What belongs to the main training has its own names, what belongs to another one has the
@@ -31,7 +32,7 @@ _HEAD = (
     Sent(EXCHANGES, "the exchange of each training"),
     Sent(SEED, "seed of the random draws of rows"),
 )
-_REPLICATE = "replicate "
+_REPLICATE, _WITHOUT = "replicate ", "without "
 
 
 @dataclass(frozen=True)
@@ -42,18 +43,25 @@ class Training:
     ----------
     replicate : int, default 0
         0: on the parties' own rows; from 1 on the number of a replicate, on resampled rows.
+    without : int, default 0
+        0: all parties take part; from 1 on the place of the party that is left out.
     """
 
     replicate: int = 0
+    without: int = 0
 
     @property
     def name(self) -> str:
         """The name in messages; "" for the main training."""
+        if self.without:
+            return f"{_WITHOUT}{self.without}"
         return f"{_REPLICATE}{self.replicate}" if self.replicate else ""
 
     @classmethod
     def of(cls, name: str) -> Training:
         """Return the training of a name."""
+        if name.startswith(_WITHOUT):
+            return cls(without=int(name.removeprefix(_WITHOUT)))
         return cls(int(name.removeprefix(_REPLICATE))) if name else cls()
 
     def named(self, name: str) -> str:

@@ -85,12 +85,13 @@ class RunRecord:
         "completed"; "failed" after an error; "stopped" if the process was interrupted; "running"
         during the run, and after the process was killed.
     influence : dict of str to dict
-        By party, the change of the graph when its reply is left out: ``changed_edges`` (edges that
-        appear, vanish or turn), ``largest_change`` (of a weight), ``distance`` (how far its second
-        moments are from the others': about 1 for parties that differ by sampling alone). Known
+        By party, the change of the graph when it is left out: ``changed_edges`` (edges that appear,
+        vanish or turn), ``changes`` (the same in words), ``largest_change`` (of a weight),
+        ``distance`` (how far its second moments are from the others': about 1 for parties that
+        differ by sampling alone; None where unknown). Known with the option ``leave_one_out``, and
         where the graph follows from one exchange of averages (``moments``), for at most
-        ``max(3, 1000 // d)`` parties, those of the largest distances; else empty. It is computed
-        when it is first read, by solving once more for each party.
+        ``max(3, 1000 // d)`` parties, those of the largest distances; else empty. In the latter
+        case it is computed when it is first read, by solving once more for each party.
     disagreement : DataFrame or None
         How the effects along the edges, the means and the standard deviations of each party differ
         from those of all others, the largest differences first; see

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from logging import WARNING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.federation import Arrival
 
@@ -43,16 +45,21 @@ class Change(TypedDict):
     ----------
     changed_edges : int
         Edges that appear, vanish or turn; with lags, those of each lag too.
+    changes : list of str
+        What happens to them, such as "a -> b vanishes", "a -> b appears" and "a -> b becomes
+        b -> a".
     largest_change : float
         The largest absolute change of a weight.
-    distance : float
+    distance : float or None
         How far the party's second moments are from the others', about 1 for parties that differ by
-        sampling alone; see :func:`flwr_causal.core.linear.medians.second_moment_shares`.
+        sampling alone; None where they are not known; see
+        :func:`flwr_causal.core.linear.medians.second_moment_shares`.
     """
 
     changed_edges: int
+    changes: list[str]
     largest_change: float
-    distance: float
+    distance: float | None
 
 
 #: By party's name; empty where it is not known.
@@ -93,8 +100,8 @@ class LeaveOneOut(Generic[StateT]):
     Parameters
     ----------
     method : Method
-    before : StateT
-        The state before the exchange.
+    agreement : Agreement
+        Of all parties.
     graph : CausalGraph
         The graph after it.
     exchange : Exchange
@@ -105,7 +112,7 @@ class LeaveOneOut(Generic[StateT]):
     """
 
     method: Method[StateT]
-    before: StateT
+    agreement: Agreement
     graph: CausalGraph
     exchange: Exchange
     replies: Mapping[str, dict[str, Any]]
@@ -115,7 +122,7 @@ class LeaveOneOut(Generic[StateT]):
     def of(
         cls,
         method: Method[StateT],
-        before: StateT,
+        agreement: Agreement,
         graph: CausalGraph,
         exchange: Exchange,
         replies: Sequence[Arrival],
@@ -124,7 +131,9 @@ class LeaveOneOut(Generic[StateT]):
         kept = copy.copy(method)
         kept.state, kept.federation, kept.grid = None, None, None
         rows = np.array([reply.party.num_rows for reply in replies], dtype=np.float64)
-        return cls(kept, before, graph, exchange, {r.party.name: r.arrays for r in replies}, rows)
+        return cls(
+            kept, agreement, graph, exchange, {r.party.name: r.arrays for r in replies}, rows
+        )
 
     @property
     def largest_distance(self) -> float:
@@ -157,15 +166,43 @@ class LeaveOneOut(Generic[StateT]):
         else:
             weights = rows if self.exchange.weight == "rows" else np.ones(len(rows))
             combined = mean_of(arrays, weights)
-        state, _ = self.method.close(self.before, Replies(tuple(others), combined))
+        own_rows = {name: self.agreement.rows[name] for name in others}
+        before = self.method.init(dataclasses.replace(self.agreement, rows=own_rows))
+        state, _ = self.method.close(before, Replies(tuple(others), combined))
         graph = self.method.graph(state)
         assert graph is not None
-        edges, weight = _difference(self.graph, graph)
-        return Change(
-            changed_edges=edges,
-            largest_change=weight,
-            distance=float(self._distances[index]),
-        )
+        return change_between(self.graph, graph, float(self._distances[index]))
+
+
+def change_between(graph: CausalGraph, other: CausalGraph, distance: float | None = None) -> Change:
+    """Return how a graph changes if it becomes another one, that of all parties but one."""
+    edges, weight = _difference(graph, other)
+    return Change(
+        changed_edges=edges,
+        changes=_changes(graph, other),
+        largest_change=weight,
+        distance=distance,
+    )
+
+
+def _changes(graph: CausalGraph, other: CausalGraph) -> list[str]:
+    """Return in words which edges differ."""
+    before, after = (
+        {frozenset((a, b)): f"{a} {mark} {b}" for a, mark, b, _ in one.marked_edges()}
+        for one in (graph, other)
+    )
+    found = []
+    for pair in dict.fromkeys((*before, *after)):
+        one, two = before.get(pair), after.get(pair)
+        if one != two:
+            found.append(
+                f"{two} appears"
+                if one is None
+                else f"{one} vanishes"
+                if two is None
+                else f"{one} becomes {two}"
+            )
+    return found
 
 
 def _difference(graph: CausalGraph, other: CausalGraph) -> tuple[int, float]:
@@ -193,7 +230,7 @@ def influence_warnings(influence: Influence, graph: CausalGraph | None) -> list[
     found = [
         f"{change['changed_edges']} without {party}"
         for party, change in influence.items()
-        if change["distance"] > STANDS_OUT and change["changed_edges"] >= least
+        if (change["distance"] or 0.0) > STANDS_OUT and change["changed_edges"] >= least
     ]
     if not found:
         return []

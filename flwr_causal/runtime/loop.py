@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -188,7 +188,7 @@ def run(
     """
     outcome: Outcome[StateT] = Outcome()
     started = time.perf_counter()
-    if method.replicates and strategy is None:
+    if (method.replicates or method.leave_one_out) and strategy is None:
         method = Trainings(method)  # type: ignore[assignment]
     session = _Session(method, strategy or method, grid, outcome, config or {})
     try:
@@ -412,11 +412,9 @@ class _Session(Generic[StateT]):
         if any(item.values == "second-moments" for item in exchange.returns):
             self.by_party = {reply.party.name: reply.arrays for reply in replies}
         if self.outcome.rounds == 1 and method.finished(self.state) is not None:
-            self._weigh(main, state, exchange, replies)
+            self._weigh(main, exchange, replies)
 
-    def _weigh(
-        self, method: Method[Any], before: Any, exchange: Exchange, replies: Sequence[Arrival]
-    ) -> None:
+    def _weigh(self, method: Method[Any], exchange: Exchange, replies: Sequence[Arrival]) -> None:
         """Prepare the influence of the parties, where the graph follows from this exchange alone.
 
         It is computed at once where a party stands out, and later only if it is read: it takes
@@ -427,8 +425,9 @@ class _Session(Generic[StateT]):
             graph = self.method.graph(self.state)
         if graph is None:
             return
-        left_out = LeaveOneOut.of(method, before, graph, exchange, replies)
         outcome = self.outcome
+        assert outcome.agreement is not None
+        left_out = LeaveOneOut.of(method, outcome.agreement, graph, exchange, replies)
         outcome.influence = left_out
         if left_out.largest_distance > STANDS_OUT:
             outcome.warnings += influence_warnings(self.outcome.influence, graph)
@@ -673,6 +672,8 @@ class _Session(Generic[StateT]):
             outcome.model = method.with_parties(
                 state, method.model(state), self.by_party, self.federation.reports
             )
+            if isinstance(method, Trainings) and method.leave_one_out:
+                outcome.influence = method.influence(cast("Any", state))
             outcome.scores = method.scores(state)
             outcome.heterogeneity = method.heterogeneity(state)
             outcome.warnings += method.warnings(state)
@@ -815,6 +816,12 @@ def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:
         raise ConfigError(
             f"The strategy {strategy!r} does not wrap the method {method!r}: build the wrapper "
             "around the very object that is given as 'method'."
+        )
+    if method.leave_one_out:
+        raise ConfigError(
+            f"{type(strategy).__name__} adds its noise to one mean in an exchange, but the option "
+            f"'leave_one_out' of {type(method).__name__} asks for a mean without each party: leave "
+            "the option out, or run without the wrapper."
         )
     if method.replicates:
         raise ConfigError(

@@ -116,6 +116,8 @@ class Method(Generic[StateT]):
     aggregation: Literal["mean", "median"] = "mean"
     #: The number of trainings on resampled rows beside the main one.
     replicates: int = 0
+    #: Whether there is a training without each of the parties.
+    leave_one_out: bool = False
     #: Directory in which the run is kept while it goes on; None: nothing is written.
     output_dir: str | None
     #: Whether to go on with the run that ``output_dir`` holds.

@@ -1,4 +1,4 @@
-"""Further trainings of a method in the same exchanges: bootstrap replicates.
+"""Further trainings of a method in the same exchanges: replicates, and without single parties.
 
 :class:`Trainings` is a method made of another one. It holds a state of the other method for each
 training and takes them all through their exchanges side by side; a training that has finished
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from flwr_causal.errors import CausalError, DeadlineError
 from flwr_causal.protocol.bundle import MAIN, Part, Training, bundle_of, head_of
+from flwr_causal.runtime.influence import change_between
 from flwr_causal.runtime.method import Method, Request, StateT
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.federation import Federation
+    from flwr_causal.runtime.influence import Influence
 
 # A party's rows for each replicate, below which a warning is given: so many sums over few rows may
 # be solved for the rows.
@@ -45,9 +47,9 @@ class TrainingsState(Generic[StateT]):
     Parameters
     ----------
     states : mapping of Training to StateT
-        The main training's, and those of the replicates.
+        The main training's, and those of the further ones.
     failed : mapping of Training to str
-        The replicates that the method could not fit, with the reason.
+        The further trainings that the method could not fit, with the reason.
     rows : mapping of str to int
         By party, its number of rows.
     """
@@ -63,12 +65,13 @@ class TrainingsState(Generic[StateT]):
 
 
 class Trainings(Method[TrainingsState[StateT]]):
-    """A method with bootstrap replicates of itself.
+    """A method with bootstrap replicates of itself, and with trainings without single parties.
 
     Parameters
     ----------
     method : Method
-        Its option ``replicates`` is their number.
+        Its option ``replicates`` is their number; ``leave_one_out`` says whether there is a
+        training without each party.
     """
 
     def __init__(self, method: Method[StateT]) -> None:
@@ -77,6 +80,7 @@ class Trainings(Method[TrainingsState[StateT]]):
         self.method = method.method  # type: ignore[misc]
         self.aggregation = method.aggregation
         self.replicates = method.replicates
+        self.leave_one_out = method.leave_one_out
         self._state: TrainingsState[StateT] | None = None
         self._latest: tuple[object, dict[Training, Request]] = (None, {})
 
@@ -146,6 +150,12 @@ class Trainings(Method[TrainingsState[StateT]]):
         trainings = [MAIN, *(Training(replicate=1 + k) for k in range(self.replicates))]
         # States may hold caches of their own.
         states = {training: self.inner.init(agreement) for training in trainings}
+        parties = list(agreement.rows)
+        if self.leave_one_out and len(parties) > 1:
+            for place, party in enumerate(parties, start=1):
+                others = {name: rows for name, rows in agreement.rows.items() if name != party}
+                without = Training(without=place)
+                states[without] = self.inner.init(replace(agreement, rows=others))
         return TrainingsState(states, {}, agreement.rows)
 
     def request(self, state: TrainingsState[StateT]) -> Request:
@@ -182,7 +192,7 @@ class Trainings(Method[TrainingsState[StateT]]):
         if self._latest[0] is not state:
             fixed = self._fixed(state.main)
             requests = {
-                training: self._of(training, fixed).request(own)
+                training: _among(training, self._of(training, fixed).request(own), state.rows)
                 for training, own in self._running(state, fixed).items()
             }
             self._latest = (state, requests)
@@ -198,7 +208,7 @@ class Trainings(Method[TrainingsState[StateT]]):
         }
 
     def _of(self, training: Training, fixed: Method[StateT]) -> Method[StateT]:
-        return self.inner if training == MAIN else fixed
+        return fixed if training.replicate else self.inner
 
     def _fixed(self, main: StateT) -> Method[StateT]:
         """Return the method with what the main training has chosen by the data."""
@@ -224,7 +234,7 @@ class Trainings(Method[TrainingsState[StateT]]):
                 continue
             fixed = fixed or self._fixed(states[MAIN])
             try:
-                states[training], _ = fixed.close(states[training], own)
+                states[training], _ = self._of(training, fixed).close(states[training], own)
             except DeadlineError:
                 raise
             except (CausalError, ArithmeticError, ValueError) as error:
@@ -243,11 +253,22 @@ class Trainings(Method[TrainingsState[StateT]]):
         found = [
             replicate
             for training, own in state.states.items()
-            if training != MAIN
+            if training.replicate
             and training not in state.failed
             and (replicate := fixed.graph(own)) is not None
         ]
         return graph if graph is None or not found else graph.with_confidence(found)
+
+    def influence(self, state: TrainingsState[StateT]) -> Influence:
+        """Return by party the change of the graph in the training without it."""
+        graph, parties = self.inner.graph(state.main), list(state.rows)
+        found: Influence = {}
+        for training, own in state.states.items():
+            if training.without and training not in state.failed:
+                other = self.inner.graph(own)
+                if graph is not None and other is not None:
+                    found[parties[training.without - 1]] = change_between(graph, other)
+        return found
 
     def model(self, state: TrainingsState[StateT]) -> Any:
         """Return the main training's model."""
@@ -278,10 +299,19 @@ class Trainings(Method[TrainingsState[StateT]]):
     def warnings(self, state: TrainingsState[StateT]) -> list[str]:
         """Return the main training's warnings, and those of the replicates."""
         found = list(self.inner.warnings(state.main))
-        if state.failed:
-            reason = next(iter(state.failed.values()))
+        without = {one: reason for one, reason in state.failed.items() if one.without}
+        replicates = {one: reason for one, reason in state.failed.items() if one.replicate}
+        if without:
+            parties = list(state.rows)
+            names = ", ".join(parties[one.without - 1] for one in without)
             found.append(
-                f"{len(state.failed)} of {self.replicates} replicates could not be fitted, and do "
+                f"The training without one party could not be fitted for {names}, which have no "
+                f"entry in run.influence: {next(iter(without.values()))}"
+            )
+        if replicates:
+            reason = next(iter(replicates.values()))
+            found.append(
+                f"{len(replicates)} of {self.replicates} replicates could not be fitted, and do "
                 f"not count in the confidence: {reason}"
             )
         few = [
@@ -307,6 +337,16 @@ class Trainings(Method[TrainingsState[StateT]]):
         """Return the method, its state and its part of an exchange, of the main training."""
         request = self._requests(before)[MAIN]
         return self.inner, before.main, Part(MAIN, request.exchange)
+
+
+def _among(training: Training, request: Request, parties: Collection[str]) -> Request:
+    """Return a request without the party that its training leaves out."""
+    if not training.without:
+        return request
+    left_out = list(parties)[training.without - 1]
+    asked = [party for party in parties if party != left_out and request.asks(party)]
+    own = {party: values for party, values in request.own.items() if party != left_out}
+    return replace(request, parties=asked, own=own)
 
 
 def _asked_by(requests: Iterable[Request], parties: Collection[str]) -> list[str] | None:

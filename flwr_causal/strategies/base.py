@@ -100,6 +100,10 @@ class CausalStrategy(FedAvg, Method[StateT]):
         replacement, in the same exchanges as the main training. ``graph.confidence`` is then the
         share of the replicates that have the edge; see docs/confidence.md. Each party sends
         everything ``replicates + 1`` times.
+    leave_one_out : bool, default False
+        Train without each of the parties as well, in the same exchanges: ``run.influence`` is then
+        the change of the graph without each. Each party sends everything as many times as there are
+        parties. It shows the server what each party adds; see docs/privacy.md.
     output_dir : str or None, default None
         Directory for the results (under ``flwr run`` its absolute path). It is made at the start
         and updated during the run: status, history, failures, and what is needed to resume the run.
@@ -131,6 +135,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     changed_tables: Literal["fail", "restart"] = "fail"
     precision: Literal["float64", "float32"] = "float64"
     replicates: int = 0
+    leave_one_out: bool = False
     output_dir: str | None = None
     resume: bool = False
     missing_values: FailDrop = "fail"

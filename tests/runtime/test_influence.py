@@ -7,10 +7,12 @@ import pytest
 from federations import disturbed, make_federation, raising, spy
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.synthetic.discrete import federated_discrete
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
-from flwr_causal.runtime.influence import LeaveOneOut
+from flwr_causal.runtime.influence import LeaveOneOut, change_between
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.linear_scenarios import growing_dimension, growing_parties
 from flwr_causal.strategies import Moments, NotearsADMM, run
@@ -78,6 +80,47 @@ def test_it_is_the_difference_from_the_run_of_the_others():
         assert change["changed_edges"] == differs(found.graph, others)
         largest = np.abs(found.graph.weights - others.weights).max()
         assert change["largest_change"] == pytest.approx(largest, abs=1e-6), party
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("moments", {"center": "party"}),
+        ("notears-admm", {"center": "party", "max_rounds": 6}),
+        ("fedges", {"mode": "scores"}),
+        ("fedges", {"mode": "exact", "replicates": 1}),
+    ],
+)
+def test_trainings_without_a_party_are_the_runs_of_the_others(method, options):
+    """They travel in the exchanges of the main training, which stays as it is."""
+    parts = FALSE[:3]
+    if method == "fedges":
+        parts, _ = federated_discrete(5, 600, 3, seed=2)
+    alone = simulate(method, parts, **options)
+    run = simulate(method, parts, leave_one_out=True, **options)
+    np.testing.assert_array_equal(run.graph.weights, alone.graph.weights)
+    assert list(run.influence) == list(run.parties)
+    for k, change in enumerate(run.influence.values()):
+        others = simulate(method, [*parts[:k], *parts[k + 1 :]], **options).graph
+        assert change["changed_edges"] == len(change["changes"]) == differs(run.graph, others)
+        largest = np.abs(run.graph.weights - others.weights).max()
+        assert change["largest_change"] == pytest.approx(largest, abs=1e-6)
+    assert any(change["changed_edges"] for change in run.influence.values())
+
+
+def test_changes_are_said_in_words():
+    names, before = tuple("xyz"), np.array([[0, 1, 0], [0, 0, 2], [0, 0, 0.0]])
+    after = np.array([[0, 1, 0], [0, 0, 0], [0, 1, 0.0]])
+    after[0, 1], after[0, 2] = 0, 3
+    found = change_between(CausalGraph(names, before), CausalGraph(names, after))
+    assert found["changed_edges"] == 3
+    assert found["changes"] == ["x -> y vanishes", "y -> z becomes z -> y", "x -> z appears"]
+    assert (found["largest_change"], found["distance"]) == (3, None)
+
+
+def test_methods_without_a_graph_refuse_to_leave_parties_out():
+    with pytest.raises(ConfigError, match="leave_one_out"):
+        simulate("fedpc", FALSE, leave_one_out=True)
 
 
 def test_of_series_the_lagged_edges_count():
@@ -150,7 +193,7 @@ def test_it_is_saved_and_a_resumed_run_has_it(tmp_path, monkeypatch):
     assert resumed.warnings == whole.warnings
 
 
-CHANGE = {"changed_edges": 0, "largest_change": 0.0, "distance": 1.0}
+CHANGE = {"changed_edges": 0, "changes": [], "largest_change": 0.0, "distance": 1.0}
 
 
 def test_an_output_directory_needs_no_more_solutions(tmp_path, monkeypatch):

@@ -126,7 +126,7 @@ def doubtful_edges(
             if graph.required is not None and graph.required[place]:
                 continue
         test = tested.get((cause, effect)) or tested.get((effect, cause))
-        doubts = _about_presence(graph, place, mark, test)
+        doubts = _about_presence(graph, place, test)
         if place is not None:
             doubts += _about_direction(graph, place, mark, either=bool(either[place]))
         if doubts:
@@ -141,12 +141,12 @@ def doubtful_edges(
 
 
 def _about_presence(
-    graph: CausalGraph, place: tuple[int, int] | None, mark: str, test: EdgeTest | None
+    graph: CausalGraph, place: tuple[int, int] | None, test: EdgeTest | None
 ) -> list[Doubt]:
     found: list[Doubt] = []
     if graph.confidence is not None and place is not None:
         forward, backward = graph.confidence[place], graph.confidence[place[::-1]]
-        joined = max(forward, backward) if mark == "--" else min(forward + backward, 1.0)
+        joined = min(forward + backward, 1.0)
         reason = f"the two are adjacent with confidence {joined:.2f}"
         found.append((1.0 - float(joined), "presence", reason))
     if test is not None:

@@ -228,7 +228,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
-        refuse_ignored(self, {"replicates": "methods that return a graph"})
+        of_graphs = "methods that return a graph"
+        refuse_ignored(self, {"replicates": of_graphs, "leave_one_out": of_graphs})
         _ = self.image_shape
         sizes = ("depth", "replicas", "sums", "epochs", "batches")
         for name in ("minimum_count", "clusters", *sizes):

@@ -24,7 +24,6 @@ from flwr_causal.app import methods as registry
 from flwr_causal.app.config import DataConfig, value_of
 from flwr_causal.app.description import described
 from flwr_causal.app.new_method import create
-from flwr_causal.app.pages import options_of, values_in_words
 from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.kinds import DataKind
@@ -82,7 +81,12 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-MethodId = Annotated[str, typer.Argument(metavar="METHOD", help="`methods` lists them.")]
+MethodId = Annotated[
+    str,
+    typer.Argument(
+        metavar="METHOD", help="`methods` lists them.", autocompletion=lambda: [*registry.METHODS]
+    ),
+]
 Tables = Annotated[
     list[Path],
     typer.Argument(metavar="DATA...", help="CSV, Parquet or NPZ files, one for each party."),
@@ -141,6 +145,9 @@ def methods(
 @app.command()
 def options(method: MethodId, as_json: Json = False) -> None:
     """List the options of a METHOD: name, values, default, meaning."""
+    # Takes half a second, which help and the shell's completion save.
+    from flwr_causal.app.pages import options_of, values_in_words
+
     strategy = registry.find(method).strategy
     called = {field: other for other, field in other_names(strategy).items()}
     rows = [

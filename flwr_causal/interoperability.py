@@ -12,12 +12,13 @@ Each function is the inverse of the other one of its name, for what the other fo
 - :func:`to_gml`: GML for DoWhy, igraph and Gephi; all that ``CausalGraph.to_networkx`` holds.
 - :func:`to_causal_learn`: causal-learn's ``GeneralGraph``; DAGs and CPDAGs, without weights.
 - :func:`to_tigramite`: tigramite's arrays; with lags and weights.
-- :func:`to_pgmpy`: pgmpy's ``DiscreteBayesianNetwork``, of a ``BayesianNetwork``.
+- :func:`to_pgmpy`: pgmpy's ``DiscreteBayesianNetwork``, of a ``BayesianNetwork``;
+- :func:`to_spflow`: a module of SPFlow, of a ``Circuit``, without an inverse.
 
 ``CausalGraph.to_networkx`` and ``CausalGraph.from_networkx`` serve networkx,
 :mod:`flwr_causal.reports.graph_files` GraphML, DOT and CSV, and
 :func:`flwr_causal.data.read.bif.write_bif` BIF. The package of a library is needed only where its
-objects are made, by :func:`to_causal_learn` and :func:`to_pgmpy`.
+objects are made, by :func:`to_causal_learn`, :func:`to_pgmpy` and :func:`to_spflow`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
+from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
+from flwr_causal.core.circuits.nodes import ascending, joined, mixed, with_leaves
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from flwr_causal.core.circuits.circuit import Circuit
+    from flwr_causal.core.circuits.nodes import Leaf, Node
     from flwr_causal.core.graphs.graph import Kind
 
 __all__ = [
@@ -53,6 +59,7 @@ __all__ = [
     "to_dagitty",
     "to_gml",
     "to_pgmpy",
+    "to_spflow",
     "to_tigramite",
 ]
 
@@ -466,3 +473,94 @@ def _refuse_names(names: Sequence[str], characters: str, what: str) -> None:
                 f"the variable {name!r} has one of the characters {' '.join(characters)}, which "
                 f"{what} cannot hold: rename it"
             )
+
+
+# SPFlow.
+
+
+def to_spflow(circuit: Circuit) -> Any:
+    """Return a module of SPFlow (1.1 and later) with the distribution of a circuit, in float64.
+
+    Trees of categories become sums and products. Rows for SPFlow are ``circuit.domain.encode``'s:
+    a column for each variable of the domain, the number of the state for a category, NaN where a
+    value is missing. Of ``run.model`` the circuit is ``run.model.density``, unless it is composed
+    of the circuits of several parties.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        With leaves that SPFlow has: normal distributions, categories, trees of categories.
+
+    Raises
+    ------
+    DataError
+        If the circuit has other leaves.
+    ImportError
+        If SPFlow is not installed.
+    """
+    import torch
+    from spflow.modules import leaves, products, sums
+
+    root = with_leaves(circuit.root, _without_trees)
+    assert root is not None  # no leaf is left out
+    made: dict[int, Any] = {}
+    for node in ascending(root):
+        if isinstance(node, Gaussian):
+            mean, sd = (torch.tensor([[[x]]], dtype=torch.float64) for x in (node.mean, node.sd))
+            module = leaves.Normal(node.column, loc=mean, scale=sd)
+        elif isinstance(node, Categorical):
+            shares = torch.tensor(node.probabilities[None, None, None])
+            module = leaves.Categorical(node.column, probs=shares)
+        elif not node.children:
+            raise DataError(
+                f"the circuit has a leaf of kind {getattr(node, 'kind', '?')!r}, which SPFlow has "
+                "not: learn_spn(..., leaves='gaussian') and fedpc's learner 'trees' make others"
+            )
+        else:
+            # SPFlow compares scopes as sequences.
+            weights = getattr(node, "weights", None)
+            if weights is None:
+                children = sorted(node.children, key=lambda child: child.scope)
+                module = products.Product([made[id(child)] for child in children])
+            else:
+                children = [child for child, w in zip(node.children, weights, strict=True) if w > 0]
+                shares = torch.tensor(weights[weights > 0][None, :, None, None])
+                module = sums.Sum([made[id(child)] for child in children], weights=shares)
+        made[id(node)] = module
+    return made[id(root)]
+
+
+def _without_trees(leaf: Leaf) -> Node:
+    """Return a tree of categories as sums over the states of each variable; other leaves as is."""
+    if not isinstance(leaf, ChowLiuTree):
+        return leaf
+    below: dict[int, list[int]] = {}
+    for j, parent in enumerate(leaf.parents):
+        below.setdefault(parent, []).append(j)
+    # By variable, its part of the tree for each state of its parent; None without a column.
+    parts: dict[int, list[Node | None]] = {}
+    for j in reversed(leaf.flat.order.tolist()):
+        table, column = leaf.tables[j], leaf.scope[j] if j < len(leaf.scope) else None
+        if j not in below:
+            known = [None if column is None else Categorical(column, row) for row in table]
+            parts[j] = [*known]
+            continue
+        branches: list[Node | None] = []
+        for state, one in enumerate(np.eye(table.shape[1])):
+            own: list[Node | None] = [None if column is None else Categorical(column, one)]
+            own += [parts[child][state] for child in below[j]]
+            kept = [part for part in own if part is not None]
+            branches.append(joined(kept) if kept else None)
+        parts[j] = [_sum(branches, row) for row in table]
+    roots = [parts[j][0] for j in below[-1]]
+    return joined([part for part in roots if part is not None])
+
+
+def _sum(branches: Sequence[Node | None], weights: NDArray[np.float64]) -> Node | None:
+    """Return the sum of the branches of positive weight; None where they have no column."""
+    kept = [
+        (branch, weight)
+        for branch, weight in zip(branches, weights, strict=True)
+        if branch is not None and weight > 0
+    ]
+    return mixed([one for one, _ in kept], [weight for _, weight in kept]) if kept else None

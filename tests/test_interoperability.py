@@ -2,9 +2,12 @@
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 
 from flwr_causal import CausalGraph, DataError
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.data.synthetic.random_graphs import erdos_renyi
 from flwr_causal.interoperability import (
@@ -19,6 +22,7 @@ from flwr_causal.interoperability import (
     to_dagitty,
     to_gml,
     to_pgmpy,
+    to_spflow,
     to_tigramite,
 )
 
@@ -206,3 +210,38 @@ def test_gml_that_is_none():
         from_gml("graph [")
     graph = nx.DiGraph([("a", "b")])
     same(from_gml("\n".join(nx.generate_gml(graph))), CausalGraph(("a", "b"), [[0, 1.0], [0, 0]]))
+
+
+def test_spflow():
+    pytest.importorskip("spflow", reason="pip install spflow")
+    import torch
+
+    from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
+    from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram
+    from flwr_causal.core.circuits.nodes import Product, Sum
+
+    names = [("x", None), *((name, ("u", "v", "w")) for name in "abc")]
+    domain = Domain(tuple(Variable(name, states) for name, states in names))
+    rng = np.random.default_rng(0)
+
+    def tables(*rows):
+        return [rng.dirichlet(np.ones(3), size=k) for k in rows]
+
+    # A chain, a fork with a hidden variable, and a mixture; the normal distributions are shared.
+    chain = ChowLiuTree((1, 2, 3), (-1, 0, 1), tables(1, 3, 3))
+    fork = ChowLiuTree((1, 2, 3), (3, 3, -1, -1), tables(3, 3, 1, 1), hidden=1)
+    loose = Product([Categorical(k, rng.dirichlet(np.ones(3))) for k in (3, 1, 2)])
+    x = [Gaussian(0, 1.5, 0.5), Gaussian(0, -2.0, 3.0)]
+    parts = [Product([one, x[k % 2]]) for k, one in enumerate((chain, fork, loose))]
+    ours = Circuit(domain, Sum([*parts, Product([chain, x[1]])], [0.5, 0.2, 0.3, 0.0]))
+    frame = pd.DataFrame(
+        {"x": rng.normal(size=40)} | {n: rng.choice(["u", "w"], 40) for n in "abc"}
+    )
+    frame = frame.mask(rng.random(frame.shape) < 0.2)
+    theirs = to_spflow(ours).log_likelihood(torch.tensor(domain.encode(frame)))
+    np.testing.assert_allclose(
+        theirs.detach().numpy().ravel(), ours.log_likelihood(frame), rtol=1e-9, atol=1e-12
+    )
+    number = Domain((Variable("x"),))
+    with pytest.raises(DataError, match="'histogram', which SPFlow has not"):
+        to_spflow(Circuit(number, Histogram(0, [0.0, 1.0], [0.1, 0.8, 0.1], 1.0)))

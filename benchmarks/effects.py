@@ -11,6 +11,7 @@ import numpy as np
 from tables import print_table
 
 from flwr_causal.core.linear.model import fit
+from flwr_causal.data.read.sachs import TARGETS, condition_parties, read_sachs
 from flwr_causal.simulations import simulate
 
 NUM_VARIABLES = 10
@@ -65,3 +66,53 @@ def main(seeds, quick):
             rows.append([noise, n, *shares, *(f"{right[m] / sets:.2f}" for m in METHODS)])
     header = ["noise", "rows", "true graph", *METHODS, *(f"{m}: graphs right" for m in METHODS)]
     print_table("Intervals of level 0.95 that contain the true effect", header, rows)
+
+
+# The reagents that inhibit (-1) or activate (+1) one measured protein, their baseline, and the
+# protein (Sachs et al. 2005, table 1).
+REAGENTS = {
+    "cd3_cd28+aktinhib": ("akt", -1, "cd3_cd28"),
+    "cd3_cd28+g0076": ("pkc", -1, "cd3_cd28"),
+    "cd3_cd28+psitect": ("pip2", -1, "cd3_cd28"),
+    "cd3_cd28+u0126": ("mek", -1, "cd3_cd28"),
+    "pma": ("pkc", 1, "cd3_cd28"),
+    "b2camp": ("pka", 1, "cd3_cd28"),
+}
+
+
+def sachs(folder):
+    """Total effects along the 17 edges of the literature, and what reagents do.
+
+    Effects are in standard deviations of log(x + 10). A reagent's column is the change of the
+    effect's mean by an activation of the cause, or minus that by an inhibition.
+    """
+    data = read_sachs(folder, edges=17, log=True, standardize=True)
+    parties = condition_parties(data)
+    targets = {k: TARGETS[name] for k, name in enumerate(parties) if name in TARGETS}
+    cells = [parties["cd3_cd28"].iloc[k::4] for k in range(4)]
+    observed = simulate("moments", cells, progress=False)
+    acted = simulate("moments", list(parties.values()), interventions=targets, progress=False)
+    edges = data.truth.reordered(observed.model.names)
+    models = [fit(run.model.sample_moments, edges.adjacency) for run in (observed, acted)]
+    means = {name: table.mean() for name, table in parties.items()}
+    rows = []
+    for cause, effect, _ in edges.edges():
+        seen = [
+            f"{sign * float(means[name][effect] - means[base][effect]):+.2f} ({name})"
+            for name, (target, sign, base) in REAGENTS.items()
+            if target == cause
+        ]
+        found = [model.total_effect(cause, effect) for model in models]
+        cell = [
+            f"{one.value:+.2f} ({one.interval[0]:+.2f} to {one.interval[1]:+.2f})" for one in found
+        ]
+        place = edges.names.index(cause), edges.names.index(effect)
+        has = "yes" if observed.graph.adjacency[place] else "no"
+        rows.append((f"{cause} -> {effect}", *cell, has, ", ".join(seen)))
+    header = ("edge", "853 cells", "7466 cells, 9 conditions", "found in 853", "reagents")
+    print_table("Sachs: total effects if the 17 edges are right", header, rows)
+    for name, model in zip(("853 cells", "7466 cells"), models, strict=True):
+        print(f"{name}, the 17 edges. Fit: {model.fit_check().summary()}")
+    print(f"853 cells, the graph of moments. Fit: {observed.fit_check().summary()}")
+    for edge in observed.doubtful_edges():
+        print(edge)

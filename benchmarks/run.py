@@ -40,6 +40,7 @@ SUITES = (
     "fedcausal",
     "fedcausal-noise",
     "fedcausal-sachs",
+    "effects-sachs",
     "circuits-evaluation",
     "circuits-learning",
     "circuits-tensors",
@@ -66,8 +67,9 @@ def main():
     parser.add_argument(
         "--sachs",
         type=Path,
-        help="folder with sachs_observational_853.csv and edges_dag_17.csv, for fedcausal-sachs "
-        "sachs_all_7466.csv, conditions.csv, edges_consensus_20.csv; skipped without it",
+        help="folder with sachs_observational_853.csv and edges_dag_17.csv; for effects-sachs and "
+        "fedcausal-sachs also sachs_all_7466.csv, conditions.csv, edges_consensus_20.csv; skipped "
+        "without it",
     )
     parser.add_argument(
         "--samples",
@@ -228,6 +230,10 @@ def measure(name, arguments):
         import fedcausal
 
         fedcausal.sachs(arguments.sachs, seeds)
+    elif name == "effects-sachs":
+        import effects
+
+        effects.sachs(arguments.sachs)
     else:
         import sachs
 

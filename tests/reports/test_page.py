@@ -338,3 +338,26 @@ def test_licences_of_the_libraries_are_there():
     licences = resources.files(template.__package__) / "libraries" / "README.txt"
     for name in template.LIBRARIES:
         assert name in licences.read_text(encoding="utf-8")
+
+
+def test_the_page_says_what_does_not_fit_and_who_differs():
+    rng = np.random.default_rng(0)
+    parts = []
+    for k in range(3):
+        x, y = rng.normal(size=(2, 300))
+        z = 0.6 * x + (1.2 + 2 * (k == 1)) * y + rng.normal(size=300)
+        parts.append(pd.DataFrame({"x": x, "y": y, "z": z}))
+    run = simulate("moments", parts, solver="dagma", threshold=0.9)
+    payload = payload_of(run)
+    fit = section(payload, "fit")["blocks"]
+    check = run.fit_check()
+    assert len(check.rejected) > 0
+    assert f"{len(check.rejected)} fail" in fit[0]["text"]
+    assert fit[1]["rows"][0][:2] == check.rejected.iloc[0][["first", "second"]].tolist()
+    assert fit[-1]["rows"][0][4] == run.doubtful_edges()[0].decided_by
+    tables = [one for one in section(payload, "parties")["blocks"] if one["kind"] == "table"]
+    unlike = next(one for one in tables if one["caption"].startswith("What differs"))
+    assert unlike["rows"][0][0] == "party 1"
+    compared = comparison_payload(["a", "b"], [run, run], [run.graph] * 2)
+    assert compared["sections"][0]["blocks"][0]["columns"][-1] == "fit"
+    json.dumps(payload, allow_nan=False)

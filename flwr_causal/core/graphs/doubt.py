@@ -119,7 +119,8 @@ def doubtful_edges(
     tested = {(one.cause, one.effect): one for one in tests}
     either = _either_direction(graph)
     found: list[tuple[float, float, DoubtfulEdge]] = []
-    for cause, mark, effect, _ in graph.marked_edges():
+    confidences = graph.marked_confidences()
+    for (cause, mark, effect, _), sure in zip(graph.marked_edges(), confidences, strict=True):
         place = None
         if cause in graph.names:
             place = graph.names.index(cause), graph.names.index(effect)
@@ -127,6 +128,8 @@ def doubtful_edges(
                 continue
         test = tested.get((cause, effect)) or tested.get((effect, cause))
         doubts = _about_presence(graph, place, test)
+        if place is None and sure is not None:
+            doubts.append((1.0 - sure, "presence", f"it has confidence {sure:.2f}"))
         if place is not None:
             doubts += _about_direction(graph, place, mark, either=bool(either[place]))
         if doubts:

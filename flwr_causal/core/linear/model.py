@@ -326,7 +326,8 @@ class LinearModel:
         Returns
         -------
         FitCheck
-            With `rows` also their mean log density.
+            With `rows` also their mean log density; without, that of each party's rows under the
+            system that is fitted to all others', where each party's moments are known.
 
         Raises
         ------
@@ -336,7 +337,8 @@ class LinearModel:
             If there are neither rows nor moments of rows.
         """
         if rows is None:
-            return fit_check.check(required_moments(self), self.weights != 0)
+            parties = list((self.party_moments or {}).values())
+            return fit_check.check(required_moments(self), self.weights != 0, parties)
         held_out = Moments.from_rows(named_columns(rows, self.names, self.names), self.names)
         return fit_check.on_rows(held_out, self.weights != 0, self.log_likelihood(rows))
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.graphs.fit_check import holm
+from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.regression import regress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.linear.moments import Moments
 
 #: The edge is in a party's own rows above this t statistic in the sign that all rows have.
 SUPPORTED = 1.96
@@ -108,6 +109,51 @@ def clustered_error(terms: FloatArray, num_rows: int, num_regressors: int) -> fl
     return float(np.sqrt(factor * (terms**2).sum()))
 
 
+def others_of(parties: Sequence[Moments]) -> list[Moments]:
+    """Return for each of K >= 2 parties the moments of the rows of all others."""
+    rows = np.array([float(part.n) for part in parties])
+    level = rows @ np.stack([part.mean for part in parties]) / rows.sum()
+    about = [part.second + np.outer(part.mean - level, part.mean - level) for part in parties]
+    total = np.tensordot(rows, np.stack(about), axes=1)
+    found = []
+    for part, own in zip(parties, about, strict=True):
+        left = rows.sum() - part.n
+        shift = -part.n * (part.mean - level) / left
+        second = (total - part.n * own) / left - np.outer(shift, shift)
+        found.append(Moments(round(left), level + shift, second, part.names))
+    return found
+
+
+def left_out_log_likelihood(parties: Sequence[Moments], edges: BoolArray) -> float | None:
+    """Return the mean log density of each party's rows under the system of all others' rows.
+
+    Parameters
+    ----------
+    parties
+        Moments of each party's rows; two or more.
+    edges
+        ``(m, d)``: the parents of the first d columns.
+
+    Returns
+    -------
+    float or None
+        In nats a row. None where a moment is unknown, or a variable is a function of its parents.
+    """
+    total, count = 0.0, 0
+    for own, others in zip(parties, others_of(parties), strict=True):
+        for j in range(edges.shape[1]):
+            family = np.array([j, *np.flatnonzero(edges[:, j])], dtype=np.intp)
+            coefficients, variance = regress(others.second, family[1:], j)
+            contrast = np.array([1.0, *-coefficients])
+            gap = float(contrast @ (own.mean - others.mean)[family])
+            squares = float(contrast @ own.second[np.ix_(family, family)] @ contrast) + gap**2
+            if not (variance > 0 and np.isfinite(squares)):
+                return None
+            total -= own.n / 2 * (np.log(2 * np.pi * variance) + squares / variance)
+        count += own.n
+    return float(total / count)
+
+
 def disagreement(parties: Mapping[str, Moments], edges: BoolArray) -> pd.DataFrame:
     """Compare each party with all others: effects along edges, means, standard deviations.
 
@@ -129,21 +175,13 @@ def disagreement(parties: Mapping[str, Moments], edges: BoolArray) -> pd.DataFra
     import pandas as pd
     from scipy.special import ndtr
 
-    names = tuple(parties)
-    rows = np.array([part.n for part in parties.values()], dtype=np.float64)
-    means = np.stack([part.mean for part in parties.values()])
-    own = np.stack([part.second for part in parties.values()])
-    level = rows @ means / rows.sum()
-    shifts = means - level
-    total = (rows[:, None, None] * (own + shifts[:, :, None] * shifts[:, None, :])).sum(axis=0)
-    # Moments of all rows but a party's own.
-    left = rows.sum() - rows
-    other_means = (rows.sum() * level - rows[:, None] * means) / left[:, None]
-    about = own + shifts[:, :, None] * shifts[:, None, :]
-    gap = other_means - level
-    others = (total - rows[:, None, None] * about) / left[:, None, None]
-    others = others - gap[:, :, None] * gap[:, None, :]
-    columns = next(iter(parties.values())).names
+    names, every = tuple(parties), list(parties.values())
+    without = others_of(every)
+    rows, left = (np.array([float(p.n) for p in parts]) for parts in (every, without))
+    means, other_means = (np.stack([p.mean for p in parts]) for parts in (every, without))
+    own, others = (np.stack([p.second for p in parts]) for parts in (every, without))
+    total = merge([every[0], without[0]]).second
+    columns = every[0].names
     found: list[Difference] = []
     for j in range(edges.shape[1]):
         parents = np.flatnonzero(edges[:, j])

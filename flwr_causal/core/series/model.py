@@ -345,7 +345,8 @@ class LaggedModel:
         """
         edges = np.concatenate([self.weights, *self.lagged]) != 0
         if series is None:
-            return fit_check.check(required_moments(self), edges)
+            parties = list((self.party_moments or {}).values())
+            return fit_check.check(required_moments(self), edges, parties)
         columns = lagged_names(self.names, self.order)
         steps = Moments.from_rows(np.hstack(self._present_and_past(series)), columns)
         return fit_check.on_rows(steps, edges, self.log_likelihood(series))

@@ -229,3 +229,26 @@ def test_open_directions_call_for_an_intervention():
     found = doubtful_edges(known, tests)
     assert [(one.effect, one.about) for one in found] == [("z", "presence"), ("y", "direction")]
     np.testing.assert_allclose([one.doubt for one in found], [0.4, 0.1])
+
+
+def test_lagged_edges_have_a_confidence_and_no_direction_to_doubt():
+    past = np.array([[[0.5, 0.4], [0, 0.0]]])
+    sure = np.array([[[0.9, 0.3], [0, 0.0]]])
+    graph = CausalGraph(
+        ("x", "y"),
+        np.zeros((2, 2)),
+        lagged=past,
+        confidence=np.zeros((2, 2)),
+        lagged_confidence=sure,
+    )
+    first, second = doubtful_edges(graph)
+    assert (first.cause, first.effect, first.about) == ("x[t-1]", "y", "presence")
+    np.testing.assert_allclose([first.doubt, second.doubt], [0.7, 0.1])
+    now = np.array([[0, 1.0], [0, 0]])
+    # x[t-1] causes x alone: x -> y cannot be the other way round.
+    decided = CausalGraph(("x", "y"), now, lagged=np.array([[[0.5, 0], [0, 0.0]]]))
+    assert [one.about for one in doubtful_edges(decided, [EdgeTest("x", "y", 90.0, 1, 50)])] == [
+        "presence"
+    ]
+    open_one = CausalGraph(("x", "y"), now, lagged=np.array([[[0.5, 0.5], [0, 0.0]]]))
+    assert [one.about for one in doubtful_edges(open_one)] == ["direction"]

@@ -135,3 +135,17 @@ def test_parties_of_few_rows_have_no_effects_of_their_own():
     effects = table[table["what"] == "effect"]
     assert set(effects["party"]) == {"party 0", "party 1", "party 2"}
     assert list(effects[effects["party"] == "party 1"]["effect"]) == ["y"]
+
+
+def test_each_party_is_held_out_in_turn():
+    parts = tables(np.random.default_rng(7), spread=0.1)
+    model = fitted(parts)
+    check = model.fit_check()
+    assert check.held_out_by == "each party in turn"
+    total = 0.0
+    for k, part in enumerate(parts):
+        others = merge(Moments.from_rows(own, "xyz") for i, own in enumerate(parts) if i != k)
+        total += fit(others, EDGES).log_likelihood(part).sum()
+    expected = total / sum(len(part) for part in parts)
+    np.testing.assert_allclose(check.held_out_log_likelihood, expected)
+    assert replace(model, party_moments=None).fit_check().held_out_log_likelihood is None

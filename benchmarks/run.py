@@ -27,6 +27,7 @@ SUITES = (
     "interventions",
     "non-gaussian",
     "effects",
+    "confidence",
     "perceptrons",
     "time",
     *DYNAMIC_SUITES,
@@ -136,6 +137,10 @@ def measure(name, arguments):
         import effects
 
         effects.main(seeds, quick)
+    elif name == "confidence":
+        import confidence
+
+        confidence.main(seeds, quick)
     elif name == "variants":
         import rounds
 

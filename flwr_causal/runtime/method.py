@@ -247,6 +247,17 @@ class Method(Generic[StateT]):
         """Return the parties' own graphs and how they differ from the common one, if known."""
         return None
 
+    def replicated(self, state: StateT, agreement: Agreement) -> StateT | None:
+        """Return the state in which a replicate begins, given the main training's state.
+
+        Returns
+        -------
+        StateT or None
+            None while the main training prepares what all trainings share, such as cut points: the
+            replicates begin after that exchange. Default: the first state.
+        """
+        return self.init(agreement)
+
     def settled(self, state: StateT) -> Mapping[str, Any]:
         """Return the options that replicates take over from the main training.
 

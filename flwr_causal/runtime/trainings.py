@@ -47,21 +47,26 @@ class TrainingsState(Generic[StateT]):
     Parameters
     ----------
     states : mapping of Training to StateT
-        The main training's, and those of the further ones.
+        The main training's, those without single parties, and those of the replicates that have
+        begun.
     failed : mapping of Training to str
         The further trainings that the method could not fit, with the reason.
-    rows : mapping of str to int
-        By party, its number of rows.
+    agreement : Agreement
     """
 
     states: Mapping[Training, StateT]
     failed: Mapping[Training, str]
-    rows: Mapping[str, int]
+    agreement: Agreement
 
     @property
     def main(self) -> StateT:
         """The state of the training on the parties' own rows."""
         return self.states[MAIN]
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """By party, its number of rows."""
+        return self.agreement.rows
 
 
 class Trainings(Method[TrainingsState[StateT]]):
@@ -147,16 +152,27 @@ class Trainings(Method[TrainingsState[StateT]]):
 
     def init(self, agreement: Agreement) -> TrainingsState[StateT]:
         """Return the states before the first exchange."""
-        trainings = [MAIN, *(Training(replicate=1 + k) for k in range(self.replicates))]
-        # States may hold caches of their own.
-        states = {training: self.inner.init(agreement) for training in trainings}
+        states = {MAIN: self.inner.init(agreement)}
         parties = list(agreement.rows)
         if self.leave_one_out and len(parties) > 1:
             for place, party in enumerate(parties, start=1):
                 others = {name: rows for name, rows in agreement.rows.items() if name != party}
                 without = Training(without=place)
                 states[without] = self.inner.init(replace(agreement, rows=others))
-        return TrainingsState(states, {}, agreement.rows)
+        return self._begun(TrainingsState(states, {}, agreement))
+
+    def _begun(self, state: TrainingsState[StateT]) -> TrainingsState[StateT]:
+        """Return the states with those of the replicates, once they can begin."""
+        states = dict(state.states)
+        if any(training.replicate for training in states):
+            return state
+        for number in range(1, 1 + self.replicates):
+            # Each has a state of its own, which may hold a cache.
+            own = self.inner.replicated(state.main, state.agreement)
+            if own is None:
+                return state
+            states[Training(replicate=number)] = own
+        return replace(state, states=states)
 
     def request(self, state: TrainingsState[StateT]) -> Request:
         """Return the requests of all trainings that have not finished, in one."""
@@ -239,7 +255,7 @@ class Trainings(Method[TrainingsState[StateT]]):
                 raise
             except (CausalError, ArithmeticError, ValueError) as error:
                 failed[training] = str(error)
-        return replace(state, states=states, failed=failed), info
+        return self._begun(replace(state, states=states, failed=failed)), info
 
     def finished(self, state: TrainingsState[StateT]) -> str | None:
         """Return why the main training is over, once all are."""

@@ -110,6 +110,20 @@ def test_requests_differ_where_trainings_are_in_different_exchanges():
     ]
 
 
+def test_replicates_begin_with_the_cut_points_of_all_rows():
+    run, pairs = spied("fedges", FRAMES, discretize=2, replicates=2)
+    alone = simulate("fedges", FRAMES, discretize=2)
+    assert [record["exchange"] for record in run.history][:1] == ["cuts"]
+    np.testing.assert_array_equal(run.graph.weights, alone.graph.weights)
+    for sent, _ in pairs:
+        arrays = records.arrays_of(sent)
+        for name in arrays:
+            if name.endswith(": cuts") and "cuts" in arrays:
+                np.testing.assert_array_equal(arrays[name], arrays["cuts"])
+        assert "replicate 1: thresholds" not in arrays
+    assert any("replicate 2: cuts" in records.arrays_of(sent) for sent, _ in pairs)
+
+
 def type_of(method):
     from flwr_causal.app.methods import find
 

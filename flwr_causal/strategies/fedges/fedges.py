@@ -409,6 +409,13 @@ class FedGES(CausalStrategy[FedGESRun]):
             return FedGESRun(agreement, CutStage.of(agreement, self.discretize))
         return self._search(FedGESRun(agreement, None))
 
+    def replicated(self, state: FedGESRun, agreement: Agreement) -> FedGESRun | None:
+        """Return the start of a replicate's search, by the cut points of all rows."""
+        if isinstance(state.stage, CutStage):
+            return None
+        begun = FedGESRun(state.agreement, None, cuts=state.cuts, exchanges=state.exchanges)
+        return self._search(begun)
+
     def _search(self, state: FedGESRun) -> FedGESRun:
         """Return the state at the start of the search."""
         return self._after(state, self._first_step(state.agreement))[0]

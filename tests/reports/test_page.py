@@ -156,6 +156,11 @@ def test_all_lags_raw_weights_and_marks_are_on_the_page():
         weights = graph.weights if not lag else graph.lagged[lag - 1]
         assert edge["weight"] == weights[i, j]
     assert [edge for edge in found if edge.get("required")] == [found[0]]
+    shares = np.random.default_rng(1).random(graph.lagged.shape)
+    for edge in graph_payload(replace(graph, lagged_confidence=shares), None, None)["edges"]:
+        if edge["found"]:
+            known = [graph.confidence, *shares][edge["lag"]]
+            assert edge["confidence"] == known[edge["cause"], edge["effect"]]
     left_out = [abs(edge["raw"]) for edge in payload["edges"] if not edge["found"]]
     assert left_out == sorted(left_out, reverse=True)
     assert payload["forbidden"] == [[1, 0, 0], [2, 0, 0]]

@@ -168,13 +168,13 @@ def matrices(graph: dict[str, Any]) -> list[Block]:
     edges = [edge for edge in graph["edges"] if edge["found"]]
     for lag in range(graph["lags"] + 1):
         at_lag = [edge for edge in edges if edge["lag"] == lag]
+        sure = [edge for edge in at_lag if "confidence" in edge]
+        where = f" at lag {lag}" if graph["lags"] else ""
         title = "Weights" if _weighted(graph) else "Adjacency"
-        title += f" at lag {lag}" if graph["lags"] else ""
         if at_lag:
-            blocks.append(_heat(title, "weight", at_lag, graph["names"]))
-    sure = [edge for edge in edges if "confidence" in edge]
-    if sure:
-        blocks.append(_heat("Confidence", "confidence", sure, graph["names"]))
+            blocks.append(_heat(title + where, "weight", at_lag, graph["names"]))
+        if sure:
+            blocks.append(_heat(f"Confidence{where}", "confidence", sure, graph["names"]))
     return blocks
 
 

@@ -67,6 +67,9 @@ def verdict(run: RunRecord, graph: dict[str, Any] | None) -> str:
             f"accuracy {run.metrics['accuracy']:.3f} on rows that were held out "
             f"(most frequent class: {run.metrics['majority']:.3f})"
         )
+    if graph is not None and (sure := _confidences(graph)):
+        doubtful = sum(value < 0.5 for value in sure)
+        said.append(f"{doubtful} of {len(sure)} edges have a confidence below 0.5")
     text = "; ".join(said)
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -93,7 +96,7 @@ def trust_blocks(run: RunRecord, graph: dict[str, Any] | None, influence: Influe
         text = "; ".join(calm)
         blocks.append({"kind": "text", "text": f"{text[:1].upper()}{text[1:]}."})
     blocks += _truth_blocks(run.metrics, graph)
-    if graph is not None and (summary := _confidence_in_words(graph)):
+    if graph is not None and (summary := _confidence_in_words(graph, run.config)):
         blocks.append({"kind": "text", "text": summary})
     if graph is not None and "num_forbidden" in graph:
         required = sum(edge.get("required", False) for edge in graph["edges"])
@@ -169,10 +172,19 @@ def _truth_blocks(metrics: dict[str, Any], graph: dict[str, Any] | None) -> list
     return blocks
 
 
-def _confidence_in_words(graph: dict[str, Any]) -> str:
-    sure = [edge["confidence"] for edge in graph["edges"] if "confidence" in edge]
+def _confidences(graph: dict[str, Any]) -> list[float]:
+    return [edge["confidence"] for edge in graph["edges"] if "confidence" in edge]
+
+
+def _confidence_in_words(graph: dict[str, Any], config: dict[str, Any]) -> str:
+    sure = _confidences(graph)
     if not sure:
-        return ""
+        return (
+            "The run does not say how sure single edges are: the option replicates=30 gives each "
+            "the share of resampled runs that have it."
+            if "replicates" in config
+            else ""
+        )
     lowest, median = min(sure), sorted(sure)[len(sure) // 2]
     return (
         f"Confidence of the edges: lowest {lowest:.2f}, median {median:.2f}; "

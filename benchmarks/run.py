@@ -28,6 +28,7 @@ SUITES = (
     "non-gaussian",
     "effects",
     "confidence",
+    "fit",
     "perceptrons",
     "time",
     *DYNAMIC_SUITES,
@@ -141,6 +142,10 @@ def measure(name, arguments):
         import confidence
 
         confidence.main(seeds, quick)
+    elif name == "fit":
+        import fit
+
+        fit.main(seeds, quick)
     elif name == "variants":
         import rounds
 

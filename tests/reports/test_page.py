@@ -350,7 +350,7 @@ def test_the_page_says_what_does_not_fit_and_who_differs():
     parts = []
     for k in range(3):
         x, y = rng.normal(size=(2, 300))
-        z = 0.6 * x + (1.2 + 2 * (k == 1)) * y + rng.normal(size=300)
+        z = 0.6 * x + (0.7 + 2.5 * (k == 1)) * y + rng.normal(size=300)
         parts.append(pd.DataFrame({"x": x, "y": y, "z": z}))
     run = simulate("moments", parts, solver="dagma", threshold=0.9)
     payload = payload_of(run)
@@ -363,6 +363,10 @@ def test_the_page_says_what_does_not_fit_and_who_differs():
     tables = [one for one in section(payload, "parties")["blocks"] if one["kind"] == "table"]
     unlike = next(one for one in tables if one["caption"].startswith("What differs"))
     assert unlike["rows"][0][0] == "party 1"
+    assert run.influence["party 1"]["changes"]
+    tables = [one for one in section(payload_of(run), "parties")["blocks"] if "rows" in one]
+    without = next(one for one in tables if one["caption"] == "Without one party")
+    assert ["party 1", ", ".join(run.influence["party 1"]["changes"])] in without["rows"]
     compared = comparison_payload(["a", "b"], [run, run], [run.graph] * 2)
     assert compared["sections"][0]["blocks"][0]["columns"][-1] == "fit"
     json.dumps(payload, allow_nan=False)

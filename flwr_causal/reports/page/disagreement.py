@@ -8,6 +8,7 @@ from flwr_causal.reports.doubts import clear_differences
 
 if TYPE_CHECKING:
     from flwr_causal.reports.record import RunRecord
+    from flwr_causal.runtime.influence import Influence
 
 Block = dict[str, Any]
 
@@ -23,6 +24,19 @@ COLUMNS = {
     "z": "difference in standard errors",
     "supports": "the party's rows support the edge",
 }
+
+
+def left_out_blocks(influence: Influence) -> list[Block]:
+    """Return the edges that change without each party; parties without a change are left out."""
+    rows = [
+        [party, ", ".join(change["changes"])]
+        for party, change in influence.items()
+        if change.get("changes")
+    ]
+    if not rows:
+        return []
+    columns = ["without", "the graph changes"]
+    return [{"kind": "table", "caption": "Without one party", "columns": columns, "rows": rows}]
 
 
 def disagreement_blocks(run: RunRecord) -> list[Block]:

@@ -21,7 +21,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.reports.page.circuit import circuit_blocks
-from flwr_causal.reports.page.disagreement import disagreement_blocks
+from flwr_causal.reports.page.disagreement import disagreement_blocks, left_out_blocks
 from flwr_causal.reports.page.effects import effect_blocks
 from flwr_causal.reports.page.exchanges import exchange_blocks
 from flwr_causal.reports.page.fit import fit_blocks
@@ -33,6 +33,7 @@ from flwr_causal.runtime.influence import known_influence
 
 if TYPE_CHECKING:
     from flwr_causal.reports.record import RunRecord
+    from flwr_causal.runtime.influence import Influence
 
 Block = dict[str, Any]
 
@@ -52,7 +53,7 @@ def payload_of(run: RunRecord) -> dict[str, Any]:
         _section("effects", "Effects", effect_blocks(run.model, run.graph)),
         _section("tables", "Probability tables", probability_blocks(run.model)),
         _section("matrices", "Edges as matrices", [] if graph is None else matrices(graph)),
-        _section("parties", "Parties", party_blocks(run, influence) + disagreement_blocks(run)),
+        _section("parties", "Parties", all_party_blocks(run, influence)),
         _section("exchanges", "Exchanges", exchange_blocks(run)),
         _section("privacy", "What left each party", privacy_blocks(run)),
         _section("setup", "Method, configuration, versions", setup_blocks(run)),
@@ -66,6 +67,15 @@ def payload_of(run: RunRecord) -> dict[str, Any]:
         "graph": graph,
         "sections": [section for section in sections if section["blocks"]],
     }
+
+
+def all_party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
+    """Return what is known of the parties: a row for each, what changes without, what differs."""
+    return [
+        *party_blocks(run, influence),
+        *left_out_blocks(influence),
+        *disagreement_blocks(run),
+    ]
 
 
 def _section(name: str, title: str, blocks: list[Block]) -> dict[str, Any]:

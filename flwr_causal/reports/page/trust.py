@@ -202,7 +202,10 @@ def party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
     columns = ["party", "rows", "exchanges answered"]
     columns += ["replies missing"] if missing else []
     columns += ["edges that change without it", "largest change of a weight"] if influence else []
-    columns += ["distance from the others (1: by chance)"] if influence else []
+    keys = ["changed_edges", "largest_change"]
+    if any(change["distance"] is not None for change in influence.values()):
+        columns += ["distance from the others (1: by chance)"]
+        keys.append("distance")
     traffic = party_columns(run)
     columns += traffic
     table = []
@@ -211,7 +214,6 @@ def party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
         row += [missing.get(party, 0)] if missing else []
         if influence:
             change = influence.get(party)
-            keys = ("changed_edges", "largest_change", "distance")
             row += [change[key] if change else None for key in keys]  # type: ignore[literal-required]
         row += [values.get(party) for values in traffic.values()]
         table.append(row)

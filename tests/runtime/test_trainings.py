@@ -311,9 +311,6 @@ def test_a_strangers_method_needs_nothing_for_replicates():
 def test_faults_of_replicates():
     report = check_method(Strangers(replicates=2), FRAMES, client=StrangersClient)
     assert report.passed, report.table()
-    frames, _ = federated_discrete(4, 300, 3, seed=1)
-    report = check_method(type_of("fedges")(replicates=2), frames)
-    assert report.passed, report.table()
 
 
 def test_a_bundle_declares_what_its_parts_declare():

@@ -11,6 +11,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
+from flwr_causal.clients import secure
 from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.core.threads import single_threaded
@@ -22,6 +23,7 @@ from flwr_causal.protocol import door, records
 from flwr_causal.protocol.bundle import MAIN, SEED, Bundle, exchange_of, parts_of
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, party_name
+from flwr_causal.protocol.secure.totals import TOTALS, vector_of
 from flwr_causal.protocol.setup import PREFIX, Setup
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     Clients = type[CausalClient] | Mapping[str, type[CausalClient]]
 
 
+# What a node keeps from the schema exchange on, whichever agreement follows.
+OF_RUN = (TABLE, secure.SECURE)
 # The agreement that was read last, by its exchange: with many columns it takes longer to read than
 # many a message to answer.
 _last_setup: dict[str, Setup] = {}
@@ -65,8 +69,11 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
         """Report the schema; a problem with the data is part of the report, not a failure."""
         config = records.config_of(message.content)
         name = party_name(context)
+        head: dict[str, Any] = {}
         report: dict[str, Any]
+        masked = bool(config.get("secure-aggregation"))
         try:
+            secure.check_demand(context, met=masked)
             party = source(context)
             name = party.name
             table = party.read()
@@ -84,8 +91,14 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
                     f"not use: use {USERS}, or take them out"
                 )
             with single_threaded():
-                report = client.describe(policy).to_dict()
-            report = door.reported(report, client.contract.reports, policy.max_states)
+                described = client.describe(policy)
+            if masked:
+                running = _is_running(context, config)
+                head["public-key"] = secure.offer_key(context.state, running=running)
+                described = secure.withheld(
+                    secure.own_report(context, lambda: described), policy, name
+                )
+            report = door.reported(described.to_dict(), client.contract.reports, policy.max_states)
         except door.RefusedError as error:
             report = {"error": f"The report was not sent: {error}"}
         except CausalError as error:
@@ -94,7 +107,7 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
             log(ERROR, "The ClientApp of %s raised an exception", name, exc_info=error)
             report = {"error": f"{type(error).__name__}: {error}"}
         partition = context.node_config.get("partition-id", -1)
-        head = {"party": name, "version": own_version(), "partition-id": partition}
+        head |= {"party": name, "version": own_version(), "partition-id": partition}
         content = RecordDict({records.CONFIG: ConfigRecord({**head, **report})})
         return Message(content, reply_to=message)
 
@@ -122,10 +135,9 @@ def _open(
         sent = _read_setup(config, known=False)
         if setup is not None and sent.exchange != setup.exchange:
             # Another run over the same nodes: what was remembered belongs to the one before.
-            table = context.state.get(TABLE)
+            kept = {name: context.state[name] for name in OF_RUN if name in context.state}
             context.state.clear()
-            if table is not None:
-                context.state[TABLE] = table
+            context.state.update(kept)
         # A new agreement replaces the one in the state, which may come from a lost attempt.
         context.state.pop(SETUP, None)
         setup = sent
@@ -169,8 +181,11 @@ def _reply(
 ) -> Message:
     """Call ``fit``, name what it returns, and let only declared things out."""
     client, config = _open(clients, source, message, context)
+    secure.check_demand(context, met=bool(client.setup.keys))
     if config.get("exchange") == REPLAY.name:
         return _replay(client, clients, message)
+    if config.get("exchange") == TOTALS.name:
+        return _totals(client, message, within=bool(config["within"]))
     exchange = exchange_of(client.contract, config)
     named: Arrays = {}
     weight, answered = 1, []
@@ -183,14 +198,21 @@ def _reply(
     if isinstance(exchange, Bundle):
         weight = 1 if exchange.weight == "one" else client.num_rows
     agreed = client.contract.sizes(client.setup, client.num_rows)
-    content = door.outgoing(
-        exchange,
-        named,
-        door.sizes_of(exchange, message.content, agreed),
-        weight=weight,
-        number=int(config[records.NUMBER]),
-        precision=client.setup.precision,
-    )
+    sizes = door.sizes_of(exchange, message.content, agreed)
+    number = int(config[records.NUMBER])
+    kept: dict[str, ConfigRecord] = {}
+    if client.setup.keys:
+        vector = door.summand(exchange, named, sizes, client.setup, rows=client.num_rows)
+        content, kept = secure.masked(context, client.setup, exchange.name, number, vector)
+    else:
+        content = door.outgoing(
+            exchange,
+            named,
+            sizes,
+            weight=weight,
+            number=number,
+            precision=client.setup.precision,
+        )
     reply = Message(content, reply_to=message)
     packed = content.get(records.ARRAYS)
     sent = (
@@ -200,6 +222,7 @@ def _reply(
     )
     for training, own in answered:
         _commit(own, training, context, sent)
+    context.state.update(kept)
     return reply
 
 
@@ -269,6 +292,19 @@ def _commit(
     for key, record in client.context.state.items():
         if key != SETUP:
             context.state[training.named(key)] = record
+
+
+def _totals(client: CausalClient, message: Message, *, within: bool) -> Message:
+    """Reply with the numbers that the party's report withholds, masked."""
+    with single_threaded():
+        report = secure.own_report(client.context, lambda: client.describe(client.setup.policy))
+    setup = client.setup
+    vector = vector_of(report, setup.names, within=within)
+    content, kept = secure.masked(client.context, setup, TOTALS.name, 0, vector)
+    reply = Message(content, reply_to=message)
+    client.commit()
+    client.context.state.update(kept)
+    return reply
 
 
 def _replay(client: CausalClient, clients: Clients, message: Message) -> Message:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
-from flwr_causal.protocol.second_moments import other_variances
+from flwr_causal.protocol.second_moments import (
+    largest_products,
+    largest_weights,
+    other_variances,
+)
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
@@ -31,6 +35,7 @@ ROUND = Exchange(
             "column is no target",
             ("settings", "m", "d"),
             combine="mean",
+            bound=largest_weights,
         ),
     ),
     weight="one",
@@ -59,6 +64,7 @@ REFIT = Exchange(
             ("folds", "m", "m"),
             "products",
             "mean",
+            bound=largest_products,
         ),
     ),
     when="in the last exchange of the linear model, with refit",

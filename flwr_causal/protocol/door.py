@@ -20,6 +20,7 @@ from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import WHOLE
 from flwr_causal.protocol.schema import FACTS, MOST_ROWS, REQUIRED
+from flwr_causal.protocol.secure.ring import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Disclosure, Exchange, Shape, Values
     from flwr_causal.protocol.schema import Fact, FactKind, Part
+    from flwr_causal.protocol.setup import Setup
 
 # The rounding errors of products of scaled columns, which may have travelled as float32.
 _TOLERANCE = 1e-5
@@ -36,6 +38,8 @@ _TOLERANCE = 1e-5
 _ROUNDING = 1e-6
 #: Stands for minus infinity among log densities, which cannot travel; exact in either precision.
 LOWEST = float(np.finfo(np.float32).min)
+#: The name of the one array of a reply to a secure sum.
+MASKED = "masked"
 
 
 class RefusedError(FederationError):
@@ -79,14 +83,7 @@ def outgoing(
         If a name is not declared or missing, a shape is not the declared one, or a value is not
         possible.
     """
-    declared = {item.name: item.values for item in exchange.returns}
-    travelling = {
-        name: _as_it_travels(array, precision, declared.get(name)) for name, array in arrays.items()
-    }
-    try:
-        _check(exchange, travelling, sizes)
-    except RefusedError as error:
-        raise RefusedError(f"The reply was not sent: {error}") from None
+    travelling = _checked(exchange, arrays, sizes, precision)
     numbers = {
         # Flower's records know no truth values.
         name: int(values) if values.dtype.kind == "b" else values.item()
@@ -99,6 +96,64 @@ def outgoing(
     if rest:
         content[records.ARRAYS] = records.pack_arrays(rest, precision)
     return content
+
+
+def summand(
+    exchange: Exchange,
+    arrays: Mapping[str, NDArray[Any]],
+    sizes: Mapping[str, int],
+    setup: Setup,
+    *,
+    rows: int,
+) -> NDArray[np.uint64]:
+    """Return a party's vector of a secure sum, before its mask; refuse what is not declared.
+
+    Parameters
+    ----------
+    exchange, arrays, sizes
+        As of :func:`outgoing`.
+    setup : Setup
+        What the parties agreed on.
+    rows : int
+        Of the party.
+
+    Raises
+    ------
+    RefusedError
+        As :func:`outgoing`.
+    SumError
+        If it cannot be added up securely.
+    """
+    travelling = _checked(exchange, arrays, sizes, "float64")
+    return Layout.of(exchange, sizes, setup).encoded(travelling, rows)
+
+
+def masked(vector: NDArray[np.uint64], number: int) -> RecordDict:
+    """Return the content of a reply that holds a masked vector and nothing else of the party."""
+    metrics = MetricRecord({records.WEIGHT: 1.0, records.NUMBER: number})
+    content = RecordDict({records.METRICS: metrics})
+    content[records.ARRAYS] = records.pack_arrays({MASKED: vector})
+    return content
+
+
+def accepted_masked(content: RecordDict, length: int, *, number: int) -> NDArray[np.uint64]:
+    """Return the masked vector of a reply that arrived.
+
+    Raises
+    ------
+    RefusedError
+        If the content is anything else than :func:`masked` builds.
+    """
+    arrays, weight, answered = _read(content, number)
+    vector = arrays.pop(MASKED, None)
+    if vector is None or arrays or (weight, answered) != (1, number):
+        raise RefusedError("it is not the reply to a secure sum, one masked vector and its number")
+    if vector.shape != (length,) or vector.dtype != np.uint64:
+        raise RefusedError(
+            f"its masked vector holds {vector.dtype} of the shape {vector.shape}, not {length} "
+            "words of 64 bits"
+        )
+    return vector
 
 
 def accepted(
@@ -128,19 +183,7 @@ def accepted(
         As :func:`outgoing`, and if the content has other records than a reply, or another weight or
         number.
     """
-    unknown = [name for name in content if name not in (records.ARRAYS, records.METRICS)]
-    if unknown:
-        raise RefusedError(f"the reply holds the record {unknown[0]!r}, which no exchange has")
-    metrics = content.get(records.METRICS)
-    numbers = dict(metrics) if isinstance(metrics, MetricRecord) else {}
-    given, answered = numbers.pop(records.WEIGHT, None), numbers.pop(records.NUMBER, None)
-    if answered not in (None, number):
-        raise RefusedError(f"it answers exchange {answered!r} instead of exchange {number}")
-    try:
-        received = records.arrays_of(content)
-    except (ValueError, TypeError, SyntaxError, MemoryError, EOFError) as error:
-        raise RefusedError(f"an array of the reply cannot be read: {error}") from None
-    arrays = {**{name: np.array(value) for name, value in numbers.items()}, **received}
+    arrays, given, answered = _read(content, number)
     _check(exchange, arrays, sizes)
     if answered is None:
         raise RefusedError("it does not say which exchange it answers")
@@ -153,6 +196,25 @@ def accepted(
         name: np.where(array <= LOWEST, -np.inf, array) if _log_density(exchange, name) else array
         for name, array in arrays.items()
     }
+
+
+def check_total(exchange: Exchange, arrays: Arrays, sizes: Mapping[str, int]) -> None:
+    """Refuse sums and means over all parties that are not possible.
+
+    In a secure sum it takes the place of :func:`accepted`'s check of each reply.
+
+    Parameters
+    ----------
+    exchange, sizes
+        As of :func:`outgoing`; ``"n"`` is the number of rows of all parties.
+    arrays : dict of str to ndarray
+
+    Raises
+    ------
+    RefusedError
+        As :func:`outgoing`.
+    """
+    _check(exchange, arrays, sizes)
 
 
 def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int) -> dict[str, Any]:
@@ -290,6 +352,42 @@ def sizes_of(
                 f"the server did not send '{name}' of the exchange '{exchange.name}'"
             )
     return sizes
+
+
+def _checked(
+    exchange: Exchange,
+    arrays: Mapping[str, NDArray[Any]],
+    sizes: Mapping[str, int],
+    precision: str,
+) -> Arrays:
+    """Return what leaves a party as it travels; raise a RefusedError for what is not declared."""
+    declared = {item.name: item.values for item in exchange.returns}
+    travelling = {
+        name: _as_it_travels(array, precision, declared.get(name)) for name, array in arrays.items()
+    }
+    try:
+        _check(exchange, travelling, sizes)
+    except RefusedError as error:
+        raise RefusedError(f"The reply was not sent: {error}") from None
+    return travelling
+
+
+def _read(content: RecordDict, number: int) -> tuple[Arrays, object, object]:
+    """Return the arrays and numbers of a reply, its weight, and the exchange that it answers."""
+    unknown = [name for name in content if name not in (records.ARRAYS, records.METRICS)]
+    if unknown:
+        raise RefusedError(f"the reply holds the record {unknown[0]!r}, which no exchange has")
+    metrics = content.get(records.METRICS)
+    numbers = dict(metrics) if isinstance(metrics, MetricRecord) else {}
+    given, answered = numbers.pop(records.WEIGHT, None), numbers.pop(records.NUMBER, None)
+    if answered not in (None, number):
+        raise RefusedError(f"it answers exchange {answered!r} instead of exchange {number}")
+    try:
+        received = records.arrays_of(content)
+    except (ValueError, TypeError, SyntaxError, MemoryError, EOFError) as error:
+        raise RefusedError(f"an array of the reply cannot be read: {error}") from None
+    plain: Arrays = {name: np.array(value) for name, value in numbers.items()}
+    return {**plain, **received}, given, answered
 
 
 def _as_it_travels(array: NDArray[Any], precision: str, kind: Values | None) -> NDArray[Any]:

@@ -20,7 +20,7 @@ from flwr_causal.protocol.records import NUMBER, WEIGHT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.schema import Part
     from flwr_causal.protocol.setup import Setup
@@ -106,6 +106,11 @@ class Disclosure:
     below : str, default ""
         Of an ``"index"``, or of the pairs of a ``"dag"``: the symbol of the size that every value
         is below, such as ``"d"`` for numbers of columns. Default: no bound.
+    bound : callable, optional
+        ``setup -> float or ndarray``: a bound of the absolute sum or mean over all parties, and of
+        each party's part of it, from what the parties agreed on; broadcast to the shape. Secure
+        sums of K parties need it for numbers that are not whole: they are exact to 2^-61 K times
+        the bound, and a party does not send more than twice the bound. Default: none is known.
 
     Raises
     ------
@@ -122,6 +127,7 @@ class Disclosure:
     rows: str = ""
     optional: bool = False
     below: str = ""
+    bound: Callable[[Setup], FloatArray | float] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.below and self.values not in ("index", "dag"):

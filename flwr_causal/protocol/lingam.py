@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
-from flwr_causal.protocol.second_moments import other_variances
+from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
@@ -28,6 +28,7 @@ SUMS = Exchange(
             (1, "s", "s"),
             "second-moments",
             "mean",
+            bound=largest_leveled_products,
         ),
     ),
     when="once",
@@ -73,12 +74,15 @@ RESIDUALS = Exchange(
             ("q",),
             "non-negative",
             "mean",
+            # The mean square of u is 1, and log cosh u is at most |u|.
+            bound=lambda setup: 2.0,
         ),
         Disclosure(
             "skew",
             "mean of u exp(-u^2 / 2) of each residual over the party's rows",
             ("q",),
             combine="mean",
+            bound=lambda setup: LARGEST_SKEW,
         ),
     ),
     when="until no move of a variable in the causal order improves the score",

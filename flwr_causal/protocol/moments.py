@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
-from flwr_causal.protocol.second_moments import other_variances
+from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
@@ -25,6 +25,7 @@ SUMS = Exchange(
             ("folds", "s", "s"),
             "second-moments",
             "mean",
+            bound=largest_leveled_products,
         ),
     ),
     when="once",

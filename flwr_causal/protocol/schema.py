@@ -70,6 +70,13 @@ FACTS = (
         "path of a file that cannot be read",
         "text",
     ),
+    Fact("public-key", "the party's public key, with secure aggregation only", "text"),
+    Fact(
+        "withheld",
+        "with secure aggregation 1: numbers of rows and values below are then 0, the sums and all "
+        "that follows from them are left out",
+        "flag",
+    ),
     Fact("rows", "rows that are kept for training", "count"),
     Fact("dropped-rows", "rows left out because of missing or infinite values", "count"),
     Fact("has-sums", "whether the sums below are part of the report", "flag"),
@@ -151,7 +158,7 @@ FACTS = (
     Fact("has-ids", "whether there is a column of ids", "flag", part="ids"),
 )
 #: What every report has.
-REQUIRED = tuple(fact.key for fact in FACTS[4:] if fact.part is None)
+REQUIRED = tuple(fact.key for fact in FACTS[6:] if fact.part is None)
 
 
 def party_name(context: Context) -> str:

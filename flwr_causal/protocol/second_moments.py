@@ -6,14 +6,64 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import Known
+from flwr_causal.core.linear.moments import data_scale
 
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.protocol.exchange import Known
+    from flwr_causal.protocol.setup import Setup
+
+# How much larger than those of x_t, in standard deviations, the values of its lags may be, which
+# begin p steps earlier; and how much larger than a standardised weight of 1 a weight may be.
+LAGS_ROOM, WEIGHTS_ROOM = 2.0**10, 2.0**20
 # Means, variances and products are computed in different orders, and may travel as float32.
 RELATIVE = 1e-3
 # Rounding errors of a mean, relative to its size: at least that of a hundred rows added one by one.
 FEWEST_ROWS = 100
+
+
+def spreads(setup: Setup) -> FloatArray:
+    """Return bounds of the root mean squares of the design's m columns over all rows, shape (m,).
+
+    Of the variables they are the agreed standard deviations, after scaling; the lags of a variable
+    may be larger, by the values before the first row.
+    """
+    d = len(setup.names)
+    own = np.ones(d) if setup.options["standardize"] else np.sqrt(setup.variance)
+    lags = int(setup.options.get("order", 0))
+    return np.concatenate([own, *[LAGS_ROOM * own] * lags])
+
+
+def largest_products(setup: Setup) -> FloatArray:
+    """Return bounds of the mean products of the design's columns, by Cauchy and Schwarz.
+
+    Under known interventions a column of ones is before the design.
+    """
+    own = spreads(setup)
+    own = np.concatenate([np.ones(1), own]) if setup.targets else own
+    return np.outer(own, own)
+
+
+def largest_leveled_products(setup: Setup) -> FloatArray:
+    """Return the same where the rows of time series are [1, g, z], with g of 0 or 1."""
+    if setup.targets or not int(setup.options["order"]):
+        return largest_products(setup)
+    own = np.concatenate([np.ones(2), spreads(setup)])
+    return np.outer(own, own)
+
+
+def largest_weights(setup: Setup) -> FloatArray:
+    """Return bounds of weights of the design's columns on the variables, shape (m, d).
+
+    Weights of standardised columns hardly exceed 1. Under known interventions the last row is
+    intercepts.
+    """
+    own = spreads(setup)
+    causes = own
+    if setup.targets:
+        unit = 1.0 if setup.options["standardize"] else np.sqrt(data_scale(setup.variance))
+        causes = np.concatenate([own, [unit]])
+    return WEIGHTS_ROOM * np.outer(1 / causes, own[: len(setup.names)])
 
 
 def other_variances(arrays: Arrays, known: Known) -> str:

@@ -24,6 +24,7 @@ _OPTION = PREFIX + "option-"
 _STATES = PREFIX + "states"
 _NUM_STATES = PREFIX + "num-states"
 _TARGETS = PREFIX + "targets"
+KEYS = PREFIX + "keys"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,9 @@ class Setup:
     targets : tuple of tuple of str
         The different sets of columns on which known interventions act, by which rows are grouped;
         empty if there are no interventions.
+    keys : tuple of str
+        The public keys of all parties for secure sums, in hexadecimal digits, in the parties'
+        order. Empty without secure aggregation.
     """
 
     names: tuple[str, ...]
@@ -69,6 +73,7 @@ class Setup:
     exchange: str = ""
     states: States = ()
     targets: tuple[tuple[str, ...], ...] = ()
+    keys: tuple[str, ...] = ()
 
     @property
     def continuous(self) -> tuple[str, ...]:
@@ -90,6 +95,7 @@ class Setup:
             f"{PREFIX}exchange": self.exchange,
             **self._states_config(),
             **({_TARGETS: [json.dumps(one) for one in self.targets]} if self.targets else {}),
+            **({KEYS: list(self.keys)} if self.keys else {}),
             **{_POLICY + name: value for name, value in self.policy.to_dict().items()},
             **{_OPTION + name: value for name, value in self.options.items()},
         }
@@ -123,4 +129,5 @@ class Setup:
             options=part(_OPTION),
             states=unpack_states(config.get(_STATES, []), config.get(_NUM_STATES, [])),
             targets=tuple(tuple(json.loads(text)) for text in config.get(_TARGETS, [])),
+            keys=tuple(config.get(KEYS, [])),
         )

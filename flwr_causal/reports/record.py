@@ -61,7 +61,7 @@ class RunRecord:
         circuit. It is saved with the run if its class has ``save(path)`` and a class method
         ``load(path)``.
     parties : dict of str to int
-        Name and number of rows of each party.
+        Name and number of rows of each party, 0 where it withholds them (``secure_aggregation``).
     num_rows : int or None
         Rows of all parties together, if this is not the sum of ``parties``: for parties that hold
         different columns of the same rows it is the number of different ids.

@@ -27,7 +27,7 @@ from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replies import Replies
-from flwr_causal.protocol.setup import PREFIX
+from flwr_causal.protocol.setup import KEYS, PREFIX
 from flwr_causal.runtime.federation import Failure, Party
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ FREE_OPTIONS = frozenset(
 )
 _TOKEN = f"{PREFIX}exchange"
 _PARTIES = "parties"
+# With secure aggregation, the report on all rows.
+_TOTAL = "total"
 # Where the training started again with other tables, what had happened before.
 _HISTORY, _FAILURES = "history before", "failures before"
 # Prefixes of the names of arrays in a file: of combined arrays, and of those kept by party.
@@ -174,6 +176,8 @@ class Checkpoint:
         That agreed in the run to resume, in their order; without nodes.
     reports : dict of str to TableReport
         Theirs, by name.
+    total : TableReport or None
+        With secure aggregation, the report on the rows of all of them.
     history : list of dict
         The records of its exchanges before its last agreement.
     failures : list of Failure
@@ -196,6 +200,7 @@ class Checkpoint:
         self._agreed: dict[str, Any] = {}
         self.parties: list[Party] = []
         self.reports: dict[str, TableReport] = {}
+        self.total: TableReport | None = None
         self.history: list[dict[str, Any]] = []
         self.failures: list[Failure] = []
         with _writable(self.directory):
@@ -216,6 +221,8 @@ class Checkpoint:
         self._token = content.pop(_TOKEN)
         self.history = content.pop(_HISTORY)
         self.failures = [Failure(**failure) for failure in content.pop(_FAILURES)]
+        total = content.pop(_TOTAL, None)
+        self.total = None if total is None else TableReport.from_dict(total)
         for number, (name, partition, report) in enumerate(content.pop(_PARTIES), 1):
             self.parties.append(Party(-number, name, partition))
             self.reports[name] = TableReport.from_dict(report)
@@ -263,7 +270,9 @@ class Checkpoint:
             # Another agreement later in the run takes the place of this one.
             self._resumed, self.interrupted = True, False
             return replace(setup, exchange=self._token)
+        total = federation.total
         content = {
+            _TOTAL: None if total is None else total.to_dict(),
             _TOKEN: setup.exchange,
             _HISTORY: list(history),
             _FAILURES: [vars(one) for one in failures],
@@ -338,6 +347,8 @@ def _comparable(setup: Setup, sent: Mapping[str, Any]) -> dict[str, str]:
         "train_config": {name: repr(value) for name, value in sent.items()},
     }
     del plain[_TOKEN]
+    # New in each process.
+    plain.pop(KEYS, None)
     return {
         name: hashlib.sha256(json.dumps(value).encode()).hexdigest()
         for name, value in plain.items()

@@ -48,13 +48,16 @@ class Party:
     partition_id : int
         Number of the partition in a simulation, -1 on real nodes.
     num_rows : int
-        The rows that it trains on.
+        The rows that it trains on; 0 where it withholds the number.
+    public_key : str
+        Its public key for secure sums, in hexadecimal digits.
     """
 
     node_id: int
     name: str
     partition_id: int
     num_rows: int = 0
+    public_key: str = ""
 
     @property
     def has_node(self) -> bool:
@@ -189,6 +192,8 @@ class Federation:
         By party, in how many exchanges it has failed since its last reply.
     connected : set of int
         The nodes that were connected when last looked at. Default: those of the parties.
+    total : TableReport, optional
+        With secure aggregation, the report on the rows of all parties together.
     """
 
     parties: tuple[Party, ...]
@@ -199,6 +204,7 @@ class Federation:
     failures: list[Failure] = field(default_factory=list)
     failed_in_a_row: dict[str, int] = field(default_factory=dict)
     connected: set[int] = field(default_factory=set)
+    total: TableReport | None = None
     _informed: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -288,6 +294,7 @@ class Federation:
         server_round: int,
         timeout: float,
         find: Callable[[Collection[str], Collection[int]], Found] | None = None,
+        words: int | None = None,
     ) -> Collected:
         """Send the messages of an exchange, check the replies, and sort them.
 
@@ -308,9 +315,11 @@ class Federation:
             Looks for the nodes of parties: takes the names of those whose node is gone or has lost
             its state, and the ids of the nodes that have lost it. Default: nodes that have lost
             it are sent the setup again.
+        words : int, optional
+            Of the masked vectors of a secure sum, which the replies then are.
         """
         parties = {party.node_id: party for party in self.parties}
-        attempt = _Attempt(self, grid, exchange, server_round, timeout, parties)
+        attempt = _Attempt(self, grid, exchange, server_round, timeout, parties, words)
         # The contents are kept here, since a grid may remove the content of a sent message.
         contents = {}
         sent = []
@@ -391,7 +400,7 @@ class _Attempt:
 
     Parameters
     ----------
-    federation, grid, exchange, server_round, timeout
+    federation, grid, exchange, server_round, timeout, words
         As of :meth:`Federation.exchange`.
     parties : dict of int to Party
         By node.
@@ -406,6 +415,7 @@ class _Attempt:
     server_round: int
     timeout: float
     parties: dict[int, Party]
+    words: int | None = None
     result: Collected = field(default_factory=Collected)
     reasons: dict[int, tuple[int, str]] = field(default_factory=dict)
 
@@ -479,6 +489,9 @@ class _Attempt:
 
     def _accepted(self, party: Party, sent: RecordDict, reply: Message) -> Arrays:
         """Return the arrays of a reply that the contract allows."""
+        if self.words is not None:
+            vector = door.accepted_masked(reply.content, self.words, number=self.server_round)
+            return {door.MASKED: vector}
         federation, exchange = self.federation, self.exchange.asked(records.config_of(sent))
         agreed = federation.contract.sizes(federation.setup, party.num_rows)
         sizes = door.sizes_of(exchange, sent, agreed)

@@ -29,6 +29,7 @@ from flwr_causal.runtime.influence import (
 from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.runtime.returning import find_returned, reconnected
 from flwr_causal.runtime.schema import agreed, exchange_schema
+from flwr_causal.runtime.secure import SecureSum
 from flwr_causal.runtime.server_work import server_work
 from flwr_causal.runtime.trainings import Trainings
 
@@ -307,7 +308,7 @@ class _Session(Generic[StateT]):
         method, outcome = self.method, self.outcome
         checkpoint = checkpoint or self.checkpoint
         if checkpoint is not None and checkpoint.interrupted:
-            known = checkpoint.parties, checkpoint.reports
+            known = checkpoint.parties, checkpoint.reports, checkpoint.total
             federation, agreement, size = reconnected(method, self.grid, *known, settle=settle)
         else:
             federation, agreement, size = exchange_schema(method, self.grid, settle=settle)
@@ -346,14 +347,19 @@ class _Session(Generic[StateT]):
             ConfigRecord({**self.config}),
             self.grid,
         )
-        collected = federation.exchange(
-            self.grid,
-            exchange,
-            messages,
-            server_round=number,
-            timeout=method.round_timeout,
-            find=self._find,
-        )
+        secure, timeout = None, method.round_timeout
+        if method.secure_aggregation:
+            secure = SecureSum.of(federation, exchange, messages, number)
+            collected = secure.ask(self.grid, messages, timeout=timeout, find=self._find)
+        else:
+            collected = federation.exchange(
+                self.grid,
+                exchange,
+                messages,
+                server_round=number,
+                timeout=timeout,
+                find=self._find,
+            )
         changed = collected.changed if method.changed_tables == "restart" else ()
         if not changed:
             federation.check_quorum(collected, self._needed(request), number)
@@ -367,7 +373,10 @@ class _Session(Generic[StateT]):
             self._start_again(lost)
         else:
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
-                replies = _combined(method, self.strategy, exchange, number, collected.replies)
+                if secure:
+                    replies = secure.combined(collected)
+                else:
+                    replies = _combined(method, self.strategy, exchange, number, collected.replies)
                 method.state, info = method.close(before, replies)
             self._count(replies.parties)
             self._remember(number, request, replies.parties)
@@ -395,12 +404,12 @@ class _Session(Generic[StateT]):
     ) -> None:
         """Keep the replies of an exchange of averages, which the parties can be compared by.
 
-        They are known one by one where nothing wraps the method, and the parties differ by design
-        under other interventions.
+        They are known one by one where nothing wraps the method and no secure sum hides them, and
+        the parties differ by design under other interventions.
         """
         method = self.method
         known = exchange.averaged and self.strategy is method and len(replies) > 1
-        if not known or self.federation.setup.targets:
+        if not known or self.federation.setup.targets or method.secure_aggregation:
             return
         main: Method[Any] = method
         state: Any = before
@@ -668,7 +677,8 @@ class _Session(Generic[StateT]):
             return
         with server_work(method, f"The results after exchange {outcome.rounds}"):
             outcome.graph = method.graph(state)
-            outcome.num_rows = method.num_rows(state)
+            total = self.federation.total
+            outcome.num_rows = total.rows if total else method.num_rows(state)
             outcome.model = method.with_parties(
                 state, method.model(state), self.by_party, self.federation.reports
             )
@@ -828,6 +838,11 @@ def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:
             f"{type(strategy).__name__} adds its noise to one mean in an exchange, but the option "
             f"'replicates' of {type(method).__name__} is {method.replicates}, and each replicate "
             "sends means of its own: leave the option out, or run without the wrapper."
+        )
+    if method.secure_aggregation:
+        raise ConfigError(
+            f"{type(strategy).__name__} clips single replies, which secure_aggregation hides: run "
+            "it without one of the two."
         )
     if method.aggregation == "median":
         raise ConfigError(

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from flwr_causal.data.check.agreement import with_total
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import records
 
@@ -118,6 +119,10 @@ class Method(Generic[StateT]):
     replicates: int = 0
     #: Whether there is a training without each of the parties.
     leave_one_out: bool = False
+    #: Whether the server learns sums over all parties only.
+    secure_aggregation: bool = False
+    #: Fewest parties of such a sum.
+    min_parties: int = 3
     #: Directory in which the run is kept while it goes on; None: nothing is written.
     output_dir: str | None
     #: Whether to go on with the run that ``output_dir`` holds.
@@ -152,6 +157,11 @@ class Method(Generic[StateT]):
         return False
 
     @property
+    def within_parties(self) -> bool:
+        """Whether variances are those within parties, whose levels are their own."""
+        return False
+
+    @property
     def role_columns(self) -> tuple[str, ...]:
         """The columns of the parties' tables that are not variables, such as ids and times."""
         return ()
@@ -167,6 +177,11 @@ class Method(Generic[StateT]):
         return {}
 
     @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The exchanges of the contract that the training may need with these options."""
+        return tuple(one for one in self.contract.exchanges if not one.query)
+
+    @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
         """The exchanges after the first one that the options are known to need.
 
@@ -178,6 +193,18 @@ class Method(Generic[StateT]):
     @abstractmethod
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Return the columns that all parties use, or raise a DataError that says what is wrong."""
+
+    def complete(self, agreement: Agreement, total: TableReport) -> Agreement:
+        """Return the agreement of parties that withhold their numbers, with those of all rows.
+
+        Parameters
+        ----------
+        agreement : Agreement
+            Of reports without numbers.
+        total : TableReport
+            On the rows of all parties together, from a secure sum.
+        """
+        return with_total(agreement, total, self.policy)
 
     @abstractmethod
     def init(self, agreement: Agreement) -> StateT:

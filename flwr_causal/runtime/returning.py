@@ -77,6 +77,9 @@ def find_returned(
             log(INFO, "%s (node %d) has come later and takes no part", node.name, node.node_id)
             continue
         change = _change(values, federation.reports[name])
+        keys = federation.setup.keys
+        if not change and keys and node.public_key not in keys:
+            change = "its node was restarted and has lost its key for secure sums"
         if change:
             log(WARNING, "%s is back, but %s", name, change)
             found.changed[name] = f"{TableChangedError.__name__}: {name} is back, but {change}"
@@ -94,6 +97,7 @@ def reconnected(
     grid: Grid,
     parties: Sequence[Party],
     reports: Mapping[str, TableReport],
+    total: TableReport | None,
     *,
     settle: float,
 ) -> tuple[Federation, Agreement, int]:
@@ -110,6 +114,8 @@ def reconnected(
         Of the interrupted run, in their order.
     reports : mapping of str to TableReport
         Theirs, by name.
+    total : TableReport or None
+        With secure aggregation, the report on the rows of all of them.
     settle : float
         If not 0, nodes that are not connected yet are waited for, :data:`PATIENCE` at most.
 
@@ -134,7 +140,7 @@ def reconnected(
     timeout = min(method.round_timeout, PATIENCE)
     deadline = time.monotonic() + (timeout if settle else 0.0)
     absent, connected, asked = {party.name: party for party in parties}, {}, set[int]()
-    warnings, changed, total = [], [], 0
+    warnings, changed, num_bytes = [], [], 0
     while absent:
         new = sorted(set(grid.get_node_ids()) - asked)
         if not new and time.monotonic() >= deadline:
@@ -144,7 +150,7 @@ def reconnected(
             continue
         asked.update(new)
         answers, _, size = ask_schema(method, grid, new, timeout)
-        total += size
+        num_bytes += size
         own = [answer for answer in answers if _place_of(answer[0], absent)]
         warnings += check_versions(own)
         check_errors(own)
@@ -158,7 +164,9 @@ def reconnected(
                 continue
             change = _change(values, reports[name])
             changed += [f"{name} is connected, but {change}"] if change else []
-            connected[name] = replace(absent.pop(name), node_id=node.node_id)
+            connected[name] = replace(
+                absent.pop(name), node_id=node.node_id, public_key=node.public_key
+            )
         if changed:
             raise CheckpointError(
                 f"The run in '{method.output_dir}' cannot be resumed: {'; '.join(changed)}. To "
@@ -171,9 +179,9 @@ def reconnected(
             f"({', '.join(absent)}). Start their nodes, under these names."
         )
     placed = [connected.get(party.name, party) for party in parties]
-    federation, agreement = agreed(method, placed, reports)
+    federation, agreement = agreed(method, placed, reports, total)
     federation.connected = {party.node_id for party in connected.values()}
-    return federation, replace(agreement, warnings=(*warnings, *agreement.warnings)), total
+    return federation, replace(agreement, warnings=(*warnings, *agreement.warnings)), num_bytes
 
 
 def _place_of(node: Party, absent: Collection[str]) -> str:

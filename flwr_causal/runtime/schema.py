@@ -18,6 +18,7 @@ from flwr_causal.protocol import door, records
 from flwr_causal.protocol.schema import own_version
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.runtime.federation import Federation, Party
+from flwr_causal.runtime.secure import ask_totals, check_parties, check_targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +76,12 @@ def exchange_schema(
     check_errors(answers)
     reports = {party.name: TableReport.from_dict(values) for party, values in answers}
     _check_parts(reports)
-    federation, agreement = agreed(method, [party for party, _ in answers], reports)
+    parties = [party for party, _ in answers]
+    federation, agreement = agreed(method, parties, reports)
+    if method.secure_aggregation:
+        total, more = ask_totals(method, grid, federation)
+        size += more
+        federation, agreement = agreed(method, parties, reports, total)
     agreement = replace(agreement, warnings=(*other_patches, *agreement.warnings))
     log(
         INFO,
@@ -88,7 +94,10 @@ def exchange_schema(
 
 
 def agreed(
-    method: Method[Any], parties: Sequence[Party], reports: Mapping[str, TableReport]
+    method: Method[Any],
+    parties: Sequence[Party],
+    reports: Mapping[str, TableReport],
+    total: TableReport | None = None,
 ) -> tuple[Federation, Agreement]:
     """Let the method agree on the columns of some parties.
 
@@ -99,17 +108,27 @@ def agreed(
         In their order.
     reports : mapping of str to TableReport
         By name; of other parties they are not used.
+    total : TableReport, optional
+        With secure aggregation, the report on all rows; without it the agreement has no numbers.
 
     Raises
     ------
+    ConfigError
+        If there are too few parties for secure aggregation.
     DataError
         If the parties' data cannot be used together.
     """
     own = {party.name: reports[party.name] for party in parties}
+    if method.secure_aggregation:
+        check_parties(method, parties)
     agreement = method.agree(own)
-    for warning in agreement.warnings:
-        log(WARNING, warning)
-    sums = any(report.has_sums for report in own.values())
+    if total is not None:
+        agreement = method.complete(agreement, total)
+        check_targets(agreement, own)
+    if total is not None or not method.secure_aggregation:
+        for warning in agreement.warnings:
+            log(WARNING, warning)
+    sums = any(report.has_sums for report in (*own.values(), *([total] if total else [])))
     setup = Setup(
         names=agreement.names,
         num_rows=agreement.n,
@@ -122,9 +141,11 @@ def agreed(
         exchange=secrets.token_hex(8),
         states=agreement.states,
         targets=agreement.targets,
+        keys=tuple(party.public_key for party in parties) if method.secure_aggregation else (),
     )
     with_rows = tuple(replace(party, num_rows=agreement.rows[party.name]) for party in parties)
-    return Federation(with_rows, own, setup, method.contract, len(parties)), agreement
+    federation = Federation(with_rows, own, setup, method.contract, len(parties), total=total)
+    return federation, agreement
 
 
 def ask_schema(
@@ -157,7 +178,8 @@ def ask_schema(
     """
     policy = {f"policy-{name}": value for name, value in method.policy.to_dict().items()}
     options = {f"option-{name}": value for name, value in method.schema_options.items()}
-    values = {"method": method.method, **policy, **options, **further}
+    secure = {"secure-aggregation": 1} if method.secure_aggregation else {}
+    values = {"method": method.method, **secure, **policy, **options, **further}
     question = records.message_content(None, values)
     answers: dict[int, tuple[Party, dict[str, Any]]] = {}
     waiting, failed, size = list(node_ids), {}, 0
@@ -197,6 +219,7 @@ def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]
     node_id = reply.metadata.src_node_id
     values: dict[str, Any] = records.config_of(reply.content)
     name, partition = values.pop("party", None), values.pop("partition-id", None)
+    key = str(values.pop("public-key", ""))
     party = name if isinstance(name, str) and name else f"node {node_id}"
     try:
         if party != name or not isinstance(partition, int):
@@ -207,13 +230,19 @@ def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]
             return Party(node_id, party, partition), {"version": values["version"]}
         if not isinstance(values.get("error"), str):
             door.reported(values, method.contract.reports, method.policy.max_states)
-            TableReport.from_dict(values)
+            report = TableReport.from_dict(values)
+            if report.withheld is not method.secure_aggregation:
+                raise door.RefusedError(
+                    "it withholds its numbers"
+                    if report.withheld
+                    else "it does not withhold its numbers, as secure_aggregation asks"
+                )
     except (door.RefusedError, DataError) as error:
         raise door.RefusedError(
             f"{party}: its answer was refused: {error}. Do all nodes run the same version of "
             "flwr-causal?"
         ) from None
-    return Party(node_id, party, partition), values
+    return Party(node_id, party, partition, public_key=key), values
 
 
 def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[int]:

@@ -86,6 +86,8 @@ class Trainings(Method[TrainingsState[StateT]]):
         self.aggregation = method.aggregation
         self.replicates = method.replicates
         self.leave_one_out = method.leave_one_out
+        self.secure_aggregation = method.secure_aggregation
+        self.min_parties = method.min_parties
         self._state: TrainingsState[StateT] | None = None
         self._latest: tuple[object, dict[Training, Request]] = (None, {})
 
@@ -149,6 +151,15 @@ class Trainings(Method[TrainingsState[StateT]]):
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Return the columns that all parties use."""
         return self.inner.agree(reports)
+
+    @property
+    def within_parties(self) -> bool:
+        """Whether variances are those within parties."""
+        return self.inner.within_parties
+
+    def complete(self, agreement: Agreement, total: TableReport) -> Agreement:
+        """Return the agreement with the numbers of all rows."""
+        return self.inner.complete(agreement, total)
 
     def init(self, agreement: Agreement) -> TrainingsState[StateT]:
         """Return the states before the first exchange."""
@@ -331,7 +342,9 @@ class Trainings(Method[TrainingsState[StateT]]):
                 f"not count in the confidence: {reason}"
             )
         few = [
-            name for name, rows in state.rows.items() if rows < ROWS_PER_REPLICATE * self.replicates
+            name
+            for name, rows in state.rows.items()
+            if 0 < rows < ROWS_PER_REPLICATE * self.replicates  # 0: withheld
         ]
         if few:
             found.append(

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.data.check.agreement import Agreement, agree
-from flwr_causal.data.check.plausibility import Expected, doubts
+from flwr_causal.data.check.plausibility import Expected, doubts, doubts_of_total
 from flwr_causal.data.check.policy import FailDrop, Policy
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.secure.keys import LEAST_PARTIES
+from flwr_causal.protocol.secure.ring import not_a_sum
 from flwr_causal.runtime.loop import start
 from flwr_causal.runtime.method import Method, StateT
-from flwr_causal.strategies.options import MOST, check_options, require
+from flwr_causal.strategies.options import MOST, check_options, refuse_ignored, require
 from flwr_causal.strategies.plausibility import tier_warning
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 #: The most bootstrap replicates; their sums are held at the same time.
 MOST_REPLICATES = 10_000
 
+#: Parts of the schema exchange that name things of single rows, which no sum hides.
+BY_PARTY = {"states": "the states of columns", "ids": "ids of rows"}
 #: Runs the strategy on one table as a federation of one party, with some options changed; returns
 #: the graph, or the model of a method without one; None if the table cannot be used.
 RunAlone = Callable[..., Any]
@@ -104,6 +108,13 @@ class CausalStrategy(FedAvg, Method[StateT]):
         Train without each of the parties as well, in the same exchanges: ``run.influence`` is then
         the change of the graph without each. Each party sends everything as many times as there are
         parties. It shows the server what each party adds; see docs/privacy.md.
+    secure_aggregation : bool, default False
+        Let the server learn sums over all parties only: parties add masks that cancel in the sum.
+        All parties must reply in every exchange, otherwise the run ends. Numbers of rows, means and
+        influence by party are then unknown. docs/security.md lists the methods and options that
+        have it, and what it protects against.
+    min_parties : int, default 3
+        Fewest parties with which such a run starts, at least 3.
     output_dir : str or None, default None
         Directory for the results (under ``flwr run`` its absolute path). It is made at the start
         and updated during the run: status, history, failures, and what is needed to resume the run.
@@ -136,6 +147,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
     precision: Literal["float64", "float32"] = "float64"
     replicates: int = 0
     leave_one_out: bool = False
+    secure_aggregation: bool = False
+    min_parties: int = LEAST_PARTIES
     output_dir: str | None = None
     resume: bool = False
     missing_values: FailDrop = "fail"
@@ -182,6 +195,36 @@ class CausalStrategy(FedAvg, Method[StateT]):
             self.min_available_nodes >= 1, "min_available_nodes", self.min_available_nodes, ">= 1"
         )
 
+        if self.secure_aggregation:
+            self._check_sums()
+        else:
+            refuse_ignored(self, {"min_parties": "secure_aggregation=True"})
+
+    def _check_sums(self) -> None:
+        """Check that everything that leaves a party is a sum."""
+        least, method = self.min_parties, type(self).__name__
+        require(least >= LEAST_PARTIES, "min_parties", least, f"{LEAST_PARTIES} or more")
+        reasons = [not_a_sum(exchange) for exchange in self.exchanges]
+        by_party = [part for part in self.contract.reports if part in BY_PARTY]
+        reasons += [f"the parties' reports have {BY_PARTY[part]}" for part in by_party]
+        reason = next(filter(None, reasons), "")
+        if reason:
+            raise ConfigError(
+                f"The option 'secure_aggregation' is True, but not all that {method} sends with "
+                f"these options is a sum: {reason}. docs/security.md lists the methods and options "
+                "that have it."
+            )
+        for name, (fits, needed) in self.with_secure_aggregation.items():
+            require(fits, name, getattr(self, name), f"{needed} with secure_aggregation=True")
+
+    @property
+    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit secure sums, by name, and what they must be."""
+        return {
+            "fraction_train": (self.fraction_train == 1, "1"),
+            "changed_tables": (self.changed_tables == "fail", "'fail'"),
+        }
+
     @property
     def options(self) -> dict[str, Any]:
         """The options as plain values."""
@@ -213,6 +256,12 @@ class CausalStrategy(FedAvg, Method[StateT]):
         """
         agreement = agree(reports, self.policy)
         found = doubts(reports, agreement, self.expected)
+        return replace(agreement, warnings=(*agreement.warnings, *found))
+
+    def complete(self, agreement: Agreement, total: TableReport) -> Agreement:
+        """Return the agreement with the numbers of all rows, and what is implausible about them."""
+        agreement = super().complete(agreement, total)
+        found = doubts_of_total(agreement, self.expected)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 
     @property

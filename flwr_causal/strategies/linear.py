@@ -107,6 +107,15 @@ class LinearStrategy(CausalStrategy[StateT]):
         """Options by which the parties center and scale their rows."""
         return {"center": self.center, "standardize": self.standardize}
 
+    @property
+    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit secure sums; rows without a perturbation are counted by party."""
+        return {
+            **super().with_secure_aggregation,
+            "center": (self.center in ("global", *OWN_LEVELS), "'global' or 'series'"),
+            "aggregation": (self.aggregation == "mean", "'mean'"),
+        }
+
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns; for units centred by their own means, with variances within units.
 
@@ -125,17 +134,37 @@ class LinearStrategy(CausalStrategy[StateT]):
                 "to be the false one. Use 'mean', or connect more parties."
             )
         agreement = super().agree(reports)
-        unit = OWN_LEVELS.get(self.center)
-        if unit is None:
+        if not self.within_parties or self.secure_aggregation:
             return agreement
         variance = variance_within(reports, agreement)
-        flat = [name for name, v in zip(agreement.names, variance, strict=True) if not v > 0]
+        self._check_within(agreement.names, variance)
+        return replace(agreement, variance=variance)
+
+    def complete(self, agreement: Agreement, total: TableReport) -> Agreement:
+        """Return the agreement with the numbers of all rows.
+
+        Raises
+        ------
+        DataError
+            As :meth:`agree`.
+        """
+        if self.within_parties:
+            self._check_within(agreement.names, pool({"": total}, agreement.names)[1])
+        return super().complete(agreement, total)
+
+    @property
+    def within_parties(self) -> bool:
+        """Whether columns are centred by means of parties or of series."""
+        return self.center in OWN_LEVELS
+
+    def _check_within(self, names: Sequence[str], variance: FloatArray) -> None:
+        """Check that every column varies within some unit that has a level of its own."""
+        flat = [name for name, v in zip(names, variance, strict=True) if not v > 0]
         if flat:
             raise DataError(
-                f"column {flat[0]!r} does not vary within any {unit}, only between them: leave it "
-                "out, or use center='global'"
+                f"column {flat[0]!r} does not vary within any {OWN_LEVELS[self.center]}, only "
+                "between them: leave it out, or use center='global'"
             )
-        return replace(agreement, variance=variance)
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge as masks over the agreed columns."""

@@ -267,6 +267,16 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
         }
 
     @property
+    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit secure sums; held-out rows are counted by party."""
+        held_out = self.order == 0 and self.sparsity == "held-out"
+        return {
+            **super().with_secure_aggregation,
+            "kind": (self.kind == "linear", "'linear'"),
+            "sparsity": (not held_out, "'auto', 'bic' or a number"),
+        }
+
+    @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments are those of the pooled rows, all centred by one mean."""
         by_sums = self.aggregation == "mean" and self.sparsity != "held-out"

@@ -248,7 +248,7 @@ class AdmmRun:
         """
         if self.moments is None:
             return None
-        names, n = self.agreement.names, int(self._rows.sum())
+        names, n = self.agreement.names, self.agreement.rows_of(self.moments_of)
         if self.agreement.targets:
             acted = acted_on(self.agreement.targets, names)
             sent = moments_by_variable(self.moments, acted, n, self.columns)
@@ -353,7 +353,7 @@ class AdmmRun:
 
     def _folds(self, moments: FloatArray) -> list[Moments]:
         """Return the moments of the training and of the held-out rows; sent divided by all rows."""
-        n, zeros = int(self._rows.sum()), np.zeros(len(self.columns))
+        n, zeros = self.agreement.rows_of(self.moments_of), np.zeros(len(self.columns))
         held_out = int(num_held_out(self._rows).sum())
         return [
             Moments(count, zeros, second * n / count, self.columns)
@@ -436,6 +436,12 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
         """Which options fit rows under interventions, by name, and what they must be."""
         sparsity = (self.sparsity != "held-out", "'auto', 'bic' or a number")
         return {**super().with_interventions, "sparsity": sparsity}
+
+    @property
+    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit secure sums; held-out rows are counted by party."""
+        by_bic = (self._choice != "held-out", "'bic', or 'auto' or a number without select_order,")
+        return {**super().with_secure_aggregation, "sparsity": by_bic}
 
     @property
     def client_options(self) -> dict[str, Scalar]:
@@ -757,6 +763,12 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
             **self.perceptron_options,
             "knowledge": self.knowledge_text,
         }
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The rounds of the model, and the last exchange."""
+        rounds = consensus.ROUND if self.kind == "linear" else consensus.PERCEPTRONS
+        return (rounds, *self.later_exchanges)
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:

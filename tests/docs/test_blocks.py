@@ -73,6 +73,7 @@ GIVEN = {
         **{f"series_{name}": numbers(60, 3, k) for k, name in enumerate("abc")},
     },
     "docs/fedcausal.md": lambda: {"parties": [numbers(seed=seed) for seed in range(4)]},
+    "docs/security.md": lambda: {"parties": [numbers(seed=seed) for seed in range(3)]},
     "docs/2dbn.md": lambda: {f"series_{name}": numbers(60, 3, k) for k, name in enumerate("abc")},
 }
 

@@ -19,7 +19,7 @@ from flwr_causal.data.interventions import Targets, agreed_targets
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.discrete.cut_points import CutState
@@ -58,6 +58,9 @@ class Agreement:
     targets : tuple of tuple of str
         The different sets of columns on which known interventions act, () among them if some rows
         are without one; empty if there are no interventions.
+    total : int or None
+        Rows of all parties together where the parties withhold their own: ``rows`` then holds
+        zeros. None if ``rows`` has them.
     """
 
     names: tuple[str, ...]
@@ -71,11 +74,16 @@ class Agreement:
     continuous: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     targets: tuple[Targets, ...] = ()
+    total: int | None = None
 
     @property
     def n(self) -> int:
         """Rows of all parties together."""
-        return sum(self.rows.values())
+        return sum(self.rows.values()) if self.total is None else self.total
+
+    def rows_of(self, parties: Iterable[str]) -> int:
+        """Return the rows of these parties together; of all where their numbers are withheld."""
+        return sum(self.rows[party] for party in parties) if self.total is None else self.total
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """Return kind, mean and standard deviation of each column, as far as they are known."""
@@ -135,6 +143,50 @@ def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> A
         targets=agreed_targets(
             {party: report.targets or ((),) for party, report in reports.items()}, names
         ),
+    )
+
+
+def with_total(agreement: Agreement, total: TableReport, policy: Policy) -> Agreement:
+    """Complete the agreement of reports that withhold their numbers by the sums of all parties.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    total : TableReport
+        Rows and sums of all parties together, of the agreed columns.
+    policy : Policy
+
+    Raises
+    ------
+    DataError
+        If columns have one value in all rows and the policy is to fail.
+    """
+    mean, variance = pool({"": total}, agreement.names)
+    constant = [name for name, one in zip(agreement.names, variance, strict=True) if not one > 0]
+    kept = np.array([name not in constant for name in agreement.names])
+    if constant and (policy.constant_columns == "fail" or not kept.any()):
+        raise DataError(
+            _listed(
+                [
+                    f"all parties, column {name!r}: constant, one value in all rows; remove it, or "
+                    "leave such columns out with constant_columns='drop'"
+                    for name in constant
+                ]
+            )
+        )
+    why = "constant over all parties"
+    return replace(
+        agreement,
+        names=tuple(np.array(agreement.names, dtype=object)[kept]),
+        kinds=tuple(np.array(agreement.kinds, dtype=object)[kept]),
+        mean=mean[kept],
+        variance=variance[kept],
+        dropped={**agreement.dropped, **dict.fromkeys(constant, why)},
+        warnings=(
+            *agreement.warnings,
+            *(f"column {name!r} is not used: {why}" for name in constant),
+        ),
+        total=total.rows,
     )
 
 

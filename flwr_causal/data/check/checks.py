@@ -122,6 +122,26 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     return found
 
 
+def own_problems(party: str, report: TableReport, policy: Policy) -> list[str]:
+    """Return a table's problems with rows and values that the party itself must find.
+
+    With secure aggregation its report has no numbers by which the server could find them.
+
+    Parameters
+    ----------
+    party : str
+        Its name.
+    report : TableReport
+    policy : Policy
+    """
+    found = Findings()
+    _check_rows({party: report}, policy, found)
+    for column in report.columns:
+        if column.is_number or policy.text_columns != "drop":
+            _check_values(column.name, {party: column}, policy, found)
+    return found.problems
+
+
 def have_states(reports: Mapping[str, TableReport]) -> bool:
     """Say whether all parties report states, as methods on categories ask for."""
     return all(report.has_states for report in reports.values())
@@ -163,7 +183,7 @@ def _check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findi
             found.warnings.append(
                 f"party {party!r}: {incomplete} have missing or infinite values and are not used"
             )
-        if report.rows >= policy.min_rows:
+        if report.rows >= policy.min_rows or report.withheld:
             continue
         if report.dropped_rows:
             worst = max(report.columns, key=lambda column: column.missing + column.infinite)
@@ -416,19 +436,21 @@ def _check_constant(
     constant = [
         party
         for party, column in holders.items()
-        if column.distinct_one and reports[party].rows > 0
+        if column.distinct_one and reports[party].has_rows
     ]
-    filled = [party for party in holders if reports[party].rows > 0]
+    filled = [party for party in holders if reports[party].has_rows]
     if not constant or policy.constant_columns == "keep":
         return
     if len(constant) < len(filled):
         # A single row is constant by nature: no warning.
-        striking = [party for party in constant if reports[party].rows > 1]
+        striking = [party for party in constant if reports[party].rows != 1]
         if striking:
             found.warnings.append(
                 f"column {name!r} varies, but has one value only at {some_parties(striking)}"
             )
         return
+    if any(reports[party].withheld for party in filled):
+        return  # whether it is one value follows from the secure sum
     comparable = all(reports[party].has_sums and holders[party].is_number for party in filled)
     if len(filled) > 1 and not comparable:
         found.warnings.append(
@@ -503,13 +525,15 @@ def _check_copies(
     found: Findings,
 ) -> None:
     """Find columns that equal an earlier one at every party."""
-    if policy.duplicate_columns == "keep" or not any(report.rows for report in reports.values()):
+    if policy.duplicate_columns == "keep" or not any(
+        report.has_rows for report in reports.values()
+    ):
         return
     doubled = {name for report in reports.values() for name in report.duplicate_names}
     positions = {
         party: {name: position for position, name in enumerate(report.names)}
         for party, report in reports.items()
-        if report.rows > 0
+        if report.has_rows
     }
     first_like: dict[tuple[tuple[str, int], ...], str] = {}
     for name, holders in shared.items():

@@ -112,8 +112,9 @@ def doubts(
     others = {name: holders for name, holders in held.items() if name not in dominated}
     spreads, levels = _unlike_parties(reports, others, expected.unit_ratio)
     comparable = [name for name in others if name not in spreads]
+    withheld = any(report.withheld for report in reports.values())
     return (
-        *_few_rows(agreement, expected),
+        *(() if withheld else _few_rows(agreement, expected)),
         *_unlike_units(spreads),
         *(_unlike_levels(levels, expected.level_remedy) if expected.level_remedy else ()),
         *(_unlike_columns(agreement, comparable) if expected.raw_units else ()),
@@ -129,6 +130,19 @@ def doubts(
         *_like_missing(held),
         *_other_states(held),
     )
+
+
+def doubts_of_total(agreement: Agreement, expected: Expected) -> tuple[str, ...]:
+    """Return what is implausible about the columns of parties that withhold their numbers.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Completed by the sums of all parties.
+    expected : Expected
+    """
+    columns = _unlike_columns(agreement, agreement.names) if expected.raw_units else []
+    return (*_few_rows(agreement, expected), *columns)
 
 
 def _few_rows(agreement: Agreement, expected: Expected) -> list[str]:

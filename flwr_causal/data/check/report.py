@@ -124,6 +124,9 @@ class TableReport:
     targets : tuple of tuple of str
         The different sets of columns on which known interventions act in some of the kept rows,
         () among them for rows without one; empty if there are no interventions.
+    withheld : bool
+        Whether all numbers of rows and sums are withheld, because the party sends them in a secure
+        sum: they are then 0 here, and the party has checked them itself.
     """
 
     rows: int
@@ -137,6 +140,25 @@ class TableReport:
     has_relations: bool = False
     step: str = ""
     targets: tuple[tuple[str, ...], ...] = ()
+    withheld: bool = False
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the table has rows that are kept."""
+        return self.rows > 0 or self.withheld
+
+    def without_numbers(self) -> TableReport:
+        """Return the report with all numbers of rows and sums withheld, and what follows from them.
+
+        Names, kinds, and which columns are constant or copies remain.
+        """
+        columns = tuple(
+            ColumnReport(one.name, one.kind, distinct_one=one.distinct_one, copy_of=one.copy_of)
+            for one in self.columns
+        )
+        return TableReport(
+            0, 0, columns, has_sums=False, step=self.step, targets=self.targets, withheld=True
+        )
 
     @property
     def tells_combinations(self) -> bool:
@@ -162,7 +184,7 @@ class TableReport:
 
     def is_empty(self, column: ColumnReport) -> bool:
         """Whether a column has no value at all, so that its kind means nothing."""
-        return column.missing == self.rows + self.dropped_rows
+        return not self.withheld and column.missing == self.rows + self.dropped_rows
 
     def to_dict(self) -> dict[str, int | str | list[str] | list[int] | list[float]]:
         """Return plain ints and lists of one type each, fit for a Flower ConfigRecord."""
@@ -199,6 +221,8 @@ class TableReport:
             values["has-ids"] = 1
         if self.notes:
             values["notes"] = list(self.notes)
+        if self.withheld:
+            values["withheld"] = 1
         if self.targets:
             values["targets"] = [json.dumps(one) for one in self.targets]
         return values
@@ -267,6 +291,7 @@ class TableReport:
                 has_relations,
                 str(values.get("step", "")),
                 targets,
+                bool(values.get("withheld", 0)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the report of the table is malformed ({error!r})") from error

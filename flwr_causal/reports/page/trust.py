@@ -210,7 +210,7 @@ def party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
     columns += traffic
     table = []
     for party, rows in run.parties.items():
-        row: list[Any] = [party, rows, run.answered.get(party)]
+        row: list[Any] = [party, rows or "withheld", run.answered.get(party)]
         row += [missing.get(party, 0)] if missing else []
         if influence:
             change = influence.get(party)

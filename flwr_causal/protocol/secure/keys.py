@@ -1,0 +1,89 @@
+"""Keys of secure sums: each party's own, and one that each pair of parties shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from flwr_causal.errors import FederationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Bytes of a private, a public and a shared key.
+KEY_BYTES = 32
+#: Fewest parties of a secure sum: of two, each knows the other's part from the sum.
+LEAST_PARTIES = 3
+_PURPOSE = b"flwr-causal secure sum, key of a pair of parties"
+
+
+class PairKey(NamedTuple):
+    """What a party shares with one other party.
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes that only these two parties know.
+    sign : int
+        1 if this party adds the masks from this key, -1 if it subtracts them.
+    """
+
+    key: bytes
+    sign: int
+
+
+def new_private_key() -> bytes:
+    """Return a private key, 32 bytes from the operating system."""
+    return X25519PrivateKey.generate().private_bytes_raw()
+
+
+def public_key(private: bytes) -> bytes:
+    """Return the public key of a private key, 32 bytes."""
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def pair_keys(private: bytes, public_keys: Sequence[bytes]) -> tuple[PairKey, ...]:
+    """Return a party's key with each other party.
+
+    The keys follow from a Diffie-Hellman exchange on X25519 (RFC 7748) by HKDF with SHA-256 (RFC
+    5869), bound to both public keys.
+
+    Parameters
+    ----------
+    private : bytes
+        The party's own key.
+    public_keys : sequence of bytes
+        Those of all parties, its own among them.
+
+    Raises
+    ------
+    FederationError
+        If there are fewer than three, one occurs twice or is none, or the party's own is missing.
+    """
+    own = public_key(private)
+    if len(public_keys) < LEAST_PARTIES:
+        raise FederationError(
+            f"A secure sum needs {LEAST_PARTIES} parties or more, not {len(public_keys)}: of two, "
+            "each knows the other's part from the sum."
+        )
+    if len(set(public_keys)) < len(public_keys):
+        raise FederationError("A public key occurs twice among those of the secure sum's parties.")
+    if own not in public_keys:
+        raise FederationError(
+            "This party's public key is not among those of the secure sum: its node was restarted "
+            "and has lost its key, or the keys have been exchanged. Start the run again."
+        )
+    private_key = X25519PrivateKey.from_private_bytes(private)
+    return tuple(_pair_key(private_key, own, other) for other in public_keys if other != own)
+
+
+def _pair_key(private: X25519PrivateKey, own: bytes, other: bytes) -> PairKey:
+    try:
+        secret = private.exchange(X25519PublicKey.from_public_bytes(other))
+    except ValueError as error:
+        raise FederationError(f"A public key of the secure sum is none: {error}") from None
+    derive = HKDF(SHA256(), KEY_BYTES, salt=None, info=_PURPOSE + min(own, other) + max(own, other))
+    return PairKey(derive.derive(secret), 1 if own < other else -1)

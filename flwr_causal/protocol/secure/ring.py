@@ -1,0 +1,194 @@
+"""The numbers of an exchange as whole numbers modulo 2^64, in which masks are uniform.
+
+A float is a multiple of a step, which both sides compute from what the parties agreed on: a largest
+possible value (:attr:`flwr_causal.protocol.exchange.Disclosure.bound`), times the number of
+parties, divided by 2^61. A party refuses to send more than twice that value, so that no total
+overflows. Counts are exact. A vector begins with the party's rows and ends with a 1: their totals
+must be the rows of all parties and their number. If masks do not cancel, they are so by chance
+once in 2^128.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from flwr_causal.errors import FederationError
+from flwr_causal.protocol.bundle import parts_of
+from flwr_causal.protocol.exchange import WHOLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.protocol.exchange import Exchange
+    from flwr_causal.protocol.setup import Setup
+
+# Steps of all parties at their bounds together, and the most of all parties together.
+_STEPS, _MOST_STEPS = 2.0**61, 2.0**62
+_SMALLEST = np.finfo(np.float64).tiny
+#: How much larger than those of all rows the sums over drawn rows may be.
+RESAMPLED_ROOM = 8.0
+# The rows before the arrays, and the 1 behind them.
+_FRAME = 2
+
+
+class SumError(FederationError):
+    """Something that cannot be added up securely."""
+
+
+class Part(NamedTuple):
+    """One array of the vector.
+
+    Parameters
+    ----------
+    name : str
+    shape : tuple of int
+    step : ndarray or None
+        What a 1 stands for; broadcast to the shape. None: the numbers are whole.
+    weight : {"rows", "one", ""}
+        In a mean, the weight of a party; "" in a sum.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    step: FloatArray | None
+    weight: str
+
+
+def not_a_sum(exchange: Exchange) -> str:
+    """Return why the replies of an exchange cannot be added up securely; "" if they can."""
+    for item in exchange.returns:
+        if item.combine == "each":
+            return f"'{item.name}' of the exchange '{exchange.name}' is kept by party, and no sum"
+        if item.optional or "*" in item.shape:
+            return f"the size of '{item.name}' of the exchange '{exchange.name}' is not agreed on"
+        if item.bound is None and (item.values not in WHOLE or item.combine == "mean"):
+            return (
+                f"'{item.name}' of the exchange '{exchange.name}' declares no largest value "
+                "(Disclosure.bound)"
+            )
+    return ""
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """How the arrays of an exchange lie in a vector of words.
+
+    Parameters
+    ----------
+    parts : tuple of Part
+    rows, parties : int
+        Of all parties together, and their number.
+    """
+
+    parts: tuple[Part, ...]
+    rows: int
+    parties: int
+
+    @classmethod
+    def of(cls, exchange: Exchange, sizes: Mapping[str, int], setup: Setup) -> Layout:
+        """Return the layout of an exchange, the same at all parties and the server.
+
+        Parameters
+        ----------
+        exchange : Exchange
+            Of one training, or of several.
+        sizes : mapping of str to int
+            What the symbols in shapes stand for.
+        setup : Setup
+            What the parties agreed on.
+
+        Raises
+        ------
+        SumError
+            If something of it cannot be added up.
+        """
+        reason = not_a_sum(exchange)
+        if reason:
+            raise SumError(f"Secure aggregation is not possible: {reason}.")
+        layout = cls((), setup.num_rows, setup.num_clients)
+        of_training = {
+            part.training.named(item.name): part
+            for part in parts_of(exchange)
+            for item in part.exchange.returns
+        }
+        parts = []
+        for item in exchange.returns:
+            own = of_training[item.name]
+            shape = tuple(size if isinstance(size, int) else sizes[size] for size in item.shape)
+            weight = own.exchange.weight if item.combine == "mean" else ""
+            step = None
+            if item.bound is not None:
+                room = RESAMPLED_ROOM if own.training.replicate else 1.0
+                largest = np.maximum(room * np.asarray(item.bound(setup)), _SMALLEST)
+                step = largest * layout.total(weight) * setup.num_clients / _STEPS
+            parts.append(Part(item.name, shape, step, weight))
+        return replace(layout, parts=tuple(parts))
+
+    def total(self, weight: str) -> int:
+        """Return what is divided by in a mean of that weight; 1 for a sum."""
+        return {"rows": self.rows, "one": self.parties}.get(weight, 1)
+
+    @property
+    def length(self) -> int:
+        """Number of words of the vector."""
+        return _FRAME + sum(math.prod(part.shape) for part in self.parts)
+
+    def encoded(self, arrays: Arrays, rows: int) -> NDArray[np.uint64]:
+        """Return the vector of a party with so many rows.
+
+        Raises
+        ------
+        SumError
+            If a value is larger than its declared bound allows.
+        """
+        words = [np.array([rows], dtype=np.int64)]
+        for part in self.parts:
+            steps = np.asarray(arrays[part.name])
+            if part.step is not None:
+                factor = float(rows) if part.weight == "rows" else 1.0
+                steps = np.rint(steps.astype(np.float64) * factor / part.step)
+            if not (np.abs(steps) <= _MOST_STEPS / self.parties).all():
+                raise SumError(
+                    f"'{part.name}' has values that are larger than the secure sum can hold: check "
+                    "the units of the party's columns, or set standardize=True."
+                )
+            words.append(steps.astype(np.int64).ravel())
+        words.append(np.ones(1, dtype=np.int64))
+        return np.concatenate(words).view(np.uint64)
+
+    def decoded(self, total: NDArray[np.uint64]) -> Arrays:
+        """Return the sums or means of all parties' arrays.
+
+        Parameters
+        ----------
+        total : ndarray of uint64, shape (length,)
+            The sum of the parties' masked vectors.
+
+        Raises
+        ------
+        SumError
+            If the masks do not cancel.
+        """
+        numbers = total.view(np.int64)
+        if (numbers[0], numbers[-1]) != (self.rows, self.parties):
+            raise SumError(
+                "The masks of the parties' replies do not cancel: a reply was altered, or a party "
+                "has used other keys"
+            )
+        arrays: Arrays = {}
+        start = 1
+        for part in self.parts:
+            size = math.prod(part.shape)
+            own: NDArray[Any] = numbers[start : start + size].reshape(part.shape)
+            if part.step is not None:
+                own = own * part.step / self.total(part.weight)
+            arrays[part.name] = own
+            start += size
+        return arrays

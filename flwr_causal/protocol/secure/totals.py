@@ -1,0 +1,116 @@
+"""The first secure sum of a run: rows, sums and sums of squares of the agreed columns."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.data.check.report import ColumnReport, TableReport
+from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
+from flwr_causal.protocol.secure import exact
+from flwr_causal.protocol.secure.ring import SumError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+TOTALS = Exchange(
+    "totals",
+    "rows, means and variances of all parties together",
+    sends=(Sent("within", "whether squares are those of the deviations from a party's own means"),),
+    returns=(
+        Disclosure(
+            "totals",
+            "number of rows, and of each agreed column the sum and the sum of squares",
+            ("*",),
+            combine="sum",
+        ),
+    ),
+    weight="one",
+    when="after the schema exchange, with secure aggregation",
+)
+# Variances below it are rounding errors of the digits.
+_RESOLUTION = Fraction(4, 2**exact.FRACTION_BITS)
+# Before and behind the digits stands a 1.
+_ONE = np.ones(1, dtype=np.uint64)
+
+
+def length(names: Sequence[str]) -> int:
+    """Return the number of words for these columns."""
+    return 2 + exact.DIGITS * (1 + 2 * len(names))
+
+
+def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDArray[np.uint64]:
+    """Return the numbers of a party's report that it withholds, shape (length(names),).
+
+    Parameters
+    ----------
+    report : TableReport
+    names : sequence of str
+        The agreed columns.
+    within : bool
+        Whether squares are summed within the party, without those of its own mean.
+    """
+    columns = {column.name: column for column in report.columns}
+    n = report.rows
+    sums = [Fraction(n)]
+    for name in names:
+        column = columns[name]
+        mean, remainder = Fraction(column.mean), Fraction(column.remainder)
+        # Of the deviations from 0, or from the party's mean.
+        of_level = -(remainder**2) / n if within else (2 * remainder + n * mean) * mean
+        sums += [n * mean + remainder, Fraction(column.squares) + of_level]
+    return np.concatenate([_ONE, exact.encoded(sums), _ONE])
+
+
+def report_of(
+    total: NDArray[np.uint64], names: Sequence[str], parties: int, *, within: bool
+) -> TableReport:
+    """Return the report on the rows of all parties together.
+
+    Parameters
+    ----------
+    total : ndarray of uint64, shape (length(names),)
+        The sum of the parties' masked vectors.
+    names : sequence of str
+    parties : int
+        Their number.
+    within : bool
+        As of the vectors; the report's squares are then summed within parties.
+
+    Raises
+    ------
+    SumError
+        If the masks do not cancel, or sums and sums of squares contradict each other.
+    """
+    if (total[0], total[-1]) != (parties, parties):
+        raise SumError(
+            "The masks of the parties' replies do not cancel: a reply was altered, or a party has "
+            "used other keys"
+        )
+    rows, *sums = exact.decoded(total[1:-1])
+    n = int(rows)
+    if n < 1 or rows != n:
+        raise SumError(f"all parties together have {float(rows):g} rows")
+    columns = []
+    for name, first, second in zip(names, sums[::2], sums[1::2], strict=True):
+        # The mean as a float, and the sums of the deviations from it, as in a party's report.
+        mean = Fraction(float(first / n))
+        remainder = first - n * mean
+        squares = second - (0 if within else (2 * remainder + n * mean) * mean)
+        if squares < -n * _RESOLUTION:
+            raise SumError(f"the sums of the column '{name}' cannot be those of {n} rows")
+        squares = squares if squares > n * _RESOLUTION else Fraction(0)
+        columns.append(
+            ColumnReport(
+                name,
+                "numeric",
+                mean=float(mean),
+                remainder=float(remainder),
+                squares=float(squares),
+            )
+        )
+    return TableReport(n, 0, tuple(columns), has_sums=True)

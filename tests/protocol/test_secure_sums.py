@@ -1,0 +1,256 @@
+"""Masks, the ring and exact sums: what cancels, what is uniform, and what is refused."""
+
+import hashlib
+import hmac
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+from scipy import stats
+
+from flwr_causal.data.check.agreement import pool
+from flwr_causal.data.check.party_table import describe
+from flwr_causal.data.synthetic.linear import federated_linear
+from flwr_causal.errors import FederationError
+from flwr_causal.protocol.exchange import Disclosure, Exchange
+from flwr_causal.protocol.secure import exact, keys, masks, totals
+from flwr_causal.protocol.secure.ring import Layout, SumError
+
+
+def parties(count):
+    private = [keys.new_private_key() for _ in range(count)]
+    public = [keys.public_key(one) for one in private]
+    return [keys.pair_keys(one, public) for one in private]
+
+
+def masks_of(pairs, purpose=b"run round 1", length=50):
+    return np.array([masks.mask(own, purpose, length) for own in pairs])
+
+
+@pytest.mark.parametrize("count", [3, 4, 11])
+def test_masks_cancel_in_the_sum_of_all_parties_and_in_no_smaller_one(count):
+    found = masks_of(parties(count))
+    assert not found.sum(axis=0).any()
+    for left_out in range(count):
+        assert np.delete(found, left_out, axis=0).sum(axis=0).all()
+    assert found.all()
+
+
+def test_the_order_of_the_keys_does_not_matter():
+    private = [keys.new_private_key() for _ in range(4)]
+    public = [keys.public_key(one) for one in private]
+    one, other = (keys.pair_keys(private[0], order) for order in (public, public[::-1]))
+    np.testing.assert_array_equal(masks.mask(one, b"p", 9), masks.mask(other, b"p", 9))
+
+
+def test_a_mask_depends_on_its_purpose_and_on_nothing_else():
+    pairs = parties(3)
+    np.testing.assert_array_equal(masks_of(pairs), masks_of(pairs))
+    assert (masks_of(pairs) != masks_of(pairs, b"run round 2")).all()
+    # A longer vector begins with the same words: a purpose masks one vector only.
+    np.testing.assert_array_equal(masks_of(pairs, length=80)[:, :50], masks_of(pairs))
+
+
+def test_every_byte_of_a_masked_vector_is_uniform_at_its_position():
+    # Small whole numbers, whose high bytes are all 0 or all 255 without a mask.
+    words = np.arange(-2048, 2048).view(np.uint64)
+    pairs = parties(3)
+    masked = words + masks.mask(pairs[0], b"p", len(words))
+    by_position = masked.view(np.uint8).reshape(-1, 8).T
+    p_values = [stats.chisquare(np.bincount(own, minlength=256)).pvalue for own in by_position]
+    assert min(p_values) > 1e-6
+    # Nor do successive words depend on each other.
+    steps = np.bincount((np.diff(masked) >> 56).astype(int), minlength=256)
+    assert stats.chisquare(steps).pvalue > 1e-6
+
+
+def test_keys_have_their_full_length_and_one_stream_for_each_pair_and_purpose(monkeypatch):
+    used, cipher = [], masks.AES
+
+    def watched(key):
+        used.append(key)
+        return cipher(key)
+
+    monkeypatch.setattr(masks, "AES", watched)
+    pairs = parties(4)
+    for purpose in (b"run totals 0", b"run sums 1"):
+        masks_of(pairs, purpose)
+    assert {len(key) for key in used} == {32}
+    # Each key is used by the two parties of its pair: 6 pairs, 2 purposes.
+    assert sorted(map(used.count, set(used))) == [2] * 12
+    assert {len(pair.key) for own in pairs for pair in own} == {32}
+    assert all(np.unpackbits(np.frombuffer(key, np.uint8)).sum() > 64 for key in used)
+
+
+def hkdf(secret, info):
+    """RFC 5869 with SHA-256, 32 bytes, without salt."""
+    extracted = hmac.digest(bytes(32), secret, "sha256")
+    return hmac.digest(extracted, info + b"\x01", "sha256")
+
+
+def test_masks_are_those_of_the_documented_protocol():
+    private = [X25519PrivateKey.from_private_bytes(bytes([k]) * 32) for k in (1, 2, 3)]
+    public = [one.public_key().public_bytes_raw() for one in private]
+    label = b"flwr-causal secure sum, key of a pair of parties"
+    expected = np.zeros(5, dtype=np.uint64)
+    for other in (1, 2):
+        secret = private[0].exchange(private[other].public_key())
+        shared = hkdf(secret, label + b"".join(sorted([public[0], public[other]])))
+        stream_key = hashlib.blake2b(b"token sums 1", key=shared, digest_size=32).digest()
+        blocks = b"".join(count.to_bytes(16, "big") for count in range(3))
+        stream = Cipher(AES(stream_key), ECB()).encryptor().update(blocks)
+        words = np.frombuffer(stream, dtype="<u8")[:5]
+        expected = expected + words if public[0] < public[other] else expected - words
+    found = masks.mask(keys.pair_keys(bytes([1]) * 32, public), b"token sums 1", 5)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_keys_are_not_drawn_from_a_seeded_generator():
+    import random
+
+    drawn = []
+    for _ in range(2):
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002
+        drawn.append(keys.new_private_key())
+    assert drawn[0] != drawn[1]
+
+
+def test_keys_that_hide_nothing_are_refused():
+    private = [keys.new_private_key() for _ in range(3)]
+    public = [keys.public_key(one) for one in private]
+    with pytest.raises(FederationError, match="3 parties or more, not 2"):
+        keys.pair_keys(private[0], public[:2])
+    with pytest.raises(FederationError, match="occurs twice"):
+        keys.pair_keys(private[0], [public[0], public[1], public[1]])
+    with pytest.raises(FederationError, match="not among those"):
+        keys.pair_keys(keys.new_private_key(), public)
+    # A point of small order: the shared secret would be 0, whatever the private key.
+    with pytest.raises(FederationError, match="is none"):
+        keys.pair_keys(private[0], [*public[:2], bytes(32)])
+
+
+class Agreed:
+    """What the layout reads of a setup."""
+
+    num_rows, num_clients = 900, 3
+
+
+def exchange(*returns, weight="rows"):
+    return Exchange("sums", "for a test", returns=returns, weight=weight)
+
+
+MEAN = exchange(
+    Disclosure("x", "a mean", ("d", 2), combine="mean", bound=lambda setup: [4.0, 1e-9])
+)
+COUNTS = exchange(
+    Disclosure("c", "counts", ("d",), "count", "sum"),
+    Disclosure("s", "a sum", (), combine="sum", bound=lambda setup: 7.0),
+)
+
+
+def test_a_weighted_mean_is_that_of_floats():
+    rng = np.random.default_rng(0)
+    weights = np.array([500, 300, 100])
+    values = rng.uniform(-1, 1, (3, 5, 2)) * [4.0, 1e-9]
+    layout = Layout.of(MEAN, {"d": 5}, Agreed())
+    vectors = [layout.encoded({"x": x}, n) for x, n in zip(values, weights.tolist(), strict=True)]
+    assert layout.length == len(vectors[0]) == 12
+    total = np.sum(vectors, axis=0)
+    found = layout.decoded(total)["x"]
+    expected = np.tensordot(weights / 900, values, axes=1)
+    np.testing.assert_allclose(found / [4, 1e-9], expected / [4, 1e-9], rtol=0, atol=2e-16)
+
+
+def test_counts_are_exact_whole_numbers():
+    layout = Layout.of(COUNTS, {"d": 2}, Agreed())
+    large = 2**60 + 1
+    vectors = [
+        layout.encoded({"c": np.array([large, k]), "s": np.array(-k / 2)}, 300) for k in (1, 2, 4)
+    ]
+    found = layout.decoded(np.sum(vectors, axis=0))
+    assert found["c"].tolist() == [3 * large, 7]
+    assert found["c"].dtype == np.int64
+    np.testing.assert_allclose(found["s"], -3.5, rtol=1e-15)
+
+
+def test_masks_that_do_not_cancel_and_values_that_do_not_fit_are_refused():
+    layout = Layout.of(MEAN, {"d": 1}, Agreed())
+    vector = layout.encoded({"x": np.zeros((1, 2))}, 900)
+    layout.decoded(vector * np.array([1, 1, 1, 3], dtype=np.uint64))
+    for first, last in ((2, 3), (1, 2)):
+        with pytest.raises(SumError, match="do not cancel"):
+            layout.decoded(vector * np.array([first, 1, 1, last], dtype=np.uint64))
+    for large in (9.0, np.nan, np.inf):
+        with pytest.raises(SumError, match="larger than the secure sum can hold"):
+            layout.encoded({"x": np.array([[large, 0]])}, 900)
+
+
+def test_no_total_overflows():
+    layout = Layout.of(COUNTS, {"d": 1}, Agreed())
+    for sign in (1, -1):
+        part = {"c": np.array([0]), "s": np.array(sign * 13.9)}
+        total = 3 * layout.encoded(part, 300)
+        np.testing.assert_allclose(layout.decoded(total)["s"], sign * 41.7, rtol=1e-15)
+    for part in ({"c": [0], "s": 14.1}, {"c": [2**61], "s": 0.0}):
+        with pytest.raises(SumError, match="larger than the secure sum can hold"):
+            layout.encoded(part, 300)
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        (Disclosure("x", "", ("d",)), "is kept by party"),
+        (Disclosure("x", "", ("*",), "count", "sum"), "size of 'x'"),
+        (Disclosure("x", "", ("d",), "count", "sum", optional=True), "size of 'x'"),
+        (Disclosure("x", "", ("d",), combine="sum"), "declares no largest value"),
+        (Disclosure("x", "", ("d",), "count", "mean"), "declares no largest value"),
+    ],
+)
+def test_what_is_no_sum_is_refused(returned, reason):
+    with pytest.raises(SumError, match=reason):
+        Layout.of(exchange(returned), {"d": 2}, Agreed())
+
+
+def test_sums_of_any_size_are_exact():
+    numbers = [Fraction(x) for x in (1e60, -1e60, 1e-60, -3.5, 2.0**-352, 12345678901234567890, 0)]
+    vectors = [exact.encoded(numbers), exact.encoded([-x for x in numbers[::-1]])]
+    expected = [x - y for x, y in zip(numbers, numbers[::-1], strict=True)]
+    unit = Fraction(1, 2**exact.FRACTION_BITS)
+    for found, wanted in zip(exact.decoded(np.sum(vectors, axis=0)), expected, strict=True):
+        assert abs(found - wanted) <= unit
+
+
+@pytest.mark.parametrize(("offset", "unit"), [(0.0, 1.0), (1e8, 1.0), (-3e-9, 1e-12), (0.0, 1e12)])
+def test_the_totals_are_those_of_the_pooled_rows(offset, unit):
+    tables, _ = federated_linear(3, 500, 4, seed=2)
+    tables = [table * unit + offset for table in tables]
+    names = tuple(tables[0].columns)
+    reports = [describe(table, sums=True) for table in tables]
+    vectors = [totals.vector_of(report, names, within=False) for report in reports]
+    assert {len(vector) for vector in vectors} == {totals.length(names)}
+    total = totals.report_of(np.sum(vectors, axis=0), names, 4, within=False)
+    assert total.rows == 500
+    rows = np.concatenate([table.to_numpy() for table in tables])
+    mean, variance = pool({"all": total}, names)
+    np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=1e-14, atol=1e-16 * unit)
+    plain = pool({str(k): report for k, report in enumerate(reports)}, names)
+    np.testing.assert_allclose(variance, plain[1], rtol=1e-13)
+    in_reverse = totals.report_of(np.sum(vectors[::-1], axis=0), names, 4, within=False)
+    assert in_reverse == total
+
+
+def test_totals_of_a_constant_column_have_no_variance_and_false_ones_are_refused():
+    import pandas as pd
+
+    table = pd.DataFrame({"a": np.full(7, 0.1)})
+    vector = totals.vector_of(describe(table, sums=True), ("a",), within=False)
+    total = totals.report_of(3 * vector, ("a",), 3, within=False)
+    assert (total.rows, total.columns[0].mean, total.columns[0].squares) == (21, 0.1, 0.0)
+    for broken in (vector + np.uint64(1), np.roll(vector, 1), vector[::-1]):
+        with pytest.raises(SumError):
+            totals.report_of(broken, ("a",), 1, within=False)

@@ -1,0 +1,409 @@
+"""secure_aggregation: the results of plain runs, and replies that say nothing of a party."""
+
+import re
+from contextlib import suppress
+
+import numpy as np
+import pandas as pd
+import pytest
+from federations import ask, disturbed, make_federation, raising, setup_for, spy
+from flwr.app import ConfigRecord
+from lagged_systems import simulate_series
+
+from flwr_causal.app.methods import OWN_METHODS, find
+from flwr_causal.clients import secure
+from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
+from flwr_causal.protocol import records
+from flwr_causal.simulations import simulate
+from flwr_causal.strategies import Moments, NotearsADMM, run
+
+FED = make_federation(d=5, n=240, parties=4, seed=1)
+TABLES = FED.tables
+SERIES = [
+    simulate_series(seed, 90, np.triu(np.full((3, 3), 0.6), 1), 0.4 * np.eye(3))
+    for seed in range(3)
+]
+TARGETS = [table.assign(by=np.where(np.arange(60) < 30, "", "x1")) for table in TABLES]
+
+SHIFTED = [table + 10.0 * k for k, table in enumerate(TABLES)]
+
+CASES = {
+    "moments": ("moments", TABLES, {}),
+    "standardised": ("moments", TABLES, {"standardize": True, "solver": "dagma"}),
+    "ges": ("moments", TABLES, {"solver": "ges"}),
+    "bic": ("moments", TABLES, {"sparsity": "bic"}),
+    "interventions": ("moments", TARGETS, {"intervention_column": "by"}),
+    "series": ("moments", SERIES, {"order": 2, "select_order": True}),
+    "own levels": ("moments", SHIFTED, {"center": "party"}),
+    "levels of series": ("moments", SERIES, {"order": 1, "center": "series"}),
+    "admm own levels": ("notears-admm", SHIFTED, {"max_rounds": 6, "center": "party"}),
+    "replicates": ("moments", TABLES, {"replicates": 4}),
+    "admm replicates": ("notears-admm", TABLES, {"max_rounds": 8, "replicates": 2}),
+    "lingam": ("lingam", TABLES, {}),
+    "lingam series": ("lingam", SERIES, {"order": 1}),
+    "admm": ("notears-admm", TABLES, {"max_rounds": 6}),
+    "admm interventions": (
+        "notears-admm",
+        TARGETS,
+        {"max_rounds": 6, "intervention_column": "by"},
+    ),
+    "2dbn": ("2dbn", SERIES, {"max_rounds": 6}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_result_is_that_of_plain_sums(case):
+    method, tables, options = CASES[case]
+    plain = simulate(method, tables, **options)
+    masked = simulate(method, tables, secure_aggregation=True, **options)
+    assert np.array_equal(plain.graph.adjacency, masked.graph.adjacency)
+    atol = 1e-12 * np.abs(plain.graph.weights).max()
+    np.testing.assert_allclose(masked.graph.weights, plain.graph.weights, rtol=0, atol=atol)
+    np.testing.assert_allclose(masked.scores, plain.scores, rtol=0, atol=1e-11)
+    if plain.graph.lagged is not None:
+        np.testing.assert_allclose(masked.graph.lagged, plain.graph.lagged, rtol=0, atol=1e-12)
+    if plain.graph.confidence is not None:
+        np.testing.assert_array_equal(masked.graph.confidence, plain.graph.confidence)
+    assert masked.rounds == plain.rounds
+    assert masked.num_rows == plain.total_rows
+    assert masked.failures == []
+
+
+def test_what_is_by_party_is_absent():
+    masked = simulate("moments", TABLES, secure_aggregation=True)
+    assert masked.parties == {f"party {k}": 0 for k in range(4)}
+    assert masked.influence == {}
+    assert masked.total_rows == 240
+
+
+def test_the_order_of_the_parties_changes_no_bit():
+    one, other = (
+        simulate("moments", tables, secure_aggregation=True) for tables in (TABLES, TABLES[::-1])
+    )
+    np.testing.assert_array_equal(one.graph.weights, other.graph.weights)
+
+
+def transcript(tables, method=None, **options):
+    """All replies of a run, in their order by exchange and party."""
+    grid = spy(tables)
+    run(method or Moments(secure_aggregation=True, **options), grid)
+    return [reply.content for reply in grid.replies]
+
+
+def test_replies_hold_nothing_but_names_flags_keys_and_masked_words():
+    replies = transcript(TABLES, NotearsADMM(secure_aggregation=True, max_rounds=6))
+    schema, rest = replies[:4], replies[4:]
+    assert len(rest) == 4 * 7
+    for content in schema:
+        values = records.config_of(content)
+        assert len(bytes.fromhex(values.pop("public-key"))) == 32
+        assert (values["rows"], values["dropped-rows"], values["has-sums"]) == (0, 0, 0)
+        assert set(values["missing"] + values["infinite"] + values["distinct-one"]) == {0}
+        assert values["means"] == values["remainders"] == values["squares"] == []
+        assert "dominated" not in values
+        assert not any(isinstance(value, float) for value in values.values())
+    lengths = set()
+    for content in rest:
+        assert set(content) == {"arrays", "metrics"}
+        assert set(content["metrics"]) == {"num-examples", "round"}
+        assert content["metrics"]["num-examples"] == 1.0
+        (vector,) = records.arrays_of(content).values()
+        assert vector.dtype == np.uint64
+        lengths.add(vector.size)
+        # No word is small, as those of the frame and of the sums' high digits are.
+        assert (np.minimum(vector, -vector) > 2**30).all()
+    assert lengths == {2 + 12 * 11, 2 + 25}
+
+
+def test_two_runs_of_one_seed_have_different_transcripts_and_one_result():
+    one, other = transcript(TABLES), transcript(TABLES)
+    for content, again in zip(one[4:], other[4:], strict=True):
+        (vector,), (second,) = (records.arrays_of(each).values() for each in (content, again))
+        assert (vector != second).all()
+    keys = {records.config_of(content)["public-key"] for content in one[:4] + other[:4]}
+    assert len(keys) == 8
+
+
+def test_a_lost_reply_is_sent_again_with_the_same_bytes():
+    seen = []
+
+    class Losing:
+        """A grid that loses the replies of the first party the first time."""
+
+        def __init__(self, grid):
+            self.grid, self.lost = grid, set()
+
+        def __getattr__(self, name):
+            return getattr(self.grid, name)
+
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            number = records.config_of(messages[0].content).get("round", "schema")
+            replies = list(self.grid.send_and_receive(messages, timeout=timeout))
+            seen.append((number, {r.metadata.src_node_id: r.content for r in replies}))
+            first = number not in self.lost
+            self.lost.add(number)
+            return replies[1:] if first else replies
+
+    options = {"secure_aggregation": True, "max_rounds": 6}
+    clean = simulate("notears-admm", TABLES, **options)
+    run_ = simulate("notears-admm", TABLES, wrap_grid=Losing, **options)
+    np.testing.assert_array_equal(run_.graph.weights, clean.graph.weights)
+    assert run_.status == "completed"
+    for (number, replies), (same, again) in zip(seen[::2], seen[1::2], strict=True):
+        assert number == same
+        assert len(again) == 1  # the others are not asked again
+        if number != "schema":
+            ((node, content),) = again.items()
+            vectors = (records.arrays_of(each)["masked"] for each in (replies[node], content))
+            np.testing.assert_array_equal(*vectors)
+
+
+def test_without_a_party_the_run_ends_and_nobody_is_asked_for_a_smaller_sum():
+    grid = disturbed(TABLES, raising(2, {2}, attempts=9))
+    with pytest.raises(FederationError, match="no usable reply of party 2, and with secure_aggr"):
+        run(NotearsADMM(secure_aggregation=True, max_rounds=6), grid)
+    asked = [records.config_of(m.content)["round"] for m in grid.training_messages]
+    assert asked == [0] * 4 + [1] * 4 + [2] * (4 + 3)
+
+
+class Altering:
+    """A grid that adds 2^60 to words of the replies of some parties in one exchange."""
+
+    def __init__(self, grid, exchange, word, parties):
+        self.grid, self.exchange, self.word, self.left = grid, exchange, word, parties
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        for reply in self.grid.send_and_receive(messages, timeout=timeout):
+            arrays = records.arrays_of(reply.content)
+            if arrays and self.left and reply.content["metrics"]["round"] == self.exchange:
+                self.left -= 1
+                vector = arrays["masked"].copy()
+                vector[[self.word]] += np.uint64(2**60)
+                reply.content["arrays"] = records.pack_arrays({"masked": vector})
+            yield reply
+
+
+# Of the totals: the frame, the number of rows. Of the moments: the frame, a diagonal entry, one
+# beside it, whose counterpart is then another number.
+@pytest.mark.parametrize(("exchange", "word"), [(0, 0), (0, 7), (0, -1), (1, 0), (1, 7), (1, 2)])
+def test_an_altered_reply_is_found(exchange, word):
+    with pytest.raises(FederationError):
+        simulate(
+            "moments",
+            TABLES,
+            secure_aggregation=True,
+            wrap_grid=lambda grid: Altering(grid, exchange, word, 1),
+        )
+
+
+def test_a_false_total_names_no_party():
+    with pytest.raises(FederationError, match="Which party it comes from cannot be known"):
+        simulate(
+            "moments",
+            TABLES,
+            secure_aggregation=True,
+            wrap_grid=lambda grid: Altering(grid, 1, 2, 4),
+        )
+
+
+def test_a_party_can_insist():
+    configs = [{"partition-id": k, "num-partitions": 4} for k in range(4)]
+    configs[2]["secure-aggregation"] = True
+    grid = spy(TABLES, node_configs=configs)
+    assert run(Moments(secure_aggregation=True), grid).status == "completed"
+    grid = spy(TABLES, node_configs=configs)
+    with pytest.raises(DataError, match="party 2: Its node config has secure-aggregation=true"):
+        run(Moments(), grid)
+    told = next(c for m in grid.replies if (c := records.config_of(m.content))["partition-id"] == 2)
+    assert set(told) == {"error", "party", "version", "partition-id"}
+    # Nor does it answer a later message of a run without it.
+    reply = ask(grid, list(grid.get_node_ids())[2], {}, setup=setup_for(TABLES))
+    assert "adds nothing up securely" in reply.error.reason
+
+
+def test_a_report_with_numbers_is_refused(monkeypatch):
+    monkeypatch.setattr(secure, "withheld", lambda report, policy, party: report)
+    with pytest.raises(FederationError, match="it does not withhold its numbers"):
+        simulate("moments", TABLES, secure_aggregation=True)
+
+
+def state_after(setup_runs="a", number=3, digest_of=b"x"):
+    from flwr.app import RecordDict
+
+    state = RecordDict()
+    secure.offer_key(state, running=False)
+    setup = type("S", (), {"keys": ("k1", "k2", "k3"), "exchange": setup_runs})()
+    state[secure.SECURE] = secure.answered(state, setup, number, digest_of)
+    return state, setup
+
+
+def test_a_party_answers_an_exchange_again_with_the_same_vector_only():
+    state, setup = state_after()
+    assert isinstance(secure.answered(state, setup, 3, b"x"), ConfigRecord)
+    with pytest.raises(FederationError, match="would reveal their difference"):
+        secure.answered(state, setup, 3, b"y")
+    with pytest.raises(FederationError, match="came after that of exchange 3"):
+        secure.answered(state, setup, 2, b"x")
+    secure.answered(state, setup, 4, b"z")
+
+
+def test_a_party_answers_no_earlier_agreement_and_no_other_keys():
+    state, setup = state_after("first")
+    setup.exchange = "second"
+    state[secure.SECURE] = secure.answered(state, setup, 1, b"x")
+    setup.exchange = "first"
+    with pytest.raises(FederationError, match="earlier agreement"):
+        secure.answered(state, setup, 9, b"x")
+    setup.exchange, setup.keys = "second", ("k1", "k2", "k4")
+    with pytest.raises(FederationError, match="keys are not those"):
+        secure.answered(state, setup, 9, b"x")
+
+
+def test_a_key_is_kept_until_it_is_in_use_and_then_for_its_run_only():
+    state, _ = state_after()
+    own = secure.offer_key(state, running=True)
+    assert secure.offer_key(state, running=True) == own
+    new = secure.offer_key(state, running=False)
+    assert new != own
+    assert secure.offer_key(state, running=False) == new
+
+
+def test_two_parties_are_refused_and_a_larger_minimum_is_kept():
+    with pytest.raises(ConfigError, match="there are 2 parties; 'min_parties' asks for 3"):
+        simulate("moments", TABLES[:2], secure_aggregation=True)
+    with pytest.raises(ConfigError, match="'min_parties' asks for 5"):
+        simulate("moments", TABLES, secure_aggregation=True, min_parties=5)
+    with pytest.raises(ConfigError, match="'min_parties' is 2; it must be 3 or more"):
+        simulate("moments", TABLES, secure_aggregation=True, min_parties=2)
+    with pytest.raises(ConfigError, match="which is for secure_aggregation=True"):
+        simulate("moments", TABLES, min_parties=4)
+
+
+REFUSED = [
+    ("moments", {"aggregation": "median"}, "'aggregation'"),
+    ("moments", {"sparsity": "held-out"}, "'sparsity'"),
+    ("moments", {"model": "additive"}, "'model'"),
+    ("moments", {"fraction_train": 0.5}, "'fraction_train'"),
+    ("moments", {"changed_tables": "restart"}, "'changed_tables'"),
+    ("notears-admm", {"sparsity": "held-out"}, "'sparsity'"),
+    ("notears-admm", {"model": "mlp"}, "'parameters' of the exchange 'perceptrons'"),
+    ("2dbn", {"center": "phase"}, "'center'"),
+    ("2dbn", {"order": 2, "select_order": True}, "'sparsity'"),
+    ("fedges", {}, "secure_aggregation"),
+    ("fedcausal", {}, "secure_aggregation"),
+    ("fedpc", {}, "secure_aggregation"),
+]
+
+
+@pytest.mark.parametrize(("method", "options", "named"), REFUSED)
+def test_what_is_no_sum_is_refused_by_name_before_anything_is_sent(method, options, named):
+    asked = []
+    with pytest.raises(ConfigError, match=re.escape(named)):
+        simulate(
+            method,
+            TABLES if method != "2dbn" else SERIES,
+            secure_aggregation=True,
+            wrap_grid=lambda grid: asked.append(grid) or grid,
+            **options,
+        )
+    assert not asked
+
+
+def test_every_method_either_has_it_or_says_why_not():
+    has = set()
+    for method in OWN_METHODS:
+        with suppress(ConfigError):
+            find(method).strategy(secure_aggregation=True)
+            has.add(method)
+    assert has == {"moments", "notears-admm", "2dbn", "lingam"}
+
+
+def test_rows_of_fewer_than_three_parties_are_not_summed_by_themselves():
+    tables = [*TARGETS[:2], *(table.assign(by="") for table in TABLES[2:])]
+    options = {"secure_aggregation": True, "intervention_column": "by"}
+    with pytest.raises(DataError, match="intervention on x1 are at party 0, party 1 only"):
+        simulate("moments", tables, **options)
+
+
+def test_parties_check_themselves_what_the_server_cannot_see():
+    holes = [TABLES[0], TABLES[1].assign(x2=np.nan), *TABLES[2:]]
+    with pytest.raises(DataError, match=r"party 1.*column 'x2': 60 missing values"):
+        simulate("moments", holes, secure_aggregation=True)
+    short = [*TABLES[:3], TABLES[3].iloc[:1]]
+    with pytest.raises(DataError, match=r"party 3.*the table has 1 row"):
+        simulate("moments", short, secure_aggregation=True)
+
+
+def test_columns_of_one_value_and_copies_are_found_as_without_it():
+    same = [table.assign(c=1e-7) for table in TABLES]
+    with pytest.raises(DataError, match="column 'c': constant, one value in all rows"):
+        simulate("moments", same, secure_aggregation=True)
+    dropped = simulate("moments", same, secure_aggregation=True, constant_columns="drop")
+    assert dropped.graph.names == tuple(TABLES[0].columns)
+    by_party = [table.assign(c=float(k)) for k, table in enumerate(TABLES)]
+    assert "c" in simulate("moments", by_party, secure_aggregation=True).graph.names
+    with pytest.raises(DataError, match="'c' does not vary within any party"):
+        simulate("moments", by_party, secure_aggregation=True, center="party")
+    copied = [table.assign(c=table["x0"]) for table in TABLES]
+    with pytest.raises(DataError, match="'c': the same values as column 'x0'"):
+        simulate("moments", copied, secure_aggregation=True)
+
+
+def test_units_of_any_size_and_large_means_cost_no_digits():
+    factors = np.array([1e-9, 1.0, 1e8, 1e-3, 1e5])
+    tables = [table * factors + 1e3 * factors for table in TABLES]
+    options = {"standardize": True, "solver": "order"}
+    plain = simulate("moments", tables, **options)
+    masked = simulate("moments", tables, secure_aggregation=True, **options)
+    np.testing.assert_allclose(masked.graph.weights, plain.graph.weights, rtol=0, atol=1e-10)
+
+
+def test_rows_with_missing_values_are_dropped_as_without_it():
+    rng = np.random.default_rng(0)
+    holes = [
+        table.mask(pd.DataFrame(rng.random(table.shape) < 0.05, table.index, table.columns))
+        for table in TABLES
+    ]
+    plain = simulate("moments", holes, missing_values="drop")
+    masked = simulate("moments", holes, missing_values="drop", secure_aggregation=True)
+    np.testing.assert_allclose(masked.graph.weights, plain.graph.weights, rtol=0, atol=1e-12)
+    assert masked.num_rows == plain.total_rows < 240
+
+
+def test_a_run_goes_on_after_an_interruption(tmp_path):
+    class Killed(BaseException):
+        pass
+
+    class Killing:
+        def __init__(self, grid):
+            self.grid = grid
+
+        def __getattr__(self, name):
+            return getattr(self.grid, name)
+
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            if records.config_of(messages[0].content).get("round") == 3:
+                raise Killed
+            return self.grid.send_and_receive(messages, timeout=timeout)
+
+    options = {"secure_aggregation": True, "max_rounds": 6, "output_dir": tmp_path}
+    with pytest.raises(Killed):
+        simulate("notears-admm", TABLES, wrap_grid=Killing, **options)
+    resumed = simulate("notears-admm", TABLES, resume=True, **options)
+    clean = simulate("notears-admm", TABLES, **{**options, "output_dir": None})
+    np.testing.assert_array_equal(resumed.graph.weights, clean.graph.weights)
+    assert resumed.num_rows == 240
+
+
+def test_a_node_that_lost_its_key_ends_the_run():
+    def forgetting(partition, config, context):
+        if partition == 1 and config["round"] == 2:
+            context.state.clear()
+
+    with pytest.raises(CausalError, match="has lost its key"):
+        run(NotearsADMM(secure_aggregation=True, max_rounds=6), disturbed(TABLES, forgetting))

@@ -223,6 +223,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
         return {
             "fraction_train": (self.fraction_train == 1, "1"),
             "changed_tables": (self.changed_tables == "fail", "'fail'"),
+            "leave_one_out": (not self.leave_one_out, "False"),
         }
 
     @property

@@ -288,6 +288,7 @@ REFUSED = [
     ("moments", {"sparsity": "held-out"}, "'sparsity'"),
     ("moments", {"model": "additive"}, "'model'"),
     ("moments", {"fraction_train": 0.5}, "'fraction_train'"),
+    ("moments", {"leave_one_out": True}, "'leave_one_out'"),
     ("moments", {"changed_tables": "restart"}, "'changed_tables'"),
     ("notears-admm", {"sparsity": "held-out"}, "'sparsity'"),
     ("notears-admm", {"model": "mlp"}, "'parameters' of the exchange 'perceptrons'"),

@@ -2,7 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.second_moments import spreads
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.protocol.setup import Setup
+
+# How much larger than a variable's variance, in units of the noise, an effect's variance may be.
+_NORMS_ROOM = 2.0**16
+# How much larger than 1 a weight between standardised columns may be.
+_EFFECTS_ROOM = 2.0**10
+# More than any change of a party's evidence, for each of its rows.
+_LARGEST_EVIDENCE = 2.0**20
+
+
+def _largest_norms(setup: Setup) -> FloatArray:
+    """Return bounds of the effects' variances in units of the parties' noise, shape (1, d)."""
+    variance = spreads(setup) ** 2
+    # The parties take this quantile of their own variances for the noise.
+    return _NORMS_ROOM * (variance / np.quantile(variance, 0.1))[None]
+
+
+def _largest_effects(setup: Setup) -> FloatArray:
+    """Return bounds of the weights, shape (d, d); those of standardised columns hardly exceed 1."""
+    own = spreads(setup)
+    return _EFFECTS_ROOM * np.outer(1 / own, own)
+
 
 _MULTIPLIER = Sent("multiplier", "alpha of the augmented Lagrangian")
 _PENALTY = Sent("penalty", "rho of the augmented Lagrangian")
@@ -26,6 +56,7 @@ GROUP = Exchange(
             ("d", "d"),
             "non-negative",
             "mean",
+            bound=_largest_norms,
         ),
     ),
     when="in each iteration, model='group'",
@@ -36,7 +67,9 @@ LINEAR = Exchange(
     "linear",
     "one iteration of Algorithm 1 with the linear model, eqs. (4) and (5)",
     sends=(Sent("weights", "the server's W", ("d", "d")), _MULTIPLIER, _PENALTY),
-    returns=(Disclosure("weights", "W_k of eq. (5)", ("d", "d"), combine="mean"),),
+    returns=(
+        Disclosure("weights", "W_k of eq. (5)", ("d", "d"), combine="mean", bound=_largest_effects),
+    ),
     when="in each iteration, model='linear'",
 )
 
@@ -105,12 +138,14 @@ EVIDENCE = Exchange(
             "change of the party's evidence by each requested edge, divided by n_k",
             ("searches", "d", "d"),
             combine="mean",
+            bound=lambda setup: _LARGEST_EVIDENCE,
         ),
         Disclosure(
             "evidence",
             "the party's evidence of each variable given its parents, divided by n_k",
             ("searches", "d"),
             combine="mean",
+            bound=lambda setup: _LARGEST_EVIDENCE,
         ),
         Disclosure(
             "shares",
@@ -118,6 +153,7 @@ EVIDENCE = Exchange(
             "parents in the search's graph",
             ("searches", "d", "d"),
             combine="mean",
+            bound=lambda setup: 4.0,
         ),
     ),
     when="in each step, refine='evidence'",

@@ -478,6 +478,13 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
         return self.averaging or ("layers" if self.schedule == "paper" else "norms")
 
     @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The iterations of the model, and what follows."""
+        perceptrons = NORMS if self.averages == "norms" else LAYERS
+        iteration = {"group": GROUP, "linear": LINEAR, "mlp": perceptrons}[self.kind]
+        return (iteration, *self.later_exchanges)
+
+    @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
         """The exchanges after the model's: search and local graphs, if the options need them."""
         evidence = (EVIDENCE,) if self.refine == "evidence" else ()

@@ -47,6 +47,8 @@ CASES = {
         TARGETS,
         {"max_rounds": 6, "intervention_column": "by"},
     ),
+    "fedcausal": ("fedcausal", TABLES, {}),
+    "fedcausal linear": ("fedcausal", TABLES, {"model": "linear", "max_rounds": 8}),
     "2dbn": ("2dbn", SERIES, {"max_rounds": 6}),
 }
 
@@ -295,7 +297,8 @@ REFUSED = [
     ("2dbn", {"center": "phase"}, "'center'"),
     ("2dbn", {"order": 2, "select_order": True}, "'sparsity'"),
     ("fedges", {}, "secure_aggregation"),
-    ("fedcausal", {}, "secure_aggregation"),
+    ("fedcausal", {"local_graphs": True}, "'own-graph' of the exchange 'local graphs'"),
+    ("fedcausal", {"model": "mlp"}, "'shared' of the exchange 'norms'"),
     ("fedpc", {}, "secure_aggregation"),
 ]
 
@@ -320,7 +323,7 @@ def test_every_method_either_has_it_or_says_why_not():
         with suppress(ConfigError):
             find(method).strategy(secure_aggregation=True)
             has.add(method)
-    assert has == {"moments", "notears-admm", "2dbn", "lingam"}
+    assert has == {"moments", "notears-admm", "2dbn", "lingam", "fedcausal"}
 
 
 def test_rows_of_fewer_than_three_parties_are_not_summed_by_themselves():

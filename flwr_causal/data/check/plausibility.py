@@ -147,6 +147,8 @@ def doubts_of_total(agreement: Agreement, expected: Expected) -> tuple[str, ...]
 
 def _few_rows(agreement: Agreement, expected: Expected) -> list[str]:
     """Warn where there are no more rows than numbers that are fitted to each column."""
+    if expected.own_fits and agreement.total is not None:
+        return []
     fitted = len(agreement.names) * expected.columns
     rows = max(agreement.rows.values()) if expected.own_fits else agreement.n
     if rows > fitted:

@@ -19,6 +19,7 @@ from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import CausalError, DataError
+from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.strategies import run
 
@@ -81,6 +82,8 @@ def baselines(
             "min_available_nodes": 1,
             "replicates": 0,
             "leave_one_out": False,
+            "secure_aggregation": False,
+            "min_parties": LEAST_PARTIES,
             "output_dir": None,
             "resume": False,
         }

@@ -10,6 +10,7 @@ from federations import ask, disturbed, make_federation, raising, setup_for, spy
 from flwr.app import ConfigRecord
 from lagged_systems import simulate_series
 
+from flwr_causal.app.comparison import baselines
 from flwr_causal.app.methods import OWN_METHODS, find
 from flwr_causal.clients import secure
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
@@ -76,6 +77,16 @@ def test_what_is_by_party_is_absent():
     assert masked.parties == {f"party {k}": 0 for k in range(4)}
     assert masked.influence == {}
     assert masked.total_rows == 240
+
+
+def test_comparisons_with_the_truth_run_without_it():
+    method = find("lingam")
+    one, other = (
+        baselines(method.strategy(**options), method.client, TABLES, FED.truth.names, FED.truth)
+        for options in ({}, {"secure_aggregation": True, "min_parties": 4})
+    )
+    assert one == other
+    assert one["pooled"]
 
 
 def test_the_order_of_the_parties_changes_no_bit():

@@ -31,7 +31,7 @@ from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.protocol.schema import own_version
 from flwr_causal.reports.differences import compared
-from flwr_causal.reports.doubts import fit_of
+from flwr_causal.reports.doubts import describe_doubts
 from flwr_causal.reports.page.comparison import comparison_payload
 from flwr_causal.reports.page.template import write_page
 from flwr_causal.reports.run import Run
@@ -349,8 +349,8 @@ def compare(
             table.add_row(*("-" if w is None else f"{edge} {w:+.3f}" for edge, w in cells))
         Console(soft_wrap=True).print(table)
     for name, run in zip(names, runs, strict=True):
-        if (fit := fit_of(run)) is not None:
-            typer.echo(f"Fit of {name}: {fit.summary()}")
+        for line in describe_doubts(run):
+            typer.echo(f"{name}: {line}")
     if output is not None:
         typer.echo(f"Page: {output}")
 

@@ -369,4 +369,13 @@ def test_the_page_says_what_does_not_fit_and_who_differs():
     assert ["party 1", ", ".join(run.influence["party 1"]["changes"])] in without["rows"]
     compared = comparison_payload(["a", "b"], [run, run], [run.graph] * 2)
     assert compared["sections"][0]["blocks"][0]["columns"][-1] == "fit"
+    for of_run, by_run in ((fit[-1], "doubts"), (unlike, "parties")):
+        (table,) = section(compared, by_run)["blocks"]
+        assert table["columns"] == ["run", *of_run["columns"]]
+        assert table["rows"] == [[name, *row] for name in "ab" for row in of_run["rows"]]
+    (effects,) = section(payload, "effects")["blocks"]
+    (table,) = section(compared, "effects")["blocks"]
+    cause, effect, value, _, low, high, _ = effects["rows"][0]
+    cell = f"{value:.3g} ({low:.3g} to {high:.3g})"
+    assert table["rows"][0] == [cause, effect, cell, cell]
     json.dumps(payload, allow_nan=False)

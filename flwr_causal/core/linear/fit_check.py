@@ -24,7 +24,6 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.doubt import EdgeTest
 from flwr_causal.core.graphs.fit_check import FitCheck, PairTest, tests_table
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
-from flwr_causal.core.linear.parties import left_out_log_likelihood
 from flwr_causal.core.linear.regression import regress
 
 if TYPE_CHECKING:
@@ -32,14 +31,12 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
-# Each party is held out where that takes at most so many regressions, some seconds.
-MOST_REGRESSIONS = 50_000
 # A variable is a linear function of others if they leave this share of its variance.
 COLLINEAR_SHARE = 1e-10
 
 
 def check(
-    moments: Moments | Sequence[Moments], edges: BoolArray, parties: Sequence[Moments] = ()
+    moments: Moments | Sequence[Moments], edges: BoolArray, held_out: float | None = None
 ) -> FitCheck:
     """Test the independencies that a graph implies.
 
@@ -49,8 +46,8 @@ def check(
         Moments of the m columns, or one for each of the first d; unknown entries are NaN.
     edges
         ``(m, d)``: the parents of the first d columns, which form a DAG.
-    parties
-        Moments of each party's rows, where they are known: each party in turn is then held out.
+    held_out
+        The mean log density of each party's rows under the system of all others', if it is known.
     """
     own = by_variable(moments, edges.shape[1])
     before = _before(edges)
@@ -59,9 +56,6 @@ def check(
     if len(distinct(own)[0]) == 1:
         residuals = list(_residual_tests(own[0], edges, before))
     statistic, degrees, p_value = _likelihood_ratio(own, edges, before)
-    held_out = None
-    if 1 < len(parties) <= MOST_REGRESSIONS / edges.shape[1]:
-        held_out = left_out_log_likelihood(parties, edges)
     return FitCheck(
         independencies=tests_table(tests),
         residuals=tests_table(residuals).drop(columns="given"),

@@ -23,7 +23,7 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, pair_of
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
-from flwr_causal.core.linear.parties import disagreement
+from flwr_causal.core.linear.parties import disagreement, left_out_log_likelihood
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.core.saved import read_record
 from flwr_causal.errors import ConfigError, DataError
@@ -158,6 +158,9 @@ class LinearModel:
         By party, the moments of its rows; None where they are unknown: under secure aggregation,
         known interventions or a privacy wrapper, after a run was resumed, and in a model that was
         loaded: files do not hold them.
+    held_out_log_likelihood
+        Mean log density of each party's rows under the system that is fitted to all others', in
+        nats a row. Default: :meth:`fit_check` computes it from ``party_moments``; files hold it.
 
     Raises
     ------
@@ -173,6 +176,7 @@ class LinearModel:
     sample_moments: SampleMoments | None = None
     marks: BoolArray | None = None
     party_moments: Mapping[str, Moments] | None = None
+    held_out_log_likelihood: float | None = None
 
     def __post_init__(self) -> None:
         d = len(self.names)
@@ -337,8 +341,8 @@ class LinearModel:
             If there are neither rows nor moments of rows.
         """
         if rows is None:
-            parties = list((self.party_moments or {}).values())
-            return fit_check.check(required_moments(self), self.weights != 0, parties)
+            edges = self.weights != 0
+            return fit_check.check(required_moments(self), edges, held_out_of(self, edges))
         held_out = Moments.from_rows(named_columns(rows, self.names, self.names), self.names)
         return fit_check.on_rows(held_out, self.weights != 0, self.log_likelihood(rows))
 
@@ -389,7 +393,7 @@ class LinearModel:
 
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file, without loss."""
-        save_parameters(path, FORMAT, self, FIELDS)
+        save_parameters(path, FORMAT, self, FIELDS, held_out_of(self, self.weights != 0))
 
     @classmethod
     def load(cls, path: str | Path) -> LinearModel:
@@ -513,6 +517,13 @@ def parties_of(system: Any, by_party: bool) -> list[Moments]:
     return list(parties.values())
 
 
+def held_out_of(system: Any, edges: BoolArray) -> float | None:
+    """Return a system's ``held_out_log_likelihood``, from its parties' moments if not given."""
+    if system.held_out_log_likelihood is not None:
+        return float(system.held_out_log_likelihood)
+    return left_out_log_likelihood(list((system.party_moments or {}).values()), edges)
+
+
 def intervened(
     system: Any, values: Mapping[str, float], *weights: FloatArray
 ) -> tuple[FloatArray, ...]:
@@ -620,7 +631,9 @@ def named_columns(data: Any, wanted: Sequence[str], names: Sequence[str]) -> Flo
     return X[:, [names.index(name) for name in wanted]]
 
 
-def save_parameters(path: str | Path, form: str, system: Any, fields: Sequence[str]) -> None:
+def save_parameters(
+    path: str | Path, form: str, system: Any, fields: Sequence[str], held_out: float | None
+) -> None:
     """Write a system to a JSON file, without loss: names, the arrays ``fields``, and its origin."""
     content: dict[str, Any] = {"format": form, "names": list(system.names)}
     content |= {field: getattr(system, field).tolist() for field in fields}
@@ -633,6 +646,8 @@ def save_parameters(path: str | Path, form: str, system: Any, fields: Sequence[s
         content["sample_moments_by_variable"] = by_variable
     if system.marks is not None:
         content["marks"] = system.marks.tolist()
+    if held_out is not None:
+        content["held_out_log_likelihood"] = held_out
     Path(path).write_text(json.dumps(content), encoding="utf-8")
 
 
@@ -652,7 +667,7 @@ def load_parameters(
     if missing:
         raise DataError(f"{path} holds a {kind} without {', '.join(missing)}: save it again")
     found = {field: content[field] for field in wanted}
-    found["marks"] = content.get("marks")
+    found |= {name: content.get(name) for name in ("marks", "held_out_log_likelihood")}
     rows, by_variable = map(content.get, ("sample_moments", "sample_moments_by_variable"))
     try:
         found["sample_moments"] = None if rows is None else _moments_of(**rows)

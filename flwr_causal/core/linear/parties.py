@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
+# Each party is held out where that takes at most so many regressions, some seconds.
+MOST_REGRESSIONS = 50_000
 #: The edge is in a party's own rows above this t statistic in the sign that all rows have.
 SUPPORTED = 1.96
 
@@ -130,15 +132,18 @@ def left_out_log_likelihood(parties: Sequence[Moments], edges: BoolArray) -> flo
     Parameters
     ----------
     parties
-        Moments of each party's rows; two or more.
+        Moments of each party's rows.
     edges
         ``(m, d)``: the parents of the first d columns.
 
     Returns
     -------
     float or None
-        In nats a row. None where a moment is unknown, or a variable is a function of its parents.
+        In nats a row. None where a moment is unknown, or a variable is a function of its parents;
+        of fewer than two parties, and where it takes more than :data:`MOST_REGRESSIONS`.
     """
+    if not 1 < len(parties) <= MOST_REGRESSIONS / edges.shape[1]:
+        return None
     total, count = 0.0, 0
     for own, others in zip(parties, others_of(parties), strict=True):
         for j in range(edges.shape[1]):

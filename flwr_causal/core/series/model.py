@@ -27,6 +27,7 @@ from flwr_causal.core.linear.model import (
     intercepts_of,
     intervened,
     least_squares,
+    held_out_of,
     load_parameters,
     log_density,
     named_columns,
@@ -91,6 +92,8 @@ class LaggedModel:
     party_moments
         By party, the moments of these columns in its rows, as in
         :class:`~core.linear.model.LinearModel`.
+    held_out_log_likelihood
+        As in :class:`~core.linear.model.LinearModel`.
 
     Raises
     ------
@@ -107,6 +110,7 @@ class LaggedModel:
     sample_moments: SampleMoments | None = None
     marks: BoolArray | None = None
     party_moments: Mapping[str, Moments] | None = None
+    held_out_log_likelihood: float | None = None
 
     def __post_init__(self) -> None:
         d, order = len(self.names), len(self.lagged)
@@ -345,8 +349,7 @@ class LaggedModel:
         """
         edges = np.concatenate([self.weights, *self.lagged]) != 0
         if series is None:
-            parties = list((self.party_moments or {}).values())
-            return fit_check.check(required_moments(self), edges, parties)
+            return fit_check.check(required_moments(self), edges, held_out_of(self, edges))
         columns = lagged_names(self.names, self.order)
         steps = Moments.from_rows(np.hstack(self._present_and_past(series)), columns)
         return fit_check.on_rows(steps, edges, self.log_likelihood(series))
@@ -435,7 +438,8 @@ class LaggedModel:
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file from which :meth:`load` restores all numbers exactly."""
-        save_parameters(path, FORMAT, self, FIELDS)
+        edges = np.concatenate([self.weights, *self.lagged]) != 0
+        save_parameters(path, FORMAT, self, FIELDS, held_out_of(self, edges))
 
     @classmethod
     def load(cls, path: str | Path) -> LaggedModel:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.reports.differences import compared
 from flwr_causal.reports.doubts import fit_of
+from flwr_causal.reports.page.disagreement import COLUMNS, disagreement_rows
+from flwr_causal.reports.page.effects import CAPTION, effect_rows
+from flwr_causal.reports.page.fit import DOUBTS, doubt_rows
 from flwr_causal.reports.page.graph import graph_payload
 from flwr_causal.reports.page.words import counted
 
@@ -44,9 +47,18 @@ def comparison_payload(
     ]
     agreed = counted(len(pairs) - len(differing), "common edge")
     heading = f"{agreed}, {counted(len(differing), 'pair')} of variables that differ"
+    doubts = [doubt_rows(run) for run in runs]
+    disagreements = [disagreement_rows(run) for run in runs]
     sections = [
         ("runs", "The runs", [_runs(names, runs, graphs)]),
         ("differences", "Edges by run", [_pairs(names, graphs, pairs)] if pairs else []),
+        ("effects", "Effects by run", _effects(names, runs)),
+        ("doubts", "Doubtful edges", _by_run("The most doubtful edges", DOUBTS, names, doubts)),
+        (
+            "parties",
+            "Parties that differ",
+            _by_run("What differs at single parties", [*COLUMNS.values()], names, disagreements),
+        ),
     ]
     return {
         "title": f"comparison of {counted(len(runs), 'run')}: {heading}",
@@ -137,3 +149,32 @@ def _pairs(names: Sequence[str], graphs: Sequence[CausalGraph], pairs: Sequence[
         rows.append(row)
     caption = "Pairs of variables that some run connects, those that differ first"
     return {"kind": "table", "caption": caption, "columns": columns, "rows": rows}
+
+
+def _by_run(
+    caption: str, columns: list[str], names: Sequence[str], tables: Sequence[list[list[Any]]]
+) -> list[Block]:
+    """Return the rows of all runs in one table; nothing where no run has any."""
+    rows = [[name, *row] for name, table in zip(names, tables, strict=True) for row in table]
+    if not rows:
+        return []
+    return [{"kind": "table", "caption": caption, "columns": ["run", *columns], "rows": rows}]
+
+
+def _effects(names: Sequence[str], runs: Sequence[RunRecord]) -> list[Block]:
+    """Return the total effects of the edges' causes with their intervals, a column for each run.
+
+    Of a run without the edge, or whose model has no effects, the cell is empty. Where a run has
+    several possible effects the cell has the smallest and the largest.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for k, run in enumerate(runs):
+        for cause, effect, value, _, low, high, _ in effect_rows(run.model, run.graph):
+            cells = found.setdefault((cause, effect), [""] * len(runs))
+            text = f"{value:.3g} ({low:.3g} to {high:.3g})"
+            cells[k] = f"{cells[k]}; {text}" if cells[k] else text
+    if not found:
+        return []
+    rows = [[cause, effect, *cells] for (cause, effect), cells in found.items()]
+    columns = ["cause", "effect", *names]
+    return [{"kind": "table", "caption": CAPTION, "columns": columns, "rows": rows}]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.reports.doubts import clear_differences
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from flwr_causal.reports.record import RunRecord
     from flwr_causal.runtime.influence import Influence
 
@@ -61,7 +63,18 @@ def disagreement_blocks(run: RunRecord) -> list[Block]:
                 "kind": "table",
                 "caption": "What differs at single parties",
                 "columns": list(COLUMNS.values()),
-                "rows": unlike[list(COLUMNS)].head(MOST_DIFFERENCES).to_numpy().tolist(),
+                "rows": _listed(unlike),
             }
         )
     return blocks
+
+
+def disagreement_rows(run: RunRecord) -> list[list[Any]]:
+    """Return what differs at single parties by more than chance, by :data:`COLUMNS`."""
+    table = run.disagreement
+    return [] if table is None else _listed(clear_differences(table))
+
+
+def _listed(unlike: pd.DataFrame) -> list[list[Any]]:
+    rows: list[list[Any]] = unlike[list(COLUMNS)].head(MOST_DIFFERENCES).to_numpy().tolist()
+    return rows

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 Block = dict[str, Any]
 
+CAPTION = (
+    "Total effects, in units of the effect per unit of the cause, if the graph is right; with 95 % "
+    "intervals"
+)
 #: Effects of so many edges are shown, those of the largest weights; each takes a regression.
 MOST_EFFECTS = 200
 #: Impulse responses of so many pairs are listed, the largest ones drawn, over so many steps.
@@ -27,6 +31,18 @@ def effect_blocks(model: Any, graph: CausalGraph | None) -> list[Block]:
     are several possible effects, of which the smallest and the largest are shown; effects with a
     lag are unknown then.
     """
+    rows = effect_rows(model, graph)
+    blocks: list[Block] = []
+    if rows:
+        columns = ["cause", "effect", "value", "standard error", "from", "to", "adjusted for"]
+        blocks.append({"kind": "table", "caption": CAPTION, "columns": columns, "rows": rows})
+        if hasattr(model, "response") and any("[t-" in row[0] for row in rows):
+            blocks += _responses(model)
+    return blocks
+
+
+def effect_rows(model: Any, graph: CausalGraph | None) -> list[list[Any]]:
+    """Return cause, effect, value, error, interval and adjustment set of the strongest edges."""
     if graph is None or not hasattr(model, "total_effect"):
         return []
     edges = [(abs(weight), cause, effect, 0) for cause, effect, weight in graph.edges()]
@@ -36,16 +52,7 @@ def effect_blocks(model: Any, graph: CausalGraph | None) -> list[Block]:
             for i, j in np.argwhere(weights)
         ]
     edges = sorted(edges, key=lambda edge: -edge[0])[:MOST_EFFECTS]
-    rows = [row for _, cause, effect, lag in edges for row in _effects(model, cause, effect, lag)]
-    blocks: list[Block] = []
-    if rows:
-        caption = "Total effects, in units of the effect per unit of the cause, if the graph "
-        caption += "is right; with 95 % intervals"
-        columns = ["cause", "effect", "value", "standard error", "from", "to", "adjusted for"]
-        blocks.append({"kind": "table", "caption": caption, "columns": columns, "rows": rows})
-        if hasattr(model, "response") and any("[t-" in row[0] for row in rows):
-            blocks += _responses(model)
-    return blocks
+    return [row for _, cause, effect, lag in edges for row in _effects(model, cause, effect, lag)]
 
 
 def _effects(model: Any, cause: str, effect: str, lag: int) -> list[list[Any]]:

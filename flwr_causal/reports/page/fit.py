@@ -15,33 +15,30 @@ if TYPE_CHECKING:
 
 Block = dict[str, Any]
 
+#: The columns of a table of doubtful edges.
+DOUBTS = ["edge", "doubt", "about its", "why", "what would decide it"]
 #: So many pairs are listed of each test.
 MOST_PAIRS = 50
 
 
 def fit_blocks(run: RunRecord) -> list[Block]:
     """Return the tests that reject, and the most doubtful edges; nothing where nothing is known."""
-    fit, doubtful = fit_of(run), doubts_of(run)
+    fit, doubtful = fit_of(run), doubt_rows(run)
     blocks = [] if fit is None else _tests(fit)
     if doubtful:
+        caption = "The most doubtful edges"
         blocks.append(
-            {
-                "kind": "table",
-                "caption": "The most doubtful edges",
-                "columns": ["edge", "doubt", "about its", "why", "what would decide it"],
-                "rows": [
-                    [
-                        f"{one.cause} {one.mark} {one.effect}",
-                        one.doubt,
-                        one.about,
-                        one.reason,
-                        one.decided_by,
-                    ]
-                    for one in doubtful
-                ],
-            }
+            {"kind": "table", "caption": caption, "columns": DOUBTS, "rows": doubtful},
         )
     return blocks
+
+
+def doubt_rows(run: RunRecord) -> list[list[Any]]:
+    """Return the most doubtful edges of a run, by the columns :data:`DOUBTS`."""
+    return [
+        [f"{one.cause} {one.mark} {one.effect}", one.doubt, one.about, one.reason, one.decided_by]
+        for one in doubts_of(run)
+    ]
 
 
 def _tests(fit: FitCheck) -> list[Block]:

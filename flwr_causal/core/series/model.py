@@ -24,10 +24,10 @@ from flwr_causal.core.linear.model import (
     check_origin,
     common_moments,
     freeze_parameters,
+    held_out_of,
     intercepts_of,
     intervened,
     least_squares,
-    held_out_of,
     load_parameters,
     log_density,
     named_columns,
@@ -124,6 +124,11 @@ class LaggedModel:
         }
         freeze_parameters(self, KIND, shapes)
         check_origin(self, lagged_names(self.names, order))
+
+    @property
+    def _edges(self) -> BoolArray:
+        """The parents of each variable among those at t, t - 1, ..., t - p, ``((p + 1) d, d)``."""
+        return np.asarray(np.concatenate([self.weights, *self.lagged]) != 0)
 
     @property
     def graph(self) -> CausalGraph:
@@ -347,12 +352,12 @@ class LaggedModel:
         ConfigError
             If there is neither a series nor moments of rows.
         """
-        edges = np.concatenate([self.weights, *self.lagged]) != 0
         if series is None:
-            return fit_check.check(required_moments(self), edges, held_out_of(self, edges))
+            held_out = held_out_of(self, self._edges)
+            return fit_check.check(required_moments(self), self._edges, held_out)
         columns = lagged_names(self.names, self.order)
         steps = Moments.from_rows(np.hstack(self._present_and_past(series)), columns)
-        return fit_check.on_rows(steps, edges, self.log_likelihood(series))
+        return fit_check.on_rows(steps, self._edges, self.log_likelihood(series))
 
     def disagreement(self) -> pd.DataFrame:
         """Compare each party with all others: effects along edges, means, standard deviations.
@@ -369,14 +374,13 @@ class LaggedModel:
         """
         parties_of(self, by_party=True)
         assert self.party_moments is not None
-        return disagreement(self.party_moments, np.concatenate([self.weights, *self.lagged]) != 0)
+        return disagreement(self.party_moments, self._edges)
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty without moments of rows."""
         if self.sample_moments is None:
             return []
-        edges = np.concatenate([self.weights, *self.lagged]) != 0
-        return fit_check.edge_tests(self.sample_moments, edges)
+        return fit_check.edge_tests(self.sample_moments, self._edges)
 
     def do(self, values: Mapping[str, float]) -> LaggedModel:
         """Return the system under an intervention that holds variables at values in all steps.
@@ -438,8 +442,7 @@ class LaggedModel:
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file from which :meth:`load` restores all numbers exactly."""
-        edges = np.concatenate([self.weights, *self.lagged]) != 0
-        save_parameters(path, FORMAT, self, FIELDS, held_out_of(self, edges))
+        save_parameters(path, FORMAT, self, FIELDS, held_out_of(self, self._edges))
 
     @classmethod
     def load(cls, path: str | Path) -> LaggedModel:

@@ -352,13 +352,14 @@ class CausalGraph:
         Edges are added in the order of their confidence, in their more frequent direction; one that
         would close a cycle is left out, as in bnlearn's ``averaged.network``. Required edges are
         kept, and no forbidden edge has a confidence. The weights are the confidences. Of a CPDAG
-        the result is the equivalence class of that graph.
+        the result is the equivalence class of that graph; an edge of it that no replicate has in
+        the other direction, which may be forbidden, keeps its own.
 
         Parameters
         ----------
         threshold : float, optional
-            Edges of larger confidence, in either direction, are kept. Default:
-            :meth:`inclusion_threshold`.
+            Edges of larger confidence, in either direction, are kept, and those of confidence 1.
+            Default: :meth:`inclusion_threshold`.
 
         Raises
         ------
@@ -373,10 +374,14 @@ class CausalGraph:
         chosen = shares.significant_edges(directed, adjacent, limit, required)
         lagged = self.lagged_confidence
         if lagged is not None:
-            lagged = np.where(lagged > limit, lagged, 0.0)
+            lagged = np.where(shares.significant(lagged, limit), lagged, 0.0)
         kept = replace(self, kind="dag", raw_weights=None, raw_lagged=None, lagged=lagged)
         if self.kind == "cpdag":
-            marks = equivalence.cpdag(chosen) if lagged is None else chosen
+            marks = chosen
+            if lagged is None:
+                # The class alone would undo what background knowledge has directed.
+                marks = equivalence.cpdag(chosen)
+                marks = equivalence.meek(marks & ~(chosen.T & (directed == 0)))
             return replace(kept, kind="cpdag", weights=np.where(marks, adjacent, 0.0))
         return replace(kept, weights=np.where(chosen, directed, 0.0))
 

@@ -82,6 +82,14 @@ def inclusion_threshold(confidence: FloatArray) -> float:
     return float(values[max(min(count, len(values)) - 1, 0)])
 
 
+def significant(confidence: FloatArray, threshold: float) -> BoolArray:
+    """Return which confidences are larger than the threshold, or 1.
+
+    The threshold of edges that are all sure is 1.
+    """
+    return np.asarray((confidence > threshold) | (confidence > 1 - 1e-9))
+
+
 def significant_edges(
     confidence: FloatArray, adjacent: FloatArray, threshold: float, required: BoolArray
 ) -> BoolArray:
@@ -95,14 +103,14 @@ def significant_edges(
     confidence, adjacent : ndarray of shape (d, d)
         Shares of the replicates with an edge in its direction, and in either.
     threshold : float
-        Edges of larger ``adjacent`` are significant.
+        Of :func:`significant`, for ``adjacent``.
     required : ndarray of bool, shape (d, d)
         Edges of the graph in any case.
     """
     chosen = required.copy()
     upper = np.triu(np.ones_like(chosen), 1)
     direction = (confidence > confidence.T) | ((confidence == confidence.T) & upper)
-    candidates = np.where(direction & (adjacent > threshold), confidence, 0.0)
+    candidates = np.where(direction & significant(adjacent, threshold), confidence, 0.0)
     for place in np.argsort(-candidates, axis=None, kind="stable")[: np.count_nonzero(candidates)]:
         i, j = divmod(int(place), len(candidates))
         chosen[i, j] = True

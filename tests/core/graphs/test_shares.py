@@ -77,6 +77,22 @@ def test_averaged_class_is_that_of_the_averaged_graph():
     assert found.adjacency.sum() == 4
 
 
+def test_averaged_class_keeps_directions_of_background_knowledge():
+    """Directed edges of a class that its v-structures do not imply are those of knowledge."""
+    required = graph((0, 1), (1, 2), kind="cpdag")
+    tiers = graph((0, 1), (0, 2), (1, 2), (2, 1), kind="cpdag")
+    for one in (required, tiers):
+        found = one.with_confidence([one] * 3).averaged()
+        np.testing.assert_array_equal(found.adjacency, one.adjacency)
+
+
+def test_sure_edges_are_in_the_averaged_graph_also_if_all_are_sure():
+    full = graph((0, 1), (0, 2), (1, 2), lagged=np.ones((1, 3, 3)))
+    found = full.with_confidence([full] * 3).averaged()
+    np.testing.assert_array_equal(found.adjacency, full.adjacency)
+    np.testing.assert_array_equal(found.lagged, full.lagged)
+
+
 def test_without_replicates_there_is_no_threshold():
     with pytest.raises(ConfigError, match="replicates=100"):
         graph((0, 1)).averaged()

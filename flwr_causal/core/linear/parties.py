@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Each party is held out where that takes at most so many regressions, some seconds.
 MOST_REGRESSIONS = 50_000
+#: Below this share of the variance of all rows a variance is an error of rounding.
+VARIES = 1e-12
 #: The edge is in a party's own rows above this t statistic in the sign that all rows have.
 SUPPORTED = 1.96
 
@@ -145,6 +147,7 @@ def left_out_log_likelihood(parties: Sequence[Moments], edges: BoolArray) -> flo
     if not 1 < len(parties) <= MOST_REGRESSIONS / edges.shape[1]:
         return None
     total, count = 0.0, 0
+    least = VARIES * np.diagonal(merge(parties).second)
     for own, others in zip(parties, others_of(parties), strict=True):
         for j in range(edges.shape[1]):
             family = np.array([j, *np.flatnonzero(edges[:, j])], dtype=np.intp)
@@ -152,7 +155,7 @@ def left_out_log_likelihood(parties: Sequence[Moments], edges: BoolArray) -> flo
             contrast = np.array([1.0, *-coefficients])
             gap = float(contrast @ (own.mean - others.mean)[family])
             squares = float(contrast @ own.second[np.ix_(family, family)] @ contrast) + gap**2
-            if not (variance > 0 and np.isfinite(squares)):
+            if not (variance > least[j] and np.isfinite(squares)):
                 return None
             total -= own.n / 2 * (np.log(2 * np.pi * variance) + squares / variance)
         count += own.n
@@ -175,7 +178,8 @@ def disagreement(parties: Mapping[str, Moments], edges: BoolArray) -> pd.DataFra
         The rows of :class:`Difference`, the largest ``|z|`` first, with ``corrected``: the p-value
         after Holm's correction for the number of rows. Effects are left out where a party has no
         more rows than the regression has variables, or a moment is unknown; means where all are the
-        same, as if the method subtracts them.
+        same, as if the method subtracts them; columns where they are constant at a party, or at all
+        others.
     """
     import pandas as pd
     from scipy.special import ndtr
@@ -186,6 +190,9 @@ def disagreement(parties: Mapping[str, Moments], edges: BoolArray) -> pd.DataFra
     means, other_means = (np.stack([p.mean for p in parts]) for parts in (every, without))
     own, others = (np.stack([p.second for p in parts]) for parts in (every, without))
     total = merge([every[0], without[0]]).second
+    for second in (own, others):
+        flat = np.diagonal(second, axis1=1, axis2=2) <= VARIES * np.diagonal(total)
+        second[flat[:, :, None] | flat[:, None, :]] = 0.0
     columns = every[0].names
     found: list[Difference] = []
     for j in range(edges.shape[1]):
@@ -216,7 +223,8 @@ def _effects(
     two, other_errors = _regressions(*others, parents, child)
     z = (one - two) / np.sqrt(own_errors**2 + other_errors**2)
     found = []
-    for k, place in np.argwhere(np.isfinite(z)).tolist():
+    varies = (own[0][:, child, child] != 0) & (others[0][:, child, child] != 0)
+    for k, place in np.argwhere(np.isfinite(z) & varies[:, None]).tolist():
         t = one[k, place] / own_errors[k, place]
         supports = "no"
         if abs(t) > SUPPORTED:

@@ -149,3 +149,13 @@ def test_each_party_is_held_out_in_turn():
     expected = total / sum(len(part) for part in parts)
     np.testing.assert_allclose(check.held_out_log_likelihood, expected)
     assert replace(model, party_moments=None).fit_check().held_out_log_likelihood is None
+
+
+def test_a_column_that_varies_at_one_party_alone_is_not_compared_with_errors_of_rounding():
+    rng = np.random.default_rng(4)
+    parts = [rng.normal(size=(60, 3)), rng.normal(size=(400, 3))]
+    parts[0][:, 2], parts[1][:, 2] = np.arange(60) == 3, 0.0
+    model = fitted(parts)
+    table = model.disagreement()
+    assert set(table["effect"]) == {"x", "y"}
+    assert model.fit_check().held_out_log_likelihood is None

@@ -133,6 +133,12 @@ class LinearStrategy(CausalStrategy[StateT]):
                 f"{LEAST_FOR_MEDIAN} parties in an exchange, not {asked}: of two, none can be told "
                 "to be the false one. Use 'mean', or connect more parties."
             )
+        if self.aggregation == "median" and self.leave_one_out and asked == LEAST_FOR_MEDIAN:
+            raise ConfigError(
+                "The option 'leave_one_out' with aggregation='median' needs the replies of at "
+                f"least {asked + 1} parties in an exchange, not {asked}: {asked} without the party "
+                "that is left out. Leave the option out, or connect more parties."
+            )
         agreement = super().agree(reports)
         if not self.within_parties or self.secure_aggregation:
             return agreement

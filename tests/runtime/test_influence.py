@@ -123,6 +123,12 @@ def test_methods_without_a_graph_refuse_to_leave_parties_out():
         simulate("fedpc", FALSE, leave_one_out=True)
 
 
+def test_a_median_needs_three_parties_without_the_one_that_is_left_out():
+    """Otherwise the run would fail when the replies have come."""
+    with pytest.raises(ConfigError, match=r"'leave_one_out'.*at least 4 parties"):
+        simulate("moments", FALSE[:3], aggregation="median", leave_one_out=True)
+
+
 def test_of_series_the_lagged_edges_count():
     rng = np.random.default_rng(0)
     tables = []

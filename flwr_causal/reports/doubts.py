@@ -36,8 +36,8 @@ def fit_check(run: RunRecord, rows: Any = None) -> FitCheck:
     if not hasattr(run.model, "fit_check"):
         raise ConfigError(
             f"{run.config.get('method', 'this run')} gives no model that can be tested: linear "
-            "systems and Bayesian networks can, as of moments, lingam, notears-admm, 2dbn and "
-            "fedges"
+            "systems and Bayesian networks can, as of lingam, 2dbn, moments and notears-admm "
+            "(model='linear') and fedges (columns of states, parameters=True)"
         )
     found: FitCheck = run.model.fit_check(rows)
     return found

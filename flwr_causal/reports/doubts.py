@@ -33,14 +33,31 @@ def fit_check(run: RunRecord, rows: Any = None) -> FitCheck:
     ConfigError
         If the run's model has no such check, or needs rows for it.
     """
-    if not hasattr(run.model, "fit_check"):
-        raise ConfigError(
-            f"{run.config.get('method', 'this run')} gives no model that can be tested: linear "
-            "systems and Bayesian networks can, as of lingam, 2dbn, moments and notears-admm "
-            "(model='linear') and fedges (columns of states, parameters=True)"
-        )
-    found: FitCheck = run.model.fit_check(rows)
+    found: FitCheck = fitted_model(run, "fit_check").fit_check(rows)
     return found
+
+
+def fitted_model(run: RunRecord, wanted: str) -> Any:
+    """Return a run's model.
+
+    Parameters
+    ----------
+    run : RunRecord
+    wanted : str
+        The method of the model that is needed.
+
+    Raises
+    ------
+    ConfigError
+        If the run has no model with such a method; it says which options give one.
+    """
+    if not hasattr(run.model, wanted):
+        raise ConfigError(
+            f"{run.config.get('method', 'this run')} gives no model with {wanted} with these "
+            "options. Linear systems and Bayesian networks have it: those of lingam, 2dbn, moments "
+            "and notears-admm (model='linear') and fedges (columns of states, parameters=True)."
+        )
+    return run.model
 
 
 def fit_of(run: RunRecord) -> FitCheck | None:

@@ -20,7 +20,7 @@ from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.reports.doubts import describe_doubts, doubts_of, fit_check
+from flwr_causal.reports.doubts import describe_doubts, doubts_of, fit_check, fitted_model
 from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.graph_files import write_all
 from flwr_causal.reports.page.payload import payload_of
@@ -80,6 +80,27 @@ class Run(RunRecord):
             If the run's model has no such check, or needs rows for it.
         """
         return fit_check(self, rows)
+
+    def total_effect(self, cause: str, effect: str, **options: Any) -> Any:
+        """Return the total effect of one variable on another: that of the run's model.
+
+        Parameters
+        ----------
+        cause, effect : str
+        **options
+            Of the model's ``total_effect``, such as ``lag`` and ``by_party``.
+
+        Returns
+        -------
+        Effect, list of Effect, or DataFrame
+            One effect; those that an equivalence class allows; or a table by state of the cause.
+
+        Raises
+        ------
+        ConfigError
+            If the run has no model with effects; it says which options give one.
+        """
+        return fitted_model(self, "total_effect").total_effect(cause, effect, **options)
 
     def doubtful_edges(self, count: int = 3) -> list[DoubtfulEdge]:
         """Return the most doubtful edges, and what would decide them.

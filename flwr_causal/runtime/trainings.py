@@ -335,6 +335,10 @@ class Trainings(Method[TrainingsState[StateT]]):
                 f"The training without one party could not be fitted for {names}, which have no "
                 f"entry in run.influence: {next(iter(without.values()))}"
             )
+        if self.leave_one_out and len(state.rows) == 1:
+            found.append(
+                "There is one party, and no training without it: 'leave_one_out' has no result."
+            )
         if replicates:
             reason = next(iter(replicates.values()))
             found.append(

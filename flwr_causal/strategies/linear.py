@@ -518,6 +518,8 @@ class RowsOrSeries(SeriesOptions, LinearStrategy[StateT]):
         for party, arrays in replies.items():
             products = self.folds_of(arrays["moments"]).sum(axis=0)
             if self.order:
+                if not (products[0, 0] > 0 and products[1, 1] > 0):
+                    continue  # a reply that is false: the products of no rows
                 (own,) = series_moments(products[None], agreement.rows[party], columns)
             else:
                 own = self._own_moments(agreement, products, reports[party])

@@ -1,7 +1,7 @@
 """A run survives its way through a directory."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.series.model import LaggedModel
 from flwr_causal.data.read.bif import read_bif
 from flwr_causal.data.synthetic.discrete import random_network
-from flwr_causal.errors import DataError
+from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 
@@ -189,6 +189,13 @@ def test_the_model_samples_scores_and_predicts(moments_run, federation):
     predicted = moments_run.model.predict(federation.tables[0], effect)
     actual = federation.tables[0][effect]
     assert np.corrcoef(predicted, actual)[0, 1] > 0.5
+
+
+def test_effects_are_those_of_the_model(moments_run):
+    cause, effect, _ = moments_run.graph.edges()[0]
+    assert moments_run.total_effect(cause, effect) == moments_run.model.total_effect(cause, effect)
+    with pytest.raises(ConfigError, match=r"no model with total_effect.*notears-admm"):
+        replace(moments_run, model=None).total_effect(cause, effect)
 
 
 def test_print_is_short_and_has_the_strongest_edges():

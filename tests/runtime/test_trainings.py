@@ -323,3 +323,9 @@ def test_a_bundle_declares_what_its_parts_declare():
     assert declared["replicate 2: products"].combine == declared["products"].combine == "sum"
     assert declared["replicate 2: scaled"].shape == ("replicate 2: k",)
     assert bundle.sizes({"d": 4})["replicate 2: d"] == 4
+
+
+def test_one_party_cannot_be_left_out():
+    table = np.random.default_rng(0).normal(size=(50, 3))
+    found = simulate("moments", [table], leave_one_out=True).warnings
+    assert any("no training without it" in warning for warning in found)

@@ -221,14 +221,15 @@ def _effects(
     pooled = _regressions(total[None], np.array([np.inf]), parents, child)[0][0]
     one, own_errors = _regressions(*own, parents, child)
     two, other_errors = _regressions(*others, parents, child)
-    z = (one - two) / np.sqrt(own_errors**2 + other_errors**2)
+    error = np.sqrt(own_errors**2 + other_errors**2)
+    # Of a variable that is a function of its parents there is no error.
+    z = np.divide(one - two, error, out=np.full_like(error, np.nan), where=error > 0)
     found = []
     varies = (own[0][:, child, child] != 0) & (others[0][:, child, child] != 0)
     for k, place in np.argwhere(np.isfinite(z) & varies[:, None]).tolist():
-        t = one[k, place] / own_errors[k, place]
         supports = "no"
-        if abs(t) > SUPPORTED:
-            supports = "yes" if t * pooled[place] > 0 else "opposite"
+        if abs(one[k, place]) > SUPPORTED * own_errors[k, place]:
+            supports = "yes" if one[k, place] * pooled[place] > 0 else "opposite"
         names_of_edge = columns[parents[place]], columns[child]
         values = float(one[k, place]), float(two[k, place]), float(z[k, place])
         found.append(Difference(names[k], "effect", *names_of_edge, *values, supports))
@@ -249,11 +250,13 @@ def _regressions(
     degrees = rows - count - 1
     usable = (degrees >= 1) & (scale > 0).all(axis=1) & np.isfinite(among).all(axis=(1, 2))
     usable &= np.isfinite(with_child).all(axis=1)
+    units = scale[:, :, None] * scale[:, None, :]
+    units[~usable] = 1.0
     correlation = np.broadcast_to(np.eye(count), among.shape).copy()
-    correlation[usable] = (among / (scale[:, :, None] * scale[:, None, :]))[usable]
+    correlation[usable] = (among / units)[usable]
     usable &= np.linalg.eigvalsh(correlation)[:, 0] > 1e-10
     correlation[~usable] = np.eye(count)
-    inverse = np.linalg.inv(correlation) / (scale[:, :, None] * scale[:, None, :])
+    inverse = np.linalg.inv(correlation) / units
     coefficients = np.einsum("kij,kj->ki", inverse, with_child)
     residual = second[:, child, child] - (coefficients * with_child).sum(axis=1)
     variance = np.maximum(residual, 0)[:, None] * np.diagonal(inverse, axis1=1, axis2=2)

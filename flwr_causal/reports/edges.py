@@ -12,7 +12,11 @@ MOST_EDGES = 60
 
 
 def describe_graph(
-    graph: CausalGraph, most: int = MOST_EDGES, rest: str = "see edges.csv in output-dir"
+    graph: CausalGraph,
+    most: int = MOST_EDGES,
+    rest: str = "see edges.csv in output-dir",
+    *,
+    signed: bool = True,
 ) -> list[str]:
     """Return one line for each edge, strongest first; an undirected edge has one line.
 
@@ -25,7 +29,10 @@ def describe_graph(
         How many edges without a lag are listed, and how many with one.
     rest : str
         Where the reader finds the others.
+    signed : bool, default True
+        Whether weights have a sign.
     """
+    number = "+.3f" if signed else ".3f"
     lagged = "" if graph.lagged is None else f" within a step and {graph.num_lagged_edges} lagged"
     lines = [f"{graph.num_edges} edges{lagged} over {len(graph.names)} variables"]
     sure = graph.marked_confidences()
@@ -41,7 +48,7 @@ def describe_graph(
             listed.sort(key=lambda pair: -abs(pair[0][3]))
         shown = [
             f"  {cause:>{width}} {mark} {effect}"
-            + ("" if graph.kind == "cpdag" else f"  {weight:+.3f}")
+            + ("" if graph.kind == "cpdag" else f"  {weight:{number}}")
             + ("" if value is None else f"  confidence {value:.2f}")
             for (cause, mark, effect, weight), value in listed
         ]

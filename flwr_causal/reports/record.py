@@ -144,6 +144,11 @@ class RunRecord:
     influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
 
     @property
+    def unsigned(self) -> bool:
+        """Whether the graph's weights are strengths without a sign, as of nonlinear models."""
+        return bool(self.config.get("kind", "linear") != "linear")
+
+    @property
     def total_rows(self) -> int:
         """Rows of all parties together, or different ids where parties hold different columns."""
         return sum(self.parties.values()) if self.num_rows is None else self.num_rows

@@ -132,7 +132,12 @@ class Run(RunRecord):
             "received",
         ]
         if self.graph is not None:
-            lines += describe_graph(self.graph, MOST_PRINTED, "run.graph.marked_edges() lists all")
+            lines += describe_graph(
+                self.graph,
+                MOST_PRINTED,
+                "run.graph.marked_edges() lists all",
+                signed=not self.unsigned,
+            )
         if self.model is not None:
             lines.append(f"Model: {type(self.model).__name__}")
         lines += describe_doubts(self)

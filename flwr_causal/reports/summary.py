@@ -43,7 +43,7 @@ def describe_run(run: Run) -> list[str]:
     """Return the lines that describe a finished run."""
     lines = [f"{run.config.get('method', 'run')}: {run.stop_reason}"]
     if run.graph is not None:
-        lines += describe_graph(run.graph)
+        lines += describe_graph(run.graph, signed=not run.unsigned)
     if run.heterogeneity is not None:
         lines += describe_heterogeneity(run.heterogeneity)
     lines += _comparison(run.metrics)

@@ -14,6 +14,7 @@ from flwr_causal.core.series.model import LaggedModel
 from flwr_causal.data.read.bif import read_bif
 from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 
@@ -217,6 +218,15 @@ def test_print_is_short_and_has_the_strongest_edges():
     assert "40 more" in lines[8]
     assert len(repr(run)) < 100
     assert "moments" in repr(run)
+
+
+def test_strengths_have_no_sign(moments_run):
+    """Of nonlinear models a weight says how strong an effect is, not its direction."""
+    plain = replace(moments_run, config=moments_run.config | {"kind": "mlp"})
+    assert "  +" in str(moments_run)
+    assert "  +" not in str(plain)
+    assert payload_of(plain)["graph"]["unsigned"]
+    assert not payload_of(moments_run)["graph"]["unsigned"]
 
 
 def test_notebook_shows_names_as_text_and_a_picture():

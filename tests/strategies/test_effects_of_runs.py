@@ -115,7 +115,7 @@ def test_a_run_says_whether_its_graph_fits_and_what_is_doubtful(tmp_path):
     assert "Fit: 0 of" in text
     assert f"Most doubtful: {doubtful[0].cause} ->" in text
     additive = simulate("moments", parties(), model="additive")
-    with pytest.raises(ConfigError, match="no model that can be tested"):
+    with pytest.raises(ConfigError, match="no model with fit_check"):
         additive.fit_check()
     assert "Fit" not in str(additive)
 

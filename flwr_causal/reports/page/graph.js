@@ -366,7 +366,7 @@ const drawGraph = (() => {
       const verdict = state.truth && edge.truth ? VERDICTS[edge.truth] : null;
       if (verdict) return verdict;
       if (!edge.found) return { colour: LEFT_OUT, dash: "1 3", sign: "" };
-      if (!weighted || !edge.weight) return { colour: NEUTRAL, dash: "", sign: "" };
+      if (!weighted || !edge.weight || graph.unsigned) return { colour: NEUTRAL, dash: "", sign: "" };
       return edge.weight > 0 ? { colour: POSITIVE, dash: "", sign: "" } : { colour: NEGATIVE, dash: "", sign: "−" };
     }
 
@@ -594,7 +594,7 @@ const drawGraph = (() => {
       for (const edge of edges) {
         const style = styleOf(edge);
         let words = state.truth && edge.truth ? VERDICTS[edge.truth].words : null;
-        if (!words) words = !edge.found ? "below the threshold" : !weighted || !edge.weight ? null : edge.weight > 0 ? "positive effect" : "negative effect";
+        if (!words) words = !edge.found ? "below the threshold" : !weighted || !edge.weight ? null : graph.unsigned ? "strength without a sign" : edge.weight > 0 ? "positive effect" : "negative effect";
         if (words) entries.set(words, { ...style, head: edge.mark === "->" });
       }
       if (edges.some((edge) => edge.mark === "--")) entries.set("no head: either direction explains the rows equally well", { colour: NEUTRAL, dash: "", sign: "", head: false });

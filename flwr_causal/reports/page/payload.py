@@ -44,6 +44,7 @@ def payload_of(run: RunRecord) -> dict[str, Any]:
     graph = None if run.graph is None else graph_payload(run.graph, run.truth, knowledge)
     if graph is not None:
         graph["threshold"] = run.config.get("threshold")
+        graph["unsigned"] = run.unsigned
     influence = known_influence(run)
     sections = [
         _section("trust", "How far to trust it", trust_blocks(run, graph, influence)),

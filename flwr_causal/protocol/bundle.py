@@ -1,11 +1,11 @@
 """Several trainings of one method whose requests travel in one message.
 
 A run may hold further trainings beside the main one: replicates on resampled rows, and trainings
-without one of the parties. A
-:class:`Bundle` is the exchange in which the parties answer one request of each. It is made from
-the declarations of these requests, so that each reply in it is checked and combined as it would be
-alone. What belongs to the main training has its own names, what belongs to another one has the
-training's name in front: ``"moments"`` and ``"replicate 3: moments"``.
+without one of the parties. A :class:`Bundle` is the exchange in which the parties answer one
+request of each. It is made from the declarations of these requests, so that each reply in it is
+checked and combined as it would be alone. What belongs to the main training has its own names, what
+belongs to another one has the training's name in front: ``"moments"`` and ``"replicate 3:
+moments"``.
 """
 
 from __future__ import annotations

@@ -44,6 +44,26 @@ def test_three_nodes_find_the_graph_of_a_local_run(flower, tables, tmp_path):
 
 
 @pytest.mark.slow
+def test_three_nodes_add_up_securely(flower, tables, tmp_path):
+    """The keys stay in the nodes' states, and the server knows no party's number of rows."""
+    deployment = Deployment(flower)
+    for name, table in tables.items():
+        deployment.add_node(name, table, **{"secure-aggregation": "true"})
+    results = tmp_path / "results"
+    options = "method='moments' secure-aggregation=true"
+
+    output = flower.run(APP, "clinic", f"{options} output-dir='{results}'")
+
+    assert flower.statuses("clinic") == ["finished:completed"], output
+    expected = simulate("moments", list(tables.values()))
+    found = Run.load(results)
+    np.testing.assert_array_equal(found.graph.adjacency, expected.graph.adjacency)
+    np.testing.assert_allclose(found.graph.weights, expected.graph.weights, rtol=0, atol=1e-10)
+    assert found.parties == dict.fromkeys(tables, 0)
+    assert found.total_rows == expected.total_rows
+
+
+@pytest.mark.slow
 @pytest.mark.release
 def test_three_nodes_agree_on_categories(flower, tables, tmp_path):
     """Numbers are cut alike by three processes that never see each other's rows."""

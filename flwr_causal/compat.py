@@ -31,6 +31,7 @@ __all__ = [
     "before_exit",
     "empty_run",
     "own_identity",
+    "own_run",
     "quiet",
     "run_on_ray",
     "set_message_id",
@@ -50,6 +51,11 @@ def set_task_identity(run_id: int) -> None:
     TaskIdentity.task_id = 1
     TaskIdentity.run_id = run_id
     TaskIdentity.node_id = SERVER_NODE_ID
+
+
+def own_run() -> int:
+    """Return Flower's number of the run of this process; 0 outside of a run."""
+    return TaskIdentity._run_id or 0
 
 
 @contextmanager

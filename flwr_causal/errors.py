@@ -44,3 +44,23 @@ class TableChangedError(DataError):
 
 class ForgottenError(FederationError):
     """A party has no agreement with the others: its node was restarted, and has lost its state."""
+
+
+class PolicyError(ConfigError):
+    """A party's policy refuses what a run asks; the text names a rule, and nothing of the party.
+
+    Parameters
+    ----------
+    rule : str
+        The name of the rule.
+    details : str
+        For the party's own log.
+    """
+
+    def __init__(self, rule: str, details: str) -> None:
+        super().__init__(
+            f"The party's policy refuses this run, by its rule '{rule}'. Ask for less, or ask the "
+            "party."
+        )
+        self.rule = rule
+        self.details = details

@@ -29,7 +29,7 @@ FLOORS = (
     "data",
     "solvers compat interoperability",
     "protocol",
-    "runtime",
+    "runtime party",
     "clients strategies",
     "reports",
     "app",

@@ -190,7 +190,8 @@ def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, C
     for key, value in given.items():
         _check_key(key, value, job.method)
     strategy = _strategy(job.method, given)
-    _check_paths({"truth": job.truth, "query": job.query, "output_dir": strategy.output_dir})
+    paths = {name: getattr(strategy, name) for name in ("output_dir", "signing_key")}
+    _check_paths({"truth": job.truth, "query": job.query, **paths})
     if job.query and strategy.data is not DataKind.TABLE:
         raise ConfigError(
             f"query='{job.query}' is for methods that fit a circuit, not for '{job.method}': leave "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from logging import ERROR
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,18 @@ from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.interventions import NODE_KEY, USERS
 from flwr_causal.data.resampling import Draw
 from flwr_causal.errors import CausalError, ConfigError, ForgottenError
+from flwr_causal.party.door import PartyDoor
+from flwr_causal.party.record import SCHEMA
 from flwr_causal.protocol import door, records
-from flwr_causal.protocol.bundle import MAIN, SEED, Bundle, exchange_of, parts_of
+from flwr_causal.protocol.bundle import (
+    MAIN,
+    SEED,
+    TRAININGS,
+    Bundle,
+    Training,
+    exchange_of,
+    parts_of,
+)
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, party_name
 from flwr_causal.protocol.secure.totals import TOTALS, vector_of
@@ -32,7 +43,7 @@ if TYPE_CHECKING:
     from flwr.app import Array
 
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.bundle import Part, Training
+    from flwr_causal.protocol.bundle import Part
     from flwr_causal.protocol.exchange import Exchange
 
     Clients = type[CausalClient] | Mapping[str, type[CausalClient]]
@@ -68,48 +79,20 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
     def schema(message: Message, context: Context) -> Message:
         """Report the schema; a problem with the data is part of the report, not a failure."""
         config = records.config_of(message.content)
-        name = party_name(context)
-        head: dict[str, Any] = {}
-        report: dict[str, Any]
-        masked = bool(config.get("secure-aggregation"))
+        about = {"method": str(config.get("method", "")), "exchange": SCHEMA}
+        name, own = party_name(context), None
         try:
-            secure.check_demand(context, met=masked)
+            own = PartyDoor.of(context)
             party = source(context)
             name = party.name
-            table = party.read()
-            if _is_running(context, config):
-                check_digest(context.state, table, name)
-            else:
-                keep_digest(context.state, table)
-            policy = Policy.from_dict(_behind("policy-", config))
-            options = _behind("option-", config)
-            own = Source(name, lambda: table)
-            client = _client_type(clients, config)(own, context, options=options)
-            if NODE_KEY in context.node_config and "interventions" not in client.contract.reports:
-                raise ConfigError(
-                    f"its node config states interventions, which '{client.contract.method}' does "
-                    f"not use: use {USERS}, or take them out"
-                )
-            with single_threaded():
-                described = client.describe(policy)
-            if masked:
-                running = _is_running(context, config)
-                head["public-key"] = secure.offer_key(context.state, running=running)
-                described = secure.withheld(
-                    secure.own_report(context, lambda: described), policy, name
-                )
-            report = door.reported(described.to_dict(), client.contract.reports, policy.max_states)
-        except door.RefusedError as error:
-            report = {"error": f"The report was not sent: {error}"}
-        except CausalError as error:
-            report = {"error": str(error)}
-        except Exception as error:  # of a client; its traceback stays in the party's log
-            log(ERROR, "The ClientApp of %s raised an exception", name, exc_info=error)
-            report = {"error": f"{type(error).__name__}: {error}"}
-        partition = context.node_config.get("partition-id", -1)
-        head |= {"party": name, "version": own_version(), "partition-id": partition}
-        content = RecordDict({records.CONFIG: ConfigRecord({**head, **report})})
-        return Message(content, reply_to=message)
+            report = _report(clients, party, config, context, own)
+            reply = _reported(message, context, name, report)
+            terms, agreement = str(config.get("terms", "")), str(config.get("exchange", ""))
+            own.note(reply.content, terms, agreement=agreement, **about)
+            return reply
+        except Exception as error:
+            noted = error if own is None else own.noted(error, **about)
+            return _reported(message, context, name, {"error": _in_words(noted, name)})
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -124,9 +107,70 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
     return app
 
 
+def _report(
+    clients: Clients,
+    party: Source,
+    config: Mapping[str, Any],
+    context: Context,
+    own: PartyDoor,
+) -> dict[str, Any]:
+    """Return what a party reports of its table, with its key where the run adds up securely."""
+    own.check_question(config)
+    masked = bool(config.get("secure-aggregation"))
+    secure.check_demand(context, met=masked)
+    table = own.shown(party.read())
+    running = _is_running(context, config)
+    if running:
+        check_digest(context.state, table, party.name)
+    else:
+        keep_digest(context.state, table)
+    policy = Policy.from_dict(_behind("policy-", config))
+    options = _behind("option-", config)
+    shown = Source(party.name, lambda: table)
+    client = _client_type(clients, config)(shown, context, options=options)
+    if NODE_KEY in context.node_config and "interventions" not in client.contract.reports:
+        raise ConfigError(
+            f"its node config states interventions, which '{client.contract.method}' does "
+            f"not use: use {USERS}, or take them out"
+        )
+    with single_threaded():
+        described = client.describe(policy)
+    own.check_report(described, table, policy)
+    key: dict[str, Any] = {}
+    if masked:
+        key["public-key"] = secure.offer_key(context.state, running=running)
+        described = secure.withheld(
+            secure.own_report(context, lambda: described), policy, party.name
+        )
+    report = door.reported(described.to_dict(), client.contract.reports, policy.max_states)
+    return key | report
+
+
+def _reported(message: Message, context: Context, name: str, report: dict[str, Any]) -> Message:
+    """Return the reply that holds a report, or an error in its place."""
+    partition = context.node_config.get("partition-id", -1)
+    head = {"party": name, "version": own_version(), "partition-id": partition}
+    return Message(RecordDict({records.CONFIG: ConfigRecord({**head, **report})}), reply_to=message)
+
+
+def _in_words(error: Exception, party: str) -> str:
+    """Return an error of the schema exchange as it is reported."""
+    if isinstance(error, door.RefusedError):
+        return f"The report was not sent: {error}"
+    if isinstance(error, CausalError):
+        return str(error)
+    # Of a client; its traceback stays in the party's log.
+    log(ERROR, "The ClientApp of %s raised an exception", party, exc_info=error)
+    return f"{type(error).__name__}: {error}"
+
+
 def _open(
-    clients: Clients, source: Callable[[Context], Source], message: Message, context: Context
-) -> tuple[CausalClient, dict[str, Any]]:
+    clients: Clients,
+    source: Callable[[Context], Source],
+    message: Message,
+    context: Context,
+    own: PartyDoor,
+) -> CausalClient:
     """Build the client of this message with the agreement from the message or from its state."""
     config: dict[str, Any] = records.config_of(message.content)
     record = context.state.get(SETUP)
@@ -146,8 +190,14 @@ def _open(
             "This party has no agreement with the others: its node was restarted, or missed the "
             "schema exchange. The server sends it again with the next attempt."
         )
-    client = _client_type(clients, config)(_unchanged(source(context), context), context, setup)
-    return client, {key: value for key, value in config.items() if not key.startswith(PREFIX)}
+    kind = _client_type(clients, config)
+    own.check_agreement(kind.contract.method, setup, _trainings(config))
+    return kind(_unchanged(source(context), context, own), context, setup)
+
+
+def _trainings(config: Mapping[str, Any]) -> list[Training]:
+    """Return the trainings whose requests a message holds."""
+    return [Training.of(name) for name in config.get(TRAININGS, ())]
 
 
 def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
@@ -158,9 +208,9 @@ def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
     return record[f"{PREFIX}exchange"] == config.get("exchange")
 
 
-def _unchanged(source: Source, context: Context) -> Source:
+def _unchanged(source: Source, context: Context, own: PartyDoor) -> Source:
     """Return the source with the table as it is now, which must be that of the schema exchange."""
-    table = source.read()
+    table = own.shown(source.read())
     check_digest(context.state, table, source.name)
     return Source(source.name, lambda: table)
 
@@ -179,13 +229,41 @@ def _read_setup(config: Mapping[str, Any], *, known: bool) -> Setup:
 def _reply(
     clients: Clients, source: Callable[[Context], Source], message: Message, context: Context
 ) -> Message:
-    """Call ``fit``, name what it returns, and let only declared things out."""
-    client, config = _open(clients, source, message, context)
+    """Answer an exchange; note what leaves before it does."""
+    config: dict[str, Any] = records.config_of(message.content)
+    own = PartyDoor.of(context)
+    about: dict[str, Any] = {
+        "method": str(config.get("method", "")),
+        "exchange": str(config.get("exchange", "")),
+        "number": int(config.get(records.NUMBER, 0)),
+    }
+    try:
+        client = _open(clients, source, message, context, own)
+        about["agreement"] = client.setup.exchange
+        note = partial(own.note, terms=client.setup.terms, **about)
+        content = _answer(client, clients, message, config, note)
+    except Exception as error:
+        raise own.noted(error, **about) from error
+    return Message(content, reply_to=message)
+
+
+def _answer(
+    client: CausalClient,
+    clients: Clients,
+    message: Message,
+    config: dict[str, Any],
+    note: Callable[[RecordDict], None],
+) -> RecordDict:
+    """Call ``fit``, name what it returns, and let only declared things out.
+
+    ``note`` is called with what will leave, before the party remembers that it has left.
+    """
+    context = client.context
     secure.check_demand(context, met=bool(client.setup.keys))
     if config.get("exchange") == REPLAY.name:
-        return _replay(client, clients, message)
+        return _replay(client, clients, message, note)
     if config.get("exchange") == TOTALS.name:
-        return _totals(client, message, within=bool(config["within"]))
+        return _totals(client, note, within=bool(config["within"]))
     exchange = exchange_of(client.contract, config)
     named: Arrays = {}
     weight, answered = 1, []
@@ -213,7 +291,7 @@ def _reply(
             number=number,
             precision=client.setup.precision,
         )
-    reply = Message(content, reply_to=message)
+    note(content)
     packed = content.get(records.ARRAYS)
     sent = (
         [(array, packed[name]) for name, array in named.items() if name in packed]
@@ -223,7 +301,7 @@ def _reply(
     for training, own in answered:
         _commit(own, training, context, sent)
     context.state.update(kept)
-    return reply
+    return content
 
 
 def _fit(
@@ -294,20 +372,24 @@ def _commit(
             context.state[training.named(key)] = record
 
 
-def _totals(client: CausalClient, message: Message, *, within: bool) -> Message:
-    """Reply with the numbers that the party's report withholds, masked."""
+def _totals(
+    client: CausalClient, note: Callable[[RecordDict], None], *, within: bool
+) -> RecordDict:
+    """Return the numbers that the party's report withholds, masked."""
     with single_threaded():
         report = secure.own_report(client.context, lambda: client.describe(client.setup.policy))
     setup = client.setup
     vector = vector_of(report, setup.names, within=within)
     content, kept = secure.masked(client.context, setup, TOTALS.name, 0, vector)
-    reply = Message(content, reply_to=message)
+    note(content)
     client.commit()
     client.context.state.update(kept)
-    return reply
+    return content
 
 
-def _replay(client: CausalClient, clients: Clients, message: Message) -> Message:
+def _replay(
+    client: CausalClient, clients: Clients, message: Message, note: Callable[[RecordDict], None]
+) -> RecordDict:
     """Answer earlier requests to oneself, for what is remembered of them; return nothing."""
     config: dict[str, Any] = records.config_of(message.content)
     requests = unpacked(records.arrays_of(message.content)["archive"], config.pop("requests"))
@@ -322,9 +404,11 @@ def _replay(client: CausalClient, clients: Clients, message: Message) -> Message
             own = _in_training(earlier, part.training, records.config_of(content))
             _fit(own, part, exchange, content, config)
             _commit(own, part.training, context, ())
-    client.commit()
     number = int(config[records.NUMBER])
-    return Message(door.outgoing(REPLAY, {}, {}, weight=1, number=number), reply_to=message)
+    answer = door.outgoing(REPLAY, {}, {}, weight=1, number=number)
+    note(answer)
+    client.commit()
+    return answer
 
 
 def _client_type(clients: Clients, config: Mapping[str, Any]) -> type[CausalClient]:

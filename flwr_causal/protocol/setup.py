@@ -25,6 +25,8 @@ _STATES = PREFIX + "states"
 _NUM_STATES = PREFIX + "num-states"
 _TARGETS = PREFIX + "targets"
 KEYS = PREFIX + "keys"
+TERMS = PREFIX + "terms"
+SIGNATURE = PREFIX + "signature"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ class Setup:
     keys : tuple of str
         The public keys of all parties for secure sums, in hexadecimal digits, in the parties'
         order. Empty without secure aggregation.
+    terms, signature : str
+        What the run asks of the parties, and the coordinator's signature of it, see
+        :mod:`flwr_causal.protocol.terms`; by them a party's policy decides.
     """
 
     names: tuple[str, ...]
@@ -74,6 +79,8 @@ class Setup:
     states: States = ()
     targets: tuple[tuple[str, ...], ...] = ()
     keys: tuple[str, ...] = ()
+    terms: str = ""
+    signature: str = ""
 
     @property
     def continuous(self) -> tuple[str, ...]:
@@ -93,6 +100,8 @@ class Setup:
             f"{PREFIX}variance": self.variance.tolist(),
             f"{PREFIX}precision": self.precision,
             f"{PREFIX}exchange": self.exchange,
+            TERMS: self.terms,
+            SIGNATURE: self.signature,
             **self._states_config(),
             **({_TARGETS: [json.dumps(one) for one in self.targets]} if self.targets else {}),
             **({KEYS: list(self.keys)} if self.keys else {}),
@@ -130,4 +139,6 @@ class Setup:
             states=unpack_states(config.get(_STATES, []), config.get(_NUM_STATES, [])),
             targets=tuple(tuple(json.loads(text)) for text in config.get(_TARGETS, [])),
             keys=tuple(config.get(KEYS, [])),
+            terms=config.get(TERMS, ""),
+            signature=config.get(SIGNATURE, ""),
         )

@@ -27,7 +27,7 @@ from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replies import Replies
-from flwr_causal.protocol.setup import KEYS, PREFIX
+from flwr_causal.protocol.setup import KEYS, PREFIX, SIGNATURE, TERMS
 from flwr_causal.runtime.federation import Failure, Party
 
 if TYPE_CHECKING:
@@ -60,7 +60,10 @@ RESULTS = (
 )
 # Options that may differ when a run is resumed: they do not change its result.
 FREE_OPTIONS = frozenset(
-    {"output_dir", "resume", "round_timeout", "server_timeout", "min_available_nodes", "quorum"}
+    {
+        *("output_dir", "resume", "round_timeout", "server_timeout", "min_available_nodes"),
+        *("quorum", "signing_key"),
+    }
 )
 _TOKEN = f"{PREFIX}exchange"
 _PARTIES = "parties"
@@ -347,8 +350,9 @@ def _comparable(setup: Setup, sent: Mapping[str, Any]) -> dict[str, str]:
         "train_config": {name: repr(value) for name, value in sent.items()},
     }
     del plain[_TOKEN]
-    # New in each process.
-    plain.pop(KEYS, None)
+    # New in each process, or of options that are free.
+    for name in (KEYS, TERMS, SIGNATURE):
+        plain.pop(name, None)
     return {
         name: hashlib.sha256(json.dumps(value).encode()).hexdigest()
         for name, value in plain.items()

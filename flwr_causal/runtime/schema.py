@@ -12,11 +12,13 @@ import numpy as np
 from flwr.app import Message
 from flwr.supercore import log
 
+from flwr_causal.compat import own_run
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.schema import own_version
 from flwr_causal.protocol.setup import Setup
+from flwr_causal.protocol.terms import Terms, signed
 from flwr_causal.runtime.federation import Federation, Party
 from flwr_causal.runtime.secure import ask_totals, check_parties, check_targets
 
@@ -142,6 +144,7 @@ def agreed(
         states=agreement.states,
         targets=agreement.targets,
         keys=tuple(party.public_key for party in parties) if method.secure_aggregation else (),
+        **_terms(method),
     )
     with_rows = tuple(replace(party, num_rows=agreement.rows[party.name]) for party in parties)
     federation = Federation(with_rows, own, setup, method.contract, len(parties), total=total)
@@ -179,7 +182,7 @@ def ask_schema(
     policy = {f"policy-{name}": value for name, value in method.policy.to_dict().items()}
     options = {f"option-{name}": value for name, value in method.schema_options.items()}
     secure = {"secure-aggregation": 1} if method.secure_aggregation else {}
-    values = {"method": method.method, **secure, **policy, **options, **further}
+    values = {"method": method.method, **secure, **_terms(method), **policy, **options, **further}
     question = records.message_content(None, values)
     answers: dict[int, tuple[Party, dict[str, Any]]] = {}
     waiting, failed, size = list(node_ids), {}, 0
@@ -212,6 +215,13 @@ def ask_schema(
         if not waiting:
             break
     return list(answers.values()), {node_id: failed[node_id] for node_id in waiting}, size
+
+
+def _terms(method: Method[Any]) -> dict[str, str]:
+    """Return what the run asks, as the parties' policies judge it, and its signature."""
+    options = method.options
+    terms = Terms.of(method.method, options).to_text()
+    return {"terms": terms, "signature": signed(terms, own_run(), options.get("signing_key"))}
 
 
 def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]:

@@ -115,6 +115,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
         have it, and what it protects against.
     min_parties : int, default 3
         Fewest parties with which such a run starts, at least 3.
+    signing_key : str or None, default None
+        Path, on the server's machine, of an Ed25519 private key (``ssh-keygen -t ed25519 -N ""``)
+        that signs what the run asks. Parties whose policy lists its public key refuse other runs.
     output_dir : str or None, default None
         Directory for the results (under ``flwr run`` its absolute path). It is made at the start
         and updated during the run: status, history, failures, and what is needed to resume the run.
@@ -149,6 +152,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     leave_one_out: bool = False
     secure_aggregation: bool = False
     min_parties: int = LEAST_PARTIES
+    signing_key: str | None = None
     output_dir: str | None = None
     resume: bool = False
     missing_values: FailDrop = "fail"

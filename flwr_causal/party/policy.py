@@ -1,0 +1,279 @@
+"""A party's policy: a TOML file that stays with the party and says what runs may ask of it.
+
+What it does not limit is allowed. A refusal names a rule of the policy, never its value, a column
+or anything else of the party's table; the party's own log has the details.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field, fields
+from fnmatch import translate
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.errors import ConfigError, PolicyError
+from flwr_causal.protocol.terms import is_signed, public_key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from flwr_causal.protocol.setup import Setup
+    from flwr_causal.protocol.terms import Terms
+
+#: The keys of a range of allowed numbers.
+_RANGE = frozenset({"least", "most"})
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The table ``[columns]`` of a policy. Names are compared without case, ``*`` is any text.
+
+    Parameters
+    ----------
+    allowed : tuple of str, default ()
+        The only columns that runs see; default: all.
+    never : tuple of str, default ()
+        Columns that no run sees, not even their names.
+    identifiers : tuple of str, default ()
+        Columns that look like identifiers and may be used all the same.
+    """
+
+    allowed: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    identifiers: tuple[str, ...] = ()
+
+    def shows(self, name: str) -> bool:
+        """Return whether runs see a column."""
+        return (not self.allowed or _any(self.allowed, name)) and not _any(self.never, name)
+
+    def knows(self, name: str) -> bool:
+        """Return whether a column that looks like an identifier may be used."""
+        return _any(self.identifiers, name)
+
+
+def _any(patterns: tuple[str, ...], name: str) -> bool:
+    lower = name.lower()
+    return any(
+        lower == pattern.lower() or re.match(translate(pattern.lower()), lower) is not None
+        for pattern in patterns
+    )
+
+
+@dataclass(frozen=True)
+class PartyPolicy:
+    """What runs may ask of a party. A rule that is left out allows everything.
+
+    Parameters
+    ----------
+    methods : tuple of str, default ()
+        Ids of the methods that may run.
+    secure_aggregation : bool, default False
+        Whether the server must learn sums over all parties only.
+    least_parties : int, default 1
+        Fewest parties of a run.
+    least_rows : int, default 0
+        Fewest rows that the party trains on.
+    most_exchanges_a_day : int or None, default None
+        Most replies that leave the party in 24 hours, of all runs, without those of schema
+        exchanges.
+    epsilon : float or None, default None
+        Most that the privacy losses of all runs in the party's record may add up to. A run without
+        the option ``epsilon`` is refused.
+    askers : tuple of str, default ()
+        Ed25519 public keys, as in the ``.pub`` files of ``ssh-keygen``. One of them must have
+        signed the run.
+    columns : Columns
+        Which columns runs see.
+    options : mapping
+        What the options of a run may be: a value, a list of values, or a table with ``least`` and
+        ``most``. A table under a method's id holds rules for runs of this method only. A run that
+        lacks a limited option is refused.
+
+    Raises
+    ------
+    ConfigError
+        If a rule cannot be used.
+    """
+
+    methods: tuple[str, ...] = ()
+    secure_aggregation: bool = False
+    least_parties: int = 1
+    least_rows: int = 0
+    most_exchanges_a_day: int | None = None
+    epsilon: float | None = None
+    askers: tuple[str, ...] = ()
+    columns: Columns = field(default_factory=Columns)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("least_parties", "least_rows", "most_exchanges_a_day"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise ConfigError(f"{_kebab(name)} is {value!r}: give a whole number")
+        if not isinstance(self.secure_aggregation, bool):
+            raise ConfigError("secure-aggregation: give true or false")
+        if self.epsilon is not None and not (_is_number(self.epsilon) and self.epsilon >= 0):
+            raise ConfigError(f"epsilon is {self.epsilon!r}: give a number, 0 or more")
+        for line in self.askers:
+            public_key_of(line)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it limits what the record counts."""
+        return self.most_exchanges_a_day is not None or self.epsilon is not None
+
+    @classmethod
+    def read(cls, path: str | Path) -> PartyPolicy:
+        """Read the policy of a file.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be read, or has a rule that there is not.
+        """
+        file = Path(path)
+        try:
+            version = file.stat().st_mtime_ns
+            return _read(file, version)
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            raise ConfigError(f"The party's policy {file} cannot be read: {error}") from error
+        except ConfigError as error:
+            raise ConfigError(f"The party's policy {file}: {error}") from error
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> PartyPolicy:
+        """Return the policy of a TOML file's values.
+
+        Raises
+        ------
+        ConfigError
+            If a rule does not exist or cannot be used.
+        """
+        given = _fields_of(cls, values, "")
+        columns = given.pop("columns", {})
+        options = given.pop("options", {})
+        if not isinstance(columns, dict) or not isinstance(options, dict):
+            raise ConfigError("'columns' and 'options' are tables: write [columns] and [options]")
+        for name in ("methods", "askers"):
+            if name in given:
+                given[name] = _texts(name, given[name])
+        shown = {
+            name: _texts(name, rule)
+            for name, rule in _fields_of(Columns, columns, "columns.").items()
+        }
+        return cls(columns=Columns(**shown), options=options, **given)
+
+    def check(self, terms: Terms) -> None:
+        """Check what a run asks.
+
+        Raises
+        ------
+        PolicyError
+            Naming the rule that refuses it.
+        """
+        if self.methods and terms.method not in self.methods:
+            raise PolicyError("methods", f"the run's method is '{terms.method}'")
+        if self.secure_aggregation and not terms.secure:
+            raise PolicyError("secure-aggregation", "the run adds nothing up securely")
+        if terms.parties < self.least_parties:
+            raise PolicyError(
+                "least-parties",
+                f"the run starts with {terms.parties} parties, the policy asks for "
+                f"{self.least_parties}; the coordinator raises it by the option "
+                "'min_available_nodes'",
+            )
+        self._check_options(terms.method, terms.options, absent=True)
+        if self.epsilon is not None and not _is_number(terms.options.get("epsilon")):
+            raise PolicyError("epsilon", "the run has no option 'epsilon', a bound of its loss")
+
+    def check_asker(self, text: str, run_id: int, signature: str) -> None:
+        """Check who has signed the terms of a run.
+
+        Raises
+        ------
+        PolicyError
+            If none of the policy's keys has.
+        """
+        if self.askers and not is_signed(text, run_id, signature, self.askers):
+            raise PolicyError("askers", "no key of the policy has signed the run")
+
+    def check_agreement(self, terms: Terms, setup: Setup) -> None:
+        """Check that the agreement of the parties is what the run has asked for.
+
+        Raises
+        ------
+        PolicyError
+            Naming the rule that refuses it.
+        """
+        if self.secure_aggregation and not setup.keys:
+            raise PolicyError("secure-aggregation", "the agreement has no keys of the parties")
+        if setup.num_clients < self.least_parties:
+            raise PolicyError("least-parties", f"the agreement is of {setup.num_clients} parties")
+        own = {name.replace("-", "_"): value for name, value in setup.options.items()}
+        self._check_options(terms.method, own, absent=False)
+        stated = terms.options.get("epsilon")
+        if self.epsilon is not None and own.get("epsilon", stated) != stated:
+            raise PolicyError("epsilon", "the agreement has another epsilon than the terms")
+
+    def _check_options(self, method: str, options: Mapping[str, Any], *, absent: bool) -> None:
+        """Check options; ``absent``: one that is limited must be there."""
+        for name, rule in self._rules(method):
+            option = name.replace("-", "_")
+            if option not in options:
+                if absent:
+                    raise PolicyError(f"options.{name}", f"'{method}' has no such option")
+                continue
+            if not _allows(rule, options[option]):
+                raise PolicyError(f"options.{name}", f"the run has {options[option]!r}")
+
+    def _rules(self, method: str) -> Iterable[tuple[str, Any]]:
+        """Yield the rules of a method's options."""
+        for name, rule in self.options.items():
+            if not isinstance(rule, dict) or rule.keys() <= _RANGE:
+                yield name, rule
+            elif name == method:
+                yield from rule.items()
+
+
+def _allows(rule: Any, value: Any) -> bool:
+    if isinstance(rule, dict):
+        if not _is_number(value):
+            return False
+        return bool(rule.get("least", value) <= value <= rule.get("most", value))
+    allowed = rule if isinstance(rule, list) else [rule]
+    # A truth value is no number here.
+    return any(isinstance(one, bool) == isinstance(value, bool) and one == value for one in allowed)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _fields_of(owner: type, values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return a TOML table's values by the names of the fields of a class."""
+    known = {_kebab(one.name): one.name for one in fields(owner)}
+    unknown = [key for key in values if key not in known]
+    if unknown:
+        raise ConfigError(
+            f"there is no rule '{prefix}{unknown[0]}'; there are "
+            f"{', '.join(prefix + key for key in known)}"
+        )
+    return {known[key]: value for key, value in values.items()}
+
+
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ConfigError(f'{_kebab(name)}: give a list of texts, such as ["a", "b"]')
+    return tuple(value)
+
+
+@lru_cache(maxsize=8)
+def _read(file: Path, version: int) -> PartyPolicy:
+    return PartyPolicy.from_dict(tomllib.loads(file.read_text(encoding="utf-8")))

@@ -1,0 +1,259 @@
+"""A party's record: a file to which a line is added before anything leaves the party.
+
+Each line is a JSON object: when, for which run and exchange, and of everything that left its name,
+shape, type, number of bytes and digest; never a value. It holds the digest of the line before, so
+that a changed or deleted line shows; the last lines can be cut off without a trace, unless the
+digest of the last line is kept elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from flwr.app import ArrayRecord
+
+from flwr_causal.errors import DataError, FederationError
+from flwr_causal.protocol import records
+
+try:
+    import fcntl
+except ImportError:  # Windows: two runs at one node are then not kept apart
+    fcntl = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from flwr.app import RecordDict
+
+#: What a line says of what left: something was sent, a policy refused it, or the party failed.
+SENT, REFUSED, FAILED = "sent", "refused", "failed"
+#: The exchange of a party's report.
+SCHEMA = "schema"
+
+Line = dict[str, Any]
+
+
+class RecordError(FederationError):
+    """A party's record cannot be written, so that nothing leaves the party."""
+
+
+def left(content: RecordDict) -> Line:
+    """Return what a line says of a reply: names, shapes, types, sizes and digests."""
+    whole, arrays, values = hashlib.sha256(), [], []
+    for record in content.values():
+        if isinstance(record, ArrayRecord):
+            for name, array in record.items():
+                whole.update(name.encode() + array.data)
+                arrays.append(
+                    {
+                        "name": name,
+                        "shape": list(array.shape),
+                        "dtype": array.dtype,
+                        "bytes": len(array.data),
+                        "digest": hashlib.sha256(array.data).hexdigest(),
+                    }
+                )
+            continue
+        for name, value in sorted(record.items()):
+            whole.update(f"{name}={value!r};".encode())
+            values.append(name)
+    size = records.num_bytes(content)
+    return {"arrays": arrays, "values": values, "bytes": size, "digest": whole.hexdigest()}
+
+
+@dataclass(frozen=True)
+class PartyRecord:
+    """The record in a file.
+
+    Parameters
+    ----------
+    path : Path
+        Made if it is not there, for its owner only; its directory must exist.
+    """
+
+    path: Path
+
+    def append(
+        self, line: Mapping[str, Any], check: Callable[[Sequence[Line]], None] | None = None
+    ) -> None:
+        """Add a line; it is on the disk when this returns.
+
+        Parameters
+        ----------
+        line : mapping
+            Plain values.
+        check : callable, optional
+            Called with the lines before, while no other process can add one; an exception of it
+            leaves the file as it is.
+
+        Raises
+        ------
+        RecordError
+            If it cannot be written.
+        """
+        try:
+            with self._opened() as file:
+                size = file.seek(0, os.SEEK_END)
+                own = {
+                    "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                    **line,
+                    "previous": _digest(_last_line(file, size)),
+                }
+                if check is not None:
+                    check(self.lines())
+                file.seek(0, os.SEEK_END)
+                try:
+                    file.write(json.dumps(own, ensure_ascii=False).encode() + b"\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError:
+                    file.truncate(size)
+                    raise
+        except (OSError, DataError) as error:
+            raise RecordError(
+                f"The party's record cannot be written ({_why(error)}), so nothing leaves the "
+                "party. Make room or give the node's account access, at the party."
+            ) from error
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        """Open the file for this process alone."""
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+        with os.fdopen(handle, "r+b", buffering=0) as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+
+    def lines(self) -> list[Line]:
+        """Return all lines; none where there is no file.
+
+        Raises
+        ------
+        DataError
+            If the file cannot be read, or has a line that is no JSON object.
+        """
+        return [_parsed(self.path, place, text) for place, text in enumerate(self._texts(), 1)]
+
+    def _texts(self) -> list[bytes]:
+        try:
+            return self.path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise DataError(f"The record {self.path} cannot be read: {error}") from error
+
+    def check_chain(self) -> str:
+        """Check that no line was changed, added, or deleted before another one.
+
+        Returns
+        -------
+        str
+            The digest of the last line; "" without lines.
+
+        Raises
+        ------
+        DataError
+            Naming the first line that does not follow the one before.
+        """
+        previous = ""
+        for place, text in enumerate(self._texts(), 1):
+            if _parsed(self.path, place, text).get("previous") != previous:
+                raise DataError(
+                    f"The record {self.path} was changed: line {place} does not follow the line "
+                    "before it."
+                )
+            previous = _digest(text)
+        return previous
+
+
+def epsilon_spent(lines: Sequence[Line]) -> float:
+    """Return the sum of the privacy losses in a record.
+
+    A run's loss counts once for each agreement of the parties, and once more for each further
+    answer to an exchange that differs from the answer before.
+    """
+    answers: dict[Any, dict[Any, set[Any]]] = {}
+    losses: dict[Any, float] = {}
+    for line in lines:
+        if line.get("event") != SENT or "epsilon" not in line:
+            continue
+        # A run that is resumed has another number and the same agreement.
+        key = line.get("agreement")
+        losses[key] = max(losses.get(key, 0.0), float(line["epsilon"]))
+        exchange = line.get("exchange"), line.get("number")
+        answers.setdefault(key, {}).setdefault(exchange, set()).add(line.get("digest"))
+    return sum(loss * max(map(len, answers[key].values())) for key, loss in losses.items())
+
+
+def exchanges_since(lines: Sequence[Line], hours: float) -> int:
+    """Return how many replies left in the last hours, without those of schema exchanges."""
+    since = datetime.now(UTC) - timedelta(hours=hours)
+    return sum(
+        line.get("event") == SENT
+        and line.get("exchange") != SCHEMA
+        and datetime.fromisoformat(line["time"]) >= since
+        for line in lines
+    )
+
+
+def totals(lines: Sequence[Line]) -> list[Line]:
+    """Return what left for each run, in the order of their first lines."""
+    runs: dict[Any, list[Line]] = {}
+    for line in lines:
+        runs.setdefault(line.get("run"), []).append(line)
+    return [
+        {
+            "run": run,
+            "method": next((one["method"] for one in own if one.get("method")), ""),
+            "first": own[0]["time"],
+            "last": own[-1]["time"],
+            **{
+                event: Counter(one.get("event") for one in own)[event]
+                for event in (SENT, REFUSED, FAILED)
+            },
+            "bytes": sum(one.get("bytes", 0) for one in own),
+            "epsilon": epsilon_spent(own),
+            "names": sorted({array["name"] for one in own for array in one.get("arrays", ())}),
+        }
+        for run, own in runs.items()
+    ]
+
+
+def _parsed(path: Path, place: int, text: bytes) -> Line:
+    try:
+        line = json.loads(text)
+        if isinstance(line, dict) and datetime.fromisoformat(line["time"]).tzinfo:
+            return line
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise DataError(f"The record {path} was changed: line {place} is none of this program's.")
+
+
+def _last_line(file: BinaryIO, size: int) -> bytes:
+    """Return the last line of a file, without its end."""
+    start, tail = size, b""
+    while start > 0 and b"\n" not in tail[:-1]:
+        step = min(4096, start)
+        start -= step
+        file.seek(start)
+        tail = file.read(step) + tail
+    if tail and not tail.endswith(b"\n"):
+        raise DataError("its last line is damaged")
+    return tail[:-1].rpartition(b"\n")[2]
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest() if text else ""
+
+
+def _why(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -1,0 +1,256 @@
+"""A party's policy and record in runs: what is refused, and what is written before it leaves."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from flwr_causal.app.methods import CLIENTS
+from flwr_causal.app.sources import source_of
+from flwr_causal.clients import client_app
+from flwr_causal.errors import CausalError, ConfigError, DataError
+from flwr_causal.party.identifiers import identifiers
+from flwr_causal.party.policy import PartyPolicy
+from flwr_causal.party.record import PartyRecord, RecordError, epsilon_spent
+from flwr_causal.protocol.terms import Terms
+from flwr_causal.runtime import schema
+from flwr_causal.simulations import LocalGrid
+from flwr_causal.strategies import Moments, NotearsADMM, run
+
+NAMES = ("north", "south", "west")
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """One CSV a party: x1 = x0 + noise, x2 = x1 + noise."""
+    rng, directory = np.random.default_rng(0), tmp_path_factory.mktemp("tables")
+    for name in NAMES:
+        x = rng.normal(size=(40, 3)).cumsum(axis=1)
+        frame = pd.DataFrame(x, columns=["x0", "x1", "x2"]).round(6)
+        frame.assign(secret=rng.normal(size=40)).to_csv(directory / f"{name}.csv", index=False)
+    return directory
+
+
+def grid_of(tables, policy=None, **node):
+    """The nodes of three parties, the first of them with a policy."""
+    configs = [{"name": name, "data-path": str(tables / f"{name}.csv")} for name in NAMES]
+    if policy is not None:
+        file = node.pop("at") / "policy.toml"
+        file.write_text(policy)
+        configs[0]["policy"] = str(file)
+    configs[0] |= node
+    return LocalGrid(client_app(CLIENTS, source_of), 3, node_configs=configs)
+
+
+def refusal(tables, tmp_path, policy, method=None):
+    with pytest.raises(CausalError) as caught:
+        run(method or Moments(), grid_of(tables, policy, at=tmp_path))
+    return str(caught.value)
+
+
+RULES = {
+    "methods": 'methods = ["lingam"]',
+    "secure-aggregation": "secure-aggregation = true",
+    "least-parties": "least-parties = 4",
+    "least-rows": "least-rows = 41",
+    "most-exchanges-a-day": "most-exchanges-a-day = 0",
+    "epsilon": "epsilon = 1.0",
+    "options.replicates": "[options]\nreplicates = {most = 2}",
+    "options.solver": '[options.moments]\nsolver = ["dagma"]',
+    "options.orders": "[options]\norders = 3",
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_refuses_and_says_nothing_else(tables, tmp_path, rule):
+    text = refusal(tables, tmp_path, RULES[rule], Moments(replicates=3))
+    assert f"north: The party's policy refuses this run, by its rule '{rule}'." in text
+    assert not set("0123456789") & set(text.partition("north: The party's")[2])
+    lines = PartyRecord(tmp_path / "record.jsonl").lines()
+    assert lines[-1]["event"] == "refused"
+    assert lines[-1]["reason"] == rule
+    assert not [line for line in lines if line["event"] == "sent"]
+
+
+def test_a_run_within_the_policy_is_that_without_one(tables, tmp_path):
+    policy = """
+    methods = ["moments"]
+    least-parties = 2
+    least-rows = 40
+    most-exchanges-a-day = 1
+    [columns]
+    allowed = ["X?", "secret"]
+    [options]
+    replicates = {most = 2}
+    [options.lingam]
+    order = 1
+    """
+    free = run(Moments(replicates=2), grid_of(tables))
+    bound = run(Moments(replicates=2), grid_of(tables, policy, at=tmp_path))
+    np.testing.assert_array_equal(bound.graph.weights, free.graph.weights)
+    assert "by its rule 'most-exchanges-a-day'" in refusal(tables, tmp_path, policy)
+
+
+def test_withheld_columns_are_not_even_named(tables, tmp_path):
+    grid = grid_of(tables, '[columns]\nnever = ["SECRET"]', at=tmp_path)
+    assert run(Moments(unshared_columns="drop"), grid).graph.names == ("x0", "x1", "x2")
+    with pytest.raises(DataError, match="north"):
+        run(Moments(), grid_of(tables, '[columns]\nallowed = ["x*"]', at=tmp_path))
+
+
+def lying(monkeypatch, change):
+    """Let the server state other terms than it keeps to."""
+    honest = Terms.of
+    monkeypatch.setattr(Terms, "of", lambda *given: change(honest(*given)))
+
+
+def test_a_server_that_does_not_keep_to_its_terms(tables, tmp_path, monkeypatch):
+    lying(monkeypatch, lambda terms: replace(terms, options={**terms.options, "replicates": 0}))
+    policy = "[options]\nreplicates = 0"
+    grid = grid_of(tables, policy, at=tmp_path)
+    outcome = run(Moments(replicates=1), grid)
+    assert outcome.failures[0].party == "north"
+    assert "by its rule 'options.replicates'" in outcome.failures[0].reason
+    lines = PartyRecord(tmp_path / "record.jsonl").lines()
+    assert [line["event"] for line in lines] == ["sent", "refused", "refused"]
+    lying(monkeypatch, lambda terms: replace(terms, secure=True))
+    outcome = run(Moments(), grid_of(tables, "secure-aggregation = true", at=tmp_path / "."))
+    assert "by its rule 'secure-aggregation'" in outcome.failures[0].reason
+
+
+def test_only_the_coordinators_signature_opens_a_run(tables, tmp_path, monkeypatch):
+    key = Ed25519PrivateKey.generate()
+    file = tmp_path / "coordinator"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    policy = f'askers = ["{line}"]'
+    assert run(Moments(signing_key=str(file)), grid_of(tables, policy, at=tmp_path)).graph
+    assert "by its rule 'askers'" in refusal(tables, tmp_path, policy)
+    # The signature of another run.
+    monkeypatch.setattr(schema, "own_run", lambda: 7)
+    signer = Moments(signing_key=str(file))
+    assert "by its rule 'askers'" in refusal(tables, tmp_path, policy, signer)
+    with pytest.raises(ConfigError, match=r"signing_key.*ssh-keygen"):
+        run(Moments(signing_key=str(tmp_path / "none")), grid_of(tables))
+
+
+def test_the_record_has_all_that_left_and_no_value(tables, tmp_path):
+    grid = grid_of(tables, record=str(tmp_path / "record.jsonl"))
+    run(NotearsADMM(max_rounds=6), grid)
+    text = (tmp_path / "record.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    (array,) = lines[-1]["arrays"]
+    assert (array["name"], array["shape"], array["bytes"]) == ("weights", [1, 4, 4], 256)
+    assert {line["event"] for line in lines} == {"sent"}
+    assert {line["run"] for line in lines} == {grid.run.run_id}
+    assert {"names", "means"} <= set(lines[0]["values"])
+    assert "x0" not in text
+    assert PartyRecord(tmp_path / "record.jsonl").check_chain()
+
+
+def test_a_changed_or_deleted_line_shows(tmp_path):
+    record = PartyRecord(tmp_path / "record.jsonl")
+    for number in range(4):
+        record.append({"event": "sent", "exchange": "e", "number": number})
+    head = record.check_chain()
+    lines = record.path.read_text().splitlines(keepends=True)
+    for damaged in (
+        [*lines[:1], *lines[2:]],
+        [lines[0].replace('"number": 0', '"number": 9'), *lines[1:]],
+        [lines[1], lines[0], *lines[2:]],
+    ):
+        record.path.write_text("".join(damaged))
+        with pytest.raises(DataError, match=r"was changed: line (1|2)"):
+            record.check_chain()
+    record.path.write_text("".join(lines[:-1]))
+    assert record.check_chain() != head
+
+
+def test_without_its_record_a_party_answers_nothing(tables, tmp_path):
+    with pytest.raises(DataError, match=r"north: The party's record cannot be written"):
+        run(Moments(), grid_of(tables, record=str(tmp_path / "missing" / "record.jsonl")))
+    full = PartyRecord(tmp_path / "record.jsonl")
+    full.append({"event": "sent"})
+
+    def refuse(lines):
+        raise RecordError("no")
+
+    with pytest.raises(RecordError):
+        full.append({"event": "sent"}, refuse)
+    assert len(full.lines()) == 1
+
+
+def test_epsilon_adds_up_over_runs_and_repeated_answers():
+    def line(run_, number, digest, agreement="a"):
+        about = {"event": "sent", "run": run_, "agreement": agreement, "exchange": "e"}
+        return {**about, "number": number, "digest": digest, "epsilon": 0.5}
+
+    once = [line(1, 1, "p"), line(1, 2, "q"), line(1, 2, "q")]
+    assert epsilon_spent(once) == 0.5
+    assert epsilon_spent([*once, line(1, 2, "r")]) == 1.0
+    assert epsilon_spent([*once, line(2, 3, "s")]) == 0.5
+    assert epsilon_spent([*once, line(1, 1, "p", "b"), line(2, 1, "p", "c")]) == 1.5
+
+
+def test_columns_that_look_like_identifiers(tables, tmp_path):
+    n = np.arange(30)
+    frame = pd.DataFrame(
+        {
+            "age": 20 + n % 17,
+            "income": 10_000 + 731 * n,
+            "weight": n * 1.5,
+            "sex": np.where(n % 2, "f", "m"),
+            "valid": n % 2,
+            "PatientID": n % 3,
+            "e-mail address": "x",
+            "row": n[::-1],
+            "number": 123456789 + 1001 * n,
+            "key": [f"k{k}" for k in n],
+            "contact": [f"a{k % 3}@b.org" for k in n],
+        }
+    )
+    found = identifiers(frame, frame.columns)
+    assert found == ["PatientID", "e-mail address", "row", "number", "key", "contact"]
+    for name in NAMES:
+        frame[["age", "income", "row"]].to_csv(tmp_path / f"{name}.csv", index=False)
+    with pytest.raises(DataError, match=r"south: .* rule 'columns\.identifiers'") as caught:
+        run(Moments(), grid_of(tmp_path))
+    assert "row" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("method = []", "no rule 'method'; there are methods"),
+        ("[columns]\nno = []", r"no rule 'columns\.no'"),
+        ("methods = 'moments'", "methods: give a list of texts"),
+        ("least-rows = 1.5", "least-rows is 1.5: give a whole number"),
+        ("askers = ['me']", "'me' is no Ed25519 public key"),
+        ("epsilon = -1", "epsilon is -1"),
+        ("= 3", "cannot be read"),
+    ],
+)
+def test_a_policy_that_cannot_be_used_lets_nothing_out(tables, tmp_path, text, words):
+    with pytest.raises(DataError, match="north: The party's policy cannot be used") as caught:
+        run(Moments(), grid_of(tables, text, at=tmp_path))
+    assert str(tmp_path) not in str(caught.value)
+    with pytest.raises(ConfigError, match=words):
+        PartyPolicy.read(tmp_path / "policy.toml")
+
+
+def test_terms_survive_the_way_and_hold_no_path():
+    terms = Terms.of("moments", {"output_dir": "/a/b", "sparsity": 0.1, "knowledge": {}, "n": None})
+    assert dict(terms.options) == {"sparsity": 0.1, "n": None}
+    assert Terms.from_text(terms.to_text()) == terms
+    for text in ("", "[]", "{}", '{"method": 1, "options": {}, "parties": 1, "secure": true}'):
+        with pytest.raises(ConfigError, match="same version"):
+            Terms.from_text(text)

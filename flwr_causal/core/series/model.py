@@ -9,7 +9,7 @@ form of the system is ``x_t = (intercept + sum_l x_{t-l} A_l + e_t) (I - W)^{-1}
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,24 +20,14 @@ from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear import effects, fit_check
-from flwr_causal.core.linear.model import (
-    check_origin,
-    common_moments,
-    freeze_parameters,
-    held_out_of,
-    intercepts_of,
+from flwr_causal.core.linear.model import intercepts_of, least_squares, sample_moments
+from flwr_causal.core.linear.moments import Moments, by_variable, distinct
+from flwr_causal.core.linear.system import (
+    LinearSystem,
     intervened,
-    least_squares,
-    load_parameters,
     log_density,
     named_columns,
-    parties_of,
-    required_moments,
-    sample_moments,
-    save_parameters,
 )
-from flwr_causal.core.linear.moments import Moments, by_variable, distinct
-from flwr_causal.core.linear.parties import disagreement
 from flwr_causal.core.series.design import companion_radius, lagged_names, lagged_rows, split_blocks
 from flwr_causal.core.series.regression import order_of
 from flwr_causal.core.threads import single_threaded
@@ -45,25 +35,20 @@ from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import pandas as pd
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.fit_check import FitCheck
-    from flwr_causal.core.linear.model import SampleMoments
+    from flwr_causal.core.linear.system import SampleMoments
 
-KIND = "lagged linear model"
-FORMAT = f"flwr-causal {KIND} 1"
-FIELDS = ("weights", "lagged", "intercepts", "noise_variances")
 # The default burn-in reduces the influence of the first steps to at most this share.
 START_REMAINS = 1e-6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LaggedModel:
+class LaggedModel(LinearSystem):
     """A linear system over time with Gaussian noise; the instantaneous edges form a DAG.
 
     The arrays are stored as read-only float64 copies. A *series* is a data frame with (at least)
@@ -102,6 +87,9 @@ class LaggedModel:
         a directed cycle.
     """
 
+    KIND: ClassVar[str] = "lagged linear model"
+    FIELDS: ClassVar[tuple[str, ...]] = ("weights", "lagged", "intercepts", "noise_variances")
+
     names: tuple[str, ...]
     weights: FloatArray
     lagged: FloatArray
@@ -122,8 +110,7 @@ class LaggedModel:
             "intercepts": (d,),
             "noise_variances": (d,),
         }
-        freeze_parameters(self, KIND, shapes)
-        check_origin(self, lagged_names(self.names, order))
+        self._freeze(shapes, lagged_names(self.names, order))
 
     @property
     def _edges(self) -> BoolArray:
@@ -297,7 +284,7 @@ class LaggedModel:
         """
         if lag < 0:
             raise ConfigError(f"lag is {lag}: expected 0, 1, 2, ...")
-        rows, found = required_moments(self), None
+        rows, found = self._required_moments(), None
         if self.marks is not None and lag == 0 and isinstance(rows, Moments):
             return self.possible_effects(cause, effect, level=level, by_party=by_party)
         if self.marks is not None and undirected_part(self.marks).any():
@@ -307,7 +294,7 @@ class LaggedModel:
                 "edges by knowledge"
             )
         i, j = pair_of(self.names, cause, effect, same=lag > 0)
-        parties = parties_of(self, by_party)
+        parties = self._parties(by_party)
         if lag == 0:
             found = effects.total_effect(
                 rows, self._design(self.weights != 0), i, j, level, parties
@@ -315,20 +302,6 @@ class LaggedModel:
         if found is None:
             found = self._along_paths(rows, i, j, lag, level, parties)
         return found if self.marks is None else [found]
-
-    def possible_effects(
-        self, cause: str, effect: str, *, level: float = 0.95, by_party: bool = False
-    ) -> list[Effect]:
-        """Return the total effects within a step in the DAGs of the model's class (local IDA).
-
-        As :meth:`LinearModel.possible_effects <core.linear.model.LinearModel.possible_effects>`:
-        the parents of the cause, at t and before, are adjusted for.
-        """
-        i, j = pair_of(self.names, cause, effect)
-        marks = self._design(self.weights != 0 if self.marks is None else self.marks)
-        return effects.possible_effects(
-            common_moments(self), marks, i, j, level, parties_of(self, by_party)
-        )
 
     def fit_check(self, series: Any = None) -> FitCheck:
         """Test the independencies that the graph implies, on the moments of steps and their lags.
@@ -353,34 +326,10 @@ class LaggedModel:
             If there is neither a series nor moments of rows.
         """
         if series is None:
-            held_out = held_out_of(self, self._edges)
-            return fit_check.check(required_moments(self), self._edges, held_out)
+            return fit_check.check(self._required_moments(), self._edges, self._held_out)
         columns = lagged_names(self.names, self.order)
         steps = Moments.from_rows(np.hstack(self._present_and_past(series)), columns)
         return fit_check.on_rows(steps, self._edges, self.log_likelihood(series))
-
-    def disagreement(self) -> pd.DataFrame:
-        """Compare each party with all others: effects along edges, means, standard deviations.
-
-        Returns
-        -------
-        DataFrame
-            See :func:`flwr_causal.core.linear.parties.disagreement`.
-
-        Raises
-        ------
-        ConfigError
-            If the moments of two parties or more are not known.
-        """
-        parties_of(self, by_party=True)
-        assert self.party_moments is not None
-        return disagreement(self.party_moments, self._edges)
-
-    def edge_tests(self) -> list[EdgeTest]:
-        """Test each edge given the other parents of its effect; empty without moments of rows."""
-        if self.sample_moments is None:
-            return []
-        return fit_check.edge_tests(self.sample_moments, self._edges)
 
     def do(self, values: Mapping[str, float]) -> LaggedModel:
         """Return the system under an intervention that holds variables at values in all steps.
@@ -440,15 +389,6 @@ class LaggedModel:
         index = pd.RangeIndex(steps + 1, name="step")
         return pd.DataFrame(changes[:, 0], index=index, columns=pd.Index(self.names))
 
-    def save(self, path: str | Path) -> None:
-        """Write a JSON file from which :meth:`load` restores all numbers exactly."""
-        save_parameters(path, FORMAT, self, FIELDS, held_out_of(self, self._edges))
-
-    @classmethod
-    def load(cls, path: str | Path) -> LaggedModel:
-        """Read a file of :meth:`save`; a DataError for any other file."""
-        return cls(**load_parameters(path, FORMAT, KIND, FIELDS))
-
     def _present_and_past(self, series: Any) -> tuple[FloatArray, FloatArray]:
         """Check a series; return its steps ``(T - p, d)`` and their lags, ``(T - p, p d)``."""
         X = named_columns(series, self.names, self.names)
@@ -477,7 +417,7 @@ class LaggedModel:
         return np.ascontiguousarray(np.linalg.solve(system.T, rows.T).T, dtype=np.float64)
 
     def _design(self, now: BoolArray) -> BoolArray:
-        """Return the graph over the columns of the moments."""
+        """Return edges without a lag, ``(d, d)``, as a graph over the columns of the moments."""
         return with_past(now, self.lagged != 0)
 
     def _along_paths(

@@ -1,0 +1,352 @@
+"""What linear systems with and without lags share: checks, tests, parties and files."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.graph import distinct_names, pair_of
+from flwr_causal.core.linear import effects, fit_check
+from flwr_causal.core.linear.moments import Moments, by_variable, distinct
+from flwr_causal.core.linear.parties import disagreement, left_out_log_likelihood
+from flwr_causal.core.saved import read_record
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.graphs.doubt import EdgeTest
+    from flwr_causal.core.graphs.effect import Effect
+
+#: Moments of the rows that inform about all variables, or of those that inform about each.
+SampleMoments: TypeAlias = Moments | tuple[Moments, ...]
+
+
+class LinearSystem:
+    """A linear system with Gaussian noise on a DAG, as a frozen dataclass.
+
+    Subclasses say what it is called (``KIND``), which arrays it has (``FIELDS``), and which columns
+    its moments have. See :class:`~core.linear.model.LinearModel` for the attributes.
+    """
+
+    KIND: ClassVar[str]
+    FIELDS: ClassVar[tuple[str, ...]]
+
+    names: tuple[str, ...]
+    weights: FloatArray
+    intercepts: FloatArray
+    noise_variances: FloatArray
+    sample_moments: SampleMoments | None
+    marks: BoolArray | None
+    party_moments: Mapping[str, Moments] | None
+    held_out_log_likelihood: float | None
+
+    @property
+    def _edges(self) -> BoolArray:
+        """The parents of each variable among the columns of the moments, ``(m, d)``."""
+        return np.asarray(self.weights != 0)
+
+    def _design(self, now: BoolArray) -> BoolArray:
+        """Return edges without a lag, ``(d, d)``, as a graph over the columns of the moments."""
+        return now
+
+    def possible_effects(
+        self, cause: str, effect: str, *, level: float = 0.95, by_party: bool = False
+    ) -> list[Effect]:
+        """Return the total effects in the DAGs of the model's equivalence class (local IDA).
+
+        There is an effect for each set of parents that the cause has in a DAG of the class, which
+        are adjusted for (Maathuis, Kalisch & Bühlmann, 2009); with lags these are effects within a
+        step, and parents at t and before. Different sets may give the same effect. A model of a DAG
+        has one set.
+
+        Parameters and errors are those of :meth:`total_effect`; a DataError also if a moment is
+        unknown.
+        """
+        i, j = pair_of(self.names, cause, effect)
+        marks = self._design(self.weights != 0 if self.marks is None else self.marks)
+        rows = self._required_moments()
+        if not isinstance(rows, Moments):
+            raise ConfigError(
+                "possible effects need rows that are the same for all variables, and under known "
+                "interventions they differ: direct the edges by background knowledge"
+            )
+        return effects.possible_effects(rows, marks, i, j, level, self._parties(by_party))
+
+    def disagreement(self) -> pd.DataFrame:
+        """Compare each party with all others: effects along edges, means, standard deviations.
+
+        Returns
+        -------
+        DataFrame
+            See :func:`flwr_causal.core.linear.parties.disagreement`.
+
+        Raises
+        ------
+        ConfigError
+            If the moments of two parties or more are not known.
+        """
+        self._parties(by_party=True)
+        assert self.party_moments is not None
+        return disagreement(self.party_moments, self._edges)
+
+    def edge_tests(self) -> list[EdgeTest]:
+        """Test each edge given the other parents of its effect; empty without moments of rows."""
+        if self.sample_moments is None:
+            return []
+        return fit_check.edge_tests(self.sample_moments, self._edges)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a JSON file, without loss."""
+        content: dict[str, Any] = {"format": self._format(), "names": list(self.names)}
+        content |= {field: getattr(self, field).tolist() for field in self.FIELDS}
+        rows = self.sample_moments
+        if isinstance(rows, Moments):
+            content["sample_moments"] = _plain(rows)
+        elif rows is not None:
+            parts, places = distinct(rows)
+            by_variable = {"parts": [_plain(part) for part in parts], "places": places.tolist()}
+            content["sample_moments_by_variable"] = by_variable
+        if self.marks is not None:
+            content["marks"] = self.marks.tolist()
+        if self._held_out is not None:
+            content["held_out_log_likelihood"] = self._held_out
+        Path(path).write_text(json.dumps(content), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return the model of a file that :meth:`save` wrote.
+
+        Raises
+        ------
+        DataError
+            If the file is not JSON, has another format, lacks a field, or holds damaged numbers.
+        """
+        content = read_record(path, cls.KIND, cls._format())
+        wanted = ("names", *cls.FIELDS)
+        missing = [field for field in wanted if field not in content]
+        if missing:
+            raise DataError(
+                f"{path} holds a {cls.KIND} without {', '.join(missing)}: save it again"
+            )
+        found = {field: content[field] for field in wanted}
+        found |= {name: content.get(name) for name in ("marks", "held_out_log_likelihood")}
+        rows, by_variable = map(content.get, ("sample_moments", "sample_moments_by_variable"))
+        try:
+            found["sample_moments"] = None if rows is None else _moments_of(**rows)
+            if by_variable is not None:
+                parts = [_moments_of(**part) for part in by_variable["parts"]]
+                found["sample_moments"] = tuple(parts[place] for place in by_variable["places"])
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise DataError(f"{path} holds damaged moments ({error}): save it again") from error
+        return cls(**found)
+
+    @classmethod
+    def _format(cls) -> str:
+        return f"flwr-causal {cls.KIND} 1"
+
+    @cached_property
+    def _held_out(self) -> float | None:
+        """``held_out_log_likelihood``, computed from the parties' moments if it is not given."""
+        if self.held_out_log_likelihood is not None:
+            return float(self.held_out_log_likelihood)
+        return left_out_log_likelihood(list((self.party_moments or {}).values()), self._edges)
+
+    def _required_moments(self) -> SampleMoments:
+        """Return the moments of the rows that the system was fitted to; a ConfigError if none."""
+        if self.sample_moments is None:
+            raise ConfigError(
+                "this model has no moments of the rows it was fitted to, which standard errors and "
+                "tests need: run moments, or notears-admm or 2dbn with search=True. The effect "
+                "alone follows from model.do() without them"
+            )
+        return self.sample_moments
+
+    def _parties(self, by_party: bool) -> list[Moments]:
+        """Return the moments of each party's rows if they are wanted; a ConfigError if unknown."""
+        if not by_party:
+            return []
+        if self.party_moments is None or len(self.party_moments) < 2:
+            raise ConfigError(
+                "standard errors by party need the moments of each of two parties or more, which "
+                "this model does not have: moments and lingam keep them in the process that ran "
+                "them, without secure aggregation, known interventions or a privacy wrapper"
+            )
+        return list(self.party_moments.values())
+
+    def _freeze(self, shapes: Mapping[str, tuple[int, ...]], columns: Sequence[str]) -> None:
+        """Check the system and replace its arrays by read-only float64 copies.
+
+        Parameters
+        ----------
+        shapes : mapping of str to tuple of int
+            The shape of every array.
+        columns : sequence of str
+            The variables of the moments.
+
+        Raises
+        ------
+        DataError
+            If names repeat, an array has another shape or an entry that is not a finite number, a
+            noise variance is negative, the weights have a directed cycle, the moments are of other
+            variables, or the marks have another shape than the weights.
+        """
+        object.__setattr__(self, "names", distinct_names(self.names))
+        for field, shape in shapes.items():
+            given = getattr(self, field)
+            expected = (
+                f"{field} of a {self.KIND} of {len(self.names)} variables must be finite numbers "
+                f"of shape {shape}"
+            )
+            try:
+                array = np.array(given, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise DataError(f"{expected} ({error})") from error
+            if array.shape != shape:
+                raise DataError(f"{expected}, got shape {array.shape}")
+            if not np.isfinite(array).all():
+                place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
+                raise DataError(f"{expected}, got {array[place]} at {place}")
+            array.flags.writeable = False
+            object.__setattr__(self, field, array)
+        if (self.noise_variances < 0).any():
+            raise DataError("noise variances must not be negative")
+        if not is_acyclic(self.weights):
+            raise DataError(f"the weights have a directed cycle: a {self.KIND} needs a DAG")
+        self._check_origin(columns)
+
+    def _check_origin(self, columns: Sequence[str]) -> None:
+        """Check what the system keeps of the rows that it was fitted to; freeze the marks."""
+        rows = () if self.sample_moments is None else self.sample_moments
+        for part in distinct(by_variable(rows, 1))[0]:
+            if part.names != tuple(columns):
+                raise DataError(f"the moments are those of {part.names}, expected {tuple(columns)}")
+        if not isinstance(rows, Moments) and rows and len(rows) != len(self.names):
+            raise DataError(f"{len(rows)} moments for {len(self.names)} variables: give one each")
+        if self.marks is not None:
+            marks = np.array(self.marks, dtype=bool)
+            if marks.shape != self.weights.shape:
+                raise DataError(
+                    f"the marks have shape {marks.shape}, expected {self.weights.shape}: give the "
+                    "class of the instantaneous edges"
+                )
+            marks.flags.writeable = False
+            object.__setattr__(self, "marks", marks)
+
+
+def intervened(
+    system: LinearSystem, values: Mapping[str, float], *weights: FloatArray
+) -> tuple[FloatArray, ...]:
+    """Return a system's parameters under an intervention that sets variables to values.
+
+    Parameters
+    ----------
+    system : LinearSystem
+    values : mapping of str to float
+        The variables that are set.
+    *weights : ndarray of shape (..., d, d)
+        Effects on the variables.
+
+    Returns
+    -------
+    tuple of ndarray
+        The weights, the intercepts and the noise variances.
+
+    Raises
+    ------
+    DataError
+        If a variable is unknown, or a value is not a finite number.
+    """
+    unknown = [name for name in values if name not in system.names]
+    if unknown:
+        raise DataError(f"unknown variable {unknown[0]!r}; known are {', '.join(system.names)}")
+    for name, value in values.items():
+        if not isinstance(value, Real) or not np.isfinite(float(value)):
+            raise DataError(f"{name} is set to {value!r}: expected a finite number")
+    targets = [system.names.index(name) for name in values]
+    copies = [np.array(own) for own in (*weights, system.intercepts, system.noise_variances)]
+    for own in copies:
+        own[..., targets] = 0.0
+    copies[-2][targets] = list(values.values())
+    return tuple(copies)
+
+
+def log_density(residuals: FloatArray, variances: FloatArray, names: Sequence[str]) -> FloatArray:
+    """Return the Gaussian log density of each row, ``(n,)``, from the noise terms ``(n, d)``.
+
+    The noise terms are independent, and ``det(I - W) = 1`` for an acyclic W. The density of a row
+    is therefore the product of the densities of its noise terms.
+
+    Raises
+    ------
+    DataError
+        If the noise variance of a variable is 0.
+    """
+    silent = [name for name, variance in zip(names, variances, strict=True) if variance == 0]
+    if silent:
+        raise DataError(f"no density: the variables {silent} have zero noise variance")
+    terms = -0.5 * (np.log(2 * np.pi * variances) + residuals**2 / variances)
+    return np.asarray(terms.sum(axis=1), dtype=np.float64)
+
+
+def named_columns(data: Any, wanted: Sequence[str], names: Sequence[str]) -> FloatArray:
+    """Return columns of a table as an array.
+
+    Parameters
+    ----------
+    data : DataFrame, or array of shape (n, len(names))
+        The table. The columns of a frame are matched by name.
+    wanted : sequence of str
+        Names of the columns to return.
+    names : sequence of str
+        Names of the columns of an array.
+
+    Raises
+    ------
+    DataError
+        If columns are missing or do not hold numbers.
+    """
+    if hasattr(data, "columns"):
+        present = [str(column) for column in data.columns]
+        missing = [name for name in wanted if name not in present]
+        if missing:
+            raise DataError(f"the data lack the variables {missing}")
+        return _numbers(data.iloc[:, [present.index(name) for name in wanted]])
+    X = _numbers(data)
+    if X.ndim != 2 or X.shape[1] != len(names):
+        raise DataError(f"expected an array of {len(names)} columns, got shape {X.shape}")
+    return X[:, [names.index(name) for name in wanted]]
+
+
+def _plain(rows: Moments) -> dict[str, Any]:
+    """Return moments with the upper triangle of the second ones, row by row; JSON has no NaN."""
+    upper = rows.second[np.triu_indices(rows.d)]
+    return {
+        "n": rows.n,
+        "names": list(rows.names),
+        "mean": rows.mean.tolist(),
+        "second": [None if np.isnan(entry) else entry for entry in upper.tolist()],
+    }
+
+
+def _moments_of(n: int, names: list[str], mean: list[float], second: list[float | None]) -> Moments:
+    """Return moments from the upper triangle of the second ones, None where unknown."""
+    above = np.zeros((len(names), len(names)))
+    above[np.triu_indices(len(names))] = np.array(second, dtype=np.float64)
+    return Moments(n, np.array(mean), np.triu(above) + np.triu(above, 1).T, tuple(names))
+
+
+def _numbers(values: Any) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the data are not all numbers ({error})") from error

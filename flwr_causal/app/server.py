@@ -84,7 +84,7 @@ def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
     try:
         _judge(run, job, data, strategy)
         _answer(run, job, strategy)
-        run.warnings += strategy.doubts_of(run.metrics)
+        run.warnings += strategy.metric_warnings(run.metrics)
     except CausalError as error:
         run.error, run.status = in_keys(str(error), job.method), "failed"
         error.outcome = run

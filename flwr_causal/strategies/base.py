@@ -278,7 +278,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
         """Return what the user should know about the finished run; subclasses add to it."""
         return tier_warning(self.graph(state))
 
-    def doubts_of(self, metrics: Mapping[str, Any]) -> list[str]:
+    def metric_warnings(self, metrics: Mapping[str, Any]) -> list[str]:
         """Return what the user should know of the metrics, of test rows and of a query."""
         return []
 

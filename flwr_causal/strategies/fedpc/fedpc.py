@@ -355,7 +355,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             density = replace(density, ask=line.ask, fingerprint=fingerprint)
         return replace(model, density=density)
 
-    def doubts_of(self, metrics: Mapping[str, Any]) -> list[str]:
+    def metric_warnings(self, metrics: Mapping[str, Any]) -> list[str]:
         """Warn where always guessing the most frequent class is as accurate."""
         if self.decision != "most-probable":  # which gives accuracy for rare classes
             return []

@@ -109,9 +109,12 @@ class Fold:
 
 
 def mean_of(replies: Sequence[Arrays], weights: NDArray[np.float64]) -> Arrays:
-    """Return the weighted means of the replies' arrays, by name."""
+    """Return the weighted means of the replies' arrays, by name, added as Flower adds them."""
     shares = weights / weights.sum()
-    return {name: np.tensordot(shares, _stacked(replies, name), axes=1) for name in replies[0]}
+    return {
+        name: sum(arrays[name] * share for arrays, share in zip(replies, shares, strict=True))
+        for name in replies[0]
+    }
 
 
 def median_of(exchange: Exchange, replies: Sequence[Arrays], rows: NDArray[np.float64]) -> Arrays:

@@ -8,7 +8,7 @@ from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Result
 from flwr.supercore import log
 
@@ -16,9 +16,8 @@ from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import Bundle, joined
 from flwr_causal.protocol.replay import REPLAY, packed
-from flwr_causal.protocol.replies import Fold, Replies, median_of
+from flwr_causal.protocol.replies import Fold, Replies, mean_of, median_of
 from flwr_causal.runtime.checkpoint import Checkpoint, CheckpointError, Step
-from flwr_causal.runtime.federation import Arrival
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
     Deferred,
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.bundle import Part
     from flwr_causal.protocol.exchange import Exchange
-    from flwr_causal.runtime.federation import Failure, Federation, Found, Party
+    from flwr_causal.runtime.federation import Arrival, Failure, Federation, Found, Party
     from flwr_causal.runtime.method import Request
 
     Record = dict[str, Any]
@@ -752,38 +751,45 @@ def _combined(
 ) -> Replies:
     """Combine accepted replies: means by Flower's own averaging, or medians; else as declared.
 
-    The replies of each training in a bundle are combined as they would be alone.
+    Flower averages what privacy wrappers change, which single trainings of a bundle are not.
     """
     if isinstance(exchange, Bundle) and _mixed(exchange, replies):
         return joined(
-            (
-                part,
-                _combined(method, strategy, part.exchange, server_round, _of_part(part, replies)),
-            )
+            (part, _without_flower(method, part.exchange, server_round, _of_part(part, replies)))
             for part in exchange.parts
         )
-    if not exchange.averaged:
-        fold = Fold(exchange)
-        for reply in replies:
-            fold.add(reply.party.name, reply.arrays)
-        return fold.close()
-    names = tuple(reply.party.name for reply in replies)
-    if method.aggregation == "median":
-        if len(replies) < LEAST_FOR_MEDIAN:
-            raise FederationError(
-                f"Exchange {server_round}: only {len(replies)} parties replied, and "
-                f"aggregation='median' needs {LEAST_FOR_MEDIAN}: of fewer none can be told to be "
-                "the false one."
-            )
-        rows = np.array([reply.party.num_rows for reply in replies], dtype=np.float64)
-        return Replies(names, median_of(exchange, [reply.arrays for reply in replies], rows))
+    if not exchange.averaged or method.aggregation == "median":
+        return _without_flower(method, exchange, server_round, replies)
     means, _ = strategy.aggregate_train(server_round, [reply.message for reply in replies])
     if means is None:
         raise FederationError(
             f"Exchange {server_round}: the replies of {len(replies)} parties could not be "
             "averaged. See the log for Flower's reason."
         )
-    return Replies(names, records.unpack_arrays(means))
+    return Replies(tuple(reply.party.name for reply in replies), records.unpack_arrays(means))
+
+
+def _without_flower(
+    method: Method[Any], exchange: Exchange, server_round: int, replies: Sequence[Arrival]
+) -> Replies:
+    """Combine accepted replies as declared: sums, means or medians."""
+    if not exchange.averaged:
+        fold = Fold(exchange)
+        for reply in replies:
+            fold.add(reply.party.name, reply.arrays)
+        return fold.close()
+    names = tuple(reply.party.name for reply in replies)
+    arrays = [reply.arrays for reply in replies]
+    rows = np.array([reply.party.num_rows for reply in replies], dtype=np.float64)
+    if method.aggregation == "mean":
+        return Replies(names, mean_of(arrays, rows if exchange.weight == "rows" else rows**0))
+    if len(replies) < LEAST_FOR_MEDIAN:
+        raise FederationError(
+            f"Exchange {server_round}: only {len(replies)} parties replied, and "
+            f"aggregation='median' needs {LEAST_FOR_MEDIAN}: of fewer none can be told to be "
+            "the false one."
+        )
+    return Replies(names, median_of(exchange, arrays, rows))
 
 
 def _mixed(bundle: Bundle, replies: Sequence[Arrival]) -> bool:
@@ -794,25 +800,9 @@ def _mixed(bundle: Bundle, replies: Sequence[Arrival]) -> bool:
 
 
 def _of_part(part: Part, replies: Sequence[Arrival]) -> list[Arrival]:
-    """Return the replies of one training, of those to a bundle, as if they had come alone."""
-    found = []
-    for reply in replies:
-        arrays = part.returned(reply.arrays)
-        if part.exchange.returns and not arrays:
-            continue  # the party was not asked about this training
-        record = reply.message.content.get(records.ARRAYS)
-        packed = part.returned(record) if isinstance(record, ArrayRecord) else {}
-        weight = reply.party.num_rows if part.exchange.weight == "rows" else 1
-        content = RecordDict(
-            {
-                records.ARRAYS: ArrayRecord(packed),
-                records.METRICS: MetricRecord({records.WEIGHT: float(weight)}),
-            }
-        )
-        metadata = reply.message.metadata
-        message = Message(content, metadata.src_node_id, metadata.message_type)
-        found.append(Arrival(reply.party, arrays, message))
-    return found
+    """Return the replies of one training, of those to a bundle; only of parties that were asked."""
+    own = [replace(reply, arrays=part.returned(reply.arrays)) for reply in replies]
+    return [reply for reply in own if reply.arrays or not part.exchange.returns]
 
 
 def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:

@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.influence import Influence
 
 # A party's rows for each replicate, below which a warning is given: so many sums over few rows may
@@ -69,8 +66,11 @@ class TrainingsState(Generic[StateT]):
         return self.agreement.rows
 
 
-class Trainings(Method[TrainingsState[StateT]]):
+class Trainings(Generic[StateT]):
     """A method with bootstrap replicates of itself, and with trainings without single parties.
+
+    It has the attributes of a :class:`Method` with :class:`TrainingsState` as state. What is not
+    defined here, such as the options and the parties, is the method's own.
 
     Parameters
     ----------
@@ -79,23 +79,25 @@ class Trainings(Method[TrainingsState[StateT]]):
         training without each party.
     """
 
+    inner: Method[StateT]
+    _state: TrainingsState[StateT] | None
+    _latest: tuple[object, dict[Training, Request]]
+
     def __init__(self, method: Method[StateT]) -> None:
         self.inner = method
-        self.contract = method.contract  # type: ignore[misc]
-        self.method = method.method  # type: ignore[misc]
-        self.aggregation = method.aggregation
-        self.replicates = method.replicates
-        self.leave_one_out = method.leave_one_out
-        self.secure_aggregation = method.secure_aggregation
-        self.min_parties = method.min_parties
-        self._state: TrainingsState[StateT] | None = None
-        self._latest: tuple[object, dict[Training, Request]] = (None, {})
+        self._state = None
+        self._latest = (None, {})
 
     def __getattr__(self, name: str) -> Any:
-        """Return an option of the method itself."""
+        """Return an attribute of the method itself."""
         if name.startswith("__") or name == "inner":  # of an object that is being copied
             raise AttributeError(name)
         return getattr(self.inner, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute of the method itself, such as its parties."""
+        own = name == "state" or name in Trainings.__annotations__
+        object.__setattr__(self if own else self.inner, name, value)
 
     @property
     def state(self) -> TrainingsState[StateT] | None:
@@ -107,59 +109,6 @@ class Trainings(Method[TrainingsState[StateT]]):
         """Set the states; the method itself is given the main one."""
         self._state = state
         self.inner.state = None if state is None else state.main
-
-    @property
-    def federation(self) -> Federation | None:
-        """The parties."""
-        return self.inner.federation
-
-    @federation.setter
-    def federation(self, federation: Federation | None) -> None:
-        """Set the parties."""
-        self.inner.federation = federation
-
-    @property
-    def grid(self) -> Grid | None:
-        """The grid of the run."""
-        return self.inner.grid
-
-    @grid.setter
-    def grid(self, grid: Grid | None) -> None:
-        """Set the grid of the run."""
-        self.inner.grid = grid
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options by name."""
-        return self.inner.options
-
-    @property
-    def policy(self) -> Policy:
-        """How problems of the data are handled."""
-        return self.inner.policy
-
-    @property
-    def schema_options(self) -> dict[str, Scalar]:
-        """The options that the clients need to describe their tables."""
-        return self.inner.schema_options
-
-    @property
-    def client_options(self) -> dict[str, Scalar]:
-        """The options that the clients need."""
-        return self.inner.client_options
-
-    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Return the columns that all parties use."""
-        return self.inner.agree(reports)
-
-    @property
-    def within_parties(self) -> bool:
-        """Whether variances are those within parties."""
-        return self.inner.within_parties
-
-    def complete(self, agreement: Agreement, total: TableReport) -> Agreement:
-        """Return the agreement with the numbers of all rows."""
-        return self.inner.complete(agreement, total)
 
     def init(self, agreement: Agreement) -> TrainingsState[StateT]:
         """Return the states before the first exchange."""
@@ -363,8 +312,7 @@ class Trainings(Method[TrainingsState[StateT]]):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return the messages of the exchange in progress."""
-        assert self.asked is not None
-        return self.messages(self.asked, server_round, arrays, dict(config))
+        return self.inner.messages(self.asked, server_round, arrays, dict(config))
 
     def main_part(self, before: TrainingsState[StateT]) -> tuple[Method[StateT], StateT, Part]:
         """Return the method, its state and its part of an exchange, of the main training."""

@@ -146,7 +146,7 @@ class RunRecord:
     @property
     def unsigned(self) -> bool:
         """Whether the graph's weights are strengths without a sign, as of nonlinear models."""
-        return bool(self.config.get("kind", "linear") != "linear")
+        return bool(self.config.get("model", "linear") != "linear")
 
     @property
     def total_rows(self) -> int:

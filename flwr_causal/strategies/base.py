@@ -18,7 +18,7 @@ from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.protocol.secure.ring import not_a_sum
 from flwr_causal.runtime.loop import start
 from flwr_causal.runtime.method import Method, StateT
-from flwr_causal.strategies.options import MOST, check_options, refuse_ignored, require
+from flwr_causal.strategies.options import MOST, check_options, other_names, refuse_ignored, require
 from flwr_causal.strategies.plausibility import tier_warning
 
 if TYPE_CHECKING:
@@ -232,8 +232,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options as plain values."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        """The options as plain values, by the names that users give."""
+        called = {field: other for other, field in other_names(type(self)).items()}
+        return {called.get(f.name, f.name): getattr(self, f.name) for f in fields(self) if f.init}
 
     @property
     def data(self) -> DataKind:
@@ -243,8 +244,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
     @property
     def policy(self) -> Policy:
         """How problems of the data are handled."""
-        names = {f.name for f in fields(Policy)}
-        return Policy(**{k: v for k, v in self.options.items() if k in names})
+        own = {f.name for f in fields(self)} & {f.name for f in fields(Policy)}
+        return Policy(**{name: getattr(self, name) for name in own})
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Turn the parties' reports into the columns that all use, or raise what is wrong.

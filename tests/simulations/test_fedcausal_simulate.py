@@ -25,7 +25,7 @@ def test_a_run():
     assert {record["exchange"] for record in run.history} == {"group", "evidence"}
     # Masks of two searches, and the tables that come back.
     assert run.bytes_sent < 4 * run.rounds * 3000
-    assert run.config["kind"] == "group"
+    assert run.config["model"] == "group"
 
 
 def test_a_single_party():

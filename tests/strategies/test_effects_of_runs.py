@@ -1,5 +1,7 @@
 """The models of runs know the rows of all parties: effects equal those of the pooled rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.series.design import lagged_rows
-from flwr_causal.errors import ConfigError
+from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 
@@ -71,6 +73,11 @@ def test_unknown_moments_are_no_zeros():
     second = regression(pooled, [1, *(3 + np.flatnonzero(PAST[:, 2]))], 2)
     assert run.graph.num_edges == 2
     np.testing.assert_allclose(found.value, first[0] * second[0], rtol=0.02)
+    unknown = replace(rows, second=np.full_like(rows.second, np.nan))
+    with pytest.raises(DataError, match="Run moments, with the same order"):
+        replace(run.model, sample_moments=unknown).possible_effects("x0", "x2")
+    with pytest.raises(ConfigError, match="count is -1"):
+        run.doubtful_edges(-1)
 
 
 def test_effects_under_interventions_combine_regressions_on_each_variables_rows(tmp_path):

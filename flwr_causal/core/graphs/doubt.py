@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from flwr_causal.core.graphs.adjustment import with_past
 from flwr_causal.core.graphs.equivalence import reversible, undirected_part
+from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,8 +77,8 @@ class DoubtfulEdge(NamedTuple):
         The edge, as in :meth:`CausalGraph.marked_edges`.
     doubt
         From 0 to 1. About the presence: 1 less the confidence, or the probability of absence by the
-        BIC if that is larger. About the direction: 1 less the confidence, 0.5 where there is none
-        and the independencies in the rows agree with both directions.
+        BIC if that is larger. About the direction: 1 less the confidence, at least 0.5 where the
+        independencies in the rows agree with both directions.
     about
         "presence" or "direction".
     reason
@@ -115,7 +117,14 @@ def doubtful_edges(
     -------
     list of DoubtfulEdge
         Edges of which nothing is known are left out.
+
+    Raises
+    ------
+    ConfigError
+        If the count is not 0, 1, 2, ...
     """
+    if not isinstance(count, Integral) or count < 0:
+        raise ConfigError(f"count is {count!r}: expected a number of edges, 0, 1, 2, ...")
     tested = {(one.cause, one.effect): one for one in tests}
     either = _either_direction(graph)
     found: list[tuple[float, float, DoubtfulEdge]] = []
@@ -161,13 +170,14 @@ def _about_presence(
 def _about_direction(
     graph: CausalGraph, place: tuple[int, int], mark: str, *, either: bool
 ) -> list[Doubt]:
+    found: list[Doubt] = []
     if graph.confidence is not None and mark == "->":
         forward = float(graph.confidence[place])
-        return [(1.0 - forward, "direction", f"its direction has confidence {forward:.2f}")]
+        found.append((1.0 - forward, "direction", f"its direction has confidence {forward:.2f}"))
     if either:
         reason = "the independencies in the rows agree with both directions"
-        return [(OPEN, "direction", reason)]
-    return []
+        found.append((OPEN, "direction", reason))
+    return found
 
 
 def _more_rows(test: EdgeTest | None) -> str:

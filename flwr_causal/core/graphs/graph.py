@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -368,8 +369,8 @@ class CausalGraph:
         """
         directed, adjacent = self._shares()
         limit = self.inclusion_threshold() if threshold is None else threshold
-        if not 0 <= limit <= 1:
-            raise ConfigError(f"threshold is {limit}: expected a number from 0 to 1")
+        if not isinstance(limit, Real) or not 0 <= limit <= 1:
+            raise ConfigError(f"threshold is {limit!r}: expected a number from 0 to 1")
         required = np.zeros_like(self.adjacency) if self.required is None else self.required
         chosen = shares.significant_edges(directed, adjacent, limit, required)
         lagged = self.lagged_confidence

@@ -158,11 +158,23 @@ def possible_effects(
     for parents, members in adjustment.possible_parents(marks, cause):
         if adjustment.is_possible_cause(members, cause, effect):
             columns = [cause, effect, *parents]
-            moments.subset(columns).require_complete()
+            _require_known(moments.subset(columns), cause=moments.names[cause])
             found.append(by_regression(moments, cause, effect, parents, level, parties))
         else:
             found.append(NO_EFFECT)
     return found
+
+
+def _require_known(part: Moments, cause: str) -> None:
+    """Raise a DataError if a moment of a regression is unknown."""
+    unknown = np.argwhere(~np.isfinite(part.second))
+    if len(unknown):
+        one, other = (part.names[k] for k in unknown[0])
+        raise DataError(
+            f"the second moment of {one} and {other} is unknown, which the possible effects of "
+            f"{cause} need: the method asked for few moments. Run moments, with the same order, "
+            "which asks for all; or total_effect, if the graph has all directions"
+        )
 
 
 def along_paths(

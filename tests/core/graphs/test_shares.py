@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from flwr_causal.core.graphs.doubt import doubtful_edges
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.shares import inclusion_threshold
 from flwr_causal.errors import ConfigError
@@ -96,5 +97,13 @@ def test_sure_edges_are_in_the_averaged_graph_also_if_all_are_sure():
 def test_without_replicates_there_is_no_threshold():
     with pytest.raises(ConfigError, match="replicates=100"):
         graph((0, 1)).averaged()
-    with pytest.raises(ConfigError, match="from 0 to 1"):
-        graph((0, 1)).with_confidence([graph((0, 1))]).averaged(2.0)
+    for threshold in (2.0, "x"):
+        with pytest.raises(ConfigError, match="from 0 to 1"):
+            graph((0, 1)).with_confidence([graph((0, 1))]).averaged(threshold)
+
+
+def test_sure_directions_that_the_rows_leave_open_are_doubtful():
+    """Replicates repeat a method's choice of direction; a collider's directions are decided."""
+    for edges, doubt in (([(0, 1)], 0.5), ([(0, 1), (2, 1)], 0.0)):
+        one = graph(*edges)
+        assert doubtful_edges(one.with_confidence([one] * 3))[0].doubt == doubt

@@ -222,7 +222,7 @@ def test_print_is_short_and_has_the_strongest_edges():
 
 def test_strengths_have_no_sign(moments_run):
     """Of nonlinear models a weight says how strong an effect is, not its direction."""
-    plain = replace(moments_run, config=moments_run.config | {"kind": "mlp"})
+    plain = replace(moments_run, config=moments_run.config | {"model": "mlp"})
     assert "  +" in str(moments_run)
     assert "  +" not in str(plain)
     assert payload_of(plain)["graph"]["unsigned"]

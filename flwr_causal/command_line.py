@@ -29,12 +29,14 @@ from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError, ConfigError, DataError
+from flwr_causal.party.record import PartyRecord, epsilon_spent, totals
 from flwr_causal.protocol.schema import own_version
 from flwr_causal.reports.differences import compared
 from flwr_causal.reports.doubts import describe_doubts
 from flwr_causal.reports.page.comparison import comparison_payload
 from flwr_causal.reports.page.template import write_page
 from flwr_causal.reports.run import Run
+from flwr_causal.runtime.checkpoint import forget as forgotten
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of
 from flwr_causal.strategies.options import check_names, other_names
@@ -353,6 +355,67 @@ def compare(
             typer.echo(f"{name}: {line}")
     if output is not None:
         typer.echo(f"Page: {output}")
+
+
+# Of parties and of the server.
+
+
+@app.command()
+def record(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The record of a party's node.")],
+    run: Annotated[int | None, typer.Option(help="Only the lines of this run.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the chain of lines.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what has left a party, by run; of one run each exchange.
+
+    --verify finds lines that were changed, added or deleted, and prints the digest of the last
+    line. Kept elsewhere, it shows later whether lines were cut off at the end.
+    """
+    if not path.is_file():
+        raise DataError(f"There is no record {path}.")
+    kept = PartyRecord(path)
+    if verify:
+        typer.echo(
+            f"{len(kept.lines())} lines, none changed; digest of the last: {kept.check_chain()}"
+        )
+        return
+    lines = [one for one in kept.lines() if run is None or one.get("run") == run]
+    rows = totals(lines) if run is None else [_of_exchange(one) for one in lines]
+    if as_json:
+        _print_json(rows if run is None else lines)
+        return
+    table = Table(*(rows[0] if rows else ()), box=None)
+    for row in rows:
+        table.add_row(*(_shown(value) for value in row.values()))
+    Console(soft_wrap=True).print(table)
+    typer.echo(
+        f"{sum(one.get('bytes', 0) for one in lines)} bytes in all; privacy loss "
+        f"{epsilon_spent(lines):g}"
+    )
+
+
+def _of_exchange(line: dict[str, Any]) -> dict[str, Any]:
+    shapes = [f"{one['name']} {tuple(one['shape'])}" for one in line.get("arrays", ())]
+    names = ("time", "event", "exchange", "number", "bytes")
+    what = line.get("reason") or ", ".join(shapes) or ", ".join(line.get("values", ()))
+    return {**{name: line.get(name) for name in names}, "what": what}
+
+
+@app.command()
+def forget(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Of a run, or of many.")],
+    older_than: Annotated[
+        float, typer.Option(metavar="DAYS", min=0.0, help="Only what is older.")
+    ] = 0.0,
+) -> None:
+    """Delete what unfinished runs keep of the parties; results stay.
+
+    A run keeps the parties' reports and the combined replies until its results are saved. A failed
+    or stopped run keeps them until this command; afterwards it cannot be resumed.
+    """
+    for path in forgotten(directory, older_than):
+        typer.echo(f"Deleted {path}")
 
 
 @app.command()

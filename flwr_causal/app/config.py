@@ -78,7 +78,8 @@ class DataConfig:
         Absolute path of a table whose rows are dealt to the parties, or of a directory with one
         table for each party. Empty: a synthetic system, or for methods on mixed tables
         "breast-cancer". These methods also accept the names of the examples "breast-cancer" and
-        "digits".
+        "digits". On real nodes: which of its tables each party uses, by name, where nodes have
+        several.
     partition : {"even", "uneven", "dirichlet", "sorted", "column"}, default "even"
         How a table's rows are dealt; see ``flwr_causal.data.partition.split``.
     partition_column : str, default ""

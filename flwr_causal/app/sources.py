@@ -23,6 +23,7 @@ from flwr_causal.data.synthetic.linear import Noise, federated_linear
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.party.tables import table_path
 from flwr_causal.protocol.schema import party_name
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _path_of(config: DataConfig) -> Path:
     if not path.is_absolute():
         raise ConfigError(
             f"data='{config.data}' is a relative path; Flower runs apps in a directory of its own. "
-            "Give the absolute path."
+            "Give the absolute path. (On real nodes it names one of a party's tables.)"
         )
     return path
 
@@ -210,12 +211,13 @@ def source_of(context: Context) -> Source:
     ----------
     context : Context
         With ``partition-id`` and ``num-partitions`` in its node config (a simulation), or
-        ``data-path`` and perhaps ``name``.
+        ``data-path`` or ``tables`` and perhaps ``name``. Of several tables the run names one by its
+        ``data``.
 
     Raises
     ------
     DataError
-        If the node config has neither.
+        If the node config has neither, or no such table.
     """
     node = context.node_config
     if "partition-id" in node and "num-partitions" in node:
@@ -223,11 +225,8 @@ def source_of(context: Context) -> Source:
         config, strategy = data_config(context.run_config), strategy_of(context.run_config)
         what = (config, num, strategy.data, Roles.of(strategy))
         return Source(party_name(context), lambda: simulation(*what).tables[index])
-    if "data-path" not in node:
-        raise DataError(
-            "This node's config has no path of its data. Start its SuperNode with "
-            "--node-config \"data-path='/absolute/path/to/table.csv'\"."
-        )
-    path = str(node["data-path"])
+    name = party_name(context)
+    wanted = data_config(context.run_config).data
+    path = table_path(node, wanted)
     # Not the file's name, which may disclose more than the party wants.
-    return Source(party_name(context), lambda: open_table_cached(path))
+    return Source(name, lambda: open_table_cached(path), wanted)

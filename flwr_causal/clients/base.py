@@ -56,10 +56,13 @@ class Source:
     read : callable
         Returns the party's table, a DataFrame or a large file. Called anew for each message: it
         should cache.
+    table : str, default ""
+        The table's name, where the party has several; for its record.
     """
 
     name: str
     read: Callable[[], Table]
+    table: str = ""
 
 
 @dataclass(frozen=True)

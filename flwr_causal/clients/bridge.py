@@ -84,7 +84,7 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
         try:
             own = PartyDoor.of(context)
             party = source(context)
-            name = party.name
+            name, about["table"] = party.name, party.table
             report = _report(clients, party, config, context, own)
             reply = _reported(message, context, name, report)
             terms, agreement = str(config.get("terms", "")), str(config.get("exchange", ""))
@@ -212,7 +212,7 @@ def _unchanged(source: Source, context: Context, own: PartyDoor) -> Source:
     """Return the source with the table as it is now, which must be that of the schema exchange."""
     table = own.shown(source.read())
     check_digest(context.state, table, source.name)
-    return Source(source.name, lambda: table)
+    return replace(source, read=lambda: table)
 
 
 def _read_setup(config: Mapping[str, Any], *, known: bool) -> Setup:
@@ -239,7 +239,7 @@ def _reply(
     }
     try:
         client = _open(clients, source, message, context, own)
-        about["agreement"] = client.setup.exchange
+        about |= {"agreement": client.setup.exchange, "table": client.source.table}
         note = partial(own.note, terms=client.setup.terms, **about)
         content = _answer(client, clients, message, config, note)
     except Exception as error:

@@ -64,9 +64,10 @@ class FedPCClient(CausalClient):
 
     **What leaves the party**: :mod:`flwr_causal.protocol.fedpc` declares it.
 
-    The node config may hold ``learner`` (of the party's own circuits), ``row-secret`` (the same
-    text at all parties and unknown to the server; needed to align rows) and ``model-path`` (a file
-    in which the circuits are stored, so that a later run can query them without training).
+    The node config may hold ``learner`` (of the party's own circuits), ``row-secret-file`` (a file
+    with the same text at all parties, unknown to the server; needed to align rows), ``row-secret``
+    (the text itself) and ``model-path`` (a file in which the circuits are stored, so that a later
+    run can query them without training).
     """
 
     contract: ClassVar[Contract] = CONTRACT
@@ -271,6 +272,8 @@ class FedPCClient(CausalClient):
 
     def _secret(self) -> bytes | None:
         node = self.context.node_config
+        if "row-secret-file" in node:
+            return _secret_in(Path(str(node["row-secret-file"])))
         if "row-secret" in node:
             return str(node["row-secret"]).encode()
         # A simulation needs no secret, because all tables are on one machine. The random numbers of
@@ -395,3 +398,14 @@ def _read(path: str, fingerprint: str) -> NDArray[np.uint8]:
             "name the file of that training with model-path, or train again"
         )
     return np.asarray(data, dtype=np.uint8)
+
+
+def _secret_in(file: Path) -> bytes:
+    """Return the secret that a file holds, without blanks and ends of lines around it."""
+    try:
+        secret = file.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"row-secret-file cannot be read: {error.strerror or error}") from error
+    if not secret:
+        raise ConfigError("row-secret-file holds no text: write the secret into it")
+    return secret

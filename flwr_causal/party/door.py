@@ -56,6 +56,28 @@ def record_path(node_config: Mapping[str, Any]) -> Path | None:
     return Path(str(node_config[POLICY])).parent / RECORD_FILE if POLICY in node_config else None
 
 
+def policy_of(node_config: Mapping[str, Any]) -> PartyPolicy:
+    """Return a node's policy; without one, one that allows everything.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read; the party's log says why.
+    """
+    for key in (POLICY, RECORD):
+        if key in node_config and not Path(str(node_config[key])).is_absolute():
+            raise ConfigError(f"'{key}' of the node config is no absolute path: give one")
+    if POLICY not in node_config:
+        return PartyPolicy()
+    try:
+        return PartyPolicy.read(str(node_config[POLICY]))
+    except ConfigError as error:
+        log(ERROR, "%s", error)
+        raise ConfigError(
+            "The party's policy cannot be used, so it takes no part; the log of its node says why."
+        ) from error
+
+
 @dataclass(frozen=True)
 class PartyDoor:
     """What a node checks before it answers, and writes down before the answer leaves.
@@ -85,17 +107,7 @@ class PartyDoor:
             If its policy cannot be read; the party's log says why.
         """
         node = context.node_config
-        for key in (POLICY, RECORD):
-            if key in node and not Path(str(node[key])).is_absolute():
-                raise ConfigError(f"'{key}' of the node config is no absolute path: give one")
-        try:
-            policy = PartyPolicy.read(str(node[POLICY])) if POLICY in node else PartyPolicy()
-        except ConfigError as error:
-            log(ERROR, "%s", error)
-            raise ConfigError(
-                "The party's policy cannot be used, so it takes no part; the log of its node says "
-                "why."
-            ) from error
+        policy = policy_of(node)
         path = record_path(node)
         record = None if path is None else PartyRecord(path)
         return cls(context.run_id, policy, record, POLICY in node or "partition-id" not in node)

@@ -70,6 +70,8 @@ class PartyPolicy:
     ----------
     methods : tuple of str, default ()
         Ids of the methods that may run.
+    tables : tuple of str, default ()
+        Names of the tables that runs may use; they do not see the others. Default: all.
     secure_aggregation : bool, default False
         Whether the server must learn sums over all parties only.
     least_parties : int, default 1
@@ -99,6 +101,7 @@ class PartyPolicy:
     """
 
     methods: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
     secure_aggregation: bool = False
     least_parties: int = 1
     least_rows: int = 0
@@ -157,7 +160,7 @@ class PartyPolicy:
         options = given.pop("options", {})
         if not isinstance(columns, dict) or not isinstance(options, dict):
             raise ConfigError("'columns' and 'options' are tables: write [columns] and [options]")
-        for name in ("methods", "askers"):
+        for name in ("methods", "tables", "askers"):
             if name in given:
                 given[name] = _texts(name, given[name])
         shown = {
@@ -165,6 +168,10 @@ class PartyPolicy:
             for name, rule in _fields_of(Columns, columns, "columns.").items()
         }
         return cls(columns=Columns(**shown), options=options, **given)
+
+    def gives(self, table: str) -> bool:
+        """Return whether runs may use a table of several."""
+        return not self.tables or table in self.tables
 
     def check(self, terms: Terms) -> None:
         """Check what a run asks.

@@ -55,7 +55,8 @@ class Terms:
     def of(cls, method: str, options: Mapping[str, Any]) -> Terms:
         """Return the terms of a run with these options."""
         secure = bool(options.get("secure_aggregation", False))
-        least = options.get("min_parties", 0) if secure else 0
+        expected = str(options.get("expected_parties") or "").split(",")
+        least = max(len(expected), options.get("min_parties", 0) if secure else 0)
         return cls(
             method,
             {name: value for name, value in options.items() if _is_plain(value)},

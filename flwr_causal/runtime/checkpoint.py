@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,7 +63,7 @@ RESULTS = (
 FREE_OPTIONS = frozenset(
     {
         *("output_dir", "resume", "round_timeout", "server_timeout", "min_available_nodes"),
-        *("quorum", "signing_key"),
+        *("quorum", "signing_key", "expected_parties"),
     }
 )
 _TOKEN = f"{PREFIX}exchange"
@@ -117,6 +118,40 @@ def status_of(directory: str | Path) -> str:
     if not file.is_file():
         return ""
     return str(_read_json(file).get("status", ""))
+
+
+def forget(directory: str | Path, days: float = 0.0) -> list[Path]:
+    """Delete what runs keep of the parties to be resumed; results stay.
+
+    Until its results are saved, a run's directory holds the parties' reports and the combined
+    replies. A run that fails or is stopped leaves them there; it cannot be resumed without them.
+
+    Parameters
+    ----------
+    directory : str or Path
+        Of a run, or above the directories of runs.
+    days : float, default 0.0
+        Only of runs in which nothing was written for so many days.
+
+    Returns
+    -------
+    list of Path
+        The directories that were deleted.
+
+    Raises
+    ------
+    CheckpointError
+        If there is no run.
+    """
+    runs = [file.parent for file in sorted(Path(directory).rglob(RUN_FILE))]
+    if not runs:
+        raise CheckpointError(f"There is no run in {directory}.")
+    before = time.time() - days * 24 * 3600
+    old = [run / EXCHANGES for run in runs if (run / EXCHANGES).is_dir()]
+    old = [one for one in old if max(f.stat().st_mtime for f in (one, *one.iterdir())) <= before]
+    for one in old:
+        shutil.rmtree(one)
+    return old
 
 
 def mark_stopped(directory: str | Path) -> None:

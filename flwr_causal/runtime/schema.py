@@ -63,8 +63,7 @@ def exchange_schema(
     FederationError
         If too few nodes are connected within the round's timeout, or one does not answer.
     """
-    node_ids = _connected(grid, method.min_available_nodes, settle, method.round_timeout)
-    answers, failed, size = ask_schema(method, grid, node_ids, method.round_timeout)
+    answers, failed, size = _present(method, grid, settle)
     if failed:
         raise FederationError(
             "The schema exchange failed; training was not started. "
@@ -93,6 +92,57 @@ def exchange_schema(
         agreement.n,
     )
     return federation, agreement, size
+
+
+def _present(
+    method: Method[Any], grid: Grid, settle: float
+) -> tuple[list[tuple[Party, dict[str, Any]]], dict[int, str], int]:
+    """Wait for enough nodes, and ask them for their schema, see :func:`ask_schema`.
+
+    With ``expected_parties`` these parties are waited for by name; other nodes take no part.
+
+    Raises
+    ------
+    FederationError
+        If too few nodes are connected within the round's timeout, or a party is missing.
+    """
+    timeout = method.round_timeout
+    text = str(method.options.get("expected_parties") or "")
+    expected = [name for part in text.split(",") if (name := part.strip())]
+    if not expected:
+        node_ids = _connected(grid, method.min_available_nodes, settle, timeout)
+        return ask_schema(method, grid, node_ids, timeout)
+    deadline = time.monotonic() + timeout
+    answers: dict[int, tuple[Party, dict[str, Any]]] = {}
+    size, said = 0, ""
+    while True:
+        connected = sorted(grid.get_node_ids())
+        answers = {node_id: answers[node_id] for node_id in answers if node_id in connected}
+        new = [node_id for node_id in connected if node_id not in answers]
+        if new:
+            found, failed, more = ask_schema(method, grid, new, timeout)
+            answers |= {party.node_id: (party, values) for party, values in found}
+            size += more
+            if failed:
+                return list(answers.values()), failed, size
+        here = [party.name for party, _ in answers.values()]
+        missing = [name for name in expected if name not in here]
+        if not missing:
+            break
+        state = f"{', '.join(missing)}; connected: {', '.join(sorted(here)) or 'none'}"
+        if time.monotonic() > deadline:
+            raise FederationError(
+                f"Parties that 'expected_parties' names are missing after {timeout:g} s: {state}. "
+                "Start their SuperNodes under these names, or change the option."
+            )
+        if state != said:
+            log(INFO, "Waiting for %s", state)
+            said = state
+        time.sleep(POLL_SECONDS)
+    for party, _ in answers.values():
+        if party.name not in expected:
+            log(WARNING, "%s is connected and takes no part: it is not expected", party.name)
+    return [one for one in answers.values() if one[0].name in expected], {}, size
 
 
 def agreed(
@@ -278,8 +328,26 @@ def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[
 def _with_unique_names(
     answers: list[tuple[Party, dict[str, Any]]],
 ) -> list[tuple[Party, dict[str, Any]]]:
-    """Add the node id to names that several parties chose."""
+    """Add the node id to names that several parties chose.
+
+    Raises
+    ------
+    FederationError
+        If nodes of one name report the same: the rows of one party would count twice.
+    """
     names = [party.name for party, _ in answers]
+    for place, (party, values) in enumerate(answers):
+        same = [
+            other.node_id
+            for other, theirs in answers[:place]
+            if other.name == party.name and _same_report(values, theirs)
+        ]
+        if same:
+            raise FederationError(
+                f"{party.name} is connected twice, as the nodes {same[0]} and {party.node_id} with "
+                "the same table; training was not started. End one of its SuperNodes. Two parties "
+                "need different names in their nodes' config."
+            )
     return [
         (
             party
@@ -289,6 +357,11 @@ def _with_unique_names(
         )
         for party, values in answers
     ]
+
+
+def _same_report(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two reports without errors say the same."""
+    return "error" not in one and one == other
 
 
 def is_another(version: str) -> bool:

@@ -84,6 +84,10 @@ class CausalStrategy(FedAvg, Method[StateT]):
         The share of the parties that is sampled for each exchange.
     min_available_nodes : int, default 2
         How many nodes must be connected before the schema exchange begins.
+    expected_parties : str, default ""
+        The names of the parties that must take part, such as "north,south,west". The run waits for
+        them by name, for ``round_timeout`` seconds, and says who is missing; other nodes take no
+        part. Default: all nodes that are connected once there are ``min_available_nodes``.
     quorum : float, default 0.5
         The share of the parties (or of the sampled parties) that must reply in an exchange. If
         fewer reply, the run ends with an error, and the results so far are kept.
@@ -143,6 +147,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     max_rounds: int = 1
     fraction_train: float = 1.0
     min_available_nodes: int = 2
+    expected_parties: str = ""
     quorum: float = 0.5
     round_timeout: float = 3600.0
     server_timeout: float = 3600.0

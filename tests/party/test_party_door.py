@@ -13,7 +13,10 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
+from federations import disturbed, raising
+from typer.testing import CliRunner
 
+from flwr_causal import command_line
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.app.sources import source_of
 from flwr_causal.clients import client_app
@@ -21,6 +24,7 @@ from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord, RecordError, epsilon_spent
+from flwr_causal.party.tables import table_path
 from flwr_causal.protocol.terms import Terms
 from flwr_causal.runtime import schema
 from flwr_causal.simulations import LocalGrid
@@ -254,3 +258,62 @@ def test_terms_survive_the_way_and_hold_no_path():
     for text in ("", "[]", "{}", '{"method": 1, "options": {}, "parties": 1, "secure": true}'):
         with pytest.raises(ConfigError, match="same version"):
             Terms.from_text(text)
+
+
+def test_a_run_names_one_of_a_partys_tables(tables, tmp_path):
+    """A directory's files, without a restart; and what names are shown."""
+
+    def path(wanted="", **node):
+        return table_path({key.replace("_", "-"): str(v) for key, v in node.items()}, wanted)
+
+    assert path("south", data_path=tables) == tables / "south.csv"
+    pairs = f"a={tables / 'west.csv'}, b={tables / 'south.csv'}"
+    assert path("b", tables=pairs) == tables / "south.csv"
+    file = tables / "none.csv"
+    assert path(data_path=file) == file
+    with pytest.raises(DataError, match="one table without a name"):
+        path("south", data_path=file)
+    with pytest.raises(DataError, match=r"no table 'south': give .* of: a, b"):
+        path("south", tables=pairs)
+    with pytest.raises(DataError, match="several tables"):
+        path(data_path=tables)
+    for wrong in ({}, {"data_path": file, "tables": pairs}, {"tables": "a=b"}):
+        with pytest.raises(CausalError, match="node"):
+            path("", **wrong)
+    policy = tmp_path / "policy.toml"
+    policy.write_text('tables = ["a"]')
+    with pytest.raises(DataError, match=r"no table 'b': give .* of: a$"):
+        path("b", tables=pairs, policy=policy)
+    (tmp_path / "extra.csv").write_text("x\n1\n")
+    assert path(data_path=tmp_path) == tmp_path / "extra.csv"
+
+
+def test_the_run_config_names_the_table(tables, tmp_path):
+    configs = [{"name": name, "data-path": str(tables)} for name in NAMES[:2]]
+    configs[0]["record"] = str(tmp_path / "record.jsonl")
+    app = client_app(CLIENTS, source_of)
+    grid = LocalGrid(app, 2, run_config={"data": "west"}, node_configs=configs)
+    assert run(Moments(), grid).agreement.n == 80
+    lines = PartyRecord(tmp_path / "record.jsonl").lines()
+    assert {line["table"] for line in lines} == {"west"}
+    shown = CliRunner().invoke(command_line.app, ["record", str(tmp_path / "record.jsonl")])
+    assert "bytes in all" in shown.stdout
+    of_run = ["record", str(tmp_path / "record.jsonl"), "--run", str(lines[0]["run"])]
+    assert "moments (1, 4, 4)" in CliRunner().invoke(command_line.app, of_run).stdout
+    verified = CliRunner().invoke(command_line.app, [*of_run[:2], "--verify"])
+    assert PartyRecord(tmp_path / "record.jsonl").check_chain() in verified.stdout
+
+
+def test_what_an_unfinished_run_keeps_is_deleted(tables, tmp_path):
+    with pytest.raises(CausalError):
+        run(
+            Moments(output_dir=str(tmp_path / "run"), quorum=1.0),
+            disturbed([pd.DataFrame({"a": [0.0, 1.0, 3.0]})] * 2, raising(1, {1}, attempts=9)),
+        )
+    assert (tmp_path / "run" / "exchanges").is_dir()
+    assert CliRunner().invoke(command_line.app, ["forget", str(tmp_path), "--older-than", "1"])
+    assert (tmp_path / "run" / "exchanges").is_dir()
+    CliRunner().invoke(command_line.app, ["forget", str(tmp_path)])
+    assert not (tmp_path / "run" / "exchanges").exists()
+    assert (tmp_path / "run" / "run.json").is_file()
+    assert CliRunner().invoke(command_line.app, ["forget", str(tables)]).exit_code == 2

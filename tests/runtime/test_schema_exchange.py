@@ -56,14 +56,14 @@ def test_parties_have_a_fixed_order_whoever_answers_first():
         assert [p.name for p in federation.parties] == ["party 0", "party 1", "party 2"]
 
 
-def real_nodes(names):
+def real_nodes(names, tables=TABLES):
     """A grid of nodes without partitions, ordered by the names that they give themselves."""
 
     def source(context):
-        name = str(context.node_config["name"])
-        return Source(name, lambda: TABLES[0])
+        node = context.node_config
+        return Source(str(node["name"]), lambda: tables[node["place"]])
 
-    configs = [{"name": name, "data-path": "/a.csv"} for name in names]
+    configs = [{"name": name, "place": place} for place, name in enumerate(names)]
     return LocalGrid(client_app(NotearsADMMClient, source), len(names), node_configs=configs)
 
 
@@ -138,6 +138,26 @@ def test_nodes_that_connect_late_are_waited_for():
     late = LateGrid(app_of(TABLES), 3)
     federation, *_ = exchange_schema(method(min_available_nodes=1), late, settle=0.2)
     assert len(federation.parties) == 3
+
+
+def test_expected_parties_are_waited_for_by_name_and_others_take_no_part(caplog):
+    grid = real_nodes(["oslo", "bern", "rome"])
+    every, calls = grid.get_node_ids(), []
+    grid.get_node_ids = lambda: calls.append(0) or every[: len(calls)]
+    federation, *_ = exchange_schema(method(expected_parties="rome, oslo"), grid)
+    assert [p.name for p in federation.parties] == ["oslo", "rome"]
+    said = [m for m in caplog.messages if m.startswith("Waiting for")]
+    assert said == ["Waiting for rome; connected: oslo", "Waiting for rome; connected: bern, oslo"]
+    assert "bern is connected and takes no part: it is not expected" in caplog.messages
+    late = method(expected_parties="oslo,paris", round_timeout=0.05)
+    with pytest.raises(FederationError, match=r"missing after 0\.05 s: paris; connected: bern, o"):
+        exchange_schema(late, real_nodes(["oslo", "bern"]))
+
+
+def test_a_party_that_is_connected_twice_is_named():
+    grid = real_nodes(["bern", "lab", "lab"], [TABLES[0]] * 3)
+    with pytest.raises(FederationError, match="lab is connected twice, as the nodes 3 and 4"):
+        exchange_schema(method(), grid)
 
 
 class Mute(SpyGrid):

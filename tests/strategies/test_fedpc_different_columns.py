@@ -11,7 +11,7 @@ from flwr_causal import simulate
 from flwr_causal.clients import Source, client_app
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.composed.dependence import cluster_information
-from flwr_causal.errors import DataError
+from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import describe_run
@@ -159,7 +159,7 @@ def test_few_common_rows_are_said():
     assert "too few rows in common" in warning
 
 
-def test_nodes_without_a_secret_are_named():
+def test_nodes_without_a_secret_are_named(tmp_path):
     tables = parties(with_class(rows()))
 
     def source(context):
@@ -168,7 +168,8 @@ def test_nodes_without_a_secret_are_named():
 
     def outcome(*secrets, **options):
         configs = [
-            {"number": k} | ({"row-secret": secret} if secret else {})
+            {"number": k}
+            | ({"row-secret-file" if "/" in secret else "row-secret": secret} if secret else {})
             for k, secret in enumerate(secrets)
         ]
         grid = LocalGrid(client_app(FedPCClient, source), 2, node_configs=configs)
@@ -177,7 +178,11 @@ def test_nodes_without_a_secret_are_named():
     (warning,) = outcome("s", "").warnings
     assert "no secret at clinic 1 " in warning
     assert "row-secret" in warning
-    assert outcome("s", "s").warnings == []
+    file = tmp_path / "secret"
+    file.write_text("s\n")
+    assert outcome("s", str(file)).warnings == []
+    with pytest.raises(FederationError, match="row-secret-file cannot be read: No such file"):
+        outcome("s", str(tmp_path / "none"))
     with pytest.raises(DataError, match=r"no secret at clinic 0, clinic 1 .*row-secret"):
         outcome("", "", training="one-pass", weights="em")
 

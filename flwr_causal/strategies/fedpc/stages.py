@@ -109,7 +109,8 @@ class AlignStage:
         if silent:
             return (
                 f"there is no secret at {', '.join(silent)} under which ids are sent: start every "
-                "SuperNode with --node-config \"row-secret='...'\", the same text at all parties"
+                "SuperNode with --node-config \"row-secret-file='...'\", a file with the same text "
+                "at all parties"
             )
         ids = [[row.tobytes() for row in own] for own in hashes.values()]
         places = common_rows(ids)

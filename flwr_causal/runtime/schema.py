@@ -340,7 +340,8 @@ def _with_unique_names(
         same = [
             other.node_id
             for other, theirs in answers[:place]
-            if other.name == party.name and _same_report(values, theirs)
+            if (other.name, other.partition_id) == (party.name, party.partition_id)
+            and _same_report(values, theirs)
         ]
         if same:
             raise FederationError(

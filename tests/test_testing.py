@@ -63,14 +63,44 @@ def test_our_methods_pass_with_some_faults(mode):
     assert ("split_of_rows" in skipped) == (mode not in POOLING)
 
 
+#: Modes that stand for the others of their method: they have every fault.
+LEADING = (
+    "admm",
+    "2dbn",
+    "moments",
+    "fedges scores",
+    "fedges exact",
+    "fedcausal",
+    "fedpc sums",
+    "fedpc columns",
+    "lingam",
+)
+#: Faults of which the other modes have one, "raises": a reply that is refused whatever it holds is
+#: lost, which a mode may take in its own way.
+LOST = {
+    *("error without a reason", "no reply", "late", "delivered twice", "stale"),
+    *("dtype text", "dtype object", "dtype complex", "20 MB", "no axis", "one axis more"),
+    *("key renamed", "key more", "record more", "empty reply"),
+    *("garbage bytes", "bytes cut", "no bytes", "number wrong", "number missing"),
+    *("weight 0", "weight < 0", "weight NaN", "weight 1e18", "weight missing"),
+    *(fault.name for fault in FAULTS if fault.schema),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_our_methods_pass_with_every_fault(mode):
     if mode in NETWORKS:
         pytest.importorskip("torch", reason="perceptrons need torch")
-    found = report(mode, CELLS)
+    faults = [one.name for one in FAULTS if mode in LEADING or one.name not in LOST]
+    found = report(mode, [cell for cell in CELLS if cell.rpartition(", ")[0] in faults])
     assert found.passed, found.table()
-    assert len(found.codes) == len(FAULTS)
+    assert len(found.codes) == len(faults)
+
+
+def test_every_method_has_every_fault_in_some_mode():
+    assert {MODES[mode][0] for mode in LEADING} == {method for method, *_ in MODES.values()}
+    assert {fault.name for fault in FAULTS} > LOST
 
 
 ONE = Exchange("means", "a mean of squares", returns=(Disclosure("squares", "by column", ("d",)),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ def installed_versions() -> dict[str, str]:
     return {name: _version(name) for name in VERSIONED}
 
 
+@cache  # reading a package's metadata takes longer than a small exchange
 def _version(package: str) -> str:
     try:
         return version(package)

@@ -66,7 +66,8 @@ def test_every_marginal_is_the_sum_over_worlds(case):
 def test_every_conditional_is_a_ratio_of_sums(case):
     circuit, num_states = case
     rows, table = worlds(num_states), table_of(circuit, num_states)
-    for evidence in all_evidence(num_states)[:-1:3]:
+    every = all_evidence(num_states)
+    for evidence in every[: -1 : max(3, len(every) // 40)]:
         known = ~np.isnan(evidence)
         if known.all() or not known.any():
             continue

@@ -419,6 +419,57 @@ def forget(
 
 
 @app.command()
+def doctor(
+    superlink: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Of the SuperLink to reach.")
+    ] = None,
+    root_certificates: Annotated[Path | None, typer.Option(help="The authority's ca.crt.")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS.")] = False,
+    auth_supernode_private_key: Annotated[
+        Path | None, typer.Option(help="A node's key, to be tried.")
+    ] = None,
+    node_config: Annotated[
+        str | None, typer.Option(help="Its text, or a TOML file; tables, policy, record.")
+    ] = None,
+    connection: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A SuperLink of Flower's config.toml.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="For a SuperLink: is it free?")] = None,
+    ssl_certfile: Annotated[Path | None, typer.Option(help="A SuperLink's certificate.")] = None,
+    ssl_keyfile: Annotated[Path | None, typer.Option(help="And its key.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what keeps a node or a SuperLink from working, and the remedy.
+
+    The options are those of flower-supernode and flower-superlink: give what these are given.
+    --connection looks at a SuperLink that runs. Exit status 1: there is a problem.
+    """
+    from flwr_causal.app.doctor.command import examine
+
+    findings = examine(
+        superlink=superlink,
+        root_certificates=root_certificates,
+        insecure=insecure,
+        key=auth_supernode_private_key,
+        node_config=node_config,
+        connection=connection,
+        port=port,
+        certificate=ssl_certfile,
+        certificate_key=ssl_keyfile,
+    )
+    if as_json:
+        _print_json([asdict(one) for one in findings])
+    else:
+        for one in findings:
+            typer.secho(f"{one.level:8}{one.subject}: ", bold=one.level == "problem", nl=False)
+            typer.echo(one.text)
+            if one.remedy:
+                _wrapped(one.remedy, "        ")
+    if any(one.level == "problem" for one in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its id, such as my-method.")],
     directory: Annotated[

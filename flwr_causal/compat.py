@@ -10,7 +10,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from flwr.common.constant import ErrorCode
+from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE, ErrorCode
 from flwr.supercore.exit import add_exit_handler
 from flwr.supercore.logger import FLOWER_LOGGER
 from flwr.supercore.run import Run as FlowerRun
@@ -25,14 +25,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLIENT_RAISED",
+    "CLOCK_AHEAD",
+    "CLOCK_BEHIND",
     "FLOWER_LOGGER",
     "NODE_UNAVAILABLE",
     "FlowerRun",
     "before_exit",
     "empty_run",
+    "node_config_of",
     "own_identity",
     "own_run",
     "quiet",
+    "registration_of",
     "run_on_ray",
     "set_message_id",
     "set_task_identity",
@@ -40,6 +44,9 @@ __all__ = [
 
 CLIENT_RAISED: int = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 NODE_UNAVAILABLE: int = ErrorCode.NODE_UNAVAILABLE
+#: A node whose clock is further ahead or behind, in seconds, is refused.
+CLOCK_AHEAD: int = SYSTEM_TIME_TOLERANCE
+CLOCK_BEHIND: int = SYSTEM_TIME_TOLERANCE + TIMESTAMP_TOLERANCE
 SERVER_NODE_ID = 1
 
 # core/ does not import Flower: its messages are logged by Flower's logger through the parent.
@@ -123,3 +130,62 @@ def run_on_ray(
         server_app=server_app,
         backend_config=dict(backend_config or {}),
     )
+
+
+def node_config_of(text: str) -> dict[str, Any]:
+    """Return a node's configuration as ``flower-supernode --node-config`` reads it.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read.
+    """
+    from click import ClickException
+    from flwr.common.config import parse_config_args
+
+    try:
+        return dict(parse_config_args([text]))
+    except (ClickException, OSError) as error:
+        raise ValueError(str(getattr(error, "message", error))) from error
+
+
+def registration_of(
+    address: str, certificates: bytes | None, private_key: Any, *, insecure: bool
+) -> str:
+    """Return whether a SuperLink knows a node's key, without connecting the node.
+
+    The request has an interval of heartbeats that is not possible: the SuperLink looks for the key
+    first.
+
+    Returns
+    -------
+    str
+        "registered", "unknown", or why the SuperLink gives neither answer.
+    """
+    import httpx
+    from flwr.proto.fleet_pb2 import ActivateNodeRequest
+    from flwr.supercore.error.base import ApiErrorCode, FlowerError
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+    from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+    public = private_key.public_key()
+    own = [NodeAuthHttpInterceptor(private_key, public)]
+    request = ActivateNodeRequest(public_key=public_key_to_bytes(public), heartbeat_interval=-1.0)
+    try:
+        with FleetHttpClient.from_server_address(address, insecure, certificates, own) as client:
+            client.ActivateNode(request)
+    except httpx.HTTPStatusError as error:
+        answer = FlowerError.from_json(error.response.text)
+        code = None if answer is None else answer.code
+        known = {
+            ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL: "registered",
+            ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED: "unknown",
+        }
+        return next(
+            (known[one] for one in known if one == code),
+            f"status {error.response.status_code}",
+        )
+    except httpx.HTTPError as error:
+        return str(error)
+    return "registered"

@@ -124,6 +124,22 @@ class PartyRecord:
                 "party. Make room or give the node's account access, at the party."
             ) from error
 
+    def try_to_open(self) -> None:
+        """Open the file as for a line, and add none.
+
+        Raises
+        ------
+        RecordError
+            If it cannot be opened.
+        """
+        try:
+            with self._opened():
+                pass
+        except OSError as error:
+            raise RecordError(
+                f"The party's record {self.path} cannot be written ({_why(error)})."
+            ) from error
+
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
         """Open the file for this process alone."""

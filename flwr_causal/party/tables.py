@@ -12,6 +12,8 @@ from flwr_causal.party.door import policy_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flwr_causal.party.policy import PartyPolicy
+
 #: The keys of the node config: a file or a directory, or names with their files.
 PATH, TABLES = "data-path", "tables"
 
@@ -35,7 +37,38 @@ def table_path(node_config: Mapping[str, Any], wanted: str = "") -> Path:
     DataError
         If the node config states no table, or none of this name.
     """
-    if (PATH in node_config) is (TABLES in node_config):
+    there = tables_of(node_config, policy_of(node_config))
+    if wanted and "" in there:
+        raise DataError(
+            f"the run asks for the table '{wanted}', and this node has one table without a name: "
+            "leave 'data' out, or give the node a directory of tables"
+        )
+    if wanted in there:
+        return there[wanted]
+    if not wanted and len(there) == 1:
+        return next(iter(there.values()))
+    names = ", ".join(sorted(there)) or "none"
+    asked = f"has no table '{wanted}'" if wanted else "has several tables"
+    raise DataError(f"this node {asked}: give a name by the option 'data', of: {names}")
+
+
+def tables_of(node_config: Mapping[str, Any], policy: PartyPolicy) -> dict[str, Path]:
+    """Return the tables that runs may use, by name; the only one of a node may have none.
+
+    Parameters
+    ----------
+    node_config : mapping
+        As of :func:`table_path`.
+    policy : PartyPolicy
+        It may withhold tables.
+
+    Raises
+    ------
+    ConfigError, DataError
+        As of :func:`table_path`.
+    """
+    named = {key: node_config[key] for key in node_config if key.split(".")[0] == TABLES}
+    if (PATH in node_config) is bool(named):
         raise DataError(
             "This node's config has no path of its data, or two. Start its SuperNode with "
             "--node-config \"data-path='/absolute/path/to/table.csv'\", a directory of tables, or "
@@ -43,22 +76,9 @@ def table_path(node_config: Mapping[str, Any], wanted: str = "") -> Path:
         )
     path = Path(str(node_config.get(PATH, "")))
     if PATH in node_config and not path.is_dir():
-        if wanted:
-            raise DataError(
-                f"the run asks for the table '{wanted}', and this node has one table without a "
-                "name: leave 'data' out, or give the node a directory of tables"
-            )
-        return path
-    there = _in_directory(path) if PATH in node_config else _named(str(node_config[TABLES]))
-    policy = policy_of(node_config)
-    shown = {name: file for name, file in there.items() if policy.gives(name)}
-    if wanted in shown:
-        return shown[wanted]
-    if not wanted and len(shown) == 1:
-        return next(iter(shown.values()))
-    names = ", ".join(sorted(shown)) or "none"
-    asked = f"has no table '{wanted}'" if wanted else "has several tables"
-    raise DataError(f"this node {asked}: give a name by the option 'data', of: {names}")
+        return {"": path}
+    there = _in_directory(path) if PATH in node_config else _named(named)
+    return {name: file for name, file in there.items() if policy.gives(name)}
 
 
 def _in_directory(directory: Path) -> dict[str, Path]:
@@ -75,10 +95,15 @@ def _in_directory(directory: Path) -> dict[str, Path]:
     return found
 
 
-def _named(text: str) -> dict[str, Path]:
+def _named(given: Mapping[str, Any]) -> dict[str, Path]:
+    """Return the tables of ``tables``, a text of pairs, or of ``tables.NAME`` in a TOML file."""
+    pairs = [pair.partition("=") for pair in str(given.get(TABLES, "")).split(",") if pair.strip()]
+    pairs += [
+        (key[len(TABLES) + 1 :], "=", str(path)) for key, path in given.items() if key != TABLES
+    ]
     found: dict[str, Path] = {}
-    for pair in text.split(","):
-        name, equals, path = (part.strip() for part in pair.partition("="))
+    for pair in pairs:
+        name, equals, path = (part.strip() for part in pair)
         if not (name and equals and Path(path).is_absolute()) or name in found:
             raise ConfigError(
                 "'tables' of the node config is not of the form name=/absolute/path,"

@@ -1,0 +1,67 @@
+"""All checks of one call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flwr_causal.app.doctor.connection import check_connection
+from flwr_causal.app.doctor.coordinator import check_certificate, check_port, check_superlink
+from flwr_causal.app.doctor.finding import Finding
+from flwr_causal.app.doctor.machine import check_machine
+from flwr_causal.app.doctor.party import check_party
+from flwr_causal.compat import node_config_of
+from flwr_causal.party.door import record_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+
+def examine(
+    *,
+    superlink: str | None = None,
+    root_certificates: Path | None = None,
+    insecure: bool = False,
+    key: Path | None = None,
+    node_config: str | None = None,
+    connection: str | None = None,
+    port: int | None = None,
+    certificate: Path | None = None,
+    certificate_key: Path | None = None,
+) -> list[Finding]:
+    """Return what the checks find for which something is given; versions and disks always.
+
+    Parameters
+    ----------
+    superlink, root_certificates, insecure, key
+        As of :func:`flwr_causal.app.doctor.connection.check_connection`.
+    node_config : str, optional
+        The text of a node's configuration, or the path of a TOML file.
+    connection : str, optional
+        The name of a SuperLink in Flower's ``config.toml``.
+    port : int, optional
+        Of a SuperLink that is to be started.
+    certificate, certificate_key : Path, optional
+        Of a SuperLink.
+    """
+    node: dict[str, Any] | None = None
+    found: list[Finding] = []
+    if node_config is not None:
+        try:
+            node = node_config_of(node_config)
+        except ValueError as error:
+            text = f"it cannot be read: {error}"
+            found.append(Finding("problem", "node config", text, "Write key='value' key='value'."))
+    record = record_path(node or {})
+    found[:0] = check_machine([] if record is None else [record.parent])
+    if node is not None:
+        found += check_party(node)
+    if port is not None:
+        found.append(check_port(port))
+    if certificate is not None:
+        found += check_certificate(certificate, certificate_key)
+    if superlink is not None:
+        found += check_connection(superlink, root_certificates, insecure=insecure, key=key)
+    if connection is not None:
+        found += check_superlink(connection)
+    return found

@@ -1,0 +1,133 @@
+"""A party's side: its node's configuration, tables, policy and record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.app import methods
+from flwr_causal.app.doctor.finding import Finding
+from flwr_causal.data.check.party_table import describe
+from flwr_causal.data.read.pieces import open_table
+from flwr_causal.errors import CausalError
+from flwr_causal.party.door import POLICY, RECORD, record_path
+from flwr_causal.party.identifiers import identifiers
+from flwr_causal.party.node_config import KEYS
+from flwr_causal.party.policy import PartyPolicy
+from flwr_causal.party.record import PartyRecord
+from flwr_causal.party.tables import tables_of
+from flwr_causal.strategies.options import option_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def check_party(node: Mapping[str, Any]) -> Iterator[Finding]:
+    """Look at what a node's configuration names.
+
+    Parameters
+    ----------
+    node : mapping
+        The configuration.
+    """
+    unknown = [key for key in node if key.split(".")[0] not in KEYS]
+    if unknown:
+        text = f"there is no key {', '.join(unknown)}; there are {', '.join(KEYS)}"
+        yield Finding("problem", "node config", text, "Correct the name.")
+    if "name" not in node:
+        text = "the node has no name; logs would show Flower's number"
+        yield Finding("note", "node config", text, "Give it a name of its own: name='north'.")
+    if "partition-id" in node:
+        text = "'partition-id' means a simulation: the node would make up its data"
+        yield Finding("problem", "node config", text, "Take it out.")
+    if "row-secret" in node:
+        text = "the process list of this machine shows 'row-secret'"
+        yield Finding("note", "node config", text, "Write it into a file: row-secret-file.")
+    if "row-secret-file" in node and not Path(str(node["row-secret-file"])).is_file():
+        text = f"there is no file {node['row-secret-file']}"
+        yield Finding("problem", "row-secret-file", text, "Write the parties' secret into it.")
+    policy = PartyPolicy()
+    if POLICY in node:
+        try:
+            policy = PartyPolicy.read(str(node[POLICY]))
+            yield from _policy(policy, str(node[POLICY]))
+        except CausalError as error:
+            yield Finding(
+                "problem", POLICY, str(error), "The node takes part in no run until then."
+            )
+    else:
+        yield Finding(
+            "note", POLICY, "there is none: runs may ask what they like", "docs/policy.md"
+        )
+    yield from _tables(node, policy)
+    yield from _record(node)
+
+
+def _policy(policy: PartyPolicy, path: str) -> Iterator[Finding]:
+    """Look for rules that name what there is not."""
+    missing = [one for one in policy.methods if one not in methods.METHODS]
+    if missing:
+        yield Finding("problem", POLICY, f"there is no method {', '.join(missing)}", "Correct it.")
+    every = {one: set(option_types(methods.find(one).strategy)) for one in methods.METHODS}
+    for name, rule in policy.options.items():
+        inner = isinstance(rule, dict) and not rule.keys() <= {"least", "most"}
+        known = every.get(name) if inner else set().union(*every.values())
+        names = list(rule) if inner else [name]
+        wrong = [one for one in names if known is None or one.replace("-", "_") not in known]
+        if wrong:
+            where = f"options.{name}" if inner else "options"
+            text = f"{where}: there is no {'option' if known else 'method'} {', '.join(wrong)}"
+            yield Finding("problem", POLICY, text, "Correct it: such a rule refuses every run.")
+    yield Finding("ok", POLICY, f"{path} can be read")
+
+
+def _tables(node: Mapping[str, Any], policy: PartyPolicy) -> Iterator[Finding]:
+    """Read every table as a run would see it."""
+    try:
+        tables = tables_of(node, policy)
+    except CausalError as error:
+        yield Finding("problem", "tables", str(error), "Correct the node's config.")
+        return
+    if not tables:
+        yield Finding("problem", "tables", "there is none that runs may use", "Put one there.")
+    for name, path in tables.items():
+        subject = f"table {name}".strip()
+        try:
+            table = open_table(path)
+            report = describe(table)
+        except CausalError as error:
+            yield Finding("problem", subject, str(error), "flwr-causal check FILE shows more.")
+            continue
+        names = [one.name for one in report.columns if policy.columns.shows(one.name)]
+        looks = [one for one in identifiers(table, names) if not policy.columns.knows(one)]
+        missing = sum(column.missing > 0 for column in report.columns)
+        rows = report.rows + report.dropped_rows
+        text = f"{path}: {rows} rows, {len(names)} columns that runs see"
+        yield Finding("ok", subject, f"{text}, {missing} of them with missing values")
+        if looks:
+            yield Finding(
+                "problem",
+                subject,
+                f"{', '.join(looks)} look like identifiers: runs that use them are refused",
+                "Withhold them by the policy's columns.never, or list them in columns.identifiers.",
+            )
+        if report.rows < policy.least_rows:
+            text = f"{report.rows} complete rows are fewer than least-rows of the policy"
+            yield Finding("problem", subject, text, "Runs are refused.")
+
+
+def _record(node: Mapping[str, Any]) -> Iterator[Finding]:
+    """Look whether the record can be written, and whether it was changed."""
+    path = record_path(node)
+    if path is None:
+        yield Finding(
+            "note", RECORD, "there is none: nothing says later what left", "docs/policy.md"
+        )
+        return
+    try:
+        record = PartyRecord(path)
+        record.try_to_open()
+        record.check_chain()
+        yield Finding("ok", RECORD, f"{path} can be written; {len(record.lines())} lines")
+    except CausalError as error:
+        yield Finding("problem", RECORD, str(error), "Nothing leaves the party until then.")

@@ -1,0 +1,193 @@
+"""The doctor names each mistake; servers here are small ones of this process."""
+
+import ssl
+import threading
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from processes import free_port
+
+from flwr_causal.app.doctor import machine
+from flwr_causal.app.doctor.command import examine
+from flwr_causal.party.node_config import KEYS
+
+NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "clinic authority")])
+
+
+def certificate(directory, name="localhost", days=90):
+    """Write a certificate that signs itself, and its key; return their paths."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    hosts = [x509.DNSName(name), x509.IPAddress(ip_address("127.0.0.1"))]
+    built = (
+        x509.CertificateBuilder(NAME, NAME, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=100))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName(hosts[: 1 + (name == "localhost")]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, SHA256())
+    )
+    directory.mkdir(exist_ok=True)
+    (directory / "crt").write_bytes(built.public_bytes(Encoding.PEM))
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (directory / "key").write_bytes(secret)
+    return directory / "crt", directory / "key"
+
+
+@contextmanager
+def server(pair=None, ahead=0.0, status=200):
+    """A server that says that it is well, at a time of its own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response_only(status)
+            self.send_header("Date", formatdate(time.time() - ahead, usegmt=True))
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    running = HTTPServer(("127.0.0.1", 0), Handler)
+    if pair is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*pair)
+        running.socket = context.wrap_socket(running.socket, server_side=True)
+    running.handle_error = lambda *_: None
+    thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"localhost:{running.server_port}"
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()
+
+
+def problems(findings, level="problem"):
+    return [f"{one.subject}: {one.text}" for one in findings if one.level == level]
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch):
+    for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_way_that_is_free(tmp_path):
+    pair = certificate(tmp_path)
+    with server(pair) as address:
+        found = examine(superlink=address, root_certificates=pair[0])
+        assert problems(found) == []
+        assert {"address", "certificate", "SuperLink", "clock"} <= {one.subject for one in found}
+
+
+def test_what_is_wrong_with_the_way(tmp_path, monkeypatch):
+    ca = certificate(tmp_path / "a")[0]
+
+    def said(address, **options):
+        (text,) = problems(examine(superlink=address, **{"root_certificates": ca, **options}))
+        return text
+
+    closed = f"localhost:{free_port()}"
+    assert "nothing listens at port" in said(closed)
+    assert "'9092' is no host:port" in said("9092")
+    assert "is not known on this machine" in said("no.such.host.invalid:9092")
+    assert "there is no file" in said(closed, root_certificates=tmp_path / "none")
+    for days, name, words in (
+        (-1, "localhost", "certificate expired on"),
+        (9, "other.org", "is not for localhost, but for other.org"),
+    ):
+        pair = certificate(tmp_path / name, name, days)
+        with server(pair) as address:
+            assert words in said(address, root_certificates=pair[0])
+    pair = certificate(tmp_path / "b")
+    with server(pair) as address:
+        assert "was issued by 'clinic authority', which" in said(address)
+        assert "gives no answer" in said(address, insecure=True, root_certificates=None)
+    with server() as address:
+        assert "does not speak TLS" in said(address)
+    for ahead, words in ((8, "7 s ahead of"), (-400, "400 s behind")):
+        with server(ahead=ahead) as address:
+            assert words in said(address, insecure=True, root_certificates=None)
+    with server(status=404) as address:
+        assert "which no SuperLink does" in said(address, insecure=True, root_certificates=None)
+        monkeypatch.setenv("http_proxy", f"http://user:word@{closed}")
+        monkeypatch.setenv("no_proxy", "")
+        found = examine(superlink=address, insecure=True)
+        assert f"no answer through the proxy {closed}" in problems(found)[0]
+        assert "word" not in "".join(one.text for one in found)
+
+
+def node(tmp_path, **changes):
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    pd.DataFrame(x, columns=["x", "y"]).to_csv(tmp_path / "a.csv", index=False)
+    (tmp_path / "policy.toml").write_text("least-rows = 10\n[options.moments]\nreplicates = 0")
+    given = {
+        **{"name": "north", "data-path": tmp_path / "a.csv", "policy": tmp_path / "policy.toml"},
+        **changes,
+    }
+    return " ".join(f"{key}='{value}'" for key, value in given.items() if value is not None)
+
+
+def test_a_node_that_can_start(tmp_path):
+    found = examine(node_config=node(tmp_path))
+    assert problems(found) == []
+    assert "20 rows, 2 columns" in "".join(one.text for one in found)
+    file = tmp_path / "node.toml"
+    file.write_text(f'name = "north"\n[tables]\nfirst = "{tmp_path / "a.csv"}"\n')
+    found = examine(node_config=str(file))
+    assert problems(found) == []
+    assert "table first" in {one.subject for one in found}
+
+
+def test_what_is_wrong_with_a_node(tmp_path, monkeypatch):
+    def said(policy=None, **changes):
+        config = node(tmp_path, **changes)
+        if policy is not None:
+            (tmp_path / "policy.toml").write_text(policy)
+        (text,) = problems(examine(node_config=config))
+        return text
+
+    assert "a.txt does not exist" in said(**{"data-path": "/nowhere/a.txt"})
+    assert "there is no key data_path" in said(data_path="a")
+    assert "no path of its data, or two" in said(**{"data-path": None})
+    assert "simulation" in said(**{"partition-id": 1})
+    assert "there is no file /none" in said(**{"row-secret-file": "/none"})
+    assert "no rule 'metods'" in said("metods = []")
+    assert "no method momnets" in said('methods = ["momnets"]')
+    assert "options.moments: there is no option replicate" in said("[options.moments]\nreplicate=1")
+    assert "options: there is no option replicate" in said("[options]\nreplicate = 1")
+    assert "fewer than least-rows" in said("least-rows = 21")
+    assert "record cannot be written" in said(record="/nowhere/record.jsonl").replace(
+        " /nowhere/record.jsonl", ""
+    )
+    monkeypatch.setattr(machine, "ROOM", 2**80)
+    assert {one.split(":")[0] for one in problems(examine())} == {"disk"}
+
+
+def test_a_superlinks_own_files(tmp_path):
+    pair, other = certificate(tmp_path / "a"), certificate(tmp_path / "b", days=-1)
+    assert problems(examine(certificate=pair[0], certificate_key=pair[1])) == []
+    (text,) = problems(examine(certificate=pair[0], certificate_key=other[1]))
+    assert "is not the key of" in text
+    (text,) = problems(examine(certificate=other[0]))
+    assert "expired" in text
+    with server() as address:
+        (text,) = problems(examine(port=int(address.split(":")[1])))
+    assert "cannot be used" in text
+
+
+def test_every_key_of_a_nodes_configuration_is_documented():
+    text = Path(__file__).parents[2].joinpath("docs", "policy.md").read_text()
+    assert [key for key in KEYS if f"| `{key}` |" not in text] == []

@@ -34,7 +34,8 @@ from flwr_causal.protocol.bundle import (
 )
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, party_name
-from flwr_causal.protocol.secure.totals import TOTALS, vector_of
+from flwr_causal.protocol.secure.totals import TOTALS, TOTALS_NUMBER, vector_of
+from flwr_causal.protocol.secure.unmasking import UNMASKING
 from flwr_causal.protocol.setup import PREFIX, Setup
 
 if TYPE_CHECKING:
@@ -264,6 +265,8 @@ def _answer(
         return _replay(client, clients, message, note)
     if config.get("exchange") == TOTALS.name:
         return _totals(client, note, within=bool(config["within"]))
+    if config.get("exchange") == UNMASKING.name:
+        return _unmasking(client, message, note)
     exchange = exchange_of(client.contract, config)
     named: Arrays = {}
     weight, answered = 1, []
@@ -380,10 +383,25 @@ def _totals(
         report = secure.own_report(client.context, lambda: client.describe(client.setup.policy))
     setup = client.setup
     vector = vector_of(report, setup.names, within=within)
-    content, kept = secure.masked(client.context, setup, TOTALS.name, 0, vector)
+    content, kept = secure.masked(client.context, setup, TOTALS.name, TOTALS_NUMBER, vector)
     note(content)
     client.commit()
     client.context.state.update(kept)
+    return content
+
+
+def _unmasking(
+    client: CausalClient, message: Message, note: Callable[[RecordDict], None]
+) -> RecordDict:
+    """Return what the party adds to the unmasking of the sum that it has answered last."""
+    context, sent = client.context, records.arrays_of(message.content)
+    number = int(str(records.config_of(message.content)[records.NUMBER]))
+    sizes = door.sizes_of(UNMASKING, message.content, {})
+    keys, kept = secure.unmasked(context, client.setup, number, sent["survivors"], sent["shares"])
+    content = door.outgoing(UNMASKING, {"keys": keys}, sizes, weight=1, number=number)
+    note(content)
+    client.commit()
+    context.state.update(kept)
     return content
 
 

@@ -2,38 +2,69 @@
 
 The key is made in the schema exchange and kept in the node's state; it never leaves the party, and
 a restarted node has lost it. A party answers an exchange again only with the same bytes: two
-vectors under one mask would reveal their difference.
+vectors under one mask would reveal their difference. It helps to unmask each sum once, for one set
+of parties.
 """
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from flwr.app import ConfigRecord
 
 from flwr_causal.clients.base import cached
 from flwr_causal.data.check.checks import own_problems
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door
-from flwr_causal.protocol.secure.keys import new_private_key, pair_keys, public_key
-from flwr_causal.protocol.secure.masks import mask
+from flwr_causal.protocol.secure.keys import (
+    KEY_BYTES,
+    new_private_key,
+    pair_keys,
+    place_of,
+    public_key,
+)
+from flwr_causal.protocol.secure.masks import mask, mask_key, streams
+from flwr_causal.protocol.secure.neighbours import Circle, circle_of
+from flwr_causal.protocol.secure.totals import TOTALS_NUMBER
+from flwr_causal.protocol.secure.unmasking import (
+    decrypted,
+    encrypted,
+    new_seed,
+    own_key,
+    polynomial,
+    shares_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from flwr.app import Context, RecordDict
     from numpy.typing import NDArray
 
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.protocol.secure.keys import PairKey
     from flwr_causal.protocol.setup import Setup
 
 #: The key of the node config by which a party insists on secure sums.
 NODE_KEY = "secure-aggregation"
 #: The record in the node's state.
 SECURE = "secure-sums"
+# What it holds beside the key: of the agreements and of the exchange that were answered last, and
+# of the unmasking.
+_UNUSED = {
+    "keys": "",
+    "heirs": "",
+    "runs": "",
+    "number": -1,
+    "digest": "",
+    "purpose": b"",
+    "seed": b"",
+}
+_NEVER_UNMASKED = {"unmasked-run": "", "unmasked": -1, "survivors": b""}
 
 
 def check_demand(context: Context, *, met: bool) -> None:
@@ -62,17 +93,18 @@ def offer_key(state: RecordDict, *, running: bool) -> str:
         Whether the question comes from the run that the node takes part in. Another run, and one
         that starts over, gets a new key.
     """
-    record = state.get(SECURE)
-    if not isinstance(record, ConfigRecord) or (record["runs"] and not running):
-        state[SECURE] = record = ConfigRecord(
-            {"key": new_private_key(), "keys": "", "runs": "", "number": -1, "digest": ""}
-        )
-    return public_key(_private(record)).hex()
+    found = state.get(SECURE)
+    record: dict[str, Any] = dict(found) if isinstance(found, ConfigRecord) else {}
+    if not record or (record["runs"] and not running):
+        # The latest unmasking is remembered in a later run, too, which may resume the one before.
+        record = {**_NEVER_UNMASKED, **record, **_UNUSED, "key": new_private_key()}
+        state[SECURE] = ConfigRecord(record)
+    return public_key(record["key"]).hex()
 
 
 def own_report(context: Context, describe: Callable[[], TableReport]) -> TableReport:
     """Return the party's report with its numbers; it is computed once for each key and process."""
-    own = public_key(_private(_record(context.state))).hex()
+    own = public_key(_record(context.state)["key"]).hex()
     return cached(context, f"report {own}", describe)
 
 
@@ -93,7 +125,7 @@ def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:
 def masked(
     context: Context, setup: Setup, exchange: str, number: int, vector: NDArray[np.uint64]
 ) -> tuple[RecordDict, dict[str, ConfigRecord]]:
-    """Return a reply that holds a vector under the party's mask, and what to keep of it.
+    """Return a reply that holds a vector under the party's masks, and what to keep of it.
 
     Parameters
     ----------
@@ -118,23 +150,153 @@ def masked(
         If the party has no key, the keys of the parties cannot be used, or the exchange was
         answered before with another vector.
     """
-    private = _private(_record(context.state))
-    keys = [bytes.fromhex(key) for key in setup.keys]
-    # A key exchange with each party takes longer than the masks of many exchanges.
-    name = f"keys {public_key(private).hex()} {_hashed(*keys)}"
-    pairs = cached(context, name, lambda: pair_keys(private, keys))
-    words = vector + mask(pairs, f"{setup.exchange} {exchange} {number}".encode(), len(vector))
-    kept = answered(context.state, setup, number, words.tobytes())
-    return door.masked(words, number), {SECURE: kept}
+    record = _record(context.state)
+    own = _Neighbours.of(context, record, setup)
+    purpose = f"{setup.exchange} {exchange} {number}".encode()
+    words = vector + mask(own.pairs.values(), purpose, len(vector))
+    # The same question has the same answer, and another one has never the same mask.
+    seed = record["seed"] if record["purpose"] == purpose else new_seed()
+    if not own.circle.all_must_reply:
+        coefficients = polynomial(seed, own.circle.shares)
+        words += streams([(own_key(coefficients), 1)], len(vector))
+        words = np.concatenate([words, own.boxes(coefficients, purpose)])
+    kept = answered(record, setup, number, words.tobytes())
+    kept |= {"purpose": purpose, "seed": seed}
+    return door.masked(words, number), {SECURE: ConfigRecord(kept)}
 
 
-def answered(state: RecordDict, setup: Setup, number: int, vector: bytes) -> ConfigRecord:
+def unmasked(
+    context: Context,
+    setup: Setup,
+    number: int,
+    survivors: NDArray[np.uint8],
+    boxes: NDArray[np.uint8],
+) -> tuple[NDArray[np.uint8], dict[str, ConfigRecord]]:
+    """Return what a party adds to the unmasking of a sum, once a sum, and what to keep of it.
+
+    Parameters
+    ----------
+    context : Context
+        Of the node; not changed.
+    setup : Setup
+    number : int
+        Of the exchange.
+    survivors : ndarray of uint8, shape (parties,)
+        1 for each party whose vector is in the sum, else 0.
+    boxes : ndarray of uint8, shape (holders, 48)
+        By neighbour, the encrypted share of its seed, where its vector is in the sum.
+
+    Returns
+    -------
+    keys : ndarray of uint8, shape (holders, 32)
+        By neighbour, and for the party itself: the share of its seed where its vector is in the
+        sum, else the key of the mask of the two in this sum.
+    kept : dict of str to ConfigRecord
+        For the node's state, once the reply is complete.
+
+    Raises
+    ------
+    FederationError
+        If the sum is not the last one that the party has answered, it was unmasked before for
+        other parties, too few are in it, or a share was altered.
+    """
+    record = _record(context.state)
+    own = _Neighbours.of(context, record, setup)
+    purpose = record["purpose"]
+    last = (record["runs"].rpartition(" ")[-1], record["keys"], record["number"])
+    if last != (setup.exchange, _hashed_keys(setup), number) or own.circle.all_must_reply:
+        raise FederationError(f"Exchange {number} is no sum that this party can unmask now.")
+    own.check(survivors, boxes)
+    kept = _unmasked_once(record, setup, number, survivors.astype(np.uint8).tobytes())
+    coefficients = polynomial(record["seed"], own.circle.shares)
+    keys = []
+    for place, box in zip(own.holders, boxes, strict=True):
+        if place == own.place:
+            keys.append(shares_for(coefficients, [place])[place])
+        elif survivors[place]:
+            keys.append(decrypted(box.tobytes(), own.pairs[place], purpose, own.keys[place]))
+        else:
+            keys.append(mask_key(own.pairs[place], purpose))
+    table = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, KEY_BYTES)
+    return table, {SECURE: ConfigRecord(kept)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Neighbours:
+    """A party among the others of its secure sums.
+
+    Parameters
+    ----------
+    keys : tuple of bytes
+        The public keys of all parties, in their order.
+    place : int
+        The party's own place among them.
+    circle : Circle
+    holders : tuple of int
+        The places of its neighbours and its own, in ascending order.
+    pairs : dict of int to PairKey
+        Its key with each neighbour, by the neighbour's place.
+    """
+
+    keys: tuple[bytes, ...]
+    place: int
+    circle: Circle
+    holders: tuple[int, ...]
+    pairs: dict[int, PairKey]
+
+    @classmethod
+    def of(cls, context: Context, record: dict[str, Any], setup: Setup) -> _Neighbours:
+        """Return the party's neighbours; its keys with them are computed once a process."""
+        private = record["key"]
+        own = public_key(private)
+
+        def find() -> _Neighbours:
+            keys = tuple(bytes.fromhex(key) for key in setup.keys)
+            place = place_of(own, keys)
+            circle = circle_of(setup.keys, setup.least_parties, setup.exchange)
+            holders = circle.holders(place)
+            pairs = {pair.place: pair for pair in pair_keys(private, keys, holders)}
+            return cls(keys, place, circle, holders, pairs)
+
+        # A key exchange with each party takes longer than the masks of many exchanges.
+        name = f"keys {own.hex()} {_hashed_keys(setup)} {setup.exchange} {setup.least_parties}"
+        return cached(context, name, find)
+
+    def boxes(self, coefficients: list[int], purpose: bytes) -> NDArray[np.uint64]:
+        """Return the shares of the party's seed, encrypted for its neighbours in their order."""
+        own, shares = self.keys[self.place], shares_for(coefficients, self.pairs)
+        boxes = [encrypted(shares[k], pair, purpose, own) for k, pair in self.pairs.items()]
+        return np.frombuffer(b"".join(boxes), dtype="<u8")
+
+    def check(self, survivors: NDArray[np.uint8], boxes: NDArray[np.uint8]) -> None:
+        """Check that a sum may be unmasked.
+
+        Raises
+        ------
+        FederationError
+            If the party itself is not in it, or too few others are.
+        """
+        if len(survivors) != len(self.keys) or len(boxes) != len(self.holders):
+            raise FederationError("The unmasking is not that of the parties that have agreed.")
+        among = {place for place, one in enumerate(survivors.tolist()) if one}
+        if self.place not in among or not among <= set(self.circle.order):
+            raise FederationError("This party's vector, or that of no party, is in the sum.")
+        near = len(among.intersection(self.holders))
+        if len(among) < self.circle.least or near < self.circle.shares:
+            raise FederationError(
+                f"The sum of {len(among)} parties is not unmasked: at least {self.circle.least} of "
+                f"{len(self.circle.order)} must be in it, and {self.circle.shares} of "
+                f"{len(self.holders)} neighbours."
+            )
+
+
+def answered(record: dict[str, Any], setup: Setup, number: int, vector: bytes) -> dict[str, Any]:
     """Return what to keep about a masked vector that is about to leave the party.
 
     Parameters
     ----------
-    state : RecordDict
-        Of the node; not changed.
+    record : dict
+        Of the node's state; not changed.
     setup : Setup
     number : int
         Of the exchange.
@@ -147,16 +309,14 @@ def answered(state: RecordDict, setup: Setup, number: int, vector: bytes) -> Con
         If the exchange was answered before with another vector, a later one was, or the parties'
         keys are not those of the exchanges before.
     """
-    record = _record(state)
-    keys, digest = _hashed(*map(str.encode, setup.keys)), _hashed(vector)
-    if record["keys"] not in ("", keys):
-        raise FederationError("The parties' keys are not those of the first secure sum of the run.")
-    runs = str(record["runs"]).split()
+    keys, digest = _hashed_keys(setup), _hashed(vector)
+    runs = record["runs"].split()
     if setup.exchange in runs[:-1]:
         raise FederationError("The message belongs to an earlier agreement: it came too late.")
     if setup.exchange in runs:
         last = record["number"]
-        assert isinstance(last, int)
+        if keys != record["keys"]:
+            raise FederationError("The parties' keys are not those of the first secure sum.")
         if number < last:
             raise FederationError(
                 f"The message of exchange {number} came after that of exchange {last}; it was "
@@ -168,25 +328,53 @@ def answered(state: RecordDict, setup: Setup, number: int, vector: bytes) -> Con
                 "mask would reveal their difference: start the run again."
             )
     else:
+        # After the totals the run goes on with the parties that are in them.
+        if runs and (keys != record["heirs"] or number == TOTALS_NUMBER):
+            raise FederationError("The parties' keys are not those of the first secure sum.")
         runs.append(setup.exchange)
-    kept: dict[str, Any] = {"keys": keys, "runs": " ".join(runs), "number": number}
-    return ConfigRecord({**record, **kept, "digest": digest})
+    answer = {"runs": " ".join(runs), "number": number, "digest": digest}
+    return {**record, **answer, "keys": keys, "heirs": keys}
 
 
-def _record(state: RecordDict) -> ConfigRecord:
+def _unmasked_once(
+    record: dict[str, Any], setup: Setup, number: int, survivors: bytes
+) -> dict[str, Any]:
+    """Return what to keep about an unmasking; refuse another one of the same sum.
+
+    A resumed run may ask for its last sum again, under new keys. It then has to be that of the same
+    parties.
+
+    Raises
+    ------
+    FederationError
+        If the sum, or a later one of the same agreement, was unmasked for other parties.
+    """
+    former = record["unmasked"]
+    other = number < former or (number == former and record["survivors"] != survivors)
+    if record["unmasked-run"] == setup.exchange and other:
+        raise FederationError(
+            f"The sum of exchange {number} was unmasked before, for other parties. The difference "
+            "of the two would reveal the numbers of some of them: start the run again."
+        )
+    kept = {"unmasked-run": setup.exchange, "unmasked": number, "survivors": survivors}
+    if number == TOTALS_NUMBER:
+        pairs = zip(setup.keys, survivors, strict=True)
+        kept["heirs"] = _hashed(*(key.encode() for key, one in pairs if one))
+    return {**record, **kept}
+
+
+def _record(state: RecordDict) -> dict[str, Any]:
     record = state.get(SECURE)
     if not isinstance(record, ConfigRecord):
         raise FederationError(
             "This party has no key for secure sums: its node was restarted and has lost it. Start "
             "the run again."
         )
-    return record
+    return dict(record)
 
 
-def _private(record: ConfigRecord) -> bytes:
-    key = record["key"]
-    assert isinstance(key, bytes)
-    return key
+def _hashed_keys(setup: Setup) -> str:
+    return _hashed(*map(str.encode, setup.keys))
 
 
 def _hashed(*parts: bytes) -> str:

@@ -27,6 +27,7 @@ _TARGETS = PREFIX + "targets"
 KEYS = PREFIX + "keys"
 TERMS = PREFIX + "terms"
 SIGNATURE = PREFIX + "signature"
+LEAST = PREFIX + "least-parties"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,9 @@ class Setup:
         empty if there are no interventions.
     keys : tuple of str
         The public keys of all parties for secure sums, in hexadecimal digits, in the parties'
-        order. Empty without secure aggregation.
+        order; "" for a party that is absent from a resumed run. Empty without secure aggregation.
+    least_parties : int
+        How many parties must be in a secure sum; 0 without secure aggregation.
     terms, signature : str
         What the run asks of the parties, and the coordinator's signature of it, see
         :mod:`flwr_causal.protocol.terms`; by them a party's policy decides.
@@ -81,6 +84,7 @@ class Setup:
     keys: tuple[str, ...] = ()
     terms: str = ""
     signature: str = ""
+    least_parties: int = 0
 
     @property
     def continuous(self) -> tuple[str, ...]:
@@ -104,7 +108,7 @@ class Setup:
             SIGNATURE: self.signature,
             **self._states_config(),
             **({_TARGETS: [json.dumps(one) for one in self.targets]} if self.targets else {}),
-            **({KEYS: list(self.keys)} if self.keys else {}),
+            **({KEYS: list(self.keys), LEAST: self.least_parties} if self.keys else {}),
             **{_POLICY + name: value for name, value in self.policy.to_dict().items()},
             **{_OPTION + name: value for name, value in self.options.items()},
         }
@@ -141,4 +145,5 @@ class Setup:
             keys=tuple(config.get(KEYS, [])),
             terms=config.get(TERMS, ""),
             signature=config.get(SIGNATURE, ""),
+            least_parties=config.get(LEAST, 0),
         )

@@ -6,7 +6,7 @@ import math
 import random
 from dataclasses import dataclass, field, replace
 from logging import WARNING
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from flwr.app import ArrayRecord, Message, MessageType
 from flwr.supercore import log
@@ -20,8 +20,10 @@ from flwr_causal.protocol.setup import PREFIX
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    import numpy as np
     from flwr.app import RecordDict
     from flwr.serverapp import Grid
+    from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.check.report import TableReport
@@ -117,6 +119,8 @@ class Collected:
         The names of the parties that were asked and gave no accepted reply.
     changed : tuple of str
         Those of them whose table is not the one that they have reported on.
+    total : ndarray of uint64, optional
+        Of a secure sum, the sum of the parties' vectors without masks.
     """
 
     sent: dict[str, int] = field(default_factory=dict)
@@ -126,6 +130,15 @@ class Collected:
     replies: list[Arrival] = field(default_factory=list)
     lost: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    total: NDArray[np.uint64] | None = None
+
+    def add(self, other: Collected) -> None:
+        """Add replies and traffic of another attempt, or of a second exchange for one purpose."""
+        self.replies += other.replies
+        self.setup_bytes += other.setup_bytes
+        self.sent = _added(self.sent, other.sent)
+        self.received = _added(self.received, other.received)
+        self.seconds = _added(self.seconds, other.seconds)
 
     @property
     def bytes_sent(self) -> int:
@@ -146,6 +159,13 @@ class Collected:
             "party_bytes_received": _common(self.received),
             "party_seconds": {name: round(one, 4) for name, one in self.seconds.items()},
         }
+
+
+Amount = TypeVar("Amount", int, float)
+
+
+def _added(one: dict[str, Amount], other: dict[str, Amount]) -> dict[str, Amount]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
 def _common(values: dict[str, int]) -> int | dict[str, int]:
@@ -172,6 +192,10 @@ class Found(NamedTuple):
     num_bytes: int = 0
 
 
+#: Looks for the nodes of parties: see :meth:`Federation.exchange`.
+Find: TypeAlias = "Callable[[Collection[str], Collection[int]], Found]"
+
+
 @dataclass
 class Federation:
     """The parties that agreed in the schema exchange, in their fixed order.
@@ -194,6 +218,9 @@ class Federation:
         The nodes that were connected when last looked at. Default: those of the parties.
     total : TableReport, optional
         With secure aggregation, the report on the rows of all parties together.
+    together : collection of str
+        With secure aggregation, the parties of the exchanges that declare ``same_parties``, from
+        the first one on; empty before.
     """
 
     parties: tuple[Party, ...]
@@ -205,6 +232,7 @@ class Federation:
     failed_in_a_row: dict[str, int] = field(default_factory=dict)
     connected: set[int] = field(default_factory=set)
     total: TableReport | None = None
+    together: Collection[str] = ()
     _informed: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -219,7 +247,13 @@ class Federation:
         the smallest numbers are chosen. Neither the parties' order nor their node ids matter. All
         exchanges that declare ``same_parties`` have the same sample.
         """
-        able = [p for p in self.parties if self.failed_in_a_row.get(p.name, 0) < MAX_FAILURES]
+        together = self.together if exchange.same_parties and self.together else None
+        able = [
+            party
+            for party in self.parties
+            if self.failed_in_a_row.get(party.name, 0) < MAX_FAILURES
+            and (together is None or party.name in together)
+        ]
         size = max(1, round(fraction * len(able)))
         if size >= len(able):
             return able
@@ -293,7 +327,7 @@ class Federation:
         *,
         server_round: int,
         timeout: float,
-        find: Callable[[Collection[str], Collection[int]], Found] | None = None,
+        find: Find | None = None,
         words: int | None = None,
     ) -> Collected:
         """Send the messages of an exchange, check the replies, and sort them.

@@ -18,6 +18,7 @@ from flwr_causal.protocol.bundle import Bundle, joined
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Fold, Replies, mean_of, median_of
 from flwr_causal.runtime.checkpoint import Checkpoint, CheckpointError, Step
+from flwr_causal.runtime.federation import Collected, Find
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
     Deferred,
@@ -346,19 +347,12 @@ class _Session(Generic[StateT]):
             ConfigRecord({**self.config}),
             self.grid,
         )
-        secure, timeout = None, method.round_timeout
-        if method.secure_aggregation:
-            secure = SecureSum.of(federation, exchange, messages, number)
-            collected = secure.ask(self.grid, messages, timeout=timeout, find=self._find)
-        else:
-            collected = federation.exchange(
-                self.grid,
-                exchange,
-                messages,
-                server_round=number,
-                timeout=timeout,
-                find=self._find,
-            )
+        asking = (
+            SecureSum.of(federation, exchange, messages, number)
+            if method.secure_aggregation
+            else _SingleReplies(method, self.strategy, exchange, number)
+        )
+        collected = asking.ask(self.grid, messages, method.round_timeout, self._find)
         changed = collected.changed if method.changed_tables == "restart" else ()
         if not changed:
             federation.check_quorum(collected, self._needed(request), number)
@@ -372,13 +366,9 @@ class _Session(Generic[StateT]):
             self._start_again(lost)
         else:
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
-                if secure:
-                    replies = secure.combined(collected)
-                else:
-                    replies = _combined(method, self.strategy, exchange, number, collected.replies)
+                replies = asking.combined(collected)
                 method.state, info = method.close(before, replies)
-            self._count(replies.parties)
-            self._remember(number, request, replies.parties)
+            self._took_part(number, request, replies.parties)
         self.outcome.schema_bytes += collected.setup_bytes
         record = {
             "round": number,
@@ -465,12 +455,13 @@ class _Session(Generic[StateT]):
         quorum = self.federation.needed(self.method.fraction_train, self.method.quorum)
         return quorum if request.parties is None else max(1, min(quorum, len(request.parties)))
 
-    def _count(self, parties: Iterable[str]) -> None:
+    def _took_part(self, number: int, request: Request, parties: tuple[str, ...]) -> None:
+        """Note whose replies an exchange has used."""
         answered = self.outcome.answered
         for name in parties:
             answered[name] = answered.get(name, 0) + 1
-
-    def _remember(self, number: int, request: Request, parties: tuple[str, ...]) -> None:
+        if request.exchange.same_parties and self.method.secure_aggregation:
+            self.federation.together = parties
         if not request.exchange.remembered:
             return
         sent = [
@@ -592,8 +583,7 @@ class _Session(Generic[StateT]):
                 with server_work(method, f"Exchange {step.record['round']}, resumed"):
                     request = method.request(self.state)
                     method.state, _ = method.close(self.state, step.replies)
-                self._count(step.replies.parties)
-                self._remember(int(step.record["round"]), request, step.replies.parties)
+                self._took_part(int(step.record["round"]), request, step.replies.parties)
                 outcome.influence = step.influence
                 if step.influence:
                     outcome.warnings += influence_warnings(step.influence, method.graph(self.state))
@@ -686,6 +676,19 @@ class _Session(Generic[StateT]):
             outcome.scores = method.scores(state)
             outcome.heterogeneity = method.heterogeneity(state)
             outcome.warnings += method.warnings(state)
+            outcome.warnings += self._differences()
+
+    def _differences(self) -> list[str]:
+        """Return the warning of secure sums over different parties."""
+        outcome = self.outcome
+        some = [name for name, times in outcome.answered.items() if times < outcome.rounds]
+        if not some or not self.method.secure_aggregation:
+            return []
+        return [
+            f"Some secure sums lack {', '.join(some)}: from the differences between sums over "
+            "different parties the server can compute numbers of these parties, see "
+            "docs/security.md."
+        ]
 
     def set_results_if_possible(self) -> None:
         """Set the results after an error, which another one must not hide."""
@@ -701,6 +704,43 @@ class _Session(Generic[StateT]):
             self.outcome.failures = tuple(method.federation.failures)
         self._keep()
         method.state = method.federation = method.grid = method.asked = None
+
+
+@dataclass(frozen=True, eq=False)
+class _SingleReplies:
+    """An exchange whose replies the server sees one by one; see also ``SecureSum``.
+
+    Parameters
+    ----------
+    method : Method
+    strategy : Method or Strategy
+        The method, or the privacy wrapper around it.
+    exchange : Exchange
+    server_round : int
+        The number of the exchange.
+    """
+
+    method: Method[Any]
+    strategy: Any
+    exchange: Exchange
+    server_round: int
+
+    def ask(self, grid: Grid, messages: Iterable[Message], timeout: float, find: Find) -> Collected:
+        """Send the messages; return the replies, see ``Federation.exchange``."""
+        assert self.method.federation is not None
+        return self.method.federation.exchange(
+            grid,
+            self.exchange,
+            messages,
+            server_round=self.server_round,
+            timeout=timeout,
+            find=find,
+        )
+
+    def combined(self, collected: Collected) -> Replies:
+        """Return the replies combined as the exchange declares."""
+        replies = collected.replies
+        return _combined(self.method, self.strategy, self.exchange, self.server_round, replies)
 
 
 def _check_composes(

@@ -17,6 +17,7 @@ from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.schema import own_version
+from flwr_causal.protocol.secure.neighbours import least_parties
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.protocol.terms import Terms, signed
 from flwr_causal.runtime.federation import Federation, Party
@@ -80,9 +81,17 @@ def exchange_schema(
     parties = [party for party, _ in answers]
     federation, agreement = agreed(method, parties, reports)
     if method.secure_aggregation:
-        total, more = ask_totals(method, grid, federation)
+        total, replied, more = ask_totals(method, grid, federation)
         size += more
+        lost, failures = [p.name for p in parties if p.name not in replied], federation.failures
+        parties = [party for party in parties if party.name in replied]
         federation, agreement = agreed(method, parties, reports, total)
+        federation.failures = failures
+        if lost:
+            other_patches.append(
+                f"The run began without {', '.join(lost)}, which gave no reply in the exchange of "
+                "totals. Sums of secure_aggregation never include a party that comes later."
+            )
     agreement = replace(agreement, warnings=(*other_patches, *agreement.warnings))
     log(
         INFO,
@@ -194,6 +203,9 @@ def agreed(
         states=agreement.states,
         targets=agreement.targets,
         keys=tuple(party.public_key for party in parties) if method.secure_aggregation else (),
+        least_parties=(
+            least_parties(len(parties), method.quorum) if method.secure_aggregation else 0
+        ),
         **_terms(method),
     )
     with_rows = tuple(replace(party, num_rows=agreement.rows[party.name]) for party in parties)

@@ -1,13 +1,14 @@
-"""The server's side of secure sums: what is refused, the totals of all parties, and the unmasking.
+"""The server's side of secure sums: what is refused, the totals of all parties, and each sum.
 
-Every party must reply: masks cancel only in the sum over all parties. The server never learns a
-part of a sum, and cannot tell which party has altered one.
+A sum is that of the parties whose masked vectors arrive. Where some may be missing, these parties
+help to unmask it in a second exchange. The server learns no part of a sum, never asks for one again
+with fewer parties, and cannot tell which party has altered one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,26 +19,43 @@ from flwr_causal.protocol.exchange import Known
 from flwr_causal.protocol.replies import Replies
 from flwr_causal.protocol.secure import totals
 from flwr_causal.protocol.secure.keys import KEY_BYTES, LEAST_PARTIES
+from flwr_causal.protocol.secure.neighbours import circle_of
 from flwr_causal.protocol.secure.ring import Layout, SumError
+from flwr_causal.protocol.secure.unmasking import BOX_BYTES, BOX_WORDS, UNMASKING, Unmasking
 from flwr_causal.runtime.federation import Collected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from flwr.app import Message, RecordDict
     from flwr.serverapp import Grid
-    from numpy.typing import NDArray
 
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Exchange
-    from flwr_causal.runtime.federation import Arrival, Federation, Found, Party
+    from flwr_causal.runtime.federation import Federation, Find, Party
     from flwr_causal.runtime.method import Method
 
 #: The digits of the totals of so many parties could overflow.
 MOST_PARTIES = 2**16
-#: How often a party without a usable reply is asked; each time twice where its reply is refused.
+#: How often a party is asked whose reply a sum needs; each time twice where its reply is refused.
 ATTEMPTS = 2
+
+_REMEDY = "Start the run again once all of them can answer."
+_TOO_FEW = (
+    "a secure sum must be that of {least} of the {parties} parties at least (quorum, and more than "
+    "half of them)"
+)
+_OF_EARLIER_SUMS = (
+    "earlier sums of this method have them in it. Sums over different parties cannot be combined, "
+    "and to start without them would repeat a sum with fewer parties, whose difference would be "
+    "their numbers"
+)
+_NOT_CONNECTED = "without them the sum would fall into several, each of a part of the parties"
+_NOT_UNMASKED = (
+    "they have not helped to unmask the sum. It is not repeated with fewer parties: the difference "
+    "of the two would be the numbers of those that are left out"
+)
 
 
 def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
@@ -59,7 +77,8 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
         )
     if len(parties) >= MOST_PARTIES:
         raise ConfigError(f"secure_aggregation is for fewer than {MOST_PARTIES} parties.")
-    without = [party.name for party in parties if not _is_key(party.public_key)]
+    # A party without a node is absent from a resumed run.
+    without = [party.name for party in parties if party.has_node and not _is_key(party.public_key)]
     if without:
         raise FederationError(
             f"{', '.join(without)} sent no key for secure sums. Install the same version of "
@@ -95,7 +114,9 @@ def _is_key(text: str) -> bool:
         return False
 
 
-def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple[TableReport, int]:
+def ask_totals(
+    method: Method[Any], grid: Grid, federation: Federation
+) -> tuple[TableReport, tuple[str, ...], int]:
     """Run the exchange of totals.
 
     Parameters
@@ -108,44 +129,47 @@ def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple
     Returns
     -------
     total : TableReport
-        On the rows of all parties together.
+        On the rows of all parties that replied, together.
+    replied : tuple of str
+        The names of these parties.
     num_bytes : int
         Sent and received.
 
     Raises
     ------
     FederationError
-        If a party does not reply, or the masks do not cancel.
+        If too few parties reply, or the masks do not cancel.
     """
-    names = federation.setup.names
-    within = method.within_parties
-    content = records.request(totals.TOTALS.name, method.method, 0, {"within": int(within)})
-    collected = ask_all(
+    names, within, number = federation.setup.names, method.within_parties, totals.TOTALS_NUMBER
+    content = records.request(totals.TOTALS.name, method.method, number, {"within": int(within)})
+    collected = ask_sum(
         federation,
         grid,
         totals.TOTALS,
         {party.name: content for party in federation.parties},
-        server_round=0,
+        number=number,
         timeout=method.round_timeout,
         words=totals.length(names),
     )
-    added, parties = _added(collected.replies), len(collected.replies)
-    total = totals.report_of(added, names, parties, within=within)
-    return total, collected.bytes_sent + collected.bytes_received + collected.setup_bytes
+    assert collected.total is not None
+    replied = tuple(reply.party.name for reply in collected.replies)
+    total = totals.report_of(collected.total, names, len(replied), within=within)
+    num_bytes = collected.bytes_sent + collected.bytes_received + collected.setup_bytes
+    return total, replied, num_bytes
 
 
-def ask_all(
+def ask_sum(
     federation: Federation,
     grid: Grid,
     exchange: Exchange,
     contents: Mapping[str, RecordDict],
     *,
-    server_round: int,
+    number: int,
     timeout: float,
     words: int,
-    find: Callable[[Collection[str], Collection[int]], Found] | None = None,
+    find: Find | None = None,
 ) -> Collected:
-    """Ask all parties, and those without a reply once more.
+    """Ask parties for the vectors of a sum, and unmask it.
 
     Parameters
     ----------
@@ -154,54 +178,125 @@ def ask_all(
     exchange : Exchange
     contents : mapping of str to RecordDict
         What each party is sent, by its name.
-    server_round, timeout, words, find
+    number : int
+        Of the exchange.
+    timeout : float
+        Seconds to wait for the replies of an attempt.
+    words : int
+        Of each vector.
+    find : callable, optional
         As of ``Federation.exchange``.
 
     Returns
     -------
     Collected
-        The replies of all parties.
+        The replies of the parties in the sum, the sum, and the traffic of both exchanges.
 
     Raises
     ------
     FederationError
-        If there is none of a party; it names the party.
+        If replies are missing that the sum needs; it names the parties.
     """
+    setup = federation.setup
+    circle = circle_of(setup.keys, setup.least_parties, setup.exchange)
+    together = set(federation.together) if exchange.same_parties else set[str]()
+    boxes = 0 if circle.all_must_reply else len(circle.holders(circle.order[0])) - 1
+    asking = partial(_asked, federation, grid, number=number, timeout=timeout, find=find)
+
+    def ended(lost: Iterable[str], why: str) -> FederationError:
+        return FederationError(
+            f"Exchange {number}: there is no usable reply of {', '.join(lost)}, and with "
+            f"secure_aggregation {why}. {federation.latest_reasons()}. {_REMEDY}"
+        )
+
+    collected = asking(
+        exchange,
+        contents,
+        words=words + boxes * BOX_WORDS,
+        enough=lambda replied: len(replied) >= circle.least and replied >= together,
+    )
+    vectors = {reply.party.name: reply.arrays[door.MASKED] for reply in collected.replies}
+    lost = [name for name in together or contents if name not in vectors]
+    if lost and together:
+        raise ended(lost, _OF_EARLIER_SUMS)
+    if len(vectors) < circle.least:
+        raise ended(lost, _TOO_FEW.format(least=circle.least, parties=len(circle.order)))
+    collected.total = reduce(np.add, (vector[:words] for vector in vectors.values()))
+    if circle.all_must_reply:
+        return collected
+
+    places = {
+        party.name: place for place, party in enumerate(federation.parties) if party.name in vectors
+    }
+    unmasking = Unmasking(
+        circle,
+        [bytes.fromhex(key) for key in setup.keys],
+        {
+            places[name]: vector[words:].view(np.uint8).reshape(-1, BOX_BYTES)
+            for name, vector in vectors.items()
+        },
+    )
+    if not circle.connected(places.values()):
+        raise ended(lost, _NOT_CONNECTED)
+    questions = {
+        name: records.request(
+            UNMASKING.name,
+            federation.contract.method,
+            number,
+            {"survivors": unmasking.survivors, "shares": unmasking.forwarded(place)},
+        )
+        for name, place in places.items()
+    }
+    answers = asking(
+        UNMASKING,
+        questions,
+        enough=lambda replied: unmasking.enough([places[name] for name in replied]),
+    )
+    keys = {places[reply.party.name]: reply.arrays["keys"] for reply in answers.replies}
+    if not unmasking.enough(keys):
+        raise ended([name for name in places if places[name] not in keys], _NOT_UNMASKED)
+    collected.total -= unmasking.masks(keys, words)
+    answers.replies = []
+    collected.add(answers)
+    return collected
+
+
+def _asked(
+    federation: Federation,
+    grid: Grid,
+    exchange: Exchange,
+    contents: Mapping[str, RecordDict],
+    *,
+    number: int,
+    timeout: float,
+    find: Find | None,
+    enough: Callable[[set[str]], bool],
+    words: int | None = None,
+) -> Collected:
+    """Ask parties, and where not enough have replied once more those that have not."""
     result = Collected()
     for _ in range(ATTEMPTS):
         replied = {reply.party.name for reply in result.replies}
-        messages = [
-            federation.message(party.node_id, contents[party.name], exchange, server_round, timeout)
-            for party in federation.parties
-            if party.name not in replied
-        ]
-        if not messages:
+        if enough(replied):
             break
-        part = federation.exchange(
-            grid,
-            exchange,
-            messages,
-            server_round=server_round,
-            timeout=timeout,
-            find=find,
-            words=words,
+        messages = [
+            federation.message(party.node_id, contents[party.name], exchange, number, timeout)
+            for party in federation.parties
+            if party.name in contents and party.name not in replied
+        ]
+        result.add(
+            federation.exchange(
+                grid,
+                exchange,
+                messages,
+                server_round=number,
+                timeout=timeout,
+                find=find,
+                words=words,
+            )
         )
-        result.replies += part.replies
-        result.setup_bytes += part.setup_bytes
-        result.seconds |= part.seconds
-        for total, more in ((result.sent, part.sent), (result.received, part.received)):
-            for name, size in more.items():
-                total[name] = total.get(name, 0) + size
-    order = {reply.party.name: reply for reply in result.replies}
-    lost = [party.name for party in federation.parties if party.name not in order]
-    if lost:
-        raise FederationError(
-            f"Exchange {server_round}: there is no usable reply of {', '.join(lost)}, and with "
-            "secure_aggregation all parties must reply: a sum of the others would reveal the "
-            f"difference. {federation.latest_reasons()}. Start the run again once all parties can "
-            "answer, or without these parties."
-        )
-    result.replies = [order[party.name] for party in federation.parties]
+    order = {party.name: place for place, party in enumerate(federation.parties)}
+    result.replies.sort(key=lambda reply: order[reply.party.name])
     return result
 
 
@@ -215,17 +310,17 @@ class SecureSum:
     exchange : Exchange
     server_round : int
         The number of the exchange.
+    content : RecordDict
+        What the parties are sent.
     layout : Layout
         How the arrays lie in the parties' vectors.
-    known : Known
-        By which the totals are checked, as single replies are elsewhere.
     """
 
     federation: Federation
     exchange: Exchange
     server_round: int
+    content: RecordDict
     layout: Layout
-    known: Known
 
     @classmethod
     def of(
@@ -240,65 +335,64 @@ class SecureSum:
         Raises
         ------
         ConfigError
-            If the replies cannot be added up securely, or not all parties are asked.
+            If the replies cannot be added up securely, or parties are asked for different sums.
         """
-        parties, setup = len(federation.parties), federation.setup
         asked = [exchange.asked(records.config_of(message.content)) for message in messages]
-        if len(messages) < parties or any(
-            len(own.returns) < len(exchange.returns) for own in asked
-        ):
+        if any(len(own.returns) < len(exchange.returns) for own in asked):
             raise ConfigError(
-                f"The exchange '{exchange.name}' does not ask all {parties} parties for all of its "
-                "sums, as secure_aggregation needs: run the method without it."
+                f"The exchange '{exchange.name}' does not ask all parties for all of its sums, as "
+                "secure_aggregation needs: run the method without it."
             )
-        assert federation.total is not None
-        content = messages[0].content
-        agreed = federation.contract.sizes(setup, setup.num_rows)
-        sizes = door.sizes_of(exchange, content, agreed)
-        received = {**records.config_of(content), **records.arrays_of(content)}
-        known = Known(sizes, received, setup, federation.total)
-        return cls(federation, exchange, server_round, Layout.of(exchange, sizes, setup), known)
+        setup, content = federation.setup, messages[0].content
+        sizes = _sizes(federation, exchange, content, setup.num_rows)
+        layout = Layout.of(exchange, sizes, setup)
+        return cls(federation, exchange, server_round, content, layout)
 
     def ask(
         self,
         grid: Grid,
         messages: Sequence[Message],
-        *,
         timeout: float,
-        find: Callable[[Collection[str], Collection[int]], Found],
+        find: Find,
     ) -> Collected:
-        """Send the messages; return the replies of all parties, see :func:`ask_all`."""
-        contents = {message.metadata.dst_node_id: message.content for message in messages}
-        return ask_all(
+        """Send the messages; return the replies and their sum, see :func:`ask_sum`."""
+        names = {party.node_id: party.name for party in self.federation.parties}
+        return ask_sum(
             self.federation,
             grid,
             self.exchange,
-            {party.name: contents[party.node_id] for party in self.federation.parties},
-            server_round=self.server_round,
+            {names[message.metadata.dst_node_id]: message.content for message in messages},
+            number=self.server_round,
             timeout=timeout,
             words=self.layout.length,
             find=find,
         )
 
     def combined(self, collected: Collected) -> Replies:
-        """Return the sums or means of all parties' replies.
+        """Return the sums or means of the replies.
 
         Raises
         ------
         FederationError
             If the masks do not cancel, or the totals are not possible.
         """
-        exchange = self.exchange
+        federation, exchange = self.federation, self.exchange
+        assert collected.total is not None
+        assert federation.total is not None
+        parties = tuple(reply.party.name for reply in collected.replies)
         try:
-            arrays = self.layout.decoded(_added(collected.replies))
-            door.check_total(exchange, arrays, self.known.sizes)
+            arrays, rows = self.layout.decoded(collected.total, len(parties))
+            sizes = _sizes(federation, exchange, self.content, rows)
+            door.check_total(exchange, arrays, sizes)
         except (SumError, door.RefusedError) as error:
             raise self._impossible(str(error)) from None
         if exchange.contradiction is not None:
-            complaint = exchange.contradiction(arrays, self.known)
+            received = {**records.config_of(self.content), **records.arrays_of(self.content)}
+            known = Known(sizes, received, federation.setup, federation.total)
+            complaint = exchange.contradiction(arrays, known)
             if complaint:
                 raise self._impossible(complaint)
-        return Replies(tuple(reply.party.name for reply in collected.replies), arrays)
+        return Replies(parties, arrays)
 
     def _impossible(self, reason: str) -> FederationError:
         return FederationError(
@@ -308,6 +402,8 @@ class SecureSum:
         )
 
 
-def _added(replies: Iterable[Arrival]) -> NDArray[np.uint64]:
-    """Return the sum of the parties' masked vectors modulo 2^64."""
-    return reduce(np.add, (reply.arrays[door.MASKED] for reply in replies))
+def _sizes(
+    federation: Federation, exchange: Exchange, content: RecordDict, rows: int
+) -> dict[str, int]:
+    agreed = federation.contract.sizes(federation.setup, rows)
+    return door.sizes_of(exchange, content, agreed)

@@ -161,7 +161,7 @@ def test_a_weighted_mean_is_that_of_floats():
     vectors = [layout.encoded({"x": x}, n) for x, n in zip(values, weights.tolist(), strict=True)]
     assert layout.length == len(vectors[0]) == 12
     total = np.sum(vectors, axis=0)
-    found = layout.decoded(total)["x"]
+    found = layout.decoded(total, 3)[0]["x"]
     expected = np.tensordot(weights / 900, values, axes=1)
     np.testing.assert_allclose(found / [4, 1e-9], expected / [4, 1e-9], rtol=0, atol=2e-16)
 
@@ -172,7 +172,8 @@ def test_counts_are_exact_whole_numbers():
     vectors = [
         layout.encoded({"c": np.array([large, k]), "s": np.array(-k / 2)}, 300) for k in (1, 2, 4)
     ]
-    found = layout.decoded(np.sum(vectors, axis=0))
+    found, rows = layout.decoded(np.sum(vectors, axis=0), 3)
+    assert rows == 900
     assert found["c"].tolist() == [3 * large, 7]
     assert found["c"].dtype == np.int64
     np.testing.assert_allclose(found["s"], -3.5, rtol=1e-15)
@@ -181,13 +182,26 @@ def test_counts_are_exact_whole_numbers():
 def test_masks_that_do_not_cancel_and_values_that_do_not_fit_are_refused():
     layout = Layout.of(MEAN, {"d": 1}, Agreed())
     vector = layout.encoded({"x": np.zeros((1, 2))}, 900)
-    layout.decoded(vector * np.array([1, 1, 1, 3], dtype=np.uint64))
+    layout.decoded(vector * np.array([1, 1, 1, 3], dtype=np.uint64), 3)
     for first, last in ((2, 3), (1, 2)):
         with pytest.raises(SumError, match="do not cancel"):
-            layout.decoded(vector * np.array([first, 1, 1, last], dtype=np.uint64))
+            layout.decoded(vector * np.array([first, 1, 1, last], dtype=np.uint64), 3)
     for large in (9.0, np.nan, np.inf):
         with pytest.raises(SumError, match="larger than the secure sum can hold"):
             layout.encoded({"x": np.array([[large, 0]])}, 900)
+
+
+def test_a_sum_that_lacks_parties_is_that_of_the_others_rows():
+    layout = Layout.of(MEAN, {"d": 1}, Agreed())
+    vectors = [layout.encoded({"x": np.array([[k, 0.0]])}, n) for k, n in ((1, 500), (4, 300))]
+    found, rows = layout.decoded(np.sum(vectors, axis=0), 2)
+    assert rows == 800
+    np.testing.assert_allclose(found["x"][0], [(500 + 1200) / 800, 0], rtol=1e-15)
+    # The missing party has a row at least, and so has each of the others.
+    for rows in (1, 900):
+        vector = layout.encoded({"x": np.zeros((1, 2))}, rows)
+        with pytest.raises(SumError, match="do not cancel"):
+            layout.decoded(vector * np.array([1, 1, 1, 2], dtype=np.uint64), 2)
 
 
 def test_no_total_overflows():
@@ -195,7 +209,7 @@ def test_no_total_overflows():
     for sign in (1, -1):
         part = {"c": np.array([0]), "s": np.array(sign * 13.9)}
         total = 3 * layout.encoded(part, 300)
-        np.testing.assert_allclose(layout.decoded(total)["s"], sign * 41.7, rtol=1e-15)
+        np.testing.assert_allclose(layout.decoded(total, 3)[0]["s"], sign * 41.7, rtol=1e-15)
     for part in ({"c": [0], "s": 14.1}, {"c": [2**61], "s": 0.0}):
         with pytest.raises(SumError, match="larger than the secure sum can hold"):
             layout.encoded(part, 300)

@@ -2,12 +2,13 @@
 
 import re
 from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from federations import ask, disturbed, make_federation, raising, setup_for, spy
-from flwr.app import ConfigRecord
+from flwr.app import ConfigRecord, RecordDict
 from lagged_systems import simulate_series
 
 from flwr_causal.app.comparison import baselines
@@ -106,7 +107,14 @@ def transcript(tables, method=None, **options):
 def test_replies_hold_nothing_but_names_flags_keys_and_masked_words():
     replies = transcript(TABLES, NotearsADMM(secure_aggregation=True, max_rounds=6))
     schema, rest = replies[:4], replies[4:]
-    assert len(rest) == 4 * 7
+    sums = [content for content in rest if "masked" in content["arrays"]]
+    assert len(sums) == 4 * 7
+    for content in rest:
+        assert set(content) == {"arrays", "metrics"}
+        assert set(content["metrics"]) == {"num-examples", "round"}
+        assert content["metrics"]["num-examples"] == 1.0
+        arrays = records.arrays_of(content)
+        assert arrays.keys() == {"masked"} or arrays["keys"].shape == (4, 32)
     for content in schema:
         values = records.config_of(content)
         assert len(bytes.fromhex(values.pop("public-key"))) == 32
@@ -116,23 +124,21 @@ def test_replies_hold_nothing_but_names_flags_keys_and_masked_words():
         assert "dominated" not in values
         assert not any(isinstance(value, float) for value in values.values())
     lengths = set()
-    for content in rest:
-        assert set(content) == {"arrays", "metrics"}
-        assert set(content["metrics"]) == {"num-examples", "round"}
-        assert content["metrics"]["num-examples"] == 1.0
+    for content in sums:
         (vector,) = records.arrays_of(content).values()
         assert vector.dtype == np.uint64
         lengths.add(vector.size)
         # No word is small, as those of the frame and of the sums' high digits are.
         assert (np.minimum(vector, -vector) > 2**30).all()
-    assert lengths == {2 + 12 * 11, 2 + 25}
+    # Behind a vector are the encrypted shares for three neighbours.
+    assert lengths == {2 + 12 * 11 + 18, 2 + 25 + 18}
 
 
 def test_two_runs_of_one_seed_have_different_transcripts_and_one_result():
     one, other = transcript(TABLES), transcript(TABLES)
     for content, again in zip(one[4:], other[4:], strict=True):
         (vector,), (second,) = (records.arrays_of(each).values() for each in (content, again))
-        assert (vector != second).all()
+        assert (vector.view(np.uint64) != second.view(np.uint64)).all()
     keys = {records.config_of(content)["public-key"] for content in one[:4] + other[:4]}
     assert len(keys) == 8
 
@@ -158,7 +164,7 @@ def test_a_lost_reply_is_sent_again_with_the_same_bytes():
             self.lost.add(number)
             return replies[1:] if first else replies
 
-    options = {"secure_aggregation": True, "max_rounds": 6}
+    options = {"secure_aggregation": True, "max_rounds": 6, "quorum": 1.0}
     clean = simulate("notears-admm", TABLES, **options)
     run_ = simulate("notears-admm", TABLES, wrap_grid=Losing, **options)
     np.testing.assert_array_equal(run_.graph.weights, clean.graph.weights)
@@ -172,10 +178,10 @@ def test_a_lost_reply_is_sent_again_with_the_same_bytes():
             np.testing.assert_array_equal(*vectors)
 
 
-def test_without_a_party_the_run_ends_and_nobody_is_asked_for_a_smaller_sum():
+def test_where_all_must_reply_nobody_is_asked_for_a_smaller_sum():
     grid = disturbed(TABLES, raising(2, {2}, attempts=9))
     with pytest.raises(FederationError, match="no usable reply of party 2, and with secure_aggr"):
-        run(NotearsADMM(secure_aggregation=True, max_rounds=6), grid)
+        run(NotearsADMM(secure_aggregation=True, max_rounds=6, quorum=1.0), grid)
     asked = [records.config_of(m.content)["round"] for m in grid.training_messages]
     assert asked == [0] * 4 + [1] * 4 + [2] * (4 + 3)
 
@@ -192,7 +198,11 @@ class Altering:
     def send_and_receive(self, messages, *, timeout=None):
         for reply in self.grid.send_and_receive(messages, timeout=timeout):
             arrays = records.arrays_of(reply.content)
-            if arrays and self.left and reply.content["metrics"]["round"] == self.exchange:
+            if (
+                "masked" in arrays
+                and self.left
+                and reply.content["metrics"]["round"] == self.exchange
+            ):
                 self.left -= 1
                 vector = arrays["masked"].copy()
                 vector[[self.word]] += np.uint64(2**60)
@@ -203,12 +213,16 @@ class Altering:
 # Of the totals: the frame, the number of rows. Of the moments: the frame, a diagonal entry, one
 # beside it, whose counterpart is then another number.
 @pytest.mark.parametrize(("exchange", "word"), [(0, 0), (0, 7), (0, -1), (1, 0), (1, 7), (1, 2)])
-def test_an_altered_reply_is_found(exchange, word):
+@pytest.mark.parametrize("quorum", [0.5, 1.0])
+def test_an_altered_reply_is_found(exchange, word, quorum):
+    if quorum < 1 and word < 0:
+        word = 2 + 12 * 11 - 1
     with pytest.raises(FederationError):
         simulate(
             "moments",
             TABLES,
             secure_aggregation=True,
+            quorum=quorum,
             wrap_grid=lambda grid: Altering(grid, exchange, word, 1),
         )
 
@@ -244,36 +258,42 @@ def test_a_report_with_numbers_is_refused(monkeypatch):
         simulate("moments", TABLES, secure_aggregation=True)
 
 
-def state_after(setup_runs="a", number=3, digest_of=b"x"):
-    from flwr.app import RecordDict
-
+def state_after(token="a", number=3, vector=b"x"):
     state = RecordDict()
     secure.offer_key(state, running=False)
-    setup = type("S", (), {"keys": ("k1", "k2", "k3"), "exchange": setup_runs})()
-    state[secure.SECURE] = secure.answered(state, setup, number, digest_of)
+    setup = SimpleNamespace(keys=("k1", "k2", "k3"), exchange=token, least_parties=3)
+    state[secure.SECURE] = ConfigRecord(
+        secure.answered(dict(state[secure.SECURE]), setup, number, vector)
+    )
     return state, setup
 
 
 def test_a_party_answers_an_exchange_again_with_the_same_vector_only():
     state, setup = state_after()
-    assert isinstance(secure.answered(state, setup, 3, b"x"), ConfigRecord)
+    record = dict(state[secure.SECURE])
+    assert secure.answered(record, setup, 3, b"x") == record
     with pytest.raises(FederationError, match="would reveal their difference"):
-        secure.answered(state, setup, 3, b"y")
+        secure.answered(record, setup, 3, b"y")
     with pytest.raises(FederationError, match="came after that of exchange 3"):
-        secure.answered(state, setup, 2, b"x")
-    secure.answered(state, setup, 4, b"z")
+        secure.answered(record, setup, 2, b"x")
+    secure.answered(record, setup, 4, b"z")
 
 
 def test_a_party_answers_no_earlier_agreement_and_no_other_keys():
     state, setup = state_after("first")
     setup.exchange = "second"
-    state[secure.SECURE] = secure.answered(state, setup, 1, b"x")
+    record = secure.answered(dict(state[secure.SECURE]), setup, 1, b"x")
     setup.exchange = "first"
     with pytest.raises(FederationError, match="earlier agreement"):
-        secure.answered(state, setup, 9, b"x")
-    setup.exchange, setup.keys = "second", ("k1", "k2", "k4")
+        secure.answered(record, setup, 9, b"x")
+    for token in ("second", "third"):
+        other = SimpleNamespace(keys=("k1", "k2", "k4"), exchange=token, least_parties=3)
+        with pytest.raises(FederationError, match="keys are not those"):
+            secure.answered(record, other, 9, b"x")
+    # The totals are asked for once a run: again, they could be those of others.
+    setup.exchange = "third"
     with pytest.raises(FederationError, match="keys are not those"):
-        secure.answered(state, setup, 9, b"x")
+        secure.answered(record, setup, 0, b"x")
 
 
 def test_a_key_is_kept_until_it_is_in_use_and_then_for_its_run_only():
@@ -415,10 +435,14 @@ def test_a_run_goes_on_after_an_interruption(tmp_path):
     assert resumed.num_rows == 240
 
 
-def test_a_node_that_lost_its_key_ends_the_run():
+def test_a_node_that_lost_its_key_takes_no_part_any_more():
     def forgetting(partition, config, context):
         if partition == 1 and config["round"] == 2:
             context.state.clear()
 
+    options = {"secure_aggregation": True, "max_rounds": 6}
     with pytest.raises(CausalError, match="has lost its key"):
-        run(NotearsADMM(secure_aggregation=True, max_rounds=6), disturbed(TABLES, forgetting))
+        run(NotearsADMM(quorum=1.0, **options), disturbed(TABLES, forgetting))
+    found = run(NotearsADMM(**options), disturbed(TABLES, forgetting))
+    assert [record["parties"] for record in found.history] == [4, 3, 3, 3, 3, 3]
+    assert {failure.party for failure in found.failures} == {"party 1"}

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from flwr_causal.protocol.secure.keys import KEY_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -25,7 +25,12 @@ _BLOCK_BYTES = 16
 _COUNTER = bytes(_BLOCK_BYTES)
 
 
-def mask(pairs: Sequence[PairKey], purpose: bytes, length: int) -> NDArray[np.uint64]:
+def mask_key(pair: PairKey, purpose: bytes) -> bytes:
+    """Return the key of the mask of a pair of parties, for one purpose; the pair's key stays."""
+    return hashlib.blake2b(purpose, key=pair.key, digest_size=KEY_BYTES).digest()
+
+
+def mask(pairs: Iterable[PairKey], purpose: bytes, length: int) -> NDArray[np.uint64]:
     """Return a party's mask, words modulo 2^64; those of all parties add up to 0.
 
     For each other party the mask holds the key stream of AES-256 in counter mode under a key that
@@ -34,9 +39,22 @@ def mask(pairs: Sequence[PairKey], purpose: bytes, length: int) -> NDArray[np.ui
 
     Parameters
     ----------
-    pairs : sequence of PairKey
+    pairs : iterable of PairKey
     purpose : bytes
         What is masked; a purpose must never mask two different vectors.
+    length : int
+        Words.
+    """
+    return streams(((mask_key(pair, purpose), pair.sign) for pair in pairs), length)
+
+
+def streams(keys: Iterable[tuple[bytes, int]], length: int) -> NDArray[np.uint64]:
+    """Return the sum of key streams of AES-256 in counter mode, words modulo 2^64.
+
+    Parameters
+    ----------
+    keys : iterable of (bytes, int)
+        The key of each stream, and the sign with which it is added.
     length : int
         Words.
     """
@@ -44,10 +62,9 @@ def mask(pairs: Sequence[PairKey], purpose: bytes, length: int) -> NDArray[np.ui
     stream = bytearray(len(zeros) + _BLOCK_BYTES - 1)
     words = np.frombuffer(stream, dtype="<u8", count=length)
     total = np.zeros(length, dtype=np.uint64)
-    for pair in pairs:
-        key = hashlib.blake2b(purpose, key=pair.key, digest_size=KEY_BYTES).digest()
+    for key, sign in keys:
         Cipher(AES(key), CTR(_COUNTER)).encryptor().update_into(zeros, stream)
-        if pair.sign > 0:
+        if sign > 0:
             total += words
         else:
             total -= words

@@ -4,8 +4,8 @@ A float is a multiple of a step, which both sides compute from what the parties 
 possible value (:attr:`flwr_causal.protocol.exchange.Disclosure.bound`), times the number of
 parties, divided by 2^61. A party refuses to send more than twice that value, so that no total
 overflows. Counts are exact. A vector begins with the party's rows and ends with a 1: their totals
-must be the rows of all parties and their number. If masks do not cancel, they are so by chance
-once in 2^128.
+must be the rows of the parties and their number. If masks do not cancel, they are so by chance once
+in 2^128; where parties are missing, whose rows are not known, the last one is once in 2^64.
 """
 
 from __future__ import annotations
@@ -163,13 +163,15 @@ class Layout:
         words.append(np.ones(1, dtype=np.int64))
         return np.concatenate(words).view(np.uint64)
 
-    def decoded(self, total: NDArray[np.uint64]) -> Arrays:
-        """Return the sums or means of all parties' arrays.
+    def decoded(self, total: NDArray[np.uint64], answered: int) -> tuple[Arrays, int]:
+        """Return the sums or means of the arrays of parties, and the number of their rows.
 
         Parameters
         ----------
         total : ndarray of uint64, shape (length,)
-            The sum of the parties' masked vectors.
+            The sum of the parties' vectors.
+        answered : int
+            How many parties are in it.
 
         Raises
         ------
@@ -177,7 +179,10 @@ class Layout:
             If the masks do not cancel.
         """
         numbers = total.view(np.int64)
-        if (numbers[0], numbers[-1]) != (self.rows, self.parties):
+        rows, lost = int(numbers[0]), self.parties - answered
+        # Each party has a row at least.
+        possible = answered <= rows <= self.rows - lost if lost else rows == self.rows
+        if not possible or numbers[-1] != answered:
             raise SumError(
                 "The masks of the parties' replies do not cancel: a reply was altered, or a party "
                 "has used other keys"
@@ -188,7 +193,7 @@ class Layout:
             size = math.prod(part.shape)
             own: NDArray[Any] = numbers[start : start + size].reshape(part.shape)
             if part.step is not None:
-                own = own * part.step / self.total(part.weight)
+                own = own * part.step / {"rows": rows, "one": answered}.get(part.weight, 1)
             arrays[part.name] = own
             start += size
-        return arrays
+        return arrays, rows

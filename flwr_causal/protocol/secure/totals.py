@@ -32,6 +32,8 @@ TOTALS = Exchange(
     weight="one",
     when="after the schema exchange, with secure aggregation",
 )
+#: The number of this exchange; those of a method's own begin with 1.
+TOTALS_NUMBER = 0
 # Variances below it are rounding errors of the digits.
 _RESOLUTION = Fraction(4, 2**exact.FRACTION_BITS)
 # Before and behind the digits stands a 1.

@@ -59,11 +59,13 @@ _UNUSED = {
     "keys": "",
     "heirs": "",
     "runs": "",
+    "least": 0,
     "number": -1,
     "digest": "",
     "purpose": b"",
     "seed": b"",
 }
+_LAST = ("keys", "least", "number")
 _NEVER_UNMASKED = {"unmasked-run": "", "unmasked": -1, "survivors": b""}
 
 
@@ -203,8 +205,9 @@ def unmasked(
     record = _record(context.state)
     own = _Neighbours.of(context, record, setup)
     purpose = record["purpose"]
-    last = (record["runs"].rpartition(" ")[-1], record["keys"], record["number"])
-    if last != (setup.exchange, _hashed_keys(setup), number) or own.circle.all_must_reply:
+    asked = (setup.exchange, _hashed_keys(setup), setup.least_parties, number)
+    last = (record["runs"].rpartition(" ")[-1], *(record[one] for one in _LAST))
+    if asked != last or own.circle.all_must_reply:
         raise FederationError(f"Exchange {number} is no sum that this party can unmask now.")
     own.check(survivors, boxes)
     kept = _unmasked_once(record, setup, number, survivors.astype(np.uint8).tobytes())
@@ -248,19 +251,18 @@ class _Neighbours:
     def of(cls, context: Context, record: dict[str, Any], setup: Setup) -> _Neighbours:
         """Return the party's neighbours; its keys with them are computed once a process."""
         private = record["key"]
-        own = public_key(private)
 
         def find() -> _Neighbours:
             keys = tuple(bytes.fromhex(key) for key in setup.keys)
-            place = place_of(own, keys)
+            place = place_of(public_key(private), keys)
             circle = circle_of(setup.keys, setup.least_parties, setup.exchange)
             holders = circle.holders(place)
             pairs = {pair.place: pair for pair in pair_keys(private, keys, holders)}
             return cls(keys, place, circle, holders, pairs)
 
         # A key exchange with each party takes longer than the masks of many exchanges.
-        name = f"keys {own.hex()} {_hashed_keys(setup)} {setup.exchange} {setup.least_parties}"
-        return cached(context, name, find)
+        agreed = f"{_hashed_keys(setup)} {setup.least_parties} {setup.exchange}".encode()
+        return cached(context, f"neighbours {_hashed(private, agreed)}", find)
 
     def boxes(self, coefficients: list[int], purpose: bytes) -> NDArray[np.uint64]:
         """Return the shares of the party's seed, encrypted for its neighbours in their order."""
@@ -332,8 +334,8 @@ def answered(record: dict[str, Any], setup: Setup, number: int, vector: bytes) -
         if runs and (keys != record["heirs"] or number == TOTALS_NUMBER):
             raise FederationError("The parties' keys are not those of the first secure sum.")
         runs.append(setup.exchange)
-    answer = {"runs": " ".join(runs), "number": number, "digest": digest}
-    return {**record, **answer, "keys": keys, "heirs": keys}
+    answer = {"least": setup.least_parties, "number": number, "digest": digest}
+    return {**record, **answer, "runs": " ".join(runs), "keys": keys, "heirs": keys}
 
 
 def _unmasked_once(

@@ -25,7 +25,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from flwr_causal.data.check.report import TableReport
-from flwr_causal.errors import ConfigError
+from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replies import Replies
 from flwr_causal.protocol.setup import KEYS, LEAST, PREFIX, SIGNATURE, TERMS
@@ -342,6 +342,26 @@ class Checkpoint:
 
     def _file(self, number: int) -> Path:
         return self._exchanges / f"{number:06d}.npz"
+
+    def fix(self, number: int, parties: Sequence[str]) -> None:
+        """Keep which parties are in a secure sum, before it is known.
+
+        Raises
+        ------
+        FederationError
+            If others were in it in the interrupted run: the difference of the two sums would be
+            numbers of a few parties.
+        """
+        file = self._exchanges / f"{number:06d}.json"
+        token, former = _read_json(file)["parties"] if file.is_file() else ("", [])
+        if token == self._token and former != [*parties]:
+            raise FederationError(
+                f"Exchange {number}: the sum in the interrupted run was that of "
+                f"{', '.join(former)}, and now {', '.join(parties)} have replied. The difference "
+                "would reveal the numbers of some parties: resume the run once the same parties "
+                "can answer, or start anew without resume."
+            )
+        write(file, json.dumps({"parties": (self._token, list(parties))}))
 
     def exchange(self, step: Step) -> None:
         """Write the record and the replies of an exchange, from which it can be repeated."""

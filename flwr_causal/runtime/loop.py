@@ -348,7 +348,7 @@ class _Session(Generic[StateT]):
             self.grid,
         )
         asking = (
-            SecureSum.of(federation, exchange, messages, number)
+            SecureSum.of(federation, exchange, messages, number, self._fix)
             if method.secure_aggregation
             else _SingleReplies(method, self.strategy, exchange, number)
         )
@@ -441,14 +441,25 @@ class _Session(Generic[StateT]):
                 self.checkpoint.exchange(step)
             self.checkpoint.note(outcome.summary(), outcome.history)
         except OSError as error:
-            warning = (
-                f"The run cannot be written to '{self.checkpoint.directory}' ({error.strerror}): "
-                f"it goes on, but can be resumed only after exchange {outcome.rounds - 1}. Free "
-                "the disk."
-            )
-            log(WARNING, warning)
-            outcome.warnings.append(warning)
-            self.checkpoint = None
+            self._cannot_write(self.checkpoint, error, outcome.rounds - 1)
+
+    def _fix(self, number: int, parties: Sequence[str]) -> None:
+        """Keep which parties are in a secure sum; refuse others than before an interruption."""
+        if self.checkpoint is None:
+            return
+        try:
+            self.checkpoint.fix(number, parties)
+        except OSError as error:
+            self._cannot_write(self.checkpoint, error, number - 1)
+
+    def _cannot_write(self, checkpoint: Checkpoint, error: OSError, number: int) -> None:
+        warning = (
+            f"The run cannot be written to '{checkpoint.directory}' ({error.strerror}): it goes "
+            f"on, but can be resumed only after exchange {number}. Free the disk."
+        )
+        log(WARNING, warning)
+        self.outcome.warnings.append(warning)
+        self.checkpoint = None
 
     def _needed(self, request: Request) -> int:
         """Return how many parties must reply: the quorum, or all of the parties asked if fewer."""

@@ -185,7 +185,7 @@ def agreed(
     agreement = method.agree(own)
     if total is not None:
         agreement = method.complete(agreement, total)
-        check_targets(agreement, own)
+        check_targets(agreement.targets, own)
     if total is not None or not method.secure_aggregation:
         for warning in agreement.warnings:
             log(WARNING, warning)

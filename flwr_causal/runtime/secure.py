@@ -7,8 +7,8 @@ with fewer parties, and cannot tell which party has altered one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial, reduce
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,12 +29,16 @@ if TYPE_CHECKING:
 
     from flwr.app import Message, RecordDict
     from flwr.serverapp import Grid
+    from numpy.typing import NDArray
 
-    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.interventions import Targets
     from flwr_causal.protocol.exchange import Exchange
+    from flwr_causal.protocol.secure.neighbours import Circle
     from flwr_causal.runtime.federation import Federation, Find, Party
     from flwr_causal.runtime.method import Method
+
+    Fix = Callable[[int, Sequence[str]], None]
 
 #: The digits of the totals of so many parties could overflow.
 MOST_PARTIES = 2**16
@@ -86,20 +90,27 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
         )
 
 
-def check_targets(agreement: Agreement, reports: Mapping[str, TableReport]) -> None:
+def check_targets(targets: Iterable[Targets], reports: Mapping[str, TableReport]) -> None:
     """Check that rows under the same interventions are those of three parties or more.
 
     Rows are summed by their targets: of fewer parties such a sum would disclose too much.
+
+    Parameters
+    ----------
+    targets : iterable of tuple of str
+        The different sets of targets.
+    reports : mapping of str to TableReport
+        Of the parties in the sums, by name.
 
     Raises
     ------
     DataError
         Naming the targets and the parties.
     """
-    for targets in agreement.targets:
-        own = [name for name, report in reports.items() if targets in (report.targets or ((),))]
+    for one in targets:
+        own = [name for name, report in reports.items() if one in (report.targets or ((),))]
         if len(own) < LEAST_PARTIES:
-            acted = f"under an intervention on {', '.join(targets)}" if targets else "without one"
+            acted = f"under an intervention on {', '.join(one)}" if one else "without one"
             raise DataError(
                 f"Rows {acted} are at {', '.join(own)} only, and with secure_aggregation sums are "
                 f"those of {LEAST_PARTIES} parties or more. Leave these rows out, or run without "
@@ -168,6 +179,7 @@ def ask_sum(
     timeout: float,
     words: int,
     find: Find | None = None,
+    fix: Fix | None = None,
 ) -> Collected:
     """Ask parties for the vectors of a sum, and unmask it.
 
@@ -186,6 +198,9 @@ def ask_sum(
         Of each vector.
     find : callable, optional
         As of ``Federation.exchange``.
+    fix : callable, optional
+        Called with the number of the exchange and the parties in the sum, before it is unmasked;
+        raises an error if it must not be.
 
     Returns
     -------
@@ -201,103 +216,132 @@ def ask_sum(
     circle = circle_of(setup.keys, setup.least_parties, setup.exchange)
     together = set(federation.together) if exchange.same_parties else set[str]()
     boxes = 0 if circle.all_must_reply else len(circle.holders(circle.order[0])) - 1
-    asking = partial(_asked, federation, grid, number=number, timeout=timeout, find=find)
-
-    def ended(lost: Iterable[str], why: str) -> FederationError:
-        return FederationError(
-            f"Exchange {number}: there is no usable reply of {', '.join(lost)}, and with "
-            f"secure_aggregation {why}. {federation.latest_reasons()}. {_REMEDY}"
-        )
-
-    collected = asking(
+    asking = _Asking(federation, grid, number, timeout, find)
+    collected = asking.replies(
         exchange,
         contents,
-        words=words + boxes * BOX_WORDS,
-        enough=lambda replied: len(replied) >= circle.least and replied >= together,
+        lambda replied: len(replied) >= circle.least and replied >= together,
+        words + boxes * BOX_WORDS,
     )
     vectors = {reply.party.name: reply.arrays[door.MASKED] for reply in collected.replies}
     lost = [name for name in together or contents if name not in vectors]
     if lost and together:
-        raise ended(lost, _OF_EARLIER_SUMS)
+        raise asking.ended(lost, _OF_EARLIER_SUMS)
     if len(vectors) < circle.least:
-        raise ended(lost, _TOO_FEW.format(least=circle.least, parties=len(circle.order)))
+        raise asking.ended(lost, _TOO_FEW.format(least=circle.least, parties=len(circle.order)))
+    if lost:
+        check_targets(setup.targets, {name: federation.reports[name] for name in vectors})
+    if fix is not None:
+        fix(number, list(vectors))
     collected.total = reduce(np.add, (vector[:words] for vector in vectors.values()))
-    if circle.all_must_reply:
-        return collected
+    if not circle.all_must_reply:
+        shares = {name: vector[words:].view(np.uint8) for name, vector in vectors.items()}
+        masks, answers = _masks(asking, circle, shares, words)
+        collected.total -= masks
+        collected.add(replace(answers, replies=[]))
+    return collected
 
-    places = {
-        party.name: place for place, party in enumerate(federation.parties) if party.name in vectors
-    }
-    unmasking = Unmasking(
-        circle,
-        [bytes.fromhex(key) for key in setup.keys],
-        {
-            places[name]: vector[words:].view(np.uint8).reshape(-1, BOX_BYTES)
-            for name, vector in vectors.items()
-        },
-    )
-    if not circle.connected(places.values()):
-        raise ended(lost, _NOT_CONNECTED)
-    questions = {
+
+def _masks(
+    asking: _Asking, circle: Circle, shares: Mapping[str, NDArray[np.uint8]], words: int
+) -> tuple[NDArray[np.uint64], Collected]:
+    """Ask the parties in a sum for the masks that are left in it.
+
+    Parameters
+    ----------
+    asking : _Asking
+    circle : Circle
+    shares : mapping of str to ndarray of uint8
+        By party in the sum, the bytes behind its vector.
+    words : int
+        Of a vector.
+    """
+    federation = asking.federation
+    places = {party.name: k for k, party in enumerate(federation.parties) if party.name in shares}
+    keys = [bytes.fromhex(key) for key in federation.setup.keys]
+    boxes = {places[name]: own.reshape(-1, BOX_BYTES) for name, own in shares.items()}
+    unmasking = Unmasking(circle, keys, boxes)
+    if not circle.connected(boxes):
+        missing = [p.name for k, p in enumerate(federation.parties) if k in unmasking.lost]
+        raise asking.ended(missing, _NOT_CONNECTED)
+    method, number = federation.contract.method, asking.number
+    contents = {
         name: records.request(
             UNMASKING.name,
-            federation.contract.method,
+            method,
             number,
             {"survivors": unmasking.survivors, "shares": unmasking.forwarded(place)},
         )
         for name, place in places.items()
     }
-    answers = asking(
+    answers = asking.replies(
         UNMASKING,
-        questions,
-        enough=lambda replied: unmasking.enough([places[name] for name in replied]),
+        contents,
+        lambda replied: unmasking.enough([places[name] for name in replied]),
     )
-    keys = {places[reply.party.name]: reply.arrays["keys"] for reply in answers.replies}
-    if not unmasking.enough(keys):
-        raise ended([name for name in places if places[name] not in keys], _NOT_UNMASKED)
-    collected.total -= unmasking.masks(keys, words)
-    answers.replies = []
-    collected.add(answers)
-    return collected
+    given = {places[reply.party.name]: reply.arrays["keys"] for reply in answers.replies}
+    if not unmasking.enough(given):
+        raise asking.ended([n for n, place in places.items() if place not in given], _NOT_UNMASKED)
+    return unmasking.masks(given, words), answers
 
 
-def _asked(
-    federation: Federation,
-    grid: Grid,
-    exchange: Exchange,
-    contents: Mapping[str, RecordDict],
-    *,
-    number: int,
-    timeout: float,
-    find: Find | None,
-    enough: Callable[[set[str]], bool],
-    words: int | None = None,
-) -> Collected:
-    """Ask parties, and where not enough have replied once more those that have not."""
-    result = Collected()
-    for _ in range(ATTEMPTS):
-        replied = {reply.party.name for reply in result.replies}
-        if enough(replied):
-            break
-        messages = [
-            federation.message(party.node_id, contents[party.name], exchange, number, timeout)
-            for party in federation.parties
-            if party.name in contents and party.name not in replied
-        ]
-        result.add(
-            federation.exchange(
-                grid,
-                exchange,
-                messages,
-                server_round=number,
-                timeout=timeout,
-                find=find,
-                words=words,
+@dataclass(frozen=True, eq=False)
+class _Asking:
+    """How parties are asked in the exchanges of one secure sum.
+
+    Parameters
+    ----------
+    federation, grid, number, timeout, find
+        As of :func:`ask_sum`.
+    """
+
+    federation: Federation
+    grid: Grid
+    number: int
+    timeout: float
+    find: Find | None
+
+    def replies(
+        self,
+        exchange: Exchange,
+        contents: Mapping[str, RecordDict],
+        enough: Callable[[set[str]], bool],
+        words: int | None = None,
+    ) -> Collected:
+        """Ask parties, and where not enough have replied once more those that have not."""
+        federation, result = self.federation, Collected()
+        for _ in range(ATTEMPTS):
+            replied = {reply.party.name for reply in result.replies}
+            if enough(replied):
+                break
+            messages = [
+                federation.message(
+                    party.node_id, contents[party.name], exchange, self.number, self.timeout
+                )
+                for party in federation.parties
+                if party.name in contents and party.name not in replied
+            ]
+            result.add(
+                federation.exchange(
+                    self.grid,
+                    exchange,
+                    messages,
+                    server_round=self.number,
+                    timeout=self.timeout,
+                    find=self.find,
+                    words=words,
+                )
             )
+        order = {party.name: place for place, party in enumerate(federation.parties)}
+        result.replies.sort(key=lambda reply: order[reply.party.name])
+        return result
+
+    def ended(self, lost: Iterable[str], why: str) -> FederationError:
+        """Return the error of a sum that cannot be had."""
+        return FederationError(
+            f"Exchange {self.number}: there is no usable reply of {', '.join(lost)}, and with "
+            f"secure_aggregation {why}. {self.federation.latest_reasons()}. {_REMEDY}"
         )
-    order = {party.name: place for place, party in enumerate(federation.parties)}
-    result.replies.sort(key=lambda reply: order[reply.party.name])
-    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,6 +358,8 @@ class SecureSum:
         What the parties are sent.
     layout : Layout
         How the arrays lie in the parties' vectors.
+    fix : callable
+        As of :func:`ask_sum`.
     """
 
     federation: Federation
@@ -321,6 +367,7 @@ class SecureSum:
     server_round: int
     content: RecordDict
     layout: Layout
+    fix: Fix
 
     @classmethod
     def of(
@@ -329,6 +376,7 @@ class SecureSum:
         exchange: Exchange,
         messages: Sequence[Message],
         server_round: int,
+        fix: Fix,
     ) -> SecureSum:
         """Return the sum of the replies to these messages.
 
@@ -346,7 +394,7 @@ class SecureSum:
         setup, content = federation.setup, messages[0].content
         sizes = _sizes(federation, exchange, content, setup.num_rows)
         layout = Layout.of(exchange, sizes, setup)
-        return cls(federation, exchange, server_round, content, layout)
+        return cls(federation, exchange, server_round, content, layout, fix)
 
     def ask(
         self,
@@ -366,6 +414,7 @@ class SecureSum:
             timeout=timeout,
             words=self.layout.length,
             find=find,
+            fix=self.fix,
         )
 
     def combined(self, collected: Collected) -> Replies:

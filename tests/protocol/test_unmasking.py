@@ -1,0 +1,281 @@
+"""Self-masks, shares and the circle of neighbours: what the server learns of a sum, and when."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Context, RecordDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from flwr_causal.clients import secure
+from flwr_causal.errors import FederationError
+from flwr_causal.protocol import records
+from flwr_causal.protocol.secure import neighbours, shamir, unmasking
+from flwr_causal.protocol.secure.masks import streams
+
+WORDS = 5
+
+
+def test_shares_are_those_of_a_published_example():
+    # https://en.wikipedia.org/wiki/Shamir%27s_secret_sharing: the secret 1234 in a field of 1613.
+    shares = shamir.shares_of([1234, 166, 94], range(1, 7), 1613)
+    assert shares == {1: 1494, 2: 329, 3: 965, 4: 176, 5: 1188, 6: 775}
+    for three in itertools.combinations(shares.items(), 3):
+        assert shamir.secret_of(dict(three), 1613) == 1234
+
+
+@given(st.lists(st.integers(0, shamir.PRIME - 1), min_size=2, max_size=6), st.data())
+@settings(max_examples=30, deadline=None)
+def test_as_many_shares_as_coefficients_give_the_secret_and_fewer_say_nothing(polynomial, data):
+    places = data.draw(st.permutations(range(1, 9)))
+    shares = shamir.shares_of(polynomial, places)
+    enough = dict(list(shares.items())[: len(polynomial)])
+    assert shamir.secret_of(enough) == polynomial[0]
+    # With one share fewer every secret is possible: another value at the last place gives it.
+    last = list(enough)[-1]
+    other = {**enough, last: (enough[last] + 1) % shamir.PRIME}
+    assert shamir.secret_of(other) != polynomial[0]
+
+
+def test_the_prime_is_prime():
+    p = shamir.PRIME
+    assert p < 2**256
+    assert all(pow(base, p - 1, p) == 1 for base in (2, 3, 5, 7, 11))
+    assert all(pow(base, (p - 1) // 2, p) in (1, p - 1) for base in range(2, 20))
+
+
+@pytest.mark.parametrize(("least", "expected"), [(180, (46, 30)), (140, (96, 49))])
+def test_the_circle_of_200_parties_is_that_of_the_bounds(least, expected):
+    keys = tuple(f"{place:064x}" for place in range(200))
+    circle = neighbours.circle_of(keys, least, "token")
+    assert (2 * circle.reach, circle.shares) == expected
+    near = {place: set(circle.holders(place)) for place in range(200)}
+    assert {len(own) for own in near.values()} == {expected[0] + 1}
+    assert all(place in near[other] for place, own in near.items() for other in own)
+    # The chances that the number of neighbours is chosen for, computed by scipy.
+    disclosed = stats.hypergeom.sf(circle.shares - 1, 199, 40, expected[0])
+    too_few = stats.hypergeom.cdf(circle.shares - 1, 199, least - 1, expected[0])
+    assert 200 * disclosed <= 2**-40
+    assert 200 * too_few <= 2**-20
+    assert neighbours.circle_of(keys, least, "other").order != circle.order
+    apart = {*circle.order[:40], *circle.order[100:140]}
+    assert circle.connected(circle.order[::4])
+    assert not circle.connected(apart)
+
+
+def test_up_to_100_parties_all_mask_with_each_other():
+    for count in (3, 4, 7, 100):
+        keys = tuple(f"{place:064x}" for place in range(count))
+        circle = neighbours.circle_of(keys, neighbours.least_parties(count, 0.5), "t")
+        assert circle.holders(2) == tuple(range(count))
+
+
+def test_half_of_the_parties_are_never_enough():
+    assert [neighbours.least_parties(count, 0.1) for count in range(3, 10)] == [3, 3, 3, 4, 4, 5, 5]
+    assert neighbours.least_parties(10, 0.75) == 8
+    assert neighbours.least_parties(10, 1.0) == 10
+    assert neighbours.least_parties(200, 0.5) == 140
+    keys = tuple("abcdefgh")
+    for least in (2, 4, 9):
+        with pytest.raises(FederationError, match=f"sum of {least} parties of 8 is refused"):
+            neighbours.circle_of(keys, least, "t")
+
+
+class Parties:
+    """Parties of secure sums without a grid, and what they send."""
+
+    def __init__(self, count, quorum=0.5, seed=0):
+        self.contexts = [Context(seed, k, {}, RecordDict(), {}) for k in range(count)]
+        keys = tuple(secure.offer_key(own.state, running=False) for own in self.contexts)
+        least = neighbours.least_parties(count, quorum)
+        self.setup = SimpleNamespace(keys=keys, least_parties=least, exchange="token")
+        self.circle = neighbours.circle_of(keys, least, "token")
+        rng = np.random.default_rng(seed)
+        self.vectors = rng.integers(0, 100, (count, WORDS)).astype(np.uint64)
+
+    def masked(self, place, number=1, vector=None):
+        """The words that a party sends."""
+        own = self.contexts[place]
+        vector = self.vectors[place] if vector is None else vector
+        content, kept = secure.masked(own, self.setup, "sums", number, vector)
+        own.state.update(kept)
+        return records.arrays_of(content)["masked"]
+
+    def unmasking(self, sent):
+        """The server's side, given what has arrived."""
+        boxes = {k: words[WORDS:].view(np.uint8).reshape(-1, 48) for k, words in sent.items()}
+        keys = [bytes.fromhex(key) for key in self.setup.keys]
+        return unmasking.Unmasking(self.circle, keys, boxes)
+
+    def answer(self, server, place, number=1, survivors=None, boxes=None):
+        """What a party returns in the unmasking."""
+        marks = server.survivors if survivors is None else survivors
+        shares = server.forwarded(place) if boxes is None else boxes
+        keys, kept = secure.unmasked(self.contexts[place], self.setup, number, marks, shares)
+        self.contexts[place].state.update(kept)
+        return keys
+
+
+@given(st.integers(3, 12), st.sampled_from([0.5, 0.8]), st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_sum_is_that_of_the_survivors_or_there_is_none(count, quorum, data):
+    parties = Parties(count, quorum)
+    least, everyone = parties.circle.least, range(count)
+    if parties.circle.all_must_reply:
+        total = sum(parties.masked(place) for place in everyone)
+        np.testing.assert_array_equal(total, parties.vectors.sum(axis=0))
+        return
+    lost = data.draw(st.sets(st.sampled_from(everyone), max_size=count - least), "lost")
+    survivors = [place for place in everyone if place not in lost]
+    silent = data.draw(st.sets(st.sampled_from(survivors), max_size=count - least + 1), "silent")
+    sent = {place: parties.masked(place) for place in everyone}
+    server = parties.unmasking({place: sent[place] for place in survivors})
+    answers = {p: parties.answer(server, p) for p in survivors if p not in silent}
+    enough = len(answers) == len(survivors) if lost else len(answers) >= least
+    assert server.enough(answers) is enough
+    if enough:
+        total = sum(sent[place][:WORDS] for place in survivors) - server.masks(answers, WORDS)
+        np.testing.assert_array_equal(total, parties.vectors[survivors].sum(axis=0))
+    # What the server can remove from the vector of a party that was late: the masks of pairs.
+    for late in lost if enough else ():
+        keys = parties.setup.keys
+        pairs = [
+            (answers[near][late].tobytes(), 1 if keys[late] < keys[near] else -1)
+            for near in answers
+        ]
+        rest = sent[late][:WORDS] - streams(pairs, WORDS)
+        others = [place for place in lost if place != late]
+        assert (rest > 2**32).any() or others
+        assert not np.array_equal(rest, parties.vectors[late])
+
+
+def unmasked_once(count=5, lost=()):
+    parties = Parties(count)
+    sent = {k: parties.masked(k) for k in range(count) if k not in lost}
+    return parties, parties.unmasking(sent)
+
+
+def test_a_party_unmasks_a_sum_once_and_for_one_set_of_parties():
+    parties, server = unmasked_once()
+    first = parties.answer(server, 0)
+    np.testing.assert_array_equal(parties.answer(server, 0), first)
+    with pytest.raises(FederationError, match="unmasked before, for other parties"):
+        parties.answer(server, 0, survivors=np.array([1, 1, 1, 1, 0], dtype=np.uint8))
+    for number in (0, 2):
+        with pytest.raises(FederationError, match="is no sum that this party can unmask now"):
+            parties.answer(server, 0, number)
+    for k in range(5):
+        parties.masked(k, 2)
+    with pytest.raises(FederationError, match="is no sum that this party can unmask now"):
+        parties.answer(server, 0, 1)
+
+
+def test_a_resumed_run_unmasks_its_last_sum_for_the_same_parties_only():
+    parties, server = unmasked_once()
+    parties.answer(server, 0)
+    keys = [secure.offer_key(own.state, running=False) for own in parties.contexts]
+    parties.setup.keys = tuple(keys)
+    parties.circle = neighbours.circle_of(parties.setup.keys, 3, "token")
+    server = parties.unmasking({k: parties.masked(k) for k in range(4)})
+    with pytest.raises(FederationError, match="unmasked before, for other parties"):
+        parties.answer(server, 0)
+    parties.answer(server, 1)  # which had not answered
+
+
+def test_sums_of_too_few_or_of_others_are_not_unmasked():
+    parties, server = unmasked_once()
+    for marks, reason in (
+        ([1, 1, 0, 0, 0], "sum of 2 parties is not unmasked: at least 3 of 5"),
+        ([0, 1, 1, 1, 1], "This party's vector"),
+        ([1, 1, 1, 1], "not that of the parties that have agreed"),
+    ):
+        with pytest.raises(FederationError, match=reason):
+            parties.answer(server, 0, survivors=np.array(marks, dtype=np.uint8))
+    # Nor under other terms than those of the masks.
+    parties.setup.least_parties = 4
+    with pytest.raises(FederationError, match="is no sum that this party can unmask now"):
+        parties.answer(server, 0)
+
+
+def test_altered_shares_and_those_of_another_sum_are_refused():
+    parties, server = unmasked_once()
+    for row, byte in ((1, 0), (4, 47)):
+        boxes = server.forwarded(0)
+        boxes[row, byte] ^= 1
+        with pytest.raises(FederationError, match=f"share of party {row + 1} .* was altered"):
+            parties.answer(server, 0, boxes=boxes)
+    exchanged = server.forwarded(0)[[0, 2, 1, 3, 4]]
+    with pytest.raises(FederationError, match="was altered, or is of another sum"):
+        parties.answer(server, 0, boxes=exchanged)
+    with pytest.raises(FederationError, match="was altered, or is of another sum"):
+        parties.answer(server, 0, boxes=server.forwarded(1))
+    later = parties.unmasking({k: parties.masked(k, 2) for k in range(5)})
+    with pytest.raises(FederationError, match="was altered, or is of another sum"):
+        parties.answer(later, 0, 2, boxes=server.forwarded(0))
+    parties.answer(later, 0, 2)
+
+
+def test_an_altered_answer_leaves_masks_in_the_sum():
+    parties, server = unmasked_once()
+    answers = {k: parties.answer(server, k).copy() for k in range(5)}
+    right = server.masks(answers, WORDS)
+    answers[0][2, 0] ^= 1
+    assert (server.masks(answers, WORDS) != right).all()
+
+
+def test_a_repeated_question_has_the_same_bytes_and_the_next_sum_others():
+    parties = Parties(5)
+    first = parties.masked(0)
+    np.testing.assert_array_equal(parties.masked(0), first)
+    with pytest.raises(FederationError, match="would reveal their difference"):
+        parties.masked(0, vector=parties.vectors[1])
+    assert (parties.masked(0, 2) != first).all()
+
+
+def test_what_leaves_in_an_unmasking_is_of_this_sum_only():
+    parties, server = unmasked_once(lost=(4,))
+    keys = parties.answer(server, 0)
+    private = parties.contexts[0].state[secure.SECURE]
+    assert private["key"] not in map(bytes, keys)
+    assert private["seed"] not in map(bytes, keys)
+    sent = {k: parties.masked(k, 2) for k in range(4)}
+    again = parties.answer(parties.unmasking(sent), 0, 2)
+    # The key of the mask with the missing party, and all shares, are others in the next sum.
+    assert (keys != again).any(axis=1).all()
+
+
+def test_every_byte_of_the_encrypted_shares_is_uniform_at_its_position():
+    parties, server = unmasked_once(20)
+    boxes = np.concatenate(list(server.boxes.values()))
+    assert boxes.shape == (20 * 19, 48)
+    p_values = [
+        stats.chisquare(np.bincount(column >> 4, minlength=16)).pvalue for column in boxes.T
+    ]
+    assert min(p_values) > 1e-6
+    shares = np.concatenate([parties.answer(server, place) for place in range(20)])
+    assert len(np.unique(shares, axis=0)) == len(np.unique(boxes, axis=0)) + 20 == 400
+
+
+def test_seeds_have_their_full_length_and_are_not_drawn_from_a_seeded_generator():
+    import random
+
+    drawn = []
+    for _ in range(2):
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002
+        drawn.append(unmasking.new_seed())
+    assert drawn[0] != drawn[1]
+    assert len(drawn[0]) == 32
+    coefficients = unmasking.polynomial(drawn[0], 4)
+    assert len(set(coefficients)) == 4
+    assert min(coefficients) > 2**200
+    assert len(unmasking.own_key(coefficients)) == 32
+
+
+def test_the_state_holds_plain_values():
+    parties, server = unmasked_once()
+    parties.answer(server, 0)
+    assert isinstance(parties.contexts[0].state[secure.SECURE], ConfigRecord)

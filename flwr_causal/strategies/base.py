@@ -90,7 +90,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
         part. Default: all nodes that are connected once there are ``min_available_nodes``.
     quorum : float, default 0.5
         The share of the parties (or of the sampled parties) that must reply in an exchange. If
-        fewer reply, the run ends with an error, and the results so far are kept.
+        fewer reply, the run ends with an error, and the results so far are kept. With
+        ``secure_aggregation`` more than half must reply in any case; with 1 a sum takes one
+        exchange instead of two.
     round_timeout : float, default 3600.0
         Seconds to wait for the replies of an exchange.
     server_timeout : float, default 3600.0
@@ -114,9 +116,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
         parties. It shows the server what each party adds; see docs/privacy.md.
     secure_aggregation : bool, default False
         Let the server learn sums over all parties only: parties add masks that cancel in the sum.
-        All parties must reply in every exchange, otherwise the run ends. Numbers of rows, means and
-        influence by party are then unknown. docs/security.md lists the methods and options that
-        have it, and what it protects against.
+        Numbers of rows, means and influence by party are then unknown. docs/security.md lists the
+        methods and options that have it, what it protects against, and what follows where a party
+        does not reply.
     min_parties : int, default 3
         Fewest parties with which such a run starts, at least 3.
     signing_key : str or None, default None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get
 from flwr_causal.app import methods
 from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of
 from flwr_causal.protocol import tables
+from flwr_causal.protocol.secure.unmasking import SECURE_SUMS
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.strategies import LinearStrategy
 from flwr_causal.strategies.options import option_types, other_names
@@ -156,7 +157,7 @@ def with_contracts(text: str) -> str:
     def written(found: re.Match[str]) -> str:
         name, kind, method = found.groups()
         if kind is not None:
-            contract = contracts[method]
+            contract = SECURE_SUMS if method == SECURE_SUMS.method else contracts[method]
             table = tables.leaves(contract) if kind == "leaves" else tables.is_sent(contract)
         elif name == "agreement":
             table = _agreement()

@@ -18,7 +18,6 @@ from flwr_causal.protocol.bundle import Bundle, joined
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Fold, Replies, mean_of, median_of
 from flwr_causal.runtime.checkpoint import Checkpoint, CheckpointError, Step
-from flwr_causal.runtime.federation import Collected, Find
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
     Deferred,
@@ -36,6 +35,7 @@ from flwr_causal.runtime.trainings import Trainings
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from flwr.app import Message
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
     from numpy.typing import NDArray
@@ -46,7 +46,15 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.bundle import Part
     from flwr_causal.protocol.exchange import Exchange
-    from flwr_causal.runtime.federation import Arrival, Failure, Federation, Found, Party
+    from flwr_causal.runtime.federation import (
+        Arrival,
+        Collected,
+        Failure,
+        Federation,
+        Find,
+        Found,
+        Party,
+    )
     from flwr_causal.runtime.method import Request
 
     Record = dict[str, Any]

@@ -18,7 +18,11 @@ def test_the_tables_are_those_of_the_code():
 def test_every_table_has_its_place():
     marks = [found[1] for found in pages.MARKED.finditer(TEXT)]
     wanted = {"report", "agreement", "rows"}
-    wanted |= {f"{kind} {method}" for kind in ("leaves", "sent") for method in OWN_METHODS}
+    wanted |= {
+        f"{kind} {method}"
+        for kind in ("leaves", "sent")
+        for method in (*OWN_METHODS, "secure-sums")
+    }
     assert len(marks) == len(wanted)
     assert set(marks) == wanted
 

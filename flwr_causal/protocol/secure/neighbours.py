@@ -112,7 +112,7 @@ def circle_of(keys: tuple[str, ...], least: int, token: str) -> Circle:
             f"A secure sum of {least} parties of {count} is refused: it must be that of "
             f"{LEAST_PARTIES} parties and of more than half of them."
         )
-    chosen = _fewest_neighbours(count, least) if count > COMPLETE else None
+    chosen = _fewest_neighbours(count, least) if COMPLETE < count > least else None
     if chosen is None:
         return Circle(tuple(places), count // 2, least, least)
     drawn = {place: hashlib.blake2b(f"{token} {keys[place]}".encode()).digest() for place in places}

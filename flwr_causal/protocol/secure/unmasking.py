@@ -21,10 +21,11 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
+from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 from flwr_causal.protocol.secure.keys import KEY_BYTES, sign_of
 from flwr_causal.protocol.secure.masks import WORD_BYTES, streams
 from flwr_causal.protocol.secure.shamir import PRIME, secret_of, shares_of
+from flwr_causal.protocol.secure.totals import TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -63,6 +64,9 @@ UNMASKING = Exchange(
     weight="one",
     when="after each secure sum from which a party may be missing",
 )
+
+#: What every method's parties and server say to each other with secure sums.
+SECURE_SUMS = Contract("secure-sums", (TOTALS, UNMASKING))
 
 # Each key encrypts one share.
 _NONCE = bytes(12)

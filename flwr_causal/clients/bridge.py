@@ -139,7 +139,7 @@ def _report(
     own.check_report(described, table, policy)
     key: dict[str, Any] = {}
     if masked:
-        key["public-key"] = secure.offer_key(context.state, running=running)
+        key = secure.offered(context, party.name, running=running)
         described = secure.withheld(
             secure.own_report(context, lambda: described), policy, party.name
         )

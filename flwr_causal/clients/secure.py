@@ -28,6 +28,13 @@ from flwr_causal.protocol.secure.keys import (
 )
 from flwr_causal.protocol.secure.masks import mask, mask_key, streams
 from flwr_causal.protocol.secure.neighbours import Circle, circle_of
+from flwr_causal.protocol.secure.signatures import (
+    PEERS,
+    SIGNING_KEY,
+    check_peers,
+    read_peers,
+    signed_key,
+)
 from flwr_causal.protocol.secure.totals import TOTALS_NUMBER
 from flwr_causal.protocol.secure.unmasking import (
     decrypted,
@@ -102,6 +109,15 @@ def offer_key(state: RecordDict, *, running: bool) -> str:
         record = {**_NEVER_UNMASKED, **record, **_UNUSED, "key": new_private_key()}
         state[SECURE] = ConfigRecord(record)
     return public_key(record["key"]).hex()
+
+
+def offered(context: Context, party: str, *, running: bool) -> dict[str, str]:
+    """Return the party's public key for its report, signed where its node config says so."""
+    key = offer_key(context.state, running=running)
+    file = context.node_config.get(SIGNING_KEY)
+    if not file:
+        return {"public-key": key}
+    return {"public-key": key, "signature": signed_key(key, party, context.run_id, str(file))}
 
 
 def own_report(context: Context, describe: Callable[[], TableReport]) -> TableReport:
@@ -253,6 +269,10 @@ class _Neighbours:
         private = record["key"]
 
         def find() -> _Neighbours:
+            file = context.node_config.get(PEERS)
+            if file:
+                named = (setup.keys, setup.key_signatures, setup.key_names)
+                check_peers(*named, context.run_id, read_peers(str(file)))
             keys = tuple(bytes.fromhex(key) for key in setup.keys)
             place = place_of(public_key(private), keys)
             circle = circle_of(setup.keys, setup.least_parties, setup.exchange)

@@ -72,6 +72,12 @@ FACTS = (
     ),
     Fact("public-key", "the party's public key, with secure aggregation only", "text"),
     Fact(
+        "signature",
+        "the party's signature of this key, its name and the run, where its node config has a "
+        "signing-key",
+        "text",
+    ),
+    Fact(
         "withheld",
         "with secure aggregation 1: numbers of rows and values below are then 0, the sums and all "
         "that follows from them are left out",

@@ -27,6 +27,7 @@ _TARGETS = PREFIX + "targets"
 KEYS = PREFIX + "keys"
 TERMS = PREFIX + "terms"
 SIGNATURE = PREFIX + "signature"
+KEY_NAMES, KEY_SIGNATURES = PREFIX + "key-names", PREFIX + "key-signatures"
 LEAST = PREFIX + "least-parties"
 
 
@@ -63,6 +64,8 @@ class Setup:
     keys : tuple of str
         The public keys of all parties for secure sums, in hexadecimal digits, in the parties'
         order; "" for a party that is absent from a resumed run. Empty without secure aggregation.
+    key_names, key_signatures : tuple of str
+        By key, the name of its party and the party's signature of it; empty where no party signs.
     least_parties : int
         How many parties must be in a secure sum; 0 without secure aggregation.
     terms, signature : str
@@ -84,6 +87,8 @@ class Setup:
     keys: tuple[str, ...] = ()
     terms: str = ""
     signature: str = ""
+    key_names: tuple[str, ...] = ()
+    key_signatures: tuple[str, ...] = ()
     least_parties: int = 0
 
     @property
@@ -109,6 +114,8 @@ class Setup:
             **self._states_config(),
             **({_TARGETS: [json.dumps(one) for one in self.targets]} if self.targets else {}),
             **({KEYS: list(self.keys), LEAST: self.least_parties} if self.keys else {}),
+            **({KEY_NAMES: list(self.key_names)} if self.key_names else {}),
+            **({KEY_SIGNATURES: list(self.key_signatures)} if self.key_signatures else {}),
             **{_POLICY + name: value for name, value in self.policy.to_dict().items()},
             **{_OPTION + name: value for name, value in self.options.items()},
         }
@@ -145,5 +152,7 @@ class Setup:
             keys=tuple(config.get(KEYS, [])),
             terms=config.get(TERMS, ""),
             signature=config.get(SIGNATURE, ""),
+            key_names=tuple(config.get(KEY_NAMES, [])),
+            key_signatures=tuple(config.get(KEY_SIGNATURES, [])),
             least_parties=config.get(LEAST, 0),
         )

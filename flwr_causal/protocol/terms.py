@@ -130,22 +130,29 @@ def signed(text: str, run_id: int, key_file: str | None) -> str:
     """
     if not key_file:
         return ""
-    return _private_key(key_file).sign(_message(text, run_id)).hex()
+    return private_key_of(key_file, "The option 'signing_key'").sign(_message(text, run_id)).hex()
 
 
 @cache
-def _private_key(key_file: str) -> Ed25519PrivateKey:
+def private_key_of(key_file: str, named: str) -> Ed25519PrivateKey:
+    """Return the key of a file; ``named`` says in errors what names it.
+
+    Raises
+    ------
+    ConfigError
+        If the file holds no Ed25519 key.
+    """
     try:
         key = load_ssh_private_key(Path(key_file).read_bytes(), password=None)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigError(
-            f"The option 'signing_key' names '{key_file}', which cannot be read: {error}. Make a "
-            'key by: ssh-keygen -t ed25519 -N "" -f coordinator'
+            f"{named} names '{key_file}', which cannot be read: {error}. Make a key by: "
+            'ssh-keygen -t ed25519 -N "" -f FILE'
         ) from error
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(
-            f"The option 'signing_key' names '{key_file}', which holds no Ed25519 key. Make one "
-            'by: ssh-keygen -t ed25519 -N "" -f coordinator'
+            f"{named} names '{key_file}', which holds no Ed25519 key. Make one by: "
+            'ssh-keygen -t ed25519 -N "" -f FILE'
         )
     return key
 
@@ -164,8 +171,8 @@ def public_key_of(line: str) -> Ed25519PublicKey:
         key = None
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(
-            f"'{line}' is no Ed25519 public key: copy the line of the coordinator's .pub file, "
-            "'ssh-ed25519 AAAA...'"
+            f"'{line}' is no Ed25519 public key: copy the line of the .pub file, 'ssh-ed25519 "
+            "AAAA...'"
         )
     return key
 

@@ -28,7 +28,15 @@ from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replies import Replies
-from flwr_causal.protocol.setup import KEYS, LEAST, PREFIX, SIGNATURE, TERMS
+from flwr_causal.protocol.setup import (
+    KEY_NAMES,
+    KEY_SIGNATURES,
+    KEYS,
+    LEAST,
+    PREFIX,
+    SIGNATURE,
+    TERMS,
+)
 from flwr_causal.runtime.federation import Failure, Party
 
 if TYPE_CHECKING:
@@ -406,7 +414,7 @@ def _comparable(setup: Setup, sent: Mapping[str, Any]) -> dict[str, str]:
     }
     del plain[_TOKEN]
     # New in each process, or of options that are free.
-    for name in (KEYS, LEAST, TERMS, SIGNATURE):
+    for name in (KEYS, KEY_NAMES, KEY_SIGNATURES, LEAST, TERMS, SIGNATURE):
         plain.pop(name, None)
     return {
         name: hashlib.sha256(json.dumps(value).encode()).hexdigest()

@@ -53,6 +53,8 @@ class Party:
         The rows that it trains on; 0 where it withholds the number.
     public_key : str
         Its public key for secure sums, in hexadecimal digits.
+    signature : str
+        Its signature of this key, in hexadecimal digits; "" where it signs nothing.
     """
 
     node_id: int
@@ -60,6 +62,7 @@ class Party:
     partition_id: int
     num_rows: int = 0
     public_key: str = ""
+    signature: str = ""
 
     @property
     def has_node(self) -> bool:

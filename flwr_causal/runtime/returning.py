@@ -165,7 +165,10 @@ def reconnected(
             change = _change(values, reports[name])
             changed += [f"{name} is connected, but {change}"] if change else []
             connected[name] = replace(
-                absent.pop(name), node_id=node.node_id, public_key=node.public_key
+                absent.pop(name),
+                node_id=node.node_id,
+                public_key=node.public_key,
+                signature=node.signature,
             )
         if changed:
             raise CheckpointError(

@@ -17,11 +17,10 @@ from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.schema import own_version
-from flwr_causal.protocol.secure.neighbours import least_parties
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.protocol.terms import Terms, signed
 from flwr_causal.runtime.federation import Federation, Party
-from flwr_causal.runtime.secure import ask_totals, check_parties, check_targets
+from flwr_causal.runtime.secure import agreed_keys, ask_totals, check_parties, check_targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -202,10 +201,7 @@ def agreed(
         exchange=secrets.token_hex(8),
         states=agreement.states,
         targets=agreement.targets,
-        keys=tuple(party.public_key for party in parties) if method.secure_aggregation else (),
-        least_parties=(
-            least_parties(len(parties), method.quorum) if method.secure_aggregation else 0
-        ),
+        **agreed_keys(method, parties),
         **_terms(method),
     )
     with_rows = tuple(replace(party, num_rows=agreement.rows[party.name]) for party in parties)
@@ -279,7 +275,7 @@ def ask_schema(
     return list(answers.values()), {node_id: failed[node_id] for node_id in waiting}, size
 
 
-def _terms(method: Method[Any]) -> dict[str, str]:
+def _terms(method: Method[Any]) -> dict[str, Any]:
     """Return what the run asks, as the parties' policies judge it, and its signature."""
     options = method.options
     terms = Terms.of(method.method, options).to_text()
@@ -291,7 +287,7 @@ def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]
     node_id = reply.metadata.src_node_id
     values: dict[str, Any] = records.config_of(reply.content)
     name, partition = values.pop("party", None), values.pop("partition-id", None)
-    key = str(values.pop("public-key", ""))
+    key, signature = (str(values.pop(name, "")) for name in ("public-key", "signature"))
     party = name if isinstance(name, str) and name else f"node {node_id}"
     try:
         if party != name or not isinstance(partition, int):
@@ -314,7 +310,7 @@ def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]
             f"{party}: its answer was refused: {error}. Do all nodes run the same version of "
             "flwr-causal?"
         ) from None
-    return Party(node_id, party, partition, public_key=key), values
+    return Party(node_id, party, partition, public_key=key, signature=signature), values
 
 
 def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[int]:

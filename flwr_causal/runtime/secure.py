@@ -19,7 +19,7 @@ from flwr_causal.protocol.exchange import Known
 from flwr_causal.protocol.replies import Replies
 from flwr_causal.protocol.secure import totals
 from flwr_causal.protocol.secure.keys import KEY_BYTES, LEAST_PARTIES
-from flwr_causal.protocol.secure.neighbours import circle_of
+from flwr_causal.protocol.secure.neighbours import circle_of, least_parties
 from flwr_causal.protocol.secure.ring import Layout, SumError
 from flwr_causal.protocol.secure.unmasking import BOX_BYTES, BOX_WORDS, UNMASKING, Unmasking
 from flwr_causal.runtime.federation import Collected
@@ -88,6 +88,20 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
             f"{', '.join(without)} sent no key for secure sums. Install the same version of "
             "flwr-causal on all machines."
         )
+
+
+def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]:
+    """Return what the agreement says of secure sums; nothing without them."""
+    if not method.secure_aggregation:
+        return {}
+    agreed = {
+        "keys": tuple(party.public_key for party in parties),
+        "least_parties": least_parties(len(parties), method.quorum),
+    }
+    if any(party.signature for party in parties):
+        agreed["key_names"] = tuple(party.name for party in parties)
+        agreed["key_signatures"] = tuple(party.signature for party in parties)
+    return agreed
 
 
 def check_targets(targets: Iterable[Targets], reports: Mapping[str, TableReport]) -> None:

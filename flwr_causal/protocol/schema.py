@@ -164,7 +164,7 @@ FACTS = (
     Fact("has-ids", "whether there is a column of ids", "flag", part="ids"),
 )
 #: What every report has.
-REQUIRED = tuple(fact.key for fact in FACTS[6:] if fact.part is None)
+REQUIRED = tuple(fact.key for fact in FACTS[7:] if fact.part is None)
 
 
 def party_name(context: Context) -> str:

@@ -470,6 +470,67 @@ def doctor(
 
 
 @app.command()
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A scenario, a pattern as 'hard-*', or a TOML file."),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the scenarios.")] = False,
+    runs: Annotated[int | None, typer.Option(min=1, help="Default: the scenario's.")] = None,
+    scale: Annotated[float, typer.Option(help="Smaller: fewer rows and sizes.")] = 1.0,
+    engine: Annotated[
+        Engine, typer.Option(metavar="local|ray", help="This process, or Ray.")
+    ] = Engine.local,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    methods: Annotated[
+        str, typer.Option(metavar="A,B", help="Only these lines of the table.")
+    ] = "",
+    output_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Default: reproduced/NAME.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", envvar="FLWR_CAUSAL_DATA", help="Data that are not shipped."),
+    ] = None,
+    progress: Annotated[bool | None, typer.Option(help="Default: in a terminal.")] = None,
+) -> None:
+    """Make a table of a paper, or one of your own: methods, baselines and peers on the same rows.
+
+    A sweep that was ended goes on with the same command. Cells whose data are missing are skipped.
+    """
+    # Takes a second, which help and the shell's completion save.
+    from flwr_causal.simulations.scenarios import reproduce as sweeps
+    from flwr_causal.simulations.scenarios import scenario as scenarios
+
+    if listed or name is None:
+        for one in scenarios.names():
+            found = scenarios.find(one)
+            typer.secho(one, bold=True, nl=False)
+            typer.echo(f"  {found.title}; {found.paper or 'no paper'}, {found.table or 'no table'}")
+        return
+    labels = [label.strip() for label in methods.split(",") if label.strip()]
+    failed = 0
+    for one in sweeps.chosen(name):
+        place = output_dir / one if output_dir and one != name else output_dir
+        report = sweeps.reproduce(
+            one,
+            runs=runs,
+            scale=scale,
+            engine=engine.value,
+            jobs=jobs,
+            methods=labels,
+            output_dir=place,
+            data_dir=data_dir,
+            progress=progress,
+        )
+        typer.echo(report.text)
+        typer.echo(f"Results: {', '.join(str(file) for file in report.files)}")
+        failed += report.failed
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its id, such as my-method.")],
     directory: Annotated[

@@ -433,6 +433,38 @@ def _strengths(graph: CausalGraph) -> FloatArray:
     return strengths
 
 
+def effect_error(truth: GraphLike, estimate: GraphLike) -> float:
+    """Return the mean error of the linear effects ``E[x_j | do(x_i = 1)] - E[x_j | do(x_i = 0)]``.
+
+    The effects of a linear system are ``(I - W)^-1 - I``: the sums of the products of weights along
+    directed paths. The mean is over ordered pairs of different variables, of the absolute
+    difference between the true effect and that of the estimate's weights.
+
+    Parameters
+    ----------
+    truth, estimate : CausalGraph or array_like, shape (d, d)
+        Two DAGs whose weights are effects (instantaneous edges).
+
+    Returns
+    -------
+    float
+        In the units of the effects; 0 for the true weights.
+
+    Raises
+    ------
+    DataError
+        If a graph is no DAG, or the variables differ.
+    """
+    true, found = aligned(truth, estimate)
+    size = len(true.names)
+    effects = []
+    for graph, role in ((true, "truth"), (found, "estimate")):
+        if not graph.is_acyclic():
+            raise DataError(f"the {role} is no DAG: effects follow from the weights of a DAG")
+        effects.append(np.linalg.inv(np.eye(size) - graph.weights))
+    return float(np.abs(effects[0] - effects[1]).sum() / max(size * (size - 1), 1))
+
+
 def varsortability(
     graph: GraphLike, variances: ArrayLike, names: tuple[str, ...] | None = None
 ) -> float:

@@ -1,0 +1,273 @@
+"""Baselines on the same rows as the federated methods: pooled, alone, combined, no method at all.
+
+A baseline is a function of a `World` and of its settings. "pooled", "each-alone", "voting",
+"average" and "best" take ``solver``, one of `SOLVERS`; the parties' own graphs are computed once
+for all of them.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.core.linear import baselines as linear
+from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
+from flwr_causal.core.series.design import lagged_graph, lagged_names, lagged_rows
+from flwr_causal.core.series.regression import dynotears
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.simulations.scenarios.outcome import Outcome
+from flwr_causal.solvers import fuse, ges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.simulations.scenarios.world import World
+
+#: Sparsity and threshold of DYNOTEARS: the advice of its authors (Pamfil et al., 2020), and the
+#: threshold at which its L1 penalty still leaves the papers' smallest weights.
+SERIES_SPARSITY, SERIES_THRESHOLD = 0.05, 0.15
+#: Largest number of L-BFGS-B iterations of an inner problem of NOTEARS-MLP: the errors are those
+#: of SciPy's default of 15,000 in half the time.
+MLP_STEPS = 300
+
+
+def _linear(solve: linear.Solver, world: World, center: bool = True) -> _Parts:
+    moments = [Moments.from_rows(_numbers(party), tuple(party.columns)) for party in world.parties]
+    if not center:
+        # Every party is centred by its own means, as in Yang et al. (2024).
+        moments = [
+            Moments.from_rows(rows - rows.mean(axis=0), tuple(party.columns), center=False)
+            for party in world.parties
+            for rows in (_numbers(party),)
+        ]
+    return _Parts(partial(linear.all_data, moments, solve), partial(linear.alone, moments, solve))
+
+
+class _Parts(NamedTuple):
+    """Two computations that are run when they are first needed."""
+
+    pooled: Callable[[], CausalGraph]
+    alone: Callable[[], list[CausalGraph]]
+
+
+def _perceptrons(world: World) -> _Parts:
+    tables = [party - party.mean() for party in world.parties]
+    solve = partial(notears_mlp, max_iterations=MLP_STEPS)
+    return _Parts(lambda: solve(pd.concat(tables)), lambda: [solve(table) for table in tables])
+
+
+def _series(world: World) -> _Parts:
+    if world.truth is None:
+        raise DataError("the solver 'dynotears' needs a world with a truth")
+    names, order = world.truth.names, int(world.options.get("order", 1))
+    moments = []
+    for party in world.parties:
+        parts = party if isinstance(party, list) else [party]
+        rows = lagged_rows([part[list(names)].to_numpy(np.float64) for part in parts], order)
+        moments.append(Moments.from_rows(rows, lagged_names(names, order)))
+
+    def solve(of: Moments) -> CausalGraph:
+        weights = dynotears(of, len(names), SERIES_SPARSITY, solver="dagma")
+        limit = SERIES_THRESHOLD
+        return lagged_graph(names, weights, threshold_now=limit, threshold_lagged=limit)
+
+    return _Parts(lambda: solve(merge(moments)), lambda: [solve(one) for one in moments])
+
+
+def _categories(world: World) -> _Parts:
+    solve = partial(ges, score="bdeu", equivalent_sample_size=1.0)
+    return _Parts(lambda: solve(world.pooled), lambda: [solve(party) for party in world.parties])
+
+
+#: How a graph is found from one table.
+SOLVERS: dict[str, Callable[[World], _Parts]] = {
+    "notears": partial(_linear, linear.paper_solver),
+    "dagma": partial(_linear, linear.quick_solver),
+    "dagma-by-party": partial(_linear, linear.quick_solver, center=False),
+    "notears-by-party": partial(_linear, linear.paper_solver, center=False),
+    "notears-mlp": _perceptrons,
+    "dynotears": _series,
+    "ges": _categories,
+}
+
+_found: weakref.WeakKeyDictionary[World, dict[tuple[str, str], tuple[Any, float]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def _solved(world: World, solver: str, part: str) -> tuple[Any, float]:
+    """Return the pooled graph or the parties' graphs, and the CPU seconds if they were there."""
+    if solver not in SOLVERS:
+        raise ConfigError(f"no solver '{solver}' of baselines: choose of {', '.join(SOLVERS)}")
+    known = _found.setdefault(world, {})
+    if (solver, part) in known:
+        return known[solver, part]
+    start = time.process_time()
+    graphs = getattr(SOLVERS[solver](world), part)()
+    known[solver, part] = graphs, time.process_time() - start
+    return graphs, 0.0
+
+
+def pooled(world: World, solver: str = "dagma") -> Outcome:
+    """Return the graph of the rows of all parties together: the bound of a federation."""
+    graph, seconds = _solved(world, solver, "pooled")
+    return Outcome((graph,), shared_seconds=seconds)
+
+
+def each_alone(world: World, solver: str = "dagma") -> Outcome:
+    """Return the graph of each party's rows; metrics are means over the parties."""
+    graphs, seconds = _solved(world, solver, "alone")
+    return Outcome(tuple(graphs), shared_seconds=seconds)
+
+
+def voting(world: World, solver: str = "dagma") -> Outcome:
+    """Return the edges that more than half of the parties found; it may have cycles."""
+    graphs, seconds = _solved(world, solver, "alone")
+    if graphs[0].kind == "cpdag":
+        votes = np.mean([graph.adjacency for graph in graphs], axis=0) > 0.5
+        return Outcome(
+            (CausalGraph(graphs[0].names, votes * 1.0, kind="cpdag"),), shared_seconds=seconds
+        )
+    return Outcome((linear.voting(graphs),), shared_seconds=seconds)
+
+
+def average(world: World, solver: str = "dagma", weighted: bool = False) -> Outcome:
+    """Return the thresholded mean of the parties' weights; it may have cycles.
+
+    ``weighted``: by the parties' numbers of rows, as Yang et al. (2024) have it.
+    """
+    graphs, seconds = _solved(world, solver, "alone")
+    if graphs[0].lagged is not None:
+        return Outcome((_series_average(graphs),), shared_seconds=seconds)
+    rows = [len(party) for party in world.parties] if weighted else None
+    return Outcome((linear.average(graphs, rows),), shared_seconds=seconds)
+
+
+def _series_average(graphs: list[CausalGraph]) -> CausalGraph:
+    raw, lagged = [], []
+    for graph in graphs:
+        raw.append(graph.weights if graph.raw_weights is None else graph.raw_weights)
+        lagged.append(graph.lagged if graph.raw_lagged is None else graph.raw_lagged)
+    means = np.mean(raw, axis=0), np.mean(np.array(lagged), axis=0)
+    # A summary graph keeps its cycles, as in the paper.
+    mean = CausalGraph(graphs[0].names, means[0], kind="summary", lagged=means[1])
+    return mean.threshold(SERIES_THRESHOLD)
+
+
+def best(world: World, solver: str = "dagma") -> Outcome:
+    """Return the party's graph with the lowest SHD to the truth, which needs the truth."""
+    graphs, seconds = _solved(world, solver, "alone")
+    if world.truth is None:
+        raise DataError("the baseline 'best' needs a world with a truth")
+    distances = [compare(world.truth, graph) for graph in graphs]
+    errors = [found["shd"] + found.get("lagged_shd", 0) for found in distances]
+    return Outcome((graphs[int(np.argmin(errors))],), shared_seconds=seconds)
+
+
+def one_shot(world: World, solver: str = "ges") -> Outcome:
+    """Return the fusion of the parties' graphs, all edges kept: one exchange of graphs."""
+    graphs, seconds = _solved(world, solver, "alone")
+    names = graphs[0].names
+    fused = fuse([graph.to_dag().adjacency for graph in graphs], len(names))
+    marks = np.zeros((len(names), len(names)))
+    marks[fused.edges[:, 0], fused.edges[:, 1]] = 1.0
+    return Outcome((CausalGraph(names, marks),), shared_seconds=seconds)
+
+
+def empty(world: World) -> Outcome:
+    """Return no edges at all."""
+    if world.truth is None:
+        raise DataError("the baseline 'empty' needs a world with a truth")
+    names = world.truth.names
+    lagged = None if world.truth.lagged is None else np.zeros_like(world.truth.lagged)
+    return Outcome((CausalGraph(names, np.zeros((len(names),) * 2), lagged=lagged),))
+
+
+def sort_by_variance(world: World) -> Outcome:
+    """Order the variables by variance, and regress each on those before it (Reisach et al. 2021).
+
+    A method that is not better has learned from the units, not from the structure.
+    """
+    rows, names = _rows(world)
+    return Outcome((_regressed(rows, names, rows.var(axis=0)),))
+
+
+def sort_by_r2(world: World) -> Outcome:
+    """Order by the share of a variable's variance that all others explain (Reisach et al. 2023)."""
+    rows, names = _rows(world)
+    return Outcome((_regressed(rows, names, explained(rows)),))
+
+
+def explained(rows: FloatArray) -> FloatArray:
+    """Return R2 of the regression of each column on all others, shape (d,)."""
+    centred = rows - rows.mean(axis=0)
+    shares = np.empty(rows.shape[1])
+    for j in range(rows.shape[1]):
+        others = np.delete(centred, j, axis=1)
+        fitted = others @ np.linalg.lstsq(others, centred[:, j], rcond=None)[0]
+        shares[j] = 1 - np.sum((centred[:, j] - fitted) ** 2) / max(
+            np.sum(centred[:, j] ** 2), 1e-300
+        )
+    return shares
+
+
+def _regressed(rows: FloatArray, names: tuple[str, ...], key: FloatArray) -> CausalGraph:
+    """Return the adaptive lasso with BIC of each variable on those with a lower key."""
+    from sklearn.linear_model import LassoLarsIC
+
+    centred = rows - rows.mean(axis=0)
+    order = np.argsort(key, kind="stable")
+    weights = np.zeros((len(names), len(names)))
+    for place in range(1, len(order)):
+        target, before = order[place], order[:place]
+        first = np.linalg.lstsq(centred[:, before], centred[:, target], rcond=None)[0]
+        # Without more rows than columns BIC needs a stated variance of the noise.
+        variance = None if len(rows) > place + 1 else float(centred[:, target].var()) / 2 or 1.0
+        lasso = LassoLarsIC(criterion="bic", noise_variance=variance, fit_intercept=False)
+        lasso.fit(centred[:, before] * np.abs(first), centred[:, target])
+        weights[before, target] = lasso.coef_ * np.abs(first)
+    return CausalGraph(names, weights)
+
+
+def _rows(world: World) -> tuple[FloatArray, tuple[str, ...]]:
+    table = world.pooled
+    names = world.truth.names if world.truth is not None else tuple(table.columns)
+    return _numbers(table[list(names)].dropna()), tuple(names)
+
+
+def _numbers(table: pd.DataFrame) -> FloatArray:
+    """Return the rows without missing values as numbers; states are numbered.
+
+    A table of a party may have text in columns of two states.
+    """
+    coded = {
+        str(name): pd.factorize(table[name], sort=True)[0]
+        for name in table.columns
+        if not pd.api.types.is_numeric_dtype(table[name])
+    }
+    numbers: FloatArray = table.assign(**coded).dropna().to_numpy(np.float64)
+    return numbers
+
+
+BASELINES: dict[str, Callable[..., Outcome]] = {
+    "pooled": pooled,
+    "each-alone": each_alone,
+    "voting": voting,
+    "average": average,
+    "best": best,
+    "one-shot": one_shot,
+    "empty": empty,
+    "sort-by-variance": sort_by_variance,
+    "R2-sort": sort_by_r2,
+}
+#: These stand in every table of graphs over numbers.
+ALWAYS = ("sort-by-variance", "R2-sort")

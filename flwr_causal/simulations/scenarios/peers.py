@@ -1,0 +1,231 @@
+"""Programs of others on the rows of all parties together, where they are installed.
+
+``pip install "flwr-causal[peers]"`` adds them. Each gets its own defaults; a result holds the
+version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.simulations.scenarios.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr_causal.simulations.scenarios.world import World
+
+#: Smallest absolute weight that is an edge, where a program leaves the threshold to its user.
+THRESHOLD = 0.3
+
+
+class Peer(NamedTuple):
+    """A program: the module that must be importable, its distribution, and a call."""
+
+    module: str
+    distribution: str
+    run: Callable[..., Outcome]
+
+
+def _frame(world: World) -> pd.DataFrame:
+    table = world.pooled.dropna()
+    return table[list(world.truth.names)] if world.truth is not None else table
+
+
+def _graph(frame: pd.DataFrame, weights: Any, kind: str = "dag") -> Outcome:
+    matrix = np.asarray(weights, dtype=np.float64)
+    return Outcome((CausalGraph(tuple(frame.columns), matrix, kind=kind),))  # type: ignore[arg-type]
+
+
+def _of_causal_learn(frame: pd.DataFrame, found: Any) -> Outcome:
+    # causal-learn: graph[j, i] = 1 and graph[i, j] = -1 stand for i -> j, two -1 for i - j.
+    marks = np.asarray(found.graph)
+    directed = (marks == -1) & (marks.T == 1)
+    undirected = (marks == -1) & (marks.T == -1)
+    return _graph(frame, directed | undirected, "cpdag")
+
+
+def causal_learn_pc(world: World, alpha: float = 0.05) -> Outcome:
+    """PC with Fisher's z, or with G2 where columns are categories."""
+    from causallearn.search.ConstraintBased.PC import pc
+
+    frame = _frame(world)
+    categories = any(not pd.api.types.is_numeric_dtype(t) for t in frame.dtypes)
+    coded = frame.apply(lambda c: pd.factorize(c)[0]) if categories else frame
+    test = "gsq" if categories else "fisherz"
+    found = pc(coded.to_numpy(np.float64), alpha, test, show_progress=False)
+    return _of_causal_learn(frame, found.G)
+
+
+def causal_learn_ges(world: World) -> Outcome:
+    """GES with the Gaussian BIC, or BDeu where columns are categories."""
+    from causallearn.search.ScoreBased.GES import ges
+
+    frame = _frame(world)
+    categories = any(not pd.api.types.is_numeric_dtype(t) for t in frame.dtypes)
+    coded = frame.apply(lambda c: pd.factorize(c)[0]) if categories else frame
+    score = "local_score_BDeu" if categories else "local_score_BIC"
+    found = ges(coded.to_numpy(np.float64), score_func=score)
+    return _of_causal_learn(frame, found["G"])
+
+
+def pgmpy_hill_climb(world: World) -> Outcome:
+    """Hill climbing with BDeu, equivalent sample size 1."""
+    from pgmpy.estimators import BDeu, HillClimbSearch
+
+    frame = _frame(world).astype(str)
+    score = BDeu(frame, equivalent_sample_size=1)
+    found = HillClimbSearch(frame).estimate(scoring_method=score, show_progress=False)
+    return _of_edges(frame, found.edges())
+
+
+def agrum_hill_climb(world: World) -> Outcome:
+    """Greedy hill climbing with BDeu."""
+    import pyagrum
+
+    frame = _frame(world).astype(str)
+    learner = pyagrum.BNLearner(frame)
+    learner.useScoreBDeu()
+    learner.useGreedyHillClimbing()
+    found = learner.learnBN()
+    names = list(found.names())
+    return _of_edges(
+        frame,
+        [(found.variable(a).name(), found.variable(b).name()) for a, b in found.arcs()]
+        if names
+        else [],
+    )
+
+
+def _of_edges(frame: pd.DataFrame, edges: Any) -> Outcome:
+    columns = list(frame.columns)
+    marks = np.zeros((len(columns),) * 2)
+    for cause, effect in edges:
+        marks[columns.index(cause), columns.index(effect)] = 1.0
+    return _graph(frame, marks)
+
+
+def dagma_linear(world: World) -> Outcome:
+    """Run the authors' DAGMA for linear models."""
+    from dagma.linear import DagmaLinear
+
+    frame = _frame(world)
+    return _graph(frame, DagmaLinear("l2").fit(frame.to_numpy(np.float64), lambda1=0.03))
+
+
+def gcastle_notears(world: World) -> Outcome:
+    """NOTEARS of gCastle."""
+    from castle.algorithms import Notears
+
+    frame = _frame(world)
+    model = Notears()
+    model.learn(frame.to_numpy(np.float64))
+    return _graph(frame, model.causal_matrix)
+
+
+def direct_lingam(world: World) -> Outcome:
+    """DirectLiNGAM; lingam's matrix has effects in rows."""
+    import lingam
+
+    frame = _frame(world)
+    model = lingam.DirectLiNGAM()
+    model.fit(frame)
+    weights = model.adjacency_matrix_.T
+    return _graph(frame, np.where(np.abs(weights) > THRESHOLD, weights, 0.0))
+
+
+def tigramite_pcmci(world: World, alpha: float = 0.01) -> Outcome:
+    """PCMCI+ with partial correlations; series of different parties are different data sets."""
+    from tigramite.data_processing import DataFrame
+    from tigramite.independence_tests.parcorr import ParCorr
+    from tigramite.pcmci import PCMCI
+
+    order = int(world.options.get("order", 1))
+    series = [t for party in world.parties for t in (party if isinstance(party, list) else [party])]
+    frame = _frame(world)
+    data = {k: one[list(frame.columns)].to_numpy(np.float64) for k, one in enumerate(series)}
+    pcmci = PCMCI(DataFrame(data, analysis_mode="multiple"), ParCorr(), verbosity=0)
+    found = pcmci.run_pcmciplus(tau_min=0, tau_max=order, pc_alpha=alpha)
+    arrows = found["graph"]  # [i, j, lag]: the mark of i at t - lag towards j at t
+    now = (arrows[:, :, 0] == "-->") | (arrows[:, :, 0] == "o-o") | (arrows[:, :, 0] == "x-x")
+    past = np.moveaxis(arrows[:, :, 1:] == "-->", 2, 0)
+    strength = np.abs(found["val_matrix"]).sum(axis=2)
+    graph = CausalGraph(tuple(frame.columns), now * 1.0, kind="summary", lagged=past * 1.0)
+    return Outcome((graph,), scores=strength)
+
+
+def spflow_mspn(world: World) -> Outcome:
+    """LearnSPN of SPFlow 0.0 over numbers, with its piecewise leaves; the mean log-likelihood."""
+    from spn.algorithms.Inference import log_likelihood
+    from spn.algorithms.LearningWrappers import learn_mspn
+    from spn.structure.Base import Context
+    from spn.structure.StatisticalTypes import MetaType
+
+    if world.test is None:
+        return Outcome()
+    train, test = world.pooled.to_numpy(np.float64), world.test.to_numpy(np.float64)
+    context = Context(meta_types=[MetaType.REAL] * train.shape[1]).add_domains(train)
+    circuit = learn_mspn(train, context, min_instances_slice=200)
+    return Outcome(counts={"log_likelihood": float(np.mean(log_likelihood(circuit, test)))})
+
+
+def sklearn_classifier(world: World, kind: str = "boosting") -> Outcome:
+    """Fit a classifier on the rows of all parties: "boosting", "naive-bayes" or "logistic"."""
+    from sklearn.compose import make_column_selector, make_column_transformer
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    target = str(world.options.get("target", ""))
+    if world.test is None or not target:
+        return Outcome()
+    models = {
+        "boosting": HistGradientBoostingClassifier(random_state=0),
+        "naive-bayes": GaussianNB(),
+        "logistic": LogisticRegression(max_iter=1000),
+    }
+    seen = make_column_transformer(
+        (
+            make_pipeline(SimpleImputer(strategy="median"), StandardScaler()),
+            make_column_selector(dtype_include="number"),
+        ),
+        (
+            OneHotEncoder(sparse_output=False, handle_unknown="ignore"),
+            make_column_selector(dtype_exclude="number"),
+        ),
+    )
+    train = world.pooled
+    model = make_pipeline(seen, models[kind])
+    model.fit(train.drop(columns=target), train[target])
+    rows, truth = world.test.drop(columns=target), world.test[target]
+    predicted = model.predict(rows)
+    found = {
+        "accuracy": accuracy_score(truth, predicted),
+        "macro_f1": f1_score(truth, predicted, average="macro"),
+    }
+    if len(model.classes_) == 2:
+        share = model.predict_proba(rows)[:, 1]
+        found["class_auroc"] = roc_auc_score(truth == model.classes_[1], share)
+    return Outcome(counts={name: float(value) for name, value in found.items()})
+
+
+PEERS: dict[str, Peer] = {
+    "causal-learn-pc": Peer("causallearn", "causal-learn", causal_learn_pc),
+    "causal-learn-ges": Peer("causallearn", "causal-learn", causal_learn_ges),
+    "pgmpy-hc": Peer("pgmpy", "pgmpy", pgmpy_hill_climb),
+    "pyagrum-hc": Peer("pyagrum", "pyagrum", agrum_hill_climb),
+    "dagma": Peer("dagma", "dagma", dagma_linear),
+    "gcastle-notears": Peer("castle", "gcastle", gcastle_notears),
+    "direct-lingam": Peer("lingam", "lingam", direct_lingam),
+    "pcmci-plus": Peer("tigramite", "tigramite", tigramite_pcmci),
+    "spflow": Peer("spn", "spflow", spflow_mspn),
+    "sklearn": Peer("sklearn", "scikit-learn", sklearn_classifier),
+}

@@ -1,0 +1,175 @@
+"""``flwr-causal reproduce``: a scenario's cells, tables, plots and page in one directory."""
+
+from __future__ import annotations
+
+import fnmatch
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from flwr_causal.errors import ConfigError
+from flwr_causal.simulations.scenarios import plots, runner, scenario, tables
+from flwr_causal.simulations.scenarios.baselines import ALWAYS
+from flwr_causal.simulations.scenarios.page import write_page
+from flwr_causal.simulations.scenarios.peers import PEERS
+from flwr_causal.simulations.scenarios.runner import Sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from flwr_causal.simulations.scenarios.runner import Engine
+    from flwr_causal.simulations.scenarios.scenario import Scenario
+
+#: Data without a graph over numbers, where sorting by variance has no meaning.
+NOT_SORTED = ("network", "tabular", "binary", "mnist")
+
+
+class Report(NamedTuple):
+    """What a sweep left.
+
+    Parameters
+    ----------
+    text : str
+        The tables in Markdown.
+    files : tuple of Path
+    notes : tuple of str
+        What was left out, and why.
+    failed : int
+        Cells that ended with an error.
+    """
+
+    text: str
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+    failed: int
+
+
+def chosen(name: str) -> list[str]:
+    """Return the scenarios that a name, a pattern such as ``hard-*`` or a path stands for.
+
+    Raises
+    ------
+    ConfigError
+        If a pattern fits no scenario.
+    """
+    if not any(sign in name for sign in "*?["):
+        return [name]
+    found = fnmatch.filter(scenario.names(), name)
+    if not found:
+        raise ConfigError(f"no scenario fits '{name}': see --list")
+    return found
+
+
+def prepared(name: str, scale: float = 1.0, methods: Sequence[str] = ()) -> Scenario:
+    """Return a scenario by name or path, scaled, with its lines checked and with the sorts.
+
+    Raises
+    ------
+    ConfigError
+        If the scenario, a line or a metric does not exist.
+    """
+    found = scenario.find(name)
+    if found.data["name"] not in NOT_SORTED:
+        have = {line.name for line in found.lines}
+        sorts = (scenario.Line(s, "baseline", s, {}) for s in ALWAYS if s not in have)
+        found = replace(found, lines=(*found.lines, *sorts))
+    runner.check(found)
+    found = found.with_lines(methods) if methods else found
+    return found.scaled(scale)
+
+
+def reproduce(
+    name: str,
+    *,
+    runs: int | None = None,
+    scale: float = 1.0,
+    engine: Engine = "local",
+    jobs: int = 1,
+    methods: Sequence[str] = (),
+    output_dir: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    progress: bool | None = None,
+) -> Report:
+    """Run a scenario, or what is left of it, and write its tables, plots and page.
+
+    Parameters
+    ----------
+    name : str
+        A scenario that comes with the package, or the path of a TOML file.
+    runs : int, optional
+        Default: the scenario's.
+    scale : float, default 1
+        Multiplies numbers of rows, and keeps so large a share of the values of each coordinate.
+    engine : {"local", "ray"}, default "local"
+    jobs : int, default 1
+        Processes.
+    methods : sequence of str
+        Only these lines, by label or by the name of the method.
+    output_dir : str or Path, optional
+        Default: ``reproduced/NAME``. A sweep of this scenario that was ended goes on there.
+    data_dir : str or Path, optional
+        Folder of data that do not come with the package.
+    progress : bool, optional
+        Whether to show a bar with the remaining time. Default: in a terminal.
+
+    Raises
+    ------
+    ConfigError
+        If an argument or the scenario cannot be used.
+    """
+    if jobs < 1 or (runs is not None and runs < 1):
+        raise ConfigError(f"--jobs is {jobs}, --runs {runs}: give whole numbers from 1 up")
+    one = prepared(name, scale, methods)
+    directory = Path(output_dir or Path("reproduced", one.name)).absolute()
+    place = None if data_dir is None else Path(data_dir).expanduser().absolute()
+    sweep = Sweep(one, directory, runs or one.runs, engine, place)
+    with _bar(one.name, progress) as show:
+        absent = runner.compute(sweep, jobs, show)
+    return _report(sweep, absent)
+
+
+def _report(sweep: Sweep, absent: Sequence[str]) -> Report:
+    one, directory = sweep.scenario, sweep.directory
+    records = list(sweep.records())
+    errors = dict.fromkeys(f"{r['line']}: {r['error']}" for r in records if r["error"])
+    notes = [f"skipped: {reason}" for reason in absent]
+    notes += [
+        f"skipped: {line.label} needs {missing}, which is not installed"
+        for line in one.lines
+        if (missing := runner.lacking(line))
+    ]
+    notes += [f"not run: {name}: {reason}" for name, reason in one.not_run.items()]
+    notes += [f"failed: {error}" for error in errors]
+    notes += [
+        f"{PEERS[line.name].distribution} {v}"
+        for line in one.lines
+        if line.kind == "peer"
+        for v in {
+            r["versions"].get(PEERS[line.name].distribution)
+            for r in records
+            if r["line"] == line.label
+        }
+    ]
+    found = tables.metric_tables(one, records)
+    files = tables.write_tables(one, records, notes, sweep.runs, directory)
+    files += plots.write_plots(one, found, directory)
+    files.append(write_page(one, found, notes, sweep.runs, directory))
+    text = (directory / "tables.md").read_text(encoding="utf-8")
+    return Report(text, tuple(files), tuple(notes), sum(bool(r["error"]) for r in records))
+
+
+@contextmanager
+def _bar(name: str, shown: bool | None) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function of finished and all cells, which shows them and the remaining time."""
+    console = Console(stderr=True)
+    if not (console.is_terminal if shown is None else shown):
+        yield lambda done, total: None
+        return
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

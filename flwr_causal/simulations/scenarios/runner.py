@@ -1,0 +1,278 @@
+"""Compute the cells of a scenario, each once: a sweep that was killed goes on where it ended.
+
+A finished cell is one file, written whole or not at all, whose name follows from all that decides
+its figures. A sweep with other settings in the same directory therefore leaves it alone.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+import time
+import warnings
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass, fields
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
+
+from threadpoolctl import threadpool_limits
+
+from flwr_causal.app import methods
+from flwr_causal.errors import ConfigError
+from flwr_causal.simulations.engines import simulate
+from flwr_causal.simulations.scenarios.baselines import BASELINES
+from flwr_causal.simulations.scenarios.files import MissingDataError
+from flwr_causal.simulations.scenarios.outcome import Outcome
+from flwr_causal.simulations.scenarios.peers import PEERS
+from flwr_causal.simulations.scenarios.scenario import Line, Point, Scenario, digest
+from flwr_causal.simulations.scenarios.scores import check_metrics, measured
+from flwr_causal.simulations.scenarios.worlds import world_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from flwr_causal.simulations.scenarios.world import World
+
+Engine = Literal["local", "ray"]
+Record = dict[str, Any]
+
+CELLS = "cells"
+#: Distributions whose versions every result holds.
+RECORDED = ("flwr-causal", "flwr", "numpy", "scipy")
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Group:
+    """The unfinished lines of one run at one point; they share the data."""
+
+    point: Point
+    run: int
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A scenario and how it is run.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    directory : Path
+        For the results.
+    runs : int
+    engine : {"local", "ray"}
+        Of federated methods.
+    data_dir : Path or None
+        Folder of data sets that do not come with the package.
+    """
+
+    scenario: Scenario
+    directory: Path
+    runs: int
+    engine: Engine = "local"
+    data_dir: Path | None = None
+
+    def path_of(self, line: Line, point: Point, run: int) -> Path:
+        """Return the file of a cell."""
+        one = self.scenario
+        figures = [line.kind, line.name, dict(line.options), dict(one.data), one.split, dict(point)]
+        rest = [one.seed_of(point, run), run, one.scale, sorted(one.metrics), self.engine]
+        return self.directory / CELLS / f"{digest([figures, rest])}.json"
+
+    def groups(self) -> list[Group]:
+        """Return what is left to compute; lines whose packages are missing are left out."""
+        left = []
+        lines = [line for line in self.scenario.lines if not lacking(line)]
+        for point in self.scenario.grid:
+            for run in range(self.runs):
+                due = [line for line in lines if line.runs_at(point)]
+                due = [line for line in due if not self.path_of(line, point, run).exists()]
+                if due:
+                    left.append(Group(point, run, tuple(due)))
+        return left
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records of the finished cells, in the order of points, lines and runs."""
+        for point in self.scenario.grid:
+            for line in self.scenario.lines:
+                for run in range(self.runs):
+                    path = self.path_of(line, point, run)
+                    if path.exists():
+                        # A label may have changed since: it decides no figure.
+                        yield {**json.loads(path.read_text("utf-8")), "line": line.label}
+
+
+def lacking(line: Line) -> str:
+    """Return what is not installed that a line needs; empty if nothing is missing."""
+    needs = list(line.needs)
+    if line.kind == "peer":
+        needs.append(PEERS[line.name].module)
+    return ", ".join(name for name in needs if find_spec(name) is None)
+
+
+def check(scenario: Scenario) -> None:
+    """Check that all lines and metrics of a scenario exist.
+
+    Raises
+    ------
+    ConfigError
+        If one does not; the message names it and what there is.
+    """
+    check_metrics(scenario.metrics)
+    known = {"method": methods.METHODS, "baseline": BASELINES, "peer": PEERS}
+    for line in scenario.lines:
+        if line.name not in known[line.kind]:
+            raise ConfigError(
+                f"scenario '{scenario.name}', [lines.{line.label}]: there is no {line.kind} "
+                f"'{line.name}'. Known: {', '.join(known[line.kind])}."
+            )
+
+
+def compute(sweep: Sweep, jobs: int, progress: Callable[[int, int], None]) -> list[str]:
+    """Compute the cells that are not finished.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    jobs : int
+        Processes; 1 computes in this one.
+    progress : callable
+        Is called with the numbers of finished cells and of all.
+
+    Returns
+    -------
+    list of str
+        Data that are not at hand, with where to get them; their cells are left out.
+    """
+    (sweep.directory / CELLS).mkdir(parents=True, exist_ok=True)
+    groups = sweep.groups()
+    total = sum(len(group.lines) for group in groups)
+    progress(0, total)
+    absent: dict[str, None] = {}
+    done = 0
+    for finished, reason in _computed(sweep, groups, jobs):
+        done += finished
+        absent |= {reason: None} if reason else {}
+        progress(done, total)
+    return list(absent)
+
+
+def _computed(sweep: Sweep, groups: Sequence[Group], jobs: int) -> Iterator[tuple[int, str]]:
+    """Yield, as groups end, their numbers of cells and why they were skipped, if they were."""
+    if jobs == 1 or len(groups) < 2:
+        for group in groups:
+            yield len(group.lines), work(sweep, group)
+        return
+    # Fresh processes: Ray and torch do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, _one_thread) as pool:
+        pending = {pool.submit(work, sweep, group): group for group in groups}
+        try:
+            while pending:
+                ended, _ = wait(pending, POLL_SECONDS, FIRST_COMPLETED)
+                for future in ended:
+                    yield len(pending.pop(future).lines), future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _one_thread() -> None:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
+    threadpool_limits(1)
+
+
+def work(sweep: Sweep, group: Group) -> str:
+    """Compute the cells of a group, and write each as soon as it is there.
+
+    Returns
+    -------
+    str
+        Why the data are not at hand; empty if they are.
+    """
+    try:
+        world = world_of(sweep.scenario, group.point, group.run, sweep.data_dir)
+    except MissingDataError as error:
+        return str(error)
+    for line in group.lines:
+        record = _cell(sweep, line, group, world)
+        _write(sweep.path_of(line, group.point, group.run), record)
+    return ""
+
+
+def _cell(sweep: Sweep, line: Line, group: Group, world: World) -> Record:
+    scenario = sweep.scenario
+    seed = scenario.seed_of(group.point, group.run)
+    record: Record = {
+        "scenario": scenario.name,
+        "line": line.label,
+        "point": dict(group.point),
+        "run": group.run,
+        "seed": seed,
+        "scale": scenario.scale,
+        "metrics": {},
+        "error": "",
+        "versions": versions_of(line),
+    }
+    start = time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of programs about their convergence
+            outcome = _outcome(line, world, seed, sweep.engine)
+            seconds = time.process_time() - start + outcome.shared_seconds
+            record["metrics"] = measured(world, outcome, scenario.metrics)
+    except ConfigError:
+        raise  # an option that the method does not have: the scenario is wrong
+    except Exception as error:  # a sweep of a night goes on; the table says what failed
+        record["error"] = f"{type(error).__name__}: {error}"
+        seconds = time.process_time() - start
+    record["metrics"]["cpu_seconds"] = seconds
+    return record
+
+
+def _outcome(line: Line, world: World, seed: int, engine: Engine) -> Outcome:
+    if line.kind == "baseline":
+        return BASELINES[line.name](world, **line.options)
+    if line.kind == "peer":
+        return PEERS[line.name].run(world, **line.options)
+    taken = {field.name for field in fields(methods.find(line.name).strategy)}
+    given = {name: value for name, value in world.options.items() if name in taken}
+    run = simulate(
+        line.name,
+        world.parties,
+        engine=engine,
+        seed=seed,
+        progress=False,
+        **{**given, **line.options},
+    )
+    counts = {
+        "exchanges": float(run.rounds),
+        "kilobytes": (run.bytes_sent + run.bytes_received) / 1e3,
+    }
+    graphs = () if run.graph is None else (run.graph,)
+    return Outcome(graphs, run.scores, run.model, counts)
+
+
+def versions_of(line: Line) -> dict[str, str]:
+    """Return the versions of what computes a line."""
+    recorded = [*RECORDED, *([PEERS[line.name].distribution] if line.kind == "peer" else [])]
+    found = {"python": platform.python_version()}
+    for name in recorded:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def _write(path: Path, record: Record) -> None:
+    """Write a record whole or not at all."""
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(json.dumps(record), encoding="utf-8")
+    partial.replace(path)

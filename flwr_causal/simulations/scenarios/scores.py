@@ -1,0 +1,117 @@
+"""Metrics of scenarios by name; docs/reproduce.md has their table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.app.comparison import circuit_scores
+from flwr_causal.core.graphs.intervention_distance import sid
+from flwr_causal.core.graphs.metrics import (
+    auprc,
+    auroc,
+    binary_auroc,
+    compare,
+    effect_error,
+    structural_hamming_distance,
+)
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.simulations.scenarios.outcome import Outcome
+    from flwr_causal.simulations.scenarios.world import World
+
+#: What `compare` of graphs returns, by the names that it has there.
+COMPARED = (
+    "shd", "reversed", "missing", "extra", "tpr", "fdr", "fpr", "f1", "smhd", "cpdag_shd",
+    "adjacency_precision", "adjacency_recall", "arrowhead_precision", "arrowhead_recall",
+    "lagged_shd", "lagged_tpr", "lagged_fdr", "num_edges",
+)  # fmt: skip
+RANKED = ("auroc", "auprc", "binary_auroc")
+OTHER = ("shd_reversed_twice", "sid", "effect_error")
+#: Of models with densities and classes, on the rows set aside.
+OF_MODELS = ("log_likelihood", "accuracy", "macro_f1", "class_auroc")
+COUNTED = ("exchanges", "kilobytes")
+TIMES = ("cpu_seconds",)
+METRICS = (*COMPARED, *RANKED, *OTHER, *OF_MODELS, *COUNTED, *TIMES)
+#: Metrics of which less is better.
+LOWER = {"shd", "reversed", "missing", "extra", "fdr", "fpr", "smhd", "cpdag_shd", "lagged_shd",
+         "lagged_fdr", "shd_reversed_twice", "sid", "effect_error", "exchanges", "kilobytes",
+         "cpu_seconds"}  # fmt: skip
+
+
+def check_metrics(names: Sequence[str]) -> None:
+    """Check that all metrics exist.
+
+    Raises
+    ------
+    ConfigError
+        If one does not.
+    """
+    for name in names:
+        if name not in METRICS:
+            raise ConfigError(f"'metrics' has '{name}': choose of {', '.join(METRICS)}")
+
+
+def measured(world: World, outcome: Outcome, names: Sequence[str]) -> dict[str, float]:
+    """Return those of the metrics that an outcome has; of several graphs their means."""
+    found = {name: value for name, value in outcome.counts.items() if name in names}
+    if world.truth is not None and outcome.graphs:
+        each = [_of_graph(world.truth, graph, outcome, names) for graph in outcome.graphs]
+        for name in each[0]:
+            if all(name in one for one in each):
+                found[name] = float(np.mean([one[name] for one in each]))
+    if outcome.model is not None and world.test is not None:
+        found |= _of_model(world, outcome.model, names)
+    return {name: float(value) for name, value in found.items()}
+
+
+def _of_graph(
+    truth: CausalGraph, graph: CausalGraph, outcome: Outcome, names: Sequence[str]
+) -> dict[str, float]:
+    found: dict[str, Any] = {}
+    if set(names) & set(COMPARED):
+        found = {name: value for name, value in compare(truth, graph).items() if name in names}
+    ranked = graph if outcome.scores is None else outcome.scores
+    if "auroc" in names:
+        found["auroc"] = auroc(ranked, truth)
+    if "auprc" in names:
+        found["auprc"] = auprc(ranked, truth)
+    if "binary_auroc" in names:
+        found["binary_auroc"] = binary_auroc(_raw(graph), truth.adjacency)
+    if "shd_reversed_twice" in names:
+        found["shd_reversed_twice"] = structural_hamming_distance(truth, graph, reversed_counts=2)
+    if "sid" in names and graph.kind != "cpdag" and graph.is_acyclic():
+        found["sid"] = sid(truth, graph)
+    if "effect_error" in names and graph.kind == "dag" and graph.is_acyclic():
+        found["effect_error"] = effect_error(truth, graph)
+    return found
+
+
+def _raw(graph: CausalGraph) -> Any:
+    """Return W + A before the thresholds; opposite effects cancel, as in the paper's notebook."""
+    weights = graph.weights if graph.raw_weights is None else graph.raw_weights
+    lagged = graph.lagged if graph.raw_lagged is None else graph.raw_lagged
+    return weights if lagged is None else weights + lagged.sum(axis=0)
+
+
+def _of_model(world: World, model: Any, names: Sequence[str]) -> dict[str, float]:
+    if world.test is None or not set(names) & set(OF_MODELS):
+        return {}
+    if not hasattr(model, "domain"):
+        return {"log_likelihood": float(np.mean(model.log_likelihood(world.test)))}
+    scores = circuit_scores(model, _known(world.test, model.domain))
+    renamed = {"auroc": "class_auroc"}
+    return {renamed.get(k, k): v for k, v in scores.items() if renamed.get(k, k) in names}
+
+
+def _known(test: pd.DataFrame, domain: Any) -> pd.DataFrame:
+    """Return the rows; a state that no party has, one in a few thousand, is missing there."""
+    states = {one.name: test[one.name].isin(one.states) for one in domain.variables if one.states}
+    return test.assign(**{name: test[name].where(rows) for name, rows in states.items()})

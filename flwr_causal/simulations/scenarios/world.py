@@ -1,0 +1,44 @@
+"""The data of one run: the parties' tables and what is known of their origin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flwr_causal.core.graphs.graph import CausalGraph
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """The tables of a federation, and what is known of their origin.
+
+    Parameters
+    ----------
+    parties : list
+        One table for each party; for time series a table or a list of them.
+    truth : CausalGraph or None
+        The true graph; its weights are the effects where these are known.
+    test : DataFrame or None
+        Rows set aside for evaluation.
+    options : mapping
+        Options that the data need, such as the class column; methods get those that they have.
+    """
+
+    parties: list[Any]
+    truth: CausalGraph | None = None
+    test: pd.DataFrame | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def pooled(self) -> pd.DataFrame:
+        """The rows of all parties in one table."""
+        tables = [
+            t for party in self.parties for t in (party if isinstance(party, list) else [party])
+        ]
+        pooled: pd.DataFrame = pd.concat(tables, ignore_index=True)
+        return pooled

@@ -1,0 +1,247 @@
+"""Scenarios: files that say what is wrong with them, sweeps that go on, tables that are right."""
+
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from flwr_causal.command_line import app
+from flwr_causal.errors import ConfigError
+from flwr_causal.simulations.scenarios import baselines, hard, scenario, tables
+from flwr_causal.simulations.scenarios.reproduce import prepared, reproduce
+from flwr_causal.simulations.scenarios.worlds import WORLDS, world_of
+
+TINY = """
+title = "tiny"
+paper = "Nobody (2026)"
+runs = 2
+seed = 3
+metrics = ["shd", "tpr", "sid", "effect_error"]
+[data]
+name = "linear"
+num_rows = 60
+[split]
+[grid]
+num_variables = 4
+num_parties = [2, 3]
+[lines]
+moments = { method = "moments" }
+voting = { baseline = "voting" }
+absent = { baseline = "empty", needs = ["no_such_module"] }
+[[figures]]
+line = "theirs"
+at = { num_parties = 3 }
+shd = 1.5
+[not-run]
+FedDAG = "no public code"
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+def test_the_command_makes_tables_and_a_second_call_computes_nothing(tiny, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["reproduce", str(tiny), "--output-dir", str(out)]
+    first = CliRunner().invoke(app, arguments)
+    assert first.exit_code == 0, first.output
+    cells = {path: path.stat().st_mtime_ns for path in (out / "cells").iterdir()}
+    assert len(cells) == 2 * 2 * 4  # points, runs, lines with the two sorts
+    frame = pd.read_csv(out / "results.csv")
+    assert set(frame["line"]) == {"moments", "voting", *baselines.ALWAYS}
+    mean = frame[(frame["line"] == "moments") & (frame["num_parties"] == 3)]["shd"].mean()
+    shown = next(line for line in first.output.splitlines() if line.startswith("| 4 | 3 |"))
+    assert float(shown.split("|")[3].split("±")[0]) == pytest.approx(mean, abs=0.006)
+    assert "(1.5)" in shown
+    for words in ("scale 1", "absent needs no_such_module", "FedDAG: no public code"):
+        assert words in first.output
+    for name in ("results.parquet", "tables.tex", "plot.png", "plot.svg", "index.html"):
+        assert (out / name).stat().st_size > 0
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert {path: path.stat().st_mtime_ns for path in (out / "cells").iterdir()} == cells
+
+
+def test_a_killed_sweep_goes_on_and_loses_nothing(tiny, tmp_path, monkeypatch):
+    whole = reproduce(str(tiny), output_dir=tmp_path / "whole")
+    replaced = os.replace
+    written = []
+
+    def killed_at_the_fifth(partial, path):
+        written.append(path)
+        if len(written) == 5:
+            raise KeyboardInterrupt
+        replaced(partial, path)
+
+    monkeypatch.setattr(Path, "replace", killed_at_the_fifth)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(str(tiny), output_dir=tmp_path / "killed")
+    monkeypatch.undo()
+    kept = {path.name for path in (tmp_path / "killed" / "cells").glob("*.json")}
+    assert len(kept) == 4
+    again = reproduce(str(tiny), output_dir=tmp_path / "killed")
+    columns = ["line", "num_parties", "run", "seed", "shd", "tpr", "sid", "effect_error"]
+    both = [pd.read_csv(report.files[0])[columns] for report in (whole, again)]
+    pd.testing.assert_frame_equal(*both)
+
+
+def test_seeds_follow_coordinates_and_parties_share_rows(tiny):
+    one = prepared(str(tiny))
+    few, many = one.grid
+    assert one.seed_of(few, 1) == one.seed_of(dict(reversed(many.items())), 1)
+    assert one.seed_of(few, 0) != one.seed_of(few, 1)
+    assert one.seed_of({**few, "num_variables": 5}, 0) != one.seed_of(few, 0)
+    pooled = [world_of(one, point, 0, None).pooled for point in one.grid]
+    ordered = [frame.sort_values("x0", ignore_index=True) for frame in pooled]
+    pd.testing.assert_frame_equal(*ordered)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("title =", "titel ="), "unknown key 'titel'. Did you mean 'title'"),
+        (('title = "tiny"', ""), "lacks the key 'title'"),
+        (("runs = 2", 'runs = "2"'), "'runs' is '2'"),
+        (('"sid"', '"sidd"'), "'metrics' has 'sidd': choose of"),
+        (('name = "linear"', 'name = "linaer"'), "no data 'linaer'. Known: linear"),
+        (("num_rows = 60", "num_row = 60"), "do not take num_row; they take"),
+        (('"voting"', '"votes"'), "there is no baseline 'votes'. Known: pooled"),
+        (('method = "moments"', ""), "give exactly one of method, baseline, peer"),
+        (('{ method = "moments"', '{ method = "moments", sparsty = 1'), "sparsty"),
+        (("[grid]", "[grid"), "is no TOML"),
+    ],
+)
+def test_errors_name_the_key_and_the_remedy(tiny, tmp_path, change, words):
+    tiny.write_text(TINY.replace(*change))
+    found = CliRunner().invoke(app, ["reproduce", str(tiny), "--output-dir", str(tmp_path)])
+    assert found.exit_code == 2
+    assert words in found.output
+
+
+def test_names_of_scenarios_and_lines():
+    with pytest.raises(ConfigError, match="Did you mean 'ng2022-clients'"):
+        scenario.find("ng2022-client")
+    with pytest.raises(ConfigError, match="has no line 'fastest'"):
+        prepared("ng2022-clients", methods=["fastest"])
+    listed = CliRunner().invoke(app, ["reproduce", "--list"]).output
+    assert all(f"{name}  " in listed for name in scenario.names())
+
+
+@pytest.mark.parametrize("name", scenario.names())
+def test_every_scenario_of_the_package_can_be_read(name):
+    one = prepared(name)
+    assert one.grid
+    assert one.data["name"] in WORLDS
+    labels = [line.label for line in one.lines]
+    for figure in one.figures:
+        assert figure.values.keys() <= set(one.metrics)
+        assert any(one.figure(figure.line, p, m) for p in one.grid for m in figure.values)
+    # A paper-only column is meant, not a label that was mistyped.
+    unknown = {f.line for f in one.figures} - {*labels}
+    assert all(name in one.not_run or "(paper)" in name for name in unknown), unknown
+    small = one.scaled(0.2)
+    assert 1 <= len(small.grid) <= len(one.grid)
+
+
+def test_scale_shrinks_rows_and_lists_and_keeps_rows_for_all_parties():
+    small = prepared("ng2022-clients", scale=0.2)
+    assert [p["num_parties"] for p in small.grid] == [2, 4]
+    assert {small.data_at(p)["num_rows"] for p in small.grid} == {round(0.2 * 256)}
+    assert prepared("ng2022-clients", scale=0.01).data_at({"num_parties": 2})["num_rows"] == 8
+    with pytest.raises(ConfigError, match="--scale is 2"):
+        small.scaled(2)
+
+
+def test_missing_data_are_listed_and_skipped(tmp_path):
+    path = tmp_path / "both.toml"
+    path.write_text(
+        'title = "t"\nmetrics = ["smhd"]\nruns = 1\n[data]\nname = "network"\nnum_rows = 50\n'
+        '[split]\nnum_parties = 2\n[grid]\nnetwork = ["asia", "child"]\n'
+        '[lines]\nnothing = { baseline = "empty" }\n'
+    )
+    (tmp_path / "child.bif.gz").write_bytes(b"another file")
+    for folder, words in (("", "do not come with the package"), (tmp_path, "another SHA-256")):
+        found = reproduce(str(path), output_dir=tmp_path / "out", data_dir=folder or None)
+        assert words in found.text
+        assert "bnlearn" in found.text
+        assert "| asia | 10.0 |" in found.text  # the moral graph of asia has ten edges
+
+
+def test_entries_are_means_with_their_standard_errors():
+    def record(run, shd, error=""):
+        return {"line": "a", "point": {"d": 1}, "run": run, "metrics": {"shd": shd}, "error": error}
+
+    one = scenario.read(
+        'title = "t"\nmetrics = ["shd"]\n[data]\nname = "linear"\n[grid]\nd = 1\n'
+        '[lines]\na = { method = "moments" }\n',
+        "t",
+    )
+    (table,) = tables.metric_tables(one, [record(0, 1.0), record(1, 2.0), record(2, 6.0)])
+    ((_, (entry,)),) = table.rows
+    assert entry.mean == 3
+    assert entry.error == pytest.approx(math.sqrt(7) / math.sqrt(3))
+    assert "3.00 ± 1.53" in tables.markdown(table)
+    assert r"3.00 $\pm$ 1.53" in tables.latex(table, "50 % of d_1")
+    assert r"50 \% of d\_1" in tables.latex(table, "50 % of d_1")
+    (table,) = tables.metric_tables(one, [record(0, 1.0), {**record(1, 0, "no"), "metrics": {}}])
+    assert table.rows[0][1][0].text() == "1.00 [1 failed]"
+
+
+def test_a_cell_is_a_record_of_its_own(tiny, tmp_path):
+    report = reproduce(str(tiny), runs=1, methods=["moments"], output_dir=tmp_path / "out")
+    cells = [json.loads(p.read_text()) for p in (tmp_path / "out" / "cells").iterdir()]
+    assert {cell["line"] for cell in cells} == {"moments"}
+    assert all("flwr" in cell["versions"] for cell in cells)
+    assert report.failed == 0
+
+
+def test_sorting_finds_the_graph_where_variances_grow_and_not_after_standardising():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 3))
+    x[:, 1] += 2 * x[:, 0]
+    x[:, 2] += 2 * x[:, 1]
+    order = baselines._regressed(x, ("a", "b", "c"), x.var(axis=0))
+    assert order.adjacency.tolist() == [[False, True, False], [False, False, True], [False] * 3]
+    np.testing.assert_allclose(order.weights[order.adjacency], 2, atol=0.1)
+    shares = baselines.explained(x)
+    assert shares[2] == pytest.approx(1 - 1 / 21, abs=0.005)
+
+
+@pytest.mark.parametrize("kind", hard.KINDS)
+def test_hard_worlds_have_acyclic_truths_over_their_columns(kind):
+    world = hard.hard(1, kind, 6, 400)
+    (frame,) = world.parties
+    assert world.truth.is_acyclic()
+    assert tuple(frame.columns) == world.truth.names
+    assert frame.shape == (400, 6)
+    if kind in ("standardised", "internal"):
+        residual = frame.to_numpy() @ (np.eye(6) - world.truth.weights)
+        np.testing.assert_allclose(frame.std(ddof=0), 1)
+        # The stated weights leave uncorrelated noise.
+        correlations = np.corrcoef(residual.T) - np.eye(6)
+        assert np.abs(correlations).max() < 0.2
+
+
+def test_interventions_cut_the_causes_of_their_targets():
+    world = hard.interventions(0, 5, 3000, 3)
+    stated = world.options["interventions"]
+    assert set(stated) == {1, 2}
+    for party, (target,) in stated.items():
+        frame = world.parties[party]
+        causes = [n for n in world.truth.names if n != target]
+        j = world.truth.names.index(target)
+        parents = [
+            causes_of
+            for causes_of in causes
+            if world.truth.adjacency[world.truth.names.index(causes_of), j]
+        ]
+        assert frame[target].mean() == pytest.approx(2, abs=0.1)
+        assert all(abs(frame[target].corr(frame[p])) < 0.12 for p in parents)

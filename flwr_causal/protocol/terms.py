@@ -55,12 +55,13 @@ class Terms:
     def of(cls, method: str, options: Mapping[str, Any]) -> Terms:
         """Return the terms of a run with these options."""
         secure = bool(options.get("secure_aggregation", False))
-        expected = str(options.get("expected_parties") or "").split(",")
-        least = max(len(expected), options.get("min_parties", 0) if secure else 0)
+        expected = str(options.get("expected_parties") or "")
+        parties = expected.count(",") + 1 if expected else options.get("min_available_nodes", 1)
+        least = options.get("min_parties", 0) if secure else 0
         return cls(
             method,
             {name: value for name, value in options.items() if _is_plain(value)},
-            max(int(options.get("min_available_nodes", 1)), int(least)),
+            max(int(parties), int(least)),
             secure,
         )
 

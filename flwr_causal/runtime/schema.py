@@ -140,8 +140,8 @@ def _present(
         state = f"{', '.join(missing)}; connected: {', '.join(sorted(here)) or 'none'}"
         if time.monotonic() > deadline:
             raise FederationError(
-                f"Parties that 'expected_parties' names are missing after {timeout:g} s: {state}. "
-                "Start their SuperNodes under these names, or change the option."
+                f"Parties that the option 'expected_parties' names are missing after {timeout:g} "
+                f"s: {state}. Start their SuperNodes under these names, or change the option."
             )
         if state != said:
             log(INFO, "Waiting for %s", state)
@@ -318,14 +318,17 @@ def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[
     deadline = time.monotonic() + timeout
     node_ids = sorted(grid.get_node_ids())
     stable_since = time.monotonic()
+    said = -1
     while len(node_ids) < minimum or time.monotonic() - stable_since < settle:
         if time.monotonic() > deadline:
             raise FederationError(
                 f"Only {len(node_ids)} of the {minimum} nodes that 'min_available_nodes' asks for "
-                f"connected within {timeout:g} s. Start more SuperNodes, or lower the option."
+                f"connected within {timeout:g} s. Start more SuperNodes, or lower the option. With "
+                "the option 'expected_parties' the log names those that are missing."
             )
-        if len(node_ids) < minimum:
-            log(INFO, "Waiting for nodes: %d of %d are connected", len(node_ids), minimum)
+        if len(node_ids) < minimum and len(node_ids) != said:
+            said = len(node_ids)
+            log(INFO, "Waiting for nodes: %d of %d are connected", said, minimum)
         time.sleep(POLL_SECONDS)
         now = sorted(grid.get_node_ids())
         if now != node_ids:

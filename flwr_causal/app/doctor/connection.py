@@ -266,5 +266,10 @@ def _key(address: str, authority: Path | None, key: Path, *, insecure: bool) -> 
         open_to = key.expanduser().stat().st_mode & 0o077
         if open_to and os.name == "posix":
             return Finding("note", "key", f"{key} is registered; others may read it", "chmod 600.")
-        return Finding("ok", "key", f"{key} is registered")
+        return Finding(
+            "ok",
+            "key",
+            f"{key} is registered; if its SuperNode ends with code 305 all the same, another one "
+            "with this key runs, or was killed less than a minute ago",
+        )
     return Finding("problem", "key", f"{key} is refused: {state}", "Compare the clocks.")

@@ -43,9 +43,9 @@ def check_party(node: Mapping[str, Any]) -> Iterator[Finding]:
     if "row-secret" in node:
         text = "the process list of this machine shows 'row-secret'"
         yield Finding("note", "node config", text, "Write it into a file: row-secret-file.")
-    if "row-secret-file" in node and not Path(str(node["row-secret-file"])).is_file():
-        text = f"there is no file {node['row-secret-file']}"
-        yield Finding("problem", "row-secret-file", text, "Write the parties' secret into it.")
+    for key in ("row-secret-file", "signing-key", "peers"):
+        if key in node and not Path(str(node[key])).is_file():
+            yield Finding("problem", key, f"there is no file {node[key]}", "Write it, or its path.")
     policy = PartyPolicy()
     if POLICY in node:
         try:

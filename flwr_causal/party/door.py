@@ -21,7 +21,6 @@ from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import (
     FAILED,
     REFUSED,
-    SCHEMA,
     SENT,
     PartyRecord,
     RecordError,
@@ -215,10 +214,10 @@ class PartyDoor:
             return
         line = {"event": SENT, "run": self.run_id, **about, **left(content)}
         epsilon = Terms.from_text(terms).options.get("epsilon") if terms else None
-        spends = line if epsilon is None else {**line, "epsilon": epsilon}
-        check = partial(self._check_counts, spends) if self.policy.counts else None
-        # A report is no part of what the loss bounds; the run that asks for it will spend it.
-        self.record.append(line if about["exchange"] == SCHEMA else spends, check)
+        if epsilon is not None:
+            line["epsilon"] = epsilon
+        check = partial(self._check_counts, line) if self.policy.counts else None
+        self.record.append(line, check)
 
     def _check_counts(self, line: Line, lines: Sequence[Line]) -> None:
         most, epsilon = self.policy.most_exchanges_a_day, self.policy.epsilon

@@ -111,9 +111,11 @@ class PartyRecord:
                 if check is not None:
                     check(self.lines())
                 file.seek(0, os.SEEK_END)
+                rest = memoryview(json.dumps(own, ensure_ascii=False).encode() + b"\n")
                 try:
-                    file.write(json.dumps(own, ensure_ascii=False).encode() + b"\n")
-                    file.flush()
+                    # On a disk that is nearly full a part of it may be written without an error.
+                    while rest:
+                        rest = rest[file.write(rest) :]
                     os.fsync(file.fileno())
                 except OSError:
                     file.truncate(size)
@@ -194,16 +196,16 @@ class PartyRecord:
 def epsilon_spent(lines: Sequence[Line]) -> float:
     """Return the sum of the privacy losses in a record.
 
-    A run's loss counts once for each agreement of the parties, and once more for each further
-    answer to an exchange that differs from the answer before.
+    A run's loss counts once, from the report on, and once more for each further answer to an
+    exchange that differs from the answers before: a node that has lost its state draws new noise.
+    A run that is resumed is another run.
     """
     answers: dict[Any, dict[Any, set[Any]]] = {}
     losses: dict[Any, float] = {}
     for line in lines:
         if line.get("event") != SENT or "epsilon" not in line:
             continue
-        # A run that is resumed has another number and the same agreement.
-        key = line.get("agreement")
+        key = line.get("run")
         losses[key] = max(losses.get(key, 0.0), float(line["epsilon"]))
         exchange = line.get("exchange"), line.get("number")
         answers.setdefault(key, {}).setdefault(exchange, set()).add(line.get("digest"))

@@ -1,6 +1,7 @@
 """A party's policy and record in runs: what is refused, and what is written before it leaves."""
 
 import json
+import resource
 from dataclasses import replace
 
 import numpy as np
@@ -193,16 +194,42 @@ def test_without_its_record_a_party_answers_nothing(tables, tmp_path):
     assert len(full.lines()) == 1
 
 
-def test_epsilon_adds_up_over_runs_and_repeated_answers():
-    def line(run_, number, digest, agreement="a"):
-        about = {"event": "sent", "run": run_, "agreement": agreement, "exchange": "e"}
-        return {**about, "number": number, "digest": digest, "epsilon": 0.5}
+def test_a_line_that_fits_in_part_only_is_not_written(tmp_path):
+    record = PartyRecord(tmp_path / "record.jsonl")
+    record.append({"event": "sent"})
+    before = record.path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 40, limits[1]))
+    try:
+        with pytest.raises(RecordError, match=r"File too large.*nothing leaves"):
+            record.append({"event": "sent"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert record.path.read_bytes() == before
+    record.append({"event": "sent"})
+    assert len(record.lines()) == 2
 
-    once = [line(1, 1, "p"), line(1, 2, "q"), line(1, 2, "q")]
+
+def test_epsilon_adds_up_over_runs_and_repeated_answers():
+    def line(run_, exchange, number, digest):
+        about = {"event": "sent", "run": run_, "exchange": exchange, "number": number}
+        return {**about, "digest": digest, "epsilon": 0.5}
+
+    once = [line(1, "schema", None, "p"), line(1, "e", 1, "q"), line(1, "e", 1, "q")]
     assert epsilon_spent(once) == 0.5
-    assert epsilon_spent([*once, line(1, 2, "r")]) == 1.0
-    assert epsilon_spent([*once, line(2, 3, "s")]) == 0.5
-    assert epsilon_spent([*once, line(1, 1, "p", "b"), line(2, 1, "p", "c")]) == 1.5
+    assert epsilon_spent([*once, line(1, "e", 2, "r")]) == 0.5
+    assert epsilon_spent([*once, line(1, "e", 1, "r")]) == 1.0
+    assert epsilon_spent([*once, line(2, "e", 1, "q")]) == 1.0
+    assert epsilon_spent([*once, {**line(2, "e", 1, "q"), "event": "refused"}]) == 0.5
+
+
+def test_the_losses_of_runs_add_up_to_the_limit(tables, tmp_path, monkeypatch):
+    lying(monkeypatch, lambda terms: replace(terms, options={**terms.options, "epsilon": 0.75}))
+    policy = "epsilon = 1.5"
+    for _ in range(2):
+        assert not run(Moments(), grid_of(tables, policy, at=tmp_path)).failures
+    assert "by its rule 'epsilon'" in refusal(tables, tmp_path, policy)
+    assert epsilon_spent(PartyRecord(tmp_path / "record.jsonl").lines()) == 1.5
 
 
 def test_columns_that_look_like_identifiers(tables, tmp_path):

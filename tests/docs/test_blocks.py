@@ -1,62 +1,47 @@
-"""Every Python block of the README and of docs/ runs as it stands, on small tables.
+"""Every block of the README and of docs/ runs as it stands.
 
-The blocks of a page run in order, in one namespace and in an empty directory. ``GIVEN`` has the
-names that a page uses for the reader's own tables; a file that only a reader can have is made.
+The blocks of a page run in order, in one namespace and in a directory that holds what only a reader
+can have: tables of three parties. Of ``flwr run`` the keys and values are checked.
 """
 
 import re
+import tomllib
 from pathlib import Path
 
+import blocks
 import numpy as np
 import pandas as pd
 import pytest
-from federations import app_of
 
-from flwr_causal.simulations import LocalGrid
+from flwr_causal.app.config import pairs_of, read_config
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = {
-    path.relative_to(ROOT).as_posix(): re.findall(
-        r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.S | re.M
-    )
-    for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
+TEXTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))
 }
 # Pages whose blocks do not run here, and why.
 NOT_HERE = {"docs/new_method.md": "test_new_method.py runs them and looks at what they find"}
-PAGES = [page for page, blocks in BLOCKS.items() if blocks and page not in NOT_HERE]
+PAGES = [page for page, text in TEXTS.items() if blocks.blocks_of(text) and page not in NOT_HERE]
+APP = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["flwr"]["app"]
+KEYS = {
+    f"{key}.{name}" if isinstance(value, dict) else key
+    for key, value in APP["config"].items()
+    for name in (value if isinstance(value, dict) else [""])
+}
+# A method of somebody's own, on the page about it.
+OTHERS = {"mine"}
 
 
-def numbers(rows=40, columns=3, seed=0):
-    """Rows of a linear chain."""
-    noise = np.random.default_rng(seed).normal(size=(rows, columns))
-    for j in range(1, columns):
-        noise[:, j] += noise[:, j - 1]
-    return noise
-
-
-def categories(rows=1000):
-    """A frame of two categories that depend on each other, and a boolean that does not."""
-    rng = np.random.default_rng(1)
-    smokes = rng.random(rows) < 0.4
-    ill = rng.random(rows) < np.where(smokes, 0.6, 0.1)
-    return pd.DataFrame(
-        {
-            "smoker": np.where(smokes, "yes", "no"),
-            "disease": np.where(ill, "yes", "no"),
-            "tall": rng.random(rows) < 0.5,
-        }
-    )
-
-
-def grid():
-    """A grid of two nodes with a table each, for the block that belongs into a ServerApp."""
-    columns = ["x", "y", "z"]
-    return LocalGrid(app_of([pd.DataFrame(numbers(seed=k), columns=columns) for k in range(2)]), 2)
-
-
-def dream4(directory):
-    """Write a file in the form of the challenge's networks."""
-    rng = np.random.default_rng(2)
+def readers_files(directory):
+    """Write tables of three parties, and a file in the form of the DREAM4 challenge."""
+    rng = np.random.default_rng(0)
+    for name in ("north", "south", "west"):
+        dose, age = rng.normal(size=(2, 80))
+        table = pd.DataFrame(
+            {"age": age, "dose": dose, "pressure": dose - age + rng.normal(size=80)}
+        )
+        table.to_csv(directory / f"{name}.csv", index=False)
     np.savez(
         directory / "size100_1.npz",
         series=rng.normal(size=(5, 21, 3)),
@@ -66,31 +51,44 @@ def dream4(directory):
     )
 
 
-GIVEN = {
-    "README.md": lambda: {"frame": categories(), "grid": grid()},
-    "docs/methods.md": lambda: {
-        "parties": [numbers(), numbers(seed=1)],
-        **{f"series_{name}": numbers(60, 3, k) for k, name in enumerate("abc")},
-    },
-    "docs/fedcausal.md": lambda: {"parties": [numbers(seed=seed) for seed in range(4)]},
-    "docs/security.md": lambda: {"parties": [numbers(seed=seed) for seed in range(3)]},
-    "docs/2dbn.md": lambda: {f"series_{name}": numbers(60, 3, k) for k, name in enumerate("abc")},
-}
-
-
 def test_every_page_with_blocks_is_known():
-    assert set(NOT_HERE) <= {page for page, blocks in BLOCKS.items() if blocks}
-    assert set(GIVEN) <= set(PAGES)
-    assert {"README.md", "docs/fedpc.md", "docs/fedcausal.md", "docs/2dbn.md"} <= set(PAGES)
+    assert set(NOT_HERE) <= set(TEXTS)
+    assert {"README.md", "docs/start.md", "docs/fedpc.md", "docs/tutorials/hospital.md"} <= set(
+        PAGES
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch):
-    if any('"mlp"' in block for block in BLOCKS[page]):
+    if '"mlp"' in TEXTS[page]:
         pytest.importorskip("torch", reason="perceptrons need torch")
-    monkeypatch.chdir(tmp_path)
-    dream4(tmp_path)
-    names = GIVEN[page]() if page in GIVEN else {}
-    for block in BLOCKS[page]:
-        text = block.replace('"/abs/dream4"', repr(str(tmp_path)))
-        exec(compile(text, page, "exec"), names)
+    pytest.importorskip("matplotlib").use("Agg")
+    readers_files(tmp_path)
+    text = TEXTS[page].replace('"/abs/dream4"', repr(str(tmp_path)))
+    assert list(blocks.run(text, page, tmp_path))
+
+
+def test_a_wrong_block_is_noticed(tmp_path):
+    for text in ("```python\nundefined\n```\n", "```bash\nflwr-causal run moments no.csv\n```\n"):
+        with pytest.raises((NameError, RuntimeError)):
+            list(blocks.run(text, "page", tmp_path))
+
+
+def runs():
+    """The configurations of all commands ``flwr run`` on the pages."""
+    for page, text in TEXTS.items():
+        for block in blocks.blocks_of(text):
+            for line in blocks.commands_of(block.text) if block.language == "bash" else ():
+                if line[:2] == ["flwr", "run"] and "-c" in line:
+                    yield page, line[line.index("-c") + 1]
+
+
+@pytest.mark.parametrize(("page", "config"), runs())
+def test_the_keys_of_a_run_exist(page, config, tmp_path):
+    given = pairs_of(config)
+    assert set(given) <= KEYS
+    if given.get("method") not in OTHERS:
+        paths = {key for key, value in given.items() if re.match(r"/|\$", str(value))}
+        # Files are the reader's.
+        some = {key: value for key, value in given.items() if key not in paths}
+        read_config(some | {key: str(tmp_path) for key in paths & {"output-dir"}})

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *ROOT.glob("*.md"),
-    *ROOT.glob("docs/*.md"),
+    *ROOT.glob("docs/**/*.md"),
     *ROOT.glob("examples/*/*.md"),
     *ROOT.glob("benchmarks/*.md"),
 ]
@@ -33,6 +33,12 @@ def test_links_lead_somewhere(page):
         target = (page.parent / name).resolve() if name else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_manual_lists_all_pages():
+    named = re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    there = [path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")]
+    assert sorted(named) == sorted(there)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,0 +1,1 @@
+"""`flwr-causal deploy`: the files with which parties and coordinator set up a federation."""

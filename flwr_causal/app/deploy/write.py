@@ -1,0 +1,365 @@
+"""Writing a deployment: the coordinator's directory, a bundle for each party, and a checklist."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tarfile
+from dataclasses import dataclass
+from importlib.metadata import requires, version
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from packaging.requirements import Requirement
+
+from flwr_causal.app.deploy import keys
+from flwr_causal.app.deploy.plan import BY_COORDINATOR, NODE_PORT, Party, Plan
+from flwr_causal.app.methods import OWN_METHODS
+from flwr_causal.app.pages import config_table
+from flwr_causal.errors import ConfigError
+from flwr_causal.protocol.schema import own_version
+
+PACKAGE = "flwr-causal"
+#: Names of files that both sides of this module use.
+NODE_KEY, ROOT = "node-key", "ca.crt"
+#: Shown where the party's table is not known.
+SOME_DATA = "/path/of/table.csv"
+SCRIPT = 0o700
+
+
+class _Text(Template):
+    """A template with ``@name``; the shell's ``$name`` stays."""
+
+    delimiter = "@"
+
+
+def deploy(file: Path, directory: Path) -> Path:
+    """Write all files of a deployment; return the path of the checklist.
+
+    Existing keys are kept, as are certificates of the federation's own authority that are valid
+    for another 60 days. Everything else is written anew.
+
+    Parameters
+    ----------
+    file : Path
+        The deployment file.
+    directory : Path
+        Is created, for its owner only.
+
+    Raises
+    ------
+    ConfigError
+        If the file, or a certificate of its table ``[tls]``, cannot be used, or if the directory
+        cannot be written.
+    """
+    plan = Plan.read(file)
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory.chmod(0o700)
+        return _Deployment(plan, file, directory.absolute()).write()
+    except OSError as error:
+        raise ConfigError(
+            f"'{directory}' cannot be written ({error.strerror or error}): name another directory"
+        ) from error
+
+
+def join(bundle: Path) -> str:
+    """Make the private key of a party in its unpacked bundle, unless there is one.
+
+    Returns
+    -------
+    str
+        The line of the public key, which the coordinator needs.
+    """
+    key = bundle / NODE_KEY
+    public = bundle / f"{NODE_KEY}.pub"
+    if not (bundle / "node.toml").is_file():
+        raise ConfigError(f"'{bundle}' is no bundle of a party: name the directory with node.toml")
+    if not key.exists():
+        keys.node_key(key, bundle.absolute().name)
+    elif not public.exists():
+        raise ConfigError(f"There is a key {key}, but not its public half {public}.")
+    return public.read_text(encoding="utf-8").strip()
+
+
+@dataclass(frozen=True)
+class _Deployment:
+    """A plan, its file, and where to write."""
+
+    plan: Plan
+    file: Path
+    directory: Path
+
+    @property
+    def coordinator(self) -> Path:
+        return self.directory / "coordinator"
+
+    @property
+    def certificate(self) -> Path:
+        return self.coordinator / "certificates" / "server.crt"
+
+    @property
+    def root(self) -> Path:
+        return self.coordinator / "certificates" / ROOT
+
+    @property
+    def listen(self) -> tuple[str, str]:
+        """Where the SuperLink listens, and by which address its own processes reach it."""
+        local = "127.0.0.1" if self.plan.listen == "0.0.0.0" else self.plan.listen
+        if keys.is_covered(local, self.certificate):
+            return self.plan.listen, local
+        return self.plan.host, self.plan.host
+
+    def write(self) -> Path:
+        self.write_certificates()
+        signer = self.coordinator / "signing-key"
+        if not signer.exists():
+            keys.signing_key(signer, f"{self.plan.name} coordinator")
+        listed = {party.name for party in self.plan.parties}
+        for public in (self.coordinator / "keys").glob("*.pub"):
+            if public.stem not in listed:
+                public.unlink()
+        for party in self.plan.parties:
+            self.write_bundle(party)
+        self.write_coordinator()
+        checklist = self.directory / "CHECKLIST.md"
+        keys.write_private(checklist, self.checklist().encode())
+        return checklist
+
+    # Certificates.
+
+    def write_certificates(self) -> None:
+        """Take the given certificate, or make one where there is none, or not for long."""
+        key = self.certificate.with_name("server.key")
+        if (given := self.plan.tls) is not None:
+            if not keys.is_covered(self.plan.host, given.certificate):
+                names = ", ".join(sorted(keys.hosts_of(given.certificate))) or "no name"
+                raise ConfigError(
+                    f"{given.certificate} is for {names}, and not for '{self.plan.host}', the host "
+                    "of 'address'."
+                )
+            if keys.days_left(given.certificate) < 0:
+                raise ConfigError(f"{given.certificate} has expired: get a new one")
+            keys.read_certificate(given.authority)
+            keys.check_pair(given.certificate, given.key)
+            keys.write_private(self.certificate, given.certificate.read_bytes(), 0o644)
+            keys.write_private(key, given.key.read_bytes())
+            keys.write_private(self.root, given.authority.read_bytes(), 0o644)
+            return
+        ca_key = self.directory / "authority" / "ca.key"
+        if not self.root.exists():
+            keys.authority(self.root, ca_key, self.plan.name)
+        listen = [] if self.plan.listen == "0.0.0.0" else [self.plan.listen]
+        hosts = [*dict.fromkeys([self.plan.host, *self.plan.names, *listen, *keys.LOOPBACK])]
+        if (
+            not self.certificate.exists()
+            or not key.exists()
+            or keys.days_left(self.certificate) < keys.RENEWAL_DAYS
+            or keys.hosts_of(self.certificate) != frozenset(hosts)
+        ):
+            keys.server_certificate(self.certificate, key, hosts, self.root, ca_key)
+
+    # A party.
+
+    def write_bundle(self, party: Party) -> None:
+        """Write a party's directory, with a key if the coordinator makes it, and pack it."""
+        bundle = self.directory / "parties" / party.name
+        self.new_directory(bundle / "state")
+        self.write_key(party, bundle / NODE_KEY)
+        given = party.data or SOME_DATA
+        unit = f"flwr-causal-{party.name}"
+        own = {
+            "party": party.name,
+            "name": self.plan.name,
+            "address": self.plan.address,
+            "port": str(party.port),
+            "proxy": _proxy(party.proxy),
+            "data": given,
+            "data_hint": f"set DATA={SOME_DATA}",
+            "place": party.name,
+            "unit": unit,
+            "usage": " [DATA]",
+            "description": f"SuperNode of {party.name} in {self.plan.name} (flwr-causal)",
+            "before_start": (
+                "[ $# -eq 0 ] || printf '%s\\n' \"$1\" > \"$place/state/data-path\"\n"
+                'if [ ! -s "$place/state/data-path" ]; then\n'
+                f'    echo "Which table? $0 {SOME_DATA}" >&2\n    exit 2\nfi'
+            ),
+            "after_install": f'[ -e "$here/{NODE_KEY}" ] || flwr-causal deploy --join "$here"',
+            "make_key": "" if self.has_key(party) else ", and make its key",
+            "health": _health(f"http://127.0.0.1:{party.port}/health"),
+            "askers": json.dumps((self.coordinator / "signing-key.pub").read_text().strip()),
+        }
+        text = self.text
+        if party.data:
+            keys.write_private(bundle / "state" / "data-path", f"{party.data}\n".encode())
+        self.put(bundle / ROOT, self.root.read_text(encoding="utf-8"), 0o644)
+        self.put(bundle / "start.sh", text("node_start.sh", own), SCRIPT)
+        self.put(bundle / "policy.toml", text("policy.toml", own))
+        self.put(bundle / "node.toml", text("node.toml", own))
+        self.put(bundle / "compose.yaml", text("node_compose.yaml", own))
+        self.put(bundle / "README.md", text("PARTY.md", own).replace("## Party", "# Party", 1))
+        self.write_common(bundle, own)
+        self.pack(bundle)
+
+    def has_key(self, party: Party) -> bool:
+        """Return whether the bundle of a party holds its private key."""
+        return (self.directory / "parties" / party.name / NODE_KEY).exists()
+
+    def write_key(self, party: Party, key: Path) -> None:
+        """Make a party's key pair if the coordinator has neither half of one."""
+        public = self.coordinator / "keys" / f"{party.name}.pub"
+        if not public.exists() and self.plan.keys == BY_COORDINATOR:
+            line = keys.node_key(key, party.name)
+            keys.write_private(public, line, 0o644)
+        self.new_directory(public.parent)
+
+    def pack(self, bundle: Path) -> None:
+        """Write the archive of a bundle; its files belong to whoever unpacks them."""
+
+        def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+            entry.uid = entry.gid = 0
+            entry.uname = entry.gname = ""
+            return entry
+
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+            archive.add(bundle, bundle.name, filter=plain)
+        keys.write_private(bundle.with_name(f"{bundle.name}.tar.gz"), packed.getvalue())
+
+    # The coordinator.
+
+    def write_coordinator(self) -> None:
+        listen, local = self.listen
+        name, target = self.plan.name, self.coordinator
+        unit = f"flwr-causal-{name}-superlink"
+        own = {
+            "name": name,
+            "host": self.plan.host,
+            "port": str(self.plan.port),
+            "listen": listen,
+            "local": local,
+            "place": name,
+            "unit": unit,
+            "usage": "",
+            "description": f"SuperLink of {name} (flwr-causal)",
+            "before_start": 'mkdir -p "$place/results"',
+            "after_install": "",
+            "extra_hosts": "" if listen != self.plan.host else f'"{listen}:0.0.0.0"',
+            "health": _health(f"https://127.0.0.1:{self.plan.port}/health"),
+        }
+        for empty in ("state", "results"):
+            self.new_directory(target / empty)
+        text = self.text
+        self.put(target / "start.sh", text("link_start.sh", own), SCRIPT)
+        self.put(target / "register.sh", text("register.sh", own), SCRIPT)
+        self.put(target / "run.sh", text("run.sh", own), SCRIPT)
+        self.put(target / "compose.yaml", text("link_compose.yaml", own))
+        chosen = [
+            'method = "moments"  # one exchange',
+            f"min-available-nodes = {len(self.plan.parties)}  # all of them",
+            "round-timeout = 600.0  # ten minutes",
+        ]
+        app = text("pyproject.toml", own) + config_table(OWN_METHODS, chosen)
+        self.put(target / "app" / "pyproject.toml", app)
+        self.write_common(target, own)
+
+    # Both.
+
+    def write_common(self, directory: Path, own: dict[str, str]) -> None:
+        """Write what installs a SuperLink or a SuperNode."""
+        wheel = Path(self.plan.package) if self.plan.package else None
+        copied = ["requirements.txt", *([wheel.name] if wheel else [])]
+        self.put(directory / "install.sh", self.text("install.sh", own), SCRIPT)
+        self.put(directory / "service.sh", self.text("service.sh", own), SCRIPT)
+        self.put(directory / f"{own['unit']}.service", self.text("unit.service", own))
+        self.put(
+            directory / "Dockerfile", self.text("Dockerfile", {**own, "copied": " ".join(copied)})
+        )
+        # No key goes into an image, nor to the process that builds it.
+        self.put(directory / ".dockerignore", "\n".join(["*", *(f"!{one}" for one in copied), ""]))
+        self.put(directory / "requirements.txt", requirements(wheel))
+        if wheel is not None:
+            keys.write_private(directory / wheel.name, wheel.read_bytes(), 0o644)
+
+    def text(self, name: str, values: dict[str, str]) -> str:
+        """Return a template of this package with its values."""
+        found = (files(__package__) / "templates" / f"{name}.txt").read_text(encoding="utf-8")
+        python = ".".join(map(str, sys.version_info[:2]))
+        return _Text(found).substitute({"version": own_version(), "python": python, **values})
+
+    def put(self, path: Path, text: str, mode: int = 0o600) -> None:
+        keys.write_private(path, text.encode(), mode)
+
+    def new_directory(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def checklist(self) -> str:
+        parties = ""
+        for party in self.plan.parties:
+            readme = self.directory / "parties" / party.name / "README.md"
+            parties += "#" + readme.read_text(encoding="utf-8")
+        shown = os.path.relpath(self.directory)
+        central = any(self.has_key(party) for party in self.plan.parties)
+        wheel = self.plan.package
+        return self.text(
+            "CHECKLIST.md",
+            {
+                "name": self.plan.name,
+                "address": self.plan.address,
+                "port": str(self.plan.port),
+                "package": wheel or f"{PACKAGE}=={own_version()}",
+                "file": str(self.file),
+                "directory": shown if not shown.startswith("..") else str(self.directory),
+                "handover": _HANDOVER if central else _OWN_KEYS,
+                "bundles_gone": (
+                    "`parties/` is deleted when the parties have their bundles: it holds their keys."
+                    if central
+                    else "The parties' public keys were compared with them by telephone."
+                ),
+                "expiry": f"{keys.read_certificate(self.certificate).not_valid_after_utc:%Y-%m-%d}",
+                "parties": parties,
+            },
+        )
+
+
+_HANDOVER = """\
+   Give each party its bundle `parties/NAME.tar.gz`, and nobody else: it holds the private key of its node. Use a way
+   that is encrypted.
+"""
+_OWN_KEYS = """\
+   Give each party its bundle `parties/NAME.tar.gz`. Its command 2 prints a line, its public key: save the line as
+   `coordinator/keys/NAME.pub`. `start.sh` and `run.sh` register new keys; the party starts its node afterwards.
+"""
+
+
+def requirements(wheel: Path | None = None) -> str:
+    """Return flwr-causal and what it needs, in the versions of this machine."""
+    lines = [f"./{wheel.name}" if wheel else f"{PACKAGE}=={own_version()}"]
+    for line in requires(PACKAGE) or ():
+        needed = Requirement(line)
+        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+            extras = f"[{','.join(sorted(needed.extras))}]" if needed.extras else ""
+            lines.append(f"{needed.name}{extras}=={version(needed.name)}")
+    return "\n".join([*lines, ""])
+
+
+def _proxy(url: str) -> str:
+    if not url:
+        return "# No proxy was given: HTTPS_PROXY of the environment is used if it is set."
+    return f"export HTTPS_PROXY='{url}'\nexport https_proxy=\"$HTTPS_PROXY\""
+
+
+def _health(url: str) -> str:
+    """Return a program for Python that fails unless a page can be read on this machine."""
+    return (
+        "import ssl, urllib.request as r; "
+        f"r.build_opener(r.ProxyHandler({{}}), r.HTTPSHandler("
+        f"context=ssl._create_unverified_context())).open('{url}', timeout=9)"
+    )
+
+
+__all__ = ["NODE_PORT", "deploy", "join", "requirements"]

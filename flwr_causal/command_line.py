@@ -531,6 +531,36 @@ def reproduce(
 
 
 @app.command()
+def deploy(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="TOML: name, parties, address.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Default: the file's name.")
+    ] = None,
+    join: Annotated[
+        Path | None,
+        typer.Option(metavar="BUNDLE", help="At a party: make its key; print the public half."),
+    ] = None,
+) -> None:
+    """Write what coordinator and parties need: keys, certificates, services, a checklist.
+
+    Done again, it keeps keys, adds parties, and renews a certificate that ends soon.
+    """
+    from flwr_causal.app.deploy.write import deploy as write
+    from flwr_causal.app.deploy.write import join as make_key
+
+    if (file is None) == (join is None):
+        raise ConfigError("Give a deployment file, or --join with a party's bundle.")
+    if join is not None:
+        typer.echo("The public key of this party, for the coordinator:")
+        typer.echo(make_key(join))
+    elif file is not None:
+        checklist = write(file, output or file.with_suffix(""))
+        typer.echo(f"What to do next: {checklist}")
+
+
+@app.command()
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its id, such as my-method.")],
     directory: Annotated[

@@ -37,7 +37,7 @@ def files(tmp_path):
 
 def test_help_fits_a_screen():
     commands = ("methods", "options", "check", "run", "report", "compare", "new", "check-method")
-    commands += ("record", "forget", "doctor", "reproduce")
+    commands += ("record", "forget", "doctor", "deploy", "reproduce")
     for command in ([], *([one] for one in commands)):
         shown = call(*command, "--help")
         assert shown.exit_code == 0

@@ -30,8 +30,8 @@ def free_port() -> int:
 class Flower:
     """Flower's programs with a home directory of their own.
 
-    All of them, and whatever they start in turn, carry FLWR_HOME in their environment: that is how
-    they are found again at the end, also the daemon that ``flwr run`` leaves behind.
+    All of them, and whatever they start in turn, carry TEST_FLOWER in their environment: that is
+    how they are found again at the end, also the daemon that ``flwr run`` leaves behind.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -42,6 +42,7 @@ class Flower:
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "FLWR_HOME": str(self.home),
+            "TEST_FLOWER": str(self.home),
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "FLWR_TELEMETRY_ENABLED": "0",
@@ -103,8 +104,8 @@ class Flower:
         return wait_for(finished, 60.0, "the runs have finished")
 
     def pids(self, marker: str = "") -> list[int]:
-        """Return the processes that have this home (and the marker) in their environment."""
-        wanted = {f"FLWR_HOME={self.home}".encode(), *([marker.encode()] if marker else [])}
+        """Return the processes with this home (and the marker) in their environment."""
+        wanted = {f"TEST_FLOWER={self.home}".encode(), *([marker.encode()] if marker else [])}
         found = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cryptography import x509
@@ -24,6 +23,7 @@ from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
 #: The authority of a federation, and the certificate of its coordinator.
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 365
@@ -35,9 +35,16 @@ SKEW = timedelta(days=1)
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
+def new_directory(path: Path) -> None:
+    """Make a directory, and those above it, for its owner only."""
+    if not path.is_dir():
+        new_directory(path.parent)
+        path.mkdir(mode=0o700)
+
+
 def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file that is never readable for others, and replaces another one at once."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new_directory(path.parent)
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

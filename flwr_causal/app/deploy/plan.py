@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: The smallest file, for messages.
 EXAMPLE = """\
@@ -152,7 +154,9 @@ class _Entries:
         )
         host, _, port = plan.address.rpartition(":")
         if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-            raise self.error(f"'address' is '{plan.address}': write \"host:port\", without https://")
+            raise self.error(
+                f"'address' is '{plan.address}': write \"host:port\", without https://"
+            )
         if not re.fullmatch(r"[\w.:-]+", plan.host) or not re.fullmatch(r"[\w.:-]+", plan.listen):
             raise self.error("'address' and 'listen' must hold a host name or an IP address")
         if plan.keys not in (BY_COORDINATOR, BY_PARTY):

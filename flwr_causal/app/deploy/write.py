@@ -16,7 +16,7 @@ from string import Template
 from packaging.requirements import Requirement
 
 from flwr_causal.app.deploy import keys
-from flwr_causal.app.deploy.plan import BY_COORDINATOR, NODE_PORT, Party, Plan
+from flwr_causal.app.deploy.plan import BY_COORDINATOR, Party, Plan
 from flwr_causal.app.methods import OWN_METHODS
 from flwr_causal.app.pages import config_table
 from flwr_causal.errors import ConfigError
@@ -57,7 +57,7 @@ def deploy(file: Path, directory: Path) -> Path:
     """
     plan = Plan.read(file)
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        keys.new_directory(directory.absolute())
         directory.chmod(0o700)
         return _Deployment(plan, file, directory.absolute()).write()
     except OSError as error:
@@ -76,8 +76,8 @@ def join(bundle: Path) -> str:
     """
     key = bundle / NODE_KEY
     public = bundle / f"{NODE_KEY}.pub"
-    if not (bundle / "node.toml").is_file():
-        raise ConfigError(f"'{bundle}' is no bundle of a party: name the directory with node.toml")
+    if not (bundle / ROOT).is_file() or not (bundle / "start.sh").is_file():
+        raise ConfigError(f"'{bundle}' is no bundle of a party: name the directory with {ROOT}")
     if not key.exists():
         keys.node_key(key, bundle.absolute().name)
     elif not public.exists():
@@ -167,7 +167,7 @@ class _Deployment:
     def write_bundle(self, party: Party) -> None:
         """Write a party's directory, with a key if the coordinator makes it, and pack it."""
         bundle = self.directory / "parties" / party.name
-        self.new_directory(bundle / "state")
+        keys.new_directory(bundle / "state")
         self.write_key(party, bundle / NODE_KEY)
         given = party.data or SOME_DATA
         unit = f"flwr-causal-{party.name}"
@@ -184,8 +184,8 @@ class _Deployment:
             "usage": " [DATA]",
             "description": f"SuperNode of {party.name} in {self.plan.name} (flwr-causal)",
             "before_start": (
-                "[ $# -eq 0 ] || printf '%s\\n' \"$1\" > \"$place/state/data-path\"\n"
-                'if [ ! -s "$place/state/data-path" ]; then\n'
+                '[ $# -eq 0 ] || printf \'%s\\n\' "$1" > "$place/state/data-path"\n'
+                'if [ ! -s "$place/state/data-path" ] && [ ! -s "$place/data-path" ]; then\n'
                 f'    echo "Which table? $0 {SOME_DATA}" >&2\n    exit 2\nfi'
             ),
             "after_install": f'[ -e "$here/{NODE_KEY}" ] || flwr-causal deploy --join "$here"',
@@ -195,11 +195,10 @@ class _Deployment:
         }
         text = self.text
         if party.data:
-            keys.write_private(bundle / "state" / "data-path", f"{party.data}\n".encode())
+            self.put(bundle / "data-path", f"{party.data}\n")
         self.put(bundle / ROOT, self.root.read_text(encoding="utf-8"), 0o644)
         self.put(bundle / "start.sh", text("node_start.sh", own), SCRIPT)
-        self.put(bundle / "policy.toml", text("policy.toml", own))
-        self.put(bundle / "node.toml", text("node.toml", own))
+        self.put(bundle / "policy.example.toml", text("policy.example.toml", own))
         self.put(bundle / "compose.yaml", text("node_compose.yaml", own))
         self.put(bundle / "README.md", text("PARTY.md", own).replace("## Party", "# Party", 1))
         self.write_common(bundle, own)
@@ -215,7 +214,7 @@ class _Deployment:
         if not public.exists() and self.plan.keys == BY_COORDINATOR:
             line = keys.node_key(key, party.name)
             keys.write_private(public, line, 0o644)
-        self.new_directory(public.parent)
+        keys.new_directory(public.parent)
 
     def pack(self, bundle: Path) -> None:
         """Write the archive of a bundle; its files belong to whoever unpacks them."""
@@ -252,14 +251,16 @@ class _Deployment:
             "health": _health(f"https://127.0.0.1:{self.plan.port}/health"),
         }
         for empty in ("state", "results"):
-            self.new_directory(target / empty)
+            keys.new_directory(target / empty)
         text = self.text
         self.put(target / "start.sh", text("link_start.sh", own), SCRIPT)
         self.put(target / "register.sh", text("register.sh", own), SCRIPT)
         self.put(target / "run.sh", text("run.sh", own), SCRIPT)
         self.put(target / "compose.yaml", text("link_compose.yaml", own))
+        everyone = ",".join(party.name for party in self.plan.parties)
         chosen = [
             'method = "moments"  # one exchange',
+            f"expected-parties = {json.dumps(everyone)}  # all",
             f"min-available-nodes = {len(self.plan.parties)}  # all of them",
             "round-timeout = 600.0  # ten minutes",
         ]
@@ -294,9 +295,6 @@ class _Deployment:
     def put(self, path: Path, text: str, mode: int = 0o600) -> None:
         keys.write_private(path, text.encode(), mode)
 
-    def new_directory(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-
     def checklist(self) -> str:
         parties = ""
         for party in self.plan.parties:
@@ -315,25 +313,25 @@ class _Deployment:
                 "file": str(self.file),
                 "directory": shown if not shown.startswith("..") else str(self.directory),
                 "handover": _HANDOVER if central else _OWN_KEYS,
-                "bundles_gone": (
-                    "`parties/` is deleted when the parties have their bundles: it holds their keys."
-                    if central
-                    else "The parties' public keys were compared with them by telephone."
-                ),
+                "after_handover": _DELETE if central else _COMPARE,
                 "expiry": f"{keys.read_certificate(self.certificate).not_valid_after_utc:%Y-%m-%d}",
                 "parties": parties,
             },
         )
 
 
+#: What the checklist says of the bundles where the coordinator, or each party, makes the keys.
 _HANDOVER = """\
-   Give each party its bundle `parties/NAME.tar.gz`, and nobody else: it holds the private key of its node. Use a way
-   that is encrypted.
+   Give each party its bundle `parties/NAME.tar.gz`, and nobody else: it holds the private key of
+   its node. Use a way that is encrypted.
 """
+_DELETE = "`parties/` is deleted when the parties have their bundles: it holds their keys."
 _OWN_KEYS = """\
-   Give each party its bundle `parties/NAME.tar.gz`. Its command 2 prints a line, its public key: save the line as
-   `coordinator/keys/NAME.pub`. `start.sh` and `run.sh` register new keys; the party starts its node afterwards.
+   Give each party its bundle `parties/NAME.tar.gz`. Its command 2 prints a line, its public key:
+   save the line as `coordinator/keys/NAME.pub`. `start.sh` and `run.sh` register new keys; the
+   party starts its node afterwards.
 """
+_COMPARE = "The parties' public keys were compared with them by telephone."
 
 
 def requirements(wheel: Path | None = None) -> str:
@@ -360,6 +358,3 @@ def _health(url: str) -> str:
         f"r.build_opener(r.ProxyHandler({{}}), r.HTTPSHandler("
         f"context=ssl._create_unverified_context())).open('{url}', timeout=9)"
     )
-
-
-__all__ = ["NODE_PORT", "deploy", "join", "requirements"]

@@ -1,0 +1,411 @@
+"""What `flwr-causal deploy` writes: certificates, keys, bundles, services, containers."""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tarfile
+import tomllib
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from ipaddress import ip_address
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from flwr_causal.app.deploy import keys
+from flwr_causal.app.deploy.plan import Plan
+from flwr_causal.app.deploy.write import deploy, join, requirements
+from flwr_causal.errors import ConfigError
+from flwr_causal.party.policy import PartyPolicy
+
+FILE = """\
+name = "hospitals"
+parties = ["north", "south"]
+address = "superlink.example.org:9092"
+names = ["10.0.0.5"]
+
+[party.south]
+data = "/data/south's.csv"
+proxy = "http://proxy:3128"
+""".replace("'", "")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("deployment") / "hospitals.toml"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def deployment(file):
+    deploy(file, file.with_suffix(""))
+    return file.with_suffix("")
+
+
+def own_keys(directory):
+    return {
+        path.relative_to(directory): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.name in {"node-key", "signing-key", "ca.key", "server.key", "server.crt"}
+    }
+
+
+# Certificates and keys.
+
+
+def test_the_certificate_is_valid_for_each_address_of_the_coordinator(deployment):
+    certificates = deployment / "coordinator" / "certificates"
+    root = x509.load_pem_x509_certificate((certificates / "ca.crt").read_bytes())
+    server = x509.load_pem_x509_certificate((certificates / "server.crt").read_bytes())
+    verify = PolicyBuilder().store(Store([root]))
+    subjects = [x509.DNSName("superlink.example.org"), x509.DNSName("localhost")]
+    subjects += [x509.IPAddress(ip_address(one)) for one in ("10.0.0.5", "127.0.0.1")]
+    for subject in subjects:
+        assert verify.build_server_verifier(subject).verify(server, [])[-1] == root
+    with pytest.raises(VerificationError):
+        verify.build_server_verifier(x509.DNSName("other.example.org")).verify(server, [])
+    # Clocks may differ, and the authority signs no other authority.
+    assert server.not_valid_before_utc < datetime.now(UTC) - timedelta(hours=23)
+    assert root.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 0
+    for party in ("north", "south"):
+        own = deployment / "parties" / party / "ca.crt"
+        assert own.read_bytes() == (certificates / "ca.crt").read_bytes()
+
+
+def test_a_node_has_a_key_that_flower_reads_and_the_coordinator_knows(deployment):
+    known = {}
+    for party in ("north", "south"):
+        bundle = deployment / "parties" / party
+        private = load_ssh_private_key((bundle / "node-key").read_bytes(), None)
+        assert isinstance(private, ec.EllipticCurvePrivateKey)
+        assert private.curve.name == "secp384r1"
+        public = (deployment / "coordinator" / "keys" / f"{party}.pub").read_bytes()
+        assert load_ssh_public_key(public) == private.public_key()
+        known[party] = public
+    assert len(set(known.values())) == 2
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+def test_ssh_keygen_reads_the_keys(deployment):
+    for key in (
+        deployment / "parties" / "north" / "node-key",
+        deployment / "coordinator" / "signing-key",
+    ):
+        told = subprocess.run(
+            ["ssh-keygen", "-yf", key], capture_output=True, text=True, check=True
+        )
+        assert told.stdout.split()[:2] == key.with_name(f"{key.name}.pub").read_text().split()[:2]
+
+
+def test_what_is_private_is_readable_for_its_owner_only(deployment):
+    public = {"ca.crt", "server.crt"}
+    for path in [deployment, *deployment.rglob("*")]:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if path.name in public or path.suffix == ".pub":
+            assert mode == 0o644, path
+        else:
+            assert mode == (0o700 if path.is_dir() or path.suffix == ".sh" else 0o600), path
+
+
+def test_a_bundle_holds_its_partys_key_and_no_other(deployment):
+    private = {
+        path: path.read_bytes().splitlines()[-3]
+        for path in deployment.rglob("*")
+        if path.is_file() and b"PRIVATE KEY" in path.read_bytes() and path.suffix != ".gz"
+    }
+    assert {path.name for path in private} == {"node-key", "signing-key", "ca.key", "server.key"}
+    for party in ("north", "south"):
+        with tarfile.open(deployment / "parties" / f"{party}.tar.gz") as archive:
+            entries = archive.getmembers()
+            content = b"".join(archive.extractfile(one).read() for one in entries if one.isfile())
+        assert {one.name.split("/")[0] for one in entries} == {party}
+        assert {(one.uid, one.uname) for one in entries} == {(0, "")}
+        modes = {one.name: one.mode for one in entries}
+        assert modes[f"{party}/node-key"] == 0o600
+        own = {path for path, line in private.items() if line in content}
+        assert own == {deployment / "parties" / party / "node-key"}
+
+
+def test_a_party_can_make_its_own_key(tmp_path):
+    file = tmp_path / "clinics.toml"
+    file.write_text(FILE.replace("names =", 'keys = "party"\nnames ='))
+    checklist = deploy(file, tmp_path / "clinics")
+    assert not list((tmp_path / "clinics").rglob("node-key*"))
+    assert "public key" in checklist.read_text()
+    bundle = tmp_path / "clinics" / "parties" / "north"
+    line = join(bundle)
+    assert (
+        load_ssh_public_key(line.encode())
+        == load_ssh_private_key((bundle / "node-key").read_bytes(), None).public_key()
+    )
+    assert stat.S_IMODE((bundle / "node-key").stat().st_mode) == 0o600
+    assert join(bundle) == line
+    with pytest.raises(ConfigError, match="no bundle of a party"):
+        join(tmp_path)
+
+
+# Done again.
+
+
+def test_done_again_it_keeps_keys_and_adds_a_party(tmp_path):
+    file, directory = tmp_path / "h.toml", tmp_path / "h"
+    file.write_text(FILE)
+    deploy(file, directory)
+    before = own_keys(directory)
+    file.write_text(FILE.replace('"south"]', '"south", "west"]'))
+    # A bundle that was handed over and deleted: its key is not made anew.
+    shutil.rmtree(directory / "parties" / "south")
+    deploy(file, directory)
+    after = own_keys(directory)
+    west = directory / "parties" / "west" / "node-key"
+    assert not (directory / "parties" / "south" / "node-key").exists()
+    assert {*after} - {*before} == {west.relative_to(directory)}
+    assert all(before[path] == content for path, content in after.items() if path in before)
+    # A party less: its key is not registered again.
+    file.write_text(FILE.replace('"north", ', ""))
+    deploy(file, directory)
+    names = {path.stem for path in (directory / "coordinator" / "keys").glob("*.pub")}
+    assert names == {"south"}
+
+
+def test_a_certificate_is_renewed_in_time_or_for_another_address(tmp_path, monkeypatch):
+    file, directory = tmp_path / "h.toml", tmp_path / "h"
+    file.write_text(FILE)
+    monkeypatch.setattr(keys, "SERVER_DAYS", 59)
+    deploy(file, directory)
+    server = directory / "coordinator" / "certificates" / "server.crt"
+    root = server.with_name("ca.crt").read_bytes()
+    assert keys.days_left(server) == 58
+    monkeypatch.undo()
+    deploy(file, directory)
+    assert keys.days_left(server) == 364
+    file.write_text(FILE.replace("10.0.0.5", "10.0.0.6"))
+    deploy(file, directory)
+    assert keys.is_covered("10.0.0.6", server)
+    assert not keys.is_covered("10.0.0.5", server)
+    assert server.with_name("ca.crt").read_bytes() == root
+    (directory / "authority" / "ca.key").unlink()
+    deploy(file, directory)  # nothing to sign
+    file.write_text(FILE)
+    with pytest.raises(ConfigError, match=r"authority/ca\.key cannot be read .* put it back"):
+        deploy(file, directory)
+
+
+# An existing certificate.
+
+
+def existing(tmp_path, hosts):
+    """Write a certificate of another authority; return the table [tls] of it."""
+    tmp_path.mkdir(exist_ok=True)
+    root, key = tmp_path / "root.crt", tmp_path / "root.key"
+    keys.authority(root, key, "the hospital")
+    keys.server_certificate(tmp_path / "own.crt", tmp_path / "own.key", hosts, root, key)
+    return (
+        f'\n[tls]\ncertificate = "{tmp_path}/own.crt"\nkey = "{tmp_path}/own.key"\n'
+        f'authority = "{root}"\n'
+    )
+
+
+def test_an_existing_certificate_is_taken(tmp_path):
+    file = tmp_path / "h.toml"
+    file.write_text(FILE + existing(tmp_path / "pki", ["superlink.example.org"]))
+    deploy(file, tmp_path / "h")
+    own = tmp_path / "h" / "parties" / "north" / "ca.crt"
+    assert own.read_bytes() == (tmp_path / "pki" / "root.crt").read_bytes()
+    assert not (tmp_path / "h" / "authority").exists()
+    # It is not for 127.0.0.1, so the SuperLink's own processes use the name.
+    start = (tmp_path / "h" / "coordinator" / "start.sh").read_text()
+    assert "--host 'superlink.example.org'" in start
+    assert 'address = "superlink.example.org:9092"' in start
+
+
+def test_an_existing_certificate_that_does_not_fit_is_refused(tmp_path):
+    file = tmp_path / "h.toml"
+    file.write_text(FILE + existing(tmp_path / "pki", ["other.example.org"]))
+    with pytest.raises(ConfigError, match=r"is for other\.example\.org, and not for 'superlink"):
+        deploy(file, tmp_path / "h")
+    table = existing(tmp_path / "pki", ["*.example.org"])
+    file.write_text(FILE + table.replace("own.key", "root.key"))
+    with pytest.raises(ConfigError, match="does not belong to"):
+        deploy(file, tmp_path / "h")
+
+
+# The deployment file.
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("superlink.example.org:9092", "superlink.example.org", "host:port"),
+        ("superlink.example.org:9092", "https://superlink.example.org:9092", "host"),
+        ('["north", "south"]', '["north", "north"]', "different names"),
+        ('"north"', '"../north"', "no name"),
+        ("names =", "adress =", "'adress' is unknown: address"),
+        ("[party.south]", "[party.east]", "'east' is not among"),
+        ("/data/souths.csv", "data.csv", "absolute path"),
+        ("/data/souths.csv", "/data/'; rm -r", "without quotation marks"),
+        ("http://proxy", "proxy", "is no URL"),
+        ('name = "hospitals"', "", "'name' is missing"),
+        ("names =", 'keys = "nobody"\nnames =', "coordinator"),
+    ],
+)
+def test_a_wrong_file_is_refused_before_anything_is_written(tmp_path, old, new, message):
+    file = tmp_path / "h.toml"
+    assert old in FILE
+    file.write_text(FILE.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        deploy(file, tmp_path / "h")
+    assert not (tmp_path / "h").exists()
+
+
+def test_a_missing_file_shows_the_smallest_one(tmp_path):
+    with pytest.raises(ConfigError, match="smallest") as error:
+        Plan.read(tmp_path / "none.toml")
+    smallest = tmp_path / "smallest.toml"
+    smallest.write_text(str(error.value).partition("\n\n")[2])
+    assert [party.name for party in Plan.read(smallest).parties] == ["north", "centre", "south"]
+
+
+# Programs.
+
+
+def stubs(directory, *names):
+    """Write programs that print how they were called; return an environment with them first."""
+    directory.mkdir()
+    for name in names:
+        program = directory / name
+        program.write_text('#!/bin/sh\necho "$(basename "$0")"\nprintf "<%s>\\n" "$@"\n')
+        program.chmod(0o755)
+    return {"PATH": f"{directory}{os.pathsep}{os.environ['PATH']}", "PROGRAMS": str(directory)}
+
+
+def test_a_node_is_started_with_a_file_of_its_settings(deployment, tmp_path):
+    bundle = tmp_path / "south bundle"
+    shutil.copytree(deployment / "parties" / "south", bundle)
+    table = tmp_path / "my table.csv"
+    table.write_text("a\n1\n")
+    environment = stubs(tmp_path / "bin", "flower-supernode", "flwr-causal")
+    start = bundle / "start.sh"
+    told = subprocess.run(
+        [start, table], env=environment, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.splitlines() == [
+        "flower-supernode",
+        "<--superlink>",
+        "<superlink.example.org:9092>",
+        "<--root-certificates>",
+        f"<{bundle}/ca.crt>",
+        "<--auth-supernode-private-key>",
+        f"<{bundle}/node-key>",
+        "<--node-config>",
+        f"<{bundle}/state/node.toml>",
+        "<--host>",
+        "<127.0.0.1>",
+        "<--port>",
+        "<9094>",
+    ]
+    settings = tomllib.loads((bundle / "state" / "node.toml").read_text())
+    assert settings == {
+        "name": "south",
+        "data-path": str(table),
+        "policy": f"{bundle}/policy.example.toml",
+        "record": f"{bundle}/state/record.jsonl",
+    }
+    # The table is remembered, and `check` looks at the same settings.
+    (bundle / "row-secret").write_text("s")
+    (bundle / "policy.toml").write_text("least-rows = 9\n")
+    (bundle / "node.toml").write_text("secure-aggregation = true\n")
+    told = subprocess.run(
+        [start, "check"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.splitlines()[:2] == ["flwr-causal", "<doctor>"]
+    assert tomllib.loads((bundle / "state" / "node.toml").read_text()) == settings | {
+        "row-secret-file": f"{bundle}/row-secret",
+        "policy": f"{bundle}/policy.toml",
+        "secure-aggregation": True,
+    }
+    for wrong in ("relative.csv", "/no/such/table.csv", f"{tmp_path}/it's.csv"):
+        told = subprocess.run([start, wrong], env=environment, capture_output=True, text=True)
+        assert told.returncode == 2
+        assert wrong in told.stderr
+
+
+def test_a_policy_of_a_bundle_admits_the_coordinator(deployment):
+    own = PartyPolicy.read(deployment / "parties" / "north" / "policy.example.toml")
+    signer = (deployment / "coordinator" / "signing-key.pub").read_text().strip()
+    assert own.askers == (signer,)
+
+
+def test_pinned_versions_are_those_of_this_machine():
+    lines = requirements().splitlines()
+    assert all("==" in line for line in lines)
+    assert f"numpy=={version('numpy')}" in lines
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_accepts_the_units(deployment, tmp_path):
+    units = []
+    for place in (deployment / "parties" / "south", deployment / "coordinator"):
+        (unit,) = place.glob("*.service")
+        text = unit.read_text()
+        name = "south" if place.name == "south" else "hospitals"
+        assert f"ExecStart=/opt/flwr-causal/{name}/start.sh" in text
+        units.append(tmp_path / unit.name)
+        # It looks whether the program and the user are there.
+        text = text.replace(f"/opt/flwr-causal/{name}", str(place))
+        units[-1].write_text(text.replace("=flwr-causal\n", "=daemon\n"))
+    told = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True)
+    own = [line for line in told.stderr.splitlines() if any(one.name in line for one in units)]
+    assert own == []
+    assert told.returncode == 0
+
+
+def composed(directory, environment):
+    """Return what Docker Compose reads in a directory, or skip without Compose."""
+    if shutil.which("docker-compose"):
+        program = ["docker-compose"]
+    elif (
+        shutil.which("docker")
+        and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode
+    ):
+        program = ["docker", "compose"]
+    else:
+        pytest.skip("needs Docker Compose")
+    return subprocess.run(
+        [*program, "-f", "compose.yaml", "config"],
+        cwd=directory,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_compose_accepts_its_files(deployment):
+    given = {"DATA": "/data/a.csv", "NODE_USER": "1000:1000"}
+    for place in (deployment / "parties" / "north", deployment / "coordinator"):
+        told = composed(place, given)
+        assert told.returncode == 0, told.stderr
+        (service,) = yaml.safe_load(told.stdout)["services"].values()
+        assert service["user"] == "1000:1000"
+        assert service["cap_drop"] == ["ALL"]
+        assert service["logging"]["options"] == {"max-file": "5", "max-size": "10m"}
+        assert service["restart"] == "unless-stopped"
+        assert service["healthcheck"]["test"][:3] == ["CMD", "python", "-c"]
+    told = composed(deployment / "parties" / "north", {"DATA": "/data/a.csv"})
+    assert "NODE_USER" in told.stderr
+
+
+def test_no_key_goes_into_an_image(deployment):
+    for place in (deployment / "parties" / "north", deployment / "coordinator"):
+        recipe = (place / "Dockerfile").read_text()
+        assert "USER flwr-causal" in recipe.splitlines()
+        copied = [line.split()[1:-1] for line in recipe.splitlines() if line.startswith("COPY")]
+        assert copied == [["requirements.txt"]]
+        assert (place / ".dockerignore").read_text() == "*\n!requirements.txt\n"

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from processes import APP, Deployment
+from processes import APP, Deployment, wait_for
 
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.reports.run import Run
@@ -43,23 +43,63 @@ def test_three_nodes_find_the_graph_of_a_local_run(flower, tables, tmp_path):
     assert compact_line(output)["status"] == "completed"
 
 
+class Without:
+    """A local grid in which one party misses the first exchange after the totals."""
+
+    def __init__(self, grid, place):
+        self.grid, self.node_id = grid, 2 + place
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        present = [
+            message
+            for message in messages
+            if message.metadata.group_id != "1" or message.metadata.dst_node_id != self.node_id
+        ]
+        return self.grid.send_and_receive(present, timeout=timeout)
+
+
 @pytest.mark.slow
-def test_three_nodes_add_up_securely(flower, tables, tmp_path):
-    """The keys stay in the nodes' states, and the server knows no party's number of rows."""
-    deployment = Deployment(flower)
-    for name, table in tables.items():
-        deployment.add_node(name, table, **{"secure-aggregation": "true"})
-    results = tmp_path / "results"
-    options = "method='moments' secure-aggregation=true"
+# A node that is killed is given up after a minute, one that is stopped takes leave.
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.release)])
+def test_four_nodes_add_up_securely_and_one_is_lost(flower, tables, tmp_path, killed):
+    """The keys stay in the nodes' states; the others help to unmask the sum that one misses."""
+    rows = pd.read_csv(tables["north"])
+    half = len(rows) // 2
+    four = {**tables, "north": tmp_path / "north.csv", "west": tmp_path / "west.csv"}
+    rows[:half].to_csv(four["north"], index=False)
+    rows[half:].to_csv(four["west"], index=False)
+    deployment, results = Deployment(flower), tmp_path / "results"
+    insists = {"secure-aggregation": "true"}
+    pids = {name: deployment.add_node(name, table, **insists) for name, table in four.items()}
+    options = "method='moments' secure-aggregation=true min-available-nodes=4"
+    command = ("flwr", "run", APP, "clinic", "--stream", "-c")
 
-    output = flower.run(APP, "clinic", f"{options} output-dir='{results}'")
+    flower.start("run", *command, f"{options} output-dir='{results}'")
+    agreement = results / "exchanges" / "agreement.json"
+    wait_for(agreement.is_file, 200, "the totals of all four are known")
+    if killed:
+        deployment.kill_node("west")
+    else:
+        deployment.stop_node("west", pids["west"])
 
-    assert flower.statuses("clinic") == ["finished:completed"], output
-    expected = simulate("moments", list(tables.values()))
+    wait_for(lambda: '{"flwr-causal":' in flower.log("run"), 300, "the run has ended")
+    assert flower.statuses("clinic") == ["finished:completed"], flower.log("run")
+    expected = simulate(
+        "moments",
+        list(four.values()),
+        secure_aggregation=True,
+        wrap_grid=lambda grid: Without(grid, list(four).index("west")),
+    )
     found = Run.load(results)
+    assert [record["parties"] for record in found.history] == [3]
+    assert [failure["party"] for failure in found.failures] == ["west"]
+    assert any("Some secure sums lack west" in text for text in found.warnings)
     np.testing.assert_array_equal(found.graph.adjacency, expected.graph.adjacency)
     np.testing.assert_allclose(found.graph.weights, expected.graph.weights, rtol=0, atol=1e-10)
-    assert found.parties == dict.fromkeys(tables, 0)
+    assert found.parties == dict.fromkeys(four, 0)
     assert found.total_rows == expected.total_rows
 
 

@@ -14,7 +14,8 @@ from flwr_causal.clients import secure
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.secure import neighbours, shamir, unmasking
-from flwr_causal.protocol.secure.masks import streams
+from flwr_causal.protocol.secure.keys import PairKey, pair_keys
+from flwr_causal.protocol.secure.masks import mask, mask_key, streams
 
 WORDS = 5
 
@@ -279,3 +280,82 @@ def test_the_state_holds_plain_values():
     parties, server = unmasked_once()
     parties.answer(server, 0)
     assert isinstance(parties.contexts[0].state[secure.SECURE], ConfigRecord)
+
+
+def stream_of(parties, one, other):
+    """The mask of two parties in the first sum, and its sign at the first of them."""
+    keys = [bytes.fromhex(key) for key in parties.setup.keys]
+    private = parties.contexts[one].state[secure.SECURE]["key"]
+    (pair,) = pair_keys(private, keys, [other])
+    return streams([(mask_key(pair, b"token sums 1"), 1)], WORDS), pair.sign
+
+
+@pytest.mark.parametrize(("quorum", "lost"), [(0.5, ()), (0.5, (1, 4)), (1.0, ())])
+def test_any_other_vectors_of_the_same_sum_could_have_been_sent(quorum, lost):
+    """A witness: masks under which other vectors give the same bytes, once the server unmasked."""
+    parties = Parties(6, quorum)
+    survivors = [place for place in range(6) if place not in lost]
+    sent = {place: parties.masked(place)[:WORDS] for place in survivors}
+    for place in survivors if quorum < 1 else ():
+        seed = parties.contexts[place].state[secure.SECURE]["seed"]
+        coefficients = unmasking.polynomial(seed, parties.circle.shares)
+        own = streams([(unmasking.own_key(coefficients), 1)], WORDS)
+        sent[place] = sent[place] - own
+    # What is left are the vector and one stream for each other party.
+    pairs = {pair: stream_of(parties, *pair) for pair in itertools.permutations(range(6), 2)}
+    for place in survivors:
+        masks = [pairs[place, other] for other in range(6) if other != place]
+        vector = sent[place].copy()
+        for stream, sign in masks:
+            vector = vector - stream if sign > 0 else vector + stream
+        np.testing.assert_array_equal(vector, parties.vectors[place])
+    for one, other in itertools.combinations(range(6), 2):
+        np.testing.assert_array_equal(pairs[one, other][0], pairs[other, one][0])
+        assert pairs[one, other][1] == -pairs[other, one][1]
+    assert len({stream.tobytes() for stream, _ in pairs.values()}) == 15
+    # Any other vectors with the same sum: the streams with the first survivor take up the change.
+    rng = np.random.default_rng(1)
+    first, *rest = survivors
+    others = rng.integers(0, 2**64, (6, WORDS), dtype=np.uint64)
+    total = parties.vectors[survivors].sum(axis=0)
+    others[first] = total - others[rest].sum(axis=0)
+    for place in rest:
+        stream, sign = pairs[place, first]
+        change = parties.vectors[place] - others[place]
+        changed = stream + change if sign > 0 else stream - change
+        pairs[place, first] = changed, sign
+        pairs[first, place] = changed, -sign
+    for place in survivors:
+        words = others[place].copy()
+        for other in range(6):
+            if other != place:
+                stream, sign = pairs[place, other]
+                words = words + stream if sign > 0 else words - stream
+        np.testing.assert_array_equal(words, sent[place])
+
+
+def told_apart(mask):
+    """How often a linear classifier, trained on other draws, tells two masked vectors apart."""
+    rng = np.random.default_rng(0)
+    which = rng.integers(0, 2, 3000)
+    values = np.where(which[:, None] == 0, np.uint64(5), np.uint64(2**40)).repeat(2, axis=1)
+    words = values + np.array([mask() for _ in which])
+    bits = np.unpackbits(words.view(np.uint8), axis=1)
+    design = np.column_stack([bits - 0.5, np.ones(len(bits))])
+    train, test = slice(0, 2000), slice(2000, None)
+    penalised = design[train].T @ design[train] + 10 * np.eye(design.shape[1])
+    weights = np.linalg.solve(penalised, design[train].T @ (2 * which[train] - 1))
+    return np.mean((design[test] @ weights > 0) == which[test])
+
+
+def test_a_trained_classifier_does_not_tell_masked_vectors_apart():
+    rng = np.random.default_rng(1)
+
+    def masked():
+        return mask([PairKey(rng.bytes(32), 1)], b"p", 2)
+
+    # Four standard errors of a thousand guesses.
+    assert abs(told_apart(masked) - 0.5) < 0.065
+    # It does where the mask has too few bits, or is one that is used twice.
+    assert told_apart(lambda: rng.integers(0, 2**38, 2, dtype=np.uint64)) > 0.95
+    assert told_apart(lambda: np.full(2, 77777, dtype=np.uint64)) > 0.95

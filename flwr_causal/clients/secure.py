@@ -277,10 +277,11 @@ class _Neighbours:
             place = place_of(public_key(private), keys)
             circle = circle_of(setup.keys, setup.least_parties, setup.exchange)
             holders = circle.holders(place)
-            pairs = {pair.place: pair for pair in pair_keys(private, keys, holders)}
-            return cls(keys, place, circle, holders, pairs)
+            # A key exchange with each party takes longer than the masks of many exchanges.
+            name = f"pairs {_hashed(private, repr(holders).encode(), *keys)}"
+            pairs = cached(context, name, lambda: pair_keys(private, keys, holders))
+            return cls(keys, place, circle, holders, {pair.place: pair for pair in pairs})
 
-        # A key exchange with each party takes longer than the masks of many exchanges.
         agreed = f"{_hashed_keys(setup)} {setup.least_parties} {setup.exchange}".encode()
         return cached(context, f"neighbours {_hashed(private, agreed)}", find)
 

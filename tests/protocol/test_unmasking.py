@@ -269,7 +269,10 @@ def test_seeds_have_their_full_length_and_are_not_drawn_from_a_seeded_generator(
         np.random.seed(0)  # noqa: NPY002
         drawn.append(unmasking.new_seed())
     assert drawn[0] != drawn[1]
-    assert len(drawn[0]) == 32
+    for seed in drawn:
+        # A short seed that is repeated to the full width would pass every other test.
+        assert len(seed) == 32
+        assert len({seed[start : start + 4] for start in range(0, 32, 4)}) == 8
     coefficients = unmasking.polynomial(drawn[0], 4)
     assert len(set(coefficients)) == 4
     assert min(coefficients) > 2**200

@@ -540,7 +540,7 @@ def deploy(
     ] = None,
     join: Annotated[
         Path | None,
-        typer.Option(metavar="BUNDLE", help="At a party: make its key; print the public half."),
+        typer.Option(metavar="BUNDLE", help="At a party: make its keys; print public halves."),
     ] = None,
 ) -> None:
     """Write what coordinator and parties need: keys, certificates, services, a checklist.
@@ -548,13 +548,14 @@ def deploy(
     Done again, it keeps keys, adds parties, and renews a certificate that ends soon.
     """
     from flwr_causal.app.deploy.write import deploy as write
-    from flwr_causal.app.deploy.write import join as make_key
+    from flwr_causal.app.deploy.write import join as make_keys
 
     if (file is None) == (join is None):
         raise ConfigError("Give a deployment file, or --join with a party's bundle.")
     if join is not None:
-        typer.echo("The public key of this party, for the coordinator:")
-        typer.echo(make_key(join))
+        node, sums = make_keys(join).values()
+        typer.echo(f"The public key of this party's node, for the coordinator:\n{node}")
+        typer.echo(f"The one of its key for secure sums, for the other parties:\n{sums}")
     elif file is not None:
         checklist = write(file, output or file.with_suffix(""))
         typer.echo(f"What to do next: {checklist}")

@@ -23,6 +23,7 @@ from flwr_causal.app.deploy.plan import Plan
 from flwr_causal.app.deploy.write import deploy, join, requirements
 from flwr_causal.errors import ConfigError
 from flwr_causal.party.policy import PartyPolicy
+from flwr_causal.protocol.secure.signatures import check_peers, read_peers, signed_key
 
 FILE = """\
 name = "hospitals"
@@ -53,7 +54,8 @@ def own_keys(directory):
     return {
         path.relative_to(directory): path.read_bytes()
         for path in directory.rglob("*")
-        if path.name in {"node-key", "signing-key", "ca.key", "server.key", "server.crt"}
+        if path.name
+        in {"node-key", "sums-key", "signing-key", "ca.key", "server.key", "server.crt"}
     }
 
 
@@ -105,7 +107,7 @@ def test_ssh_keygen_reads_the_keys(deployment):
 
 
 def test_what_is_private_is_readable_for_its_owner_only(deployment):
-    public = {"ca.crt", "server.crt"}
+    public = {"ca.crt", "server.crt", "peers.toml"}
     for path in [deployment, *deployment.rglob("*")]:
         mode = stat.S_IMODE(path.stat().st_mode)
         if path.name in public or path.suffix == ".pub":
@@ -120,7 +122,8 @@ def test_a_bundle_holds_its_partys_key_and_no_other(deployment):
         for path in deployment.rglob("*")
         if path.is_file() and b"PRIVATE KEY" in path.read_bytes() and path.suffix != ".gz"
     }
-    assert {path.name for path in private} == {"node-key", "signing-key", "ca.key", "server.key"}
+    own_names = {"node-key", "sums-key"}
+    assert {path.name for path in private} == own_names | {"signing-key", "ca.key", "server.key"}
     for party in ("north", "south"):
         with tarfile.open(deployment / "parties" / f"{party}.tar.gz") as archive:
             entries = archive.getmembers()
@@ -130,23 +133,33 @@ def test_a_bundle_holds_its_partys_key_and_no_other(deployment):
         modes = {one.name: one.mode for one in entries}
         assert modes[f"{party}/node-key"] == 0o600
         own = {path for path, line in private.items() if line in content}
-        assert own == {deployment / "parties" / party / "node-key"}
+        assert own == {deployment / "parties" / party / name for name in own_names}
+
+
+def test_parties_know_each_others_keys_for_secure_sums(deployment):
+    for party in ("north", "south"):
+        bundle = deployment / "parties" / party
+        peers = read_peers(str(bundle / "peers.toml"))
+        assert list(peers) == ["north", "south"]
+        signature = signed_key("ab" * 32, party, 7, str(bundle / "sums-key"))
+        check_peers(["ab" * 32], [signature], [party], 7, peers)
 
 
 def test_a_party_can_make_its_own_key(tmp_path):
     file = tmp_path / "clinics.toml"
     file.write_text(FILE.replace("names =", 'keys = "party"\nnames ='))
     checklist = deploy(file, tmp_path / "clinics")
-    assert not list((tmp_path / "clinics").rglob("node-key*"))
+    parties = tmp_path / "clinics" / "parties"
+    assert not [*parties.rglob("*-key*"), *parties.rglob("peers.toml")]
     assert "public key" in checklist.read_text()
     bundle = tmp_path / "clinics" / "parties" / "north"
-    line = join(bundle)
+    lines = join(bundle)
     assert (
-        load_ssh_public_key(line.encode())
+        load_ssh_public_key(lines["node-key"].encode())
         == load_ssh_private_key((bundle / "node-key").read_bytes(), None).public_key()
     )
     assert stat.S_IMODE((bundle / "node-key").stat().st_mode) == 0o600
-    assert join(bundle) == line
+    assert join(bundle) == lines
     with pytest.raises(ConfigError, match="no bundle of a party"):
         join(tmp_path)
 
@@ -164,9 +177,9 @@ def test_done_again_it_keeps_keys_and_adds_a_party(tmp_path):
     shutil.rmtree(directory / "parties" / "south")
     deploy(file, directory)
     after = own_keys(directory)
-    west = directory / "parties" / "west" / "node-key"
+    west = (directory / "parties" / "west").relative_to(directory)
     assert not (directory / "parties" / "south" / "node-key").exists()
-    assert {*after} - {*before} == {west.relative_to(directory)}
+    assert {*after} - {*before} == {west / "node-key", west / "sums-key"}
     assert all(before[path] == content for path, content in after.items() if path in before)
     # A party less: its key is not registered again.
     file.write_text(FILE.replace('"north", ', ""))
@@ -317,6 +330,8 @@ def test_a_node_is_started_with_a_file_of_its_settings(deployment, tmp_path):
         "data-path": str(table),
         "policy": f"{bundle}/policy.example.toml",
         "record": f"{bundle}/state/record.jsonl",
+        "signing-key": f"{bundle}/sums-key",
+        "peers": f"{bundle}/peers.toml",
     }
     # The table is remembered, and `check` looks at the same settings.
     (bundle / "row-secret").write_text("s")

@@ -24,7 +24,10 @@ from flwr_causal.protocol.schema import own_version
 
 PACKAGE = "flwr-causal"
 #: Names of files that both sides of this module use.
-NODE_KEY, ROOT = "node-key", "ca.crt"
+ROOT = "ca.crt"
+#: A party's private keys: of its node, and the one that signs its keys for secure sums.
+NODE_KEY, SUMS_KEY = "node-key", "sums-key"
+_MAKERS = {NODE_KEY: keys.node_key, SUMS_KEY: keys.signing_key}
 #: Shown where the party's table is not known.
 SOME_DATA = "/path/of/table.csv"
 SCRIPT = 0o700
@@ -66,23 +69,26 @@ def deploy(file: Path, directory: Path) -> Path:
         ) from error
 
 
-def join(bundle: Path) -> str:
-    """Make the private key of a party in its unpacked bundle, unless there is one.
+def join(bundle: Path) -> dict[str, str]:
+    """Make a party's private keys in its unpacked bundle, unless they are there.
 
     Returns
     -------
-    str
-        The line of the public key, which the coordinator needs.
+    dict of str to str
+        The lines of the public keys: `NODE_KEY`, which the coordinator needs, and `SUMS_KEY`, which
+        the other parties need.
     """
-    key = bundle / NODE_KEY
-    public = bundle / f"{NODE_KEY}.pub"
     if not (bundle / ROOT).is_file() or not (bundle / "start.sh").is_file():
         raise ConfigError(f"'{bundle}' is no bundle of a party: name the directory with {ROOT}")
-    if not key.exists():
-        keys.node_key(key, bundle.absolute().name)
-    elif not public.exists():
-        raise ConfigError(f"There is a key {key}, but not its public half {public}.")
-    return public.read_text(encoding="utf-8").strip()
+    lines = {}
+    for name, make in _MAKERS.items():
+        key, public = bundle / name, bundle / f"{name}.pub"
+        if not key.exists():
+            make(key, bundle.absolute().name)
+        elif not public.exists():
+            raise ConfigError(f"There is a key {key}, but not its public half {public}.")
+        lines[name] = public.read_text(encoding="utf-8").strip()
+    return lines
 
 
 @dataclass(frozen=True)
@@ -119,9 +125,11 @@ class _Deployment:
         if not signer.exists():
             keys.signing_key(signer, f"{self.plan.name} coordinator")
         listed = {party.name for party in self.plan.parties}
-        for public in (self.coordinator / "keys").glob("*.pub"):
+        for public in self.coordinator.glob("*keys/*.pub"):
             if public.stem not in listed:
                 public.unlink()
+        for party in self.plan.parties:
+            self.write_keys(party)
         for party in self.plan.parties:
             self.write_bundle(party)
         self.write_coordinator()
@@ -168,7 +176,6 @@ class _Deployment:
         """Write a party's directory, with a key if the coordinator makes it, and pack it."""
         bundle = self.directory / "parties" / party.name
         keys.new_directory(bundle / "state")
-        self.write_key(party, bundle / NODE_KEY)
         given = party.data or SOME_DATA
         unit = f"flwr-causal-{party.name}"
         own = {
@@ -196,6 +203,8 @@ class _Deployment:
         text = self.text
         if party.data:
             self.put(bundle / "data-path", f"{party.data}\n")
+        if self.plan.keys == BY_COORDINATOR:
+            self.put(bundle / "peers.toml", self.peers(), 0o644)
         self.put(bundle / ROOT, self.root.read_text(encoding="utf-8"), 0o644)
         self.put(bundle / "start.sh", text("node_start.sh", own), SCRIPT)
         self.put(bundle / "policy.example.toml", text("policy.example.toml", own))
@@ -208,13 +217,27 @@ class _Deployment:
         """Return whether the bundle of a party holds its private key."""
         return (self.directory / "parties" / party.name / NODE_KEY).exists()
 
-    def write_key(self, party: Party, key: Path) -> None:
-        """Make a party's key pair if the coordinator has neither half of one."""
-        public = self.coordinator / "keys" / f"{party.name}.pub"
-        if not public.exists() and self.plan.keys == BY_COORDINATOR:
-            line = keys.node_key(key, party.name)
-            keys.write_private(public, line, 0o644)
-        keys.new_directory(public.parent)
+    def write_keys(self, party: Party) -> None:
+        """Make a party's key pairs where the coordinator has neither half of one."""
+        for name, make in _MAKERS.items():
+            public = self.known(name) / f"{party.name}.pub"
+            keys.new_directory(public.parent)
+            if not public.exists() and self.plan.keys == BY_COORDINATOR:
+                line = make(self.directory / "parties" / party.name / name, party.name)
+                keys.write_private(public, line, 0o644)
+
+    def known(self, name: str) -> Path:
+        """Return where the coordinator keeps the public halves of one kind of keys."""
+        return self.coordinator / ("keys" if name == NODE_KEY else f"{name}s")
+
+    def peers(self) -> str:
+        """Return the public keys by which parties know each other's keys for secure sums."""
+        lines = ["# By these the parties know each other's keys for secure sums.\n"]
+        for party in self.plan.parties:
+            public = self.known(SUMS_KEY) / f"{party.name}.pub"
+            if public.exists():
+                lines.append(f"{party.name} = {json.dumps(public.read_text().strip())}\n")
+        return "".join(lines)
 
     def pack(self, bundle: Path) -> None:
         """Write the archive of a bundle; its files belong to whoever unpacks them."""

@@ -116,8 +116,8 @@ def _report(
     own: PartyDoor,
 ) -> dict[str, Any]:
     """Return what a party reports of its table, with its key where the run adds up securely."""
-    own.check_question(config)
     masked = bool(config.get("secure-aggregation"))
+    own.check_question(config, masked=masked)
     secure.check_demand(context, met=masked)
     table = own.shown(party.read())
     running = _is_running(context, config)

@@ -116,8 +116,15 @@ class PartyDoor:
         kept = [name for name in table.columns if self.policy.columns.shows(str(name))]
         return table if len(kept) == len(table.columns) else whole(table)[kept]
 
-    def check_question(self, config: Mapping[str, Any]) -> None:
-        """Check the terms of a run that asks for the schema.
+    def check_question(self, config: Mapping[str, Any], *, masked: bool) -> None:
+        """Check the terms of a run that asks for the schema, and that the question keeps to them.
+
+        Parameters
+        ----------
+        config : mapping
+            What the question holds.
+        masked : bool
+            Whether the party's report would be without its numbers.
 
         Raises
         ------
@@ -125,8 +132,13 @@ class PartyDoor:
             If the policy refuses them.
         """
         if self.policy != PartyPolicy():
-            text = str(config.get("terms", ""))
-            self._check_terms(text, str(config.get("signature", "")))
+            terms = self._check_terms(
+                str(config.get("terms", "")), str(config.get("signature", ""))
+            )
+            prefix = "option-"
+            options = {k.removeprefix(prefix): v for k, v in config.items() if k.startswith(prefix)}
+            method = str(config.get("method", ""))
+            self.policy.check_kept(terms, method, options, masked=masked)
 
     def check_agreement(self, method: str, setup: Setup, trainings: Iterable[Training]) -> None:
         """Check what an exchange asks, given the agreement of the parties.
@@ -139,9 +151,9 @@ class PartyDoor:
         if self.policy == PartyPolicy():
             return
         terms = self._check_terms(setup.terms, setup.signature)
-        if terms.method != method:
-            raise PolicyError("methods", f"the terms are those of '{terms.method}'")
-        self.policy.check_agreement(terms, setup)
+        self.policy.check_kept(terms, method, setup.options, masked=bool(setup.keys))
+        if setup.num_clients < self.policy.least_parties:
+            raise PolicyError("least-parties", f"the agreement is of {setup.num_clients} parties")
         most = terms.options.get("replicates")
         replicates = most if isinstance(most, int) else 0
         if any(one.replicate > replicates for one in trainings):

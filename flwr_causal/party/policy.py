@@ -20,7 +20,6 @@ from flwr_causal.protocol.terms import is_signed, public_key_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from flwr_causal.protocol.setup import Setup
     from flwr_causal.protocol.terms import Terms
 
 #: The keys of a range of allowed numbers.
@@ -207,23 +206,34 @@ class PartyPolicy:
         if self.askers and not is_signed(text, run_id, signature, self.askers):
             raise PolicyError("askers", "no key of the policy has signed the run")
 
-    def check_agreement(self, terms: Terms, setup: Setup) -> None:
-        """Check that the agreement of the parties is what the run has asked for.
+    def check_kept(
+        self, terms: Terms, method: str, options: Mapping[str, Any], *, masked: bool
+    ) -> None:
+        """Check that a message keeps to the terms.
+
+        Parameters
+        ----------
+        terms : Terms
+        method : str
+            Of the message.
+        options : mapping
+            Those that the party is sent, by their keys.
+        masked : bool
+            Whether what leaves the party is masked.
 
         Raises
         ------
         PolicyError
             Naming the rule that refuses it.
         """
-        if self.secure_aggregation and not setup.keys:
-            raise PolicyError("secure-aggregation", "the agreement has no keys of the parties")
-        if setup.num_clients < self.least_parties:
-            raise PolicyError("least-parties", f"the agreement is of {setup.num_clients} parties")
-        own = {name.replace("-", "_"): value for name, value in setup.options.items()}
-        self._check_options(terms.method, own, absent=False)
-        stated = terms.options.get("epsilon")
-        if self.epsilon is not None and own.get("epsilon", stated) != stated:
-            raise PolicyError("epsilon", "the agreement has another epsilon than the terms")
+        if terms.method != method:
+            raise PolicyError("methods", f"the terms are of '{terms.method}', not of '{method}'")
+        if self.secure_aggregation and not masked:
+            raise PolicyError("secure-aggregation", "what would leave the party is not masked")
+        own = {name.replace("-", "_"): value for name, value in options.items()}
+        self._check_options(method, own, absent=False)
+        if self.epsilon is not None and own.get("epsilon") != terms.options.get("epsilon"):
+            raise PolicyError("epsilon", "the party is sent another epsilon than the terms state")
 
     def _check_options(self, method: str, options: Mapping[str, Any], *, absent: bool) -> None:
         """Check options; ``absent``: one that is limited must be there."""

@@ -15,13 +15,15 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from federations import disturbed, raising
+from flwr.app import RecordDict
 from typer.testing import CliRunner
 
 from flwr_causal import command_line
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.app.sources import source_of
 from flwr_causal.clients import client_app
-from flwr_causal.errors import CausalError, ConfigError, DataError
+from flwr_causal.errors import CausalError, ConfigError, DataError, PolicyError
+from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord, RecordError, epsilon_spent
@@ -127,9 +129,39 @@ def test_a_server_that_does_not_keep_to_its_terms(tables, tmp_path, monkeypatch)
     assert "by its rule 'options.replicates'" in outcome.failures[0].reason
     lines = PartyRecord(tmp_path / "record.jsonl").lines()
     assert [line["event"] for line in lines] == ["sent", "refused", "refused"]
-    lying(monkeypatch, lambda terms: replace(terms, secure=True))
-    outcome = run(Moments(), grid_of(tables, "secure-aggregation = true", at=tmp_path / "."))
-    assert "by its rule 'secure-aggregation'" in outcome.failures[0].reason
+
+
+LIES = {
+    "secure-aggregation = true": ({"secure": True}, Moments(), "secure-aggregation"),
+    "methods = ['lingam']": ({"method": "lingam"}, Moments(), "methods"),
+    "epsilon = 9": ({"options": {"epsilon": 1.0}}, Moments(), "epsilon"),
+    "[options]\ncenter = 'global'": (
+        {"options": {"center": "global"}},
+        Moments(center="party"),
+        "options.center",
+    ),
+}
+
+
+@pytest.mark.parametrize("policy", LIES)
+def test_a_server_that_states_what_the_policy_wants_to_hear(tables, tmp_path, monkeypatch, policy):
+    changes, method, rule = LIES[policy]
+    lying(monkeypatch, lambda terms: replace(terms, **changes))
+    assert f"by its rule '{rule}'" in refusal(tables, tmp_path, policy, method)
+
+
+def test_the_agreement_is_judged_again(tables, tmp_path, monkeypatch):
+    honest = schema.agreed
+
+    def fewer(method, parties, reports, total=None):
+        federation, agreement = honest(method, parties, reports, total)
+        setup = replace(federation.setup, num_clients=1)
+        federation.setup = setup
+        return federation, agreement
+
+    monkeypatch.setattr(schema, "agreed", fewer)
+    outcome = run(Moments(), grid_of(tables, "least-parties = 2", at=tmp_path))
+    assert "by its rule 'least-parties'" in outcome.failures[0].reason
 
 
 def test_only_the_coordinators_signature_opens_a_run(tables, tmp_path, monkeypatch):
@@ -223,13 +255,21 @@ def test_epsilon_adds_up_over_runs_and_repeated_answers():
     assert epsilon_spent([*once, {**line(2, "e", 1, "q"), "event": "refused"}]) == 0.5
 
 
-def test_the_losses_of_runs_add_up_to_the_limit(tables, tmp_path, monkeypatch):
-    lying(monkeypatch, lambda terms: replace(terms, options={**terms.options, "epsilon": 0.75}))
-    policy = "epsilon = 1.5"
-    for _ in range(2):
-        assert not run(Moments(), grid_of(tables, policy, at=tmp_path)).failures
-    assert "by its rule 'epsilon'" in refusal(tables, tmp_path, policy)
-    assert epsilon_spent(PartyRecord(tmp_path / "record.jsonl").lines()) == 1.5
+def test_the_losses_of_runs_add_up_to_the_limit(tmp_path):
+    record = PartyRecord(tmp_path / "record.jsonl")
+    terms = Terms("moments", {"epsilon": 0.75}, 3, secure=False).to_text()
+
+    def send(run_id):
+        own = PartyDoor(run_id, PartyPolicy(epsilon=1.5), record, guarded=True)
+        own.note(RecordDict(), terms, method="moments", exchange="schema")
+        own.note(RecordDict(), terms, method="moments", exchange="sums", number=1)
+
+    send(1)
+    send(2)
+    send(2)
+    with pytest.raises(PolicyError, match="rule 'epsilon'"):
+        send(3)
+    assert epsilon_spent(record.lines()) == 1.5
 
 
 def test_columns_that_look_like_identifiers(tables, tmp_path):

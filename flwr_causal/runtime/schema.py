@@ -431,6 +431,6 @@ def check_errors(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:
     errors = [f"{party.name}: {values['error']}" for party, values in answers if "error" in values]
     if errors:
         raise DataError(
-            "The data of some parties cannot be used; training was not started.\n"
+            "Some parties cannot take part; training was not started.\n"
             + "\n".join(errors)
         )

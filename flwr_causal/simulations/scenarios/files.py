@@ -154,7 +154,9 @@ def tabular(
 
 
 def _breast_cancer(data_dir: Path | None) -> tuple[pd.DataFrame, str]:
-    return breast_cancer(), "target"
+    frame = breast_cancer()
+    numbers = frame.drop(columns="target")
+    return frame.assign(**(numbers - numbers.mean()) / numbers.std(ddof=0)), "target"
 
 
 def _income(data_dir: Path | None) -> tuple[pd.DataFrame, str]:
@@ -217,7 +219,10 @@ def _divided(frame: pd.DataFrame, target: str, train: int, test: int, seed: int)
     order = np.random.default_rng(seed).permutation(len(frame))
     rows = frame.iloc[order].reset_index(drop=True)
     held_out = rows.iloc[train : train + test].reset_index(drop=True)
-    return World([rows.iloc[:train]], test=held_out, options={"target": target} if target else {})
+    options: dict[str, object] = {"target": target} if target else {"constant_columns": "drop"}
+    if frame.isna().any(axis=None):
+        options["missing_values"] = "keep"
+    return World([rows.iloc[:train]], test=held_out, options=options)
 
 
 DATA_SETS: dict[str, Callable[..., World]] = {

@@ -29,8 +29,8 @@ KINDS: tuple[Kind, ...] = ("method", "baseline", "peer")
 ROW_COUNTS = ("num_rows", "rows_per_variable", "num_test")
 #: Rows that every party keeps whatever the scale.
 LEAST_ROWS_OF_A_PARTY = 4
-#: The same rows are dealt to different numbers of parties: this is no coordinate of the rows.
-DEALING = ("num_parties",)
+#: How rows are dealt to parties: these are no coordinates of the rows themselves.
+DEALING = ("num_parties", "how")
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "title": str,
     "paper": str,
@@ -177,7 +177,7 @@ class Scenario:
     def seed_of(self, point: Point, run: int) -> int:
         """Return the seed of the rows at a point: it depends on coordinates, not on positions.
 
-        The number of parties is left out, so that the same rows are dealt to few and to many.
+        What says how rows are dealt is left out: the same rows are dealt to few and to many.
         """
         rows = {key: value for key, value in point.items() if key not in DEALING}
         return int(digest([self.seed, rows, run])[:8], 16) % 2**31

@@ -105,7 +105,7 @@ def _absolute(folder: Path, given: str | list[str]) -> str | list[str]:
 
 def _dealt(world: World, scenario: Scenario, point: Point, seed: int) -> list[pd.DataFrame]:
     """Deal the rows, or the columns, of the only table to parties."""
-    options = dict(scenario.split or {}) | {k: v for k, v in point.items() if k in ("how",)}
+    options = {**(scenario.split or {}), **{k: point[k] for k in ("how",) if k in point}}
     how, column = options.get("how", "even"), options.get("column")
     num_parties = scenario.parties_at(point)
     if num_parties is None:

@@ -1,4 +1,4 @@
-"""The simulations of Ng & Zhang (AISTATS 2022), section 6: settings, data and baselines.
+"""The simulations of Ng & Zhang (AISTATS 2022), section 6: settings and data.
 
 Linear systems on ER graphs with d edges, coefficients from +-[0.5, 2], standard Gaussian noise, and
 rows that are split evenly. A setting is simulated once for each seed:
@@ -14,8 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.linear.baselines import all_data, alone, average, best, voting
-from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.data.partition import draw_rows, split_even
 from flwr_causal.data.synthetic.linear import federated_linear
 
@@ -96,19 +94,3 @@ def sachs_parties(frame: pd.DataFrame, num_parties: int, seed: int) -> list[pd.D
         If the table has too few rows.
     """
     return split_even(draw_rows(frame, SACHS_ROWS, seed), num_parties, seed)
-
-
-def baselines(parties: Sequence[pd.DataFrame], truth: CausalGraph) -> dict[str, CausalGraph]:
-    """Return the graphs of the paper's baselines, by the paper's names.
-
-    ``AllData`` is NOTEARS on the pooled rows; ``Voting``, ``Avg`` and ``Best`` combine the graphs
-    of NOTEARS on each party's rows. Voting and Avg may have cycles.
-    """
-    moments = [as_moments(party) for party in parties]
-    graphs = alone(moments)
-    return {
-        "AllData": all_data(moments),
-        "Voting": voting(graphs),
-        "Avg": average(graphs),
-        "Best": best(graphs, truth),
-    }

@@ -1,6 +1,6 @@
 """The simulations of Yang et al. (AAAI 2024), "Experimental Evaluation" and supplements C and D.
 
-Settings, data and baselines: one graph, and parties with the same or with different functions. A
+Settings and data: one graph, and parties with the same or with different functions. A
 setting is simulated once for each seed (ten in the paper):
 
 >>> from flwr_causal.simulations import simulate
@@ -11,33 +11,21 @@ setting is simulated once for each seed (ten in the paper):
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import pandas as pd
-
-from flwr_causal.core.linear.baselines import all_data, alone, average, paper_solver, quick_solver
-from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
 from flwr_causal.data.synthetic.nonlinear import PAPER_MECHANISMS, federated_nonlinear
-from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.graphs.graph import CausalGraph
+    import pandas as pd
 
-SolverName = Literal["dagma", "notears", "notears-mlp"]
+    from flwr_causal.core.graphs.graph import CausalGraph
 
 #: Numbers of variables in the paper's figures 2 and 3.
 DIMENSIONS = (10, 20, 40, 80)
 #: Numbers of parties in supplement D.
 PARTIES = (2, 4, 8, 16, 32)
-#: Largest number of L-BFGS-B iterations of an inner problem of NOTEARS-MLP in the baselines. With
-#: SciPy's default of 15,000 both baselines took 229 CPU s instead of 100 on ten variables, with the
-#: same errors.
-INNER_STEPS = 300
 
 
 class NonlinearSetting(NamedTuple):
@@ -123,54 +111,3 @@ def growing_parties(
         NonlinearSetting(num_variables, num_rows, K, mechanisms=(mechanism,), iid=True)
         for K in parties
     )
-
-
-def baselines(
-    parties: Sequence[pd.DataFrame], truth: CausalGraph, *, solver: SolverName = "dagma"
-) -> dict[str, CausalGraph]:
-    """Return the graphs of the paper's baselines, by the paper's names.
-
-    ``NO-ALL`` is NOTEARS on the rows of all parties, centred by the means of each party. ``NO-Avg``
-    is the mean of the weights of NOTEARS on each party's rows, weighted by the numbers of rows and
-    then thresholded; it may have cycles.
-
-    Parameters
-    ----------
-    parties : sequence of DataFrame
-        The table of each party.
-    truth : CausalGraph
-        The true graph, whose variables are used.
-    solver : {"dagma", "notears", "notears-mlp"}, default "dagma"
-        "dagma": linear models by DAGMA with the default sparsity. "notears": linear models by
-        NOTEARS with the sparsity of its authors (0.1). "notears-mlp": perceptrons, the paper's
-        choice for nonlinear data, with the defaults of `notears_mlp` except `INNER_STEPS`; this
-        needs torch and takes minutes for 20 variables. The threshold is 0.3, for linear weights,
-        and for perceptrons for the root mean square of ``df_j/dx_i`` (the authors of NOTEARS-MLP
-        threshold the norm of the first layer's block, which has no unit).
-
-    Raises
-    ------
-    ConfigError
-        If the solver is unknown, or torch is missing.
-    DataError
-        If there are no parties.
-    """
-    if solver not in get_args(SolverName):
-        raise ConfigError(f"solver is {solver!r}: choose one of {', '.join(get_args(SolverName))}")
-    if not parties:
-        raise DataError("there are no parties to compare: give at least one table")
-    tables = [_within_party(party, truth.names) for party in parties]
-    if solver == "notears-mlp":
-        solve_rows = partial(notears_mlp, max_iterations=INNER_STEPS)
-        together, own = solve_rows(pd.concat(tables)), list(map(solve_rows, tables))
-    else:
-        solve = quick_solver if solver == "dagma" else paper_solver
-        moments = [Moments.from_rows(rows, truth.names, center=False) for rows in tables]
-        together, own = all_data(moments, solve), alone(moments, solve)
-    return {"NO-ALL": together, "NO-Avg": average(own, [len(rows) for rows in tables])}
-
-
-def _within_party(party: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
-    """Return the rows of a party, centred by its means."""
-    rows = party[list(names)].astype(np.float64)
-    return rows - rows.mean()

@@ -219,7 +219,7 @@ class LinearStrategy(CausalStrategy[StateT]):
     ) -> Baselines | None:
         """Return the graphs of a search over orders, which takes less than this method may take.
 
-        None for time series, whose baselines are in ``simulations/series_scenarios.py``.
+        None for time series, whose baselines are in ``simulations/scenarios/baselines.py``.
         """
         if self.data is DataKind.SERIES:
             return None

@@ -8,11 +8,16 @@ from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.errors import DataError
 from flwr_causal.simulations import linear_scenarios as scenarios
 from flwr_causal.simulations.linear_scenarios import LinearSetting
+from flwr_causal.simulations.scenarios.baselines import BASELINES
+from flwr_causal.simulations.scenarios.world import World
+
+NAMES = {"AllData": "pooled", "Voting": "voting", "Avg": "average", "Best": "best"}
 
 
 def compared(parties, truth):
-    graphs = scenarios.baselines(parties, truth)
-    return {name: compare(truth, graph) for name, graph in graphs.items()}
+    world = World(parties, truth)
+    graphs = {name: BASELINES[one](world, solver="notears") for name, one in NAMES.items()}
+    return {name: compare(truth, found.graphs[0]) for name, found in graphs.items()}
 
 
 def test_the_settings_are_those_of_the_paper():

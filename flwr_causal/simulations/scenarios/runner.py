@@ -7,6 +7,7 @@ its figures. A sweep with other settings in the same directory therefore leaves 
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import os
 import platform
@@ -221,6 +222,7 @@ def _cell(sweep: Sweep, line: Line, group: Group, world: World) -> Record:
         "versions": versions_of(line),
     }
     start = time.process_time()
+    logging.disable(logging.WARNING)  # thousands of runs would each warn of their data
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of programs about their convergence
@@ -232,6 +234,8 @@ def _cell(sweep: Sweep, line: Line, group: Group, world: World) -> Record:
     except Exception as error:  # a sweep of a night goes on; the table says what failed
         record["error"] = f"{type(error).__name__}: {error}"
         seconds = time.process_time() - start
+    finally:
+        logging.disable(logging.NOTSET)
     record["metrics"]["cpu_seconds"] = seconds
     return record
 

@@ -13,6 +13,7 @@ from flwr_causal.core.graphs.intervention_distance import sid
 from flwr_causal.core.graphs.metrics import (
     auroc,
     compare,
+    effect_error,
     moral_hamming_distance,
     structural_hamming_distance,
 )
@@ -233,3 +234,16 @@ def test_moral_distance_by_hand():
     assert moral_hamming_distance(collider, CHAIN) == 1  # the married pair
     assert moral_hamming_distance(CHAIN, matrix(3, (1, 0), (1, 2))) == 0
     assert moral_hamming_distance(collider, matrix(3)) == 3
+
+
+def test_effect_errors_by_hand():
+    """x -> y by 2, y -> z by 3: x has the effect 6 on z, or 7 with an edge of 1 between them."""
+    chain = np.array([[0, 2.0, 0], [0, 0, 3], [0, 0, 0]])
+    more = chain + matrix(3, (0, 2))
+    assert effect_error(chain, chain) == 0
+    assert effect_error(chain, more) == pytest.approx(1 / 6)
+    assert effect_error(chain, np.zeros((3, 3))) == pytest.approx((2 + 3 + 6) / 6)
+    names = CausalGraph.from_array(chain, names=("x", "y", "z"))
+    assert effect_error(names, names.reordered(("z", "x", "y"))) == 0
+    with pytest.raises(DataError, match="the estimate is no DAG"):
+        effect_error(chain, matrix(3, (0, 1), (1, 0)))

@@ -73,9 +73,12 @@ def _series(
     threshold: float = SERIES_THRESHOLD,
     path: SolverName = "dagma",
 ) -> _Parts:
-    if world.truth is None or world.truth.lagged is None:
+    truth = world.truth
+    lags = 0 if truth is None or truth.lagged is None else len(truth.lagged)
+    order = int(world.options.get("order", lags))
+    if truth is None or not order:
         raise DataError("the truth has no lags: the solver 'dynotears' takes their number from it")
-    names, order = world.truth.names, len(world.truth.lagged)
+    names = truth.names
     moments = []
     for party in world.parties:
         parts = party if isinstance(party, list) else [party]

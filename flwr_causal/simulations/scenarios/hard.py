@@ -127,8 +127,7 @@ def mixed(rng: np.random.Generator, d: int, n: int) -> tuple[pd.DataFrame, Causa
         rows[:, j] = values > np.median(values) if j % 2 else values
     truth = CausalGraph.from_array(adjacency.astype(np.float64))
     frame = pd.DataFrame(rows, columns=list(truth.names))
-    states = {f"x{j}": np.where(rows[:, j] > 0, "yes", "no") for j in range(1, d, 2)}
-    return frame.assign(**states), truth
+    return frame.astype({f"x{j}": np.int64 for j in range(1, d, 2)}), truth
 
 
 KINDS: dict[str, Maker] = {

@@ -57,7 +57,7 @@ def causal_learn_pc(world: World, alpha: float = 0.05) -> Outcome:
     categories = any(not pd.api.types.is_numeric_dtype(t) for t in frame.dtypes)
     coded = frame.apply(lambda c: pd.factorize(c)[0]) if categories else frame
     test = "gsq" if categories else "fisherz"
-    found = pc(coded.to_numpy(np.float64), alpha, test, show_progress=False)
+    found = pc(coded.to_numpy(np.float64, copy=True), alpha, test, show_progress=False)
     return _of_causal_learn(frame, found.G)
 
 
@@ -69,7 +69,7 @@ def causal_learn_ges(world: World) -> Outcome:
     categories = any(not pd.api.types.is_numeric_dtype(t) for t in frame.dtypes)
     coded = frame.apply(lambda c: pd.factorize(c)[0]) if categories else frame
     score = "local_score_BDeu" if categories else "local_score_BIC"
-    found = ges(coded.to_numpy(np.float64), score_func=score)
+    found = ges(coded.to_numpy(np.float64, copy=True), score_func=score)
     return _of_causal_learn(frame, found["G"])
 
 
@@ -114,7 +114,7 @@ def dagma_linear(world: World) -> Outcome:
     from dagma.linear import DagmaLinear
 
     frame = _frame(world)
-    return _graph(frame, DagmaLinear("l2").fit(frame.to_numpy(np.float64), lambda1=0.03))
+    return _graph(frame, DagmaLinear("l2").fit(frame.to_numpy(np.float64, copy=True), lambda1=0.03))
 
 
 def gcastle_notears(world: World) -> Outcome:
@@ -123,7 +123,7 @@ def gcastle_notears(world: World) -> Outcome:
 
     frame = _frame(world)
     model = Notears()
-    model.learn(frame.to_numpy(np.float64))
+    model.learn(frame.to_numpy(np.float64, copy=True))
     return _graph(frame, model.causal_matrix)
 
 
@@ -147,7 +147,9 @@ def tigramite_pcmci(world: World, alpha: float = 0.01) -> Outcome:
     order = int(world.options.get("order", 1))
     series = [t for party in world.parties for t in (party if isinstance(party, list) else [party])]
     frame = _frame(world)
-    data = {k: one[list(frame.columns)].to_numpy(np.float64) for k, one in enumerate(series)}
+    data = {
+        k: one[list(frame.columns)].to_numpy(np.float64, copy=True) for k, one in enumerate(series)
+    }
     pcmci = PCMCI(DataFrame(data, analysis_mode="multiple"), ParCorr(), verbosity=0)
     found = pcmci.run_pcmciplus(tau_min=0, tau_max=order, pc_alpha=alpha)
     arrows = found["graph"]  # [i, j, lag]: the mark of i at t - lag towards j at t
@@ -167,7 +169,7 @@ def spflow_mspn(world: World) -> Outcome:
 
     if world.test is None:
         return Outcome()
-    train, test = world.pooled.to_numpy(np.float64), world.test.to_numpy(np.float64)
+    train, test = world.pooled.to_numpy(np.float64, copy=True), world.test.to_numpy(np.float64)
     context = Context(meta_types=[MetaType.REAL] * train.shape[1]).add_domains(train)
     circuit = learn_mspn(train, context, min_instances_slice=200)
     return Outcome(counts={"log_likelihood": float(np.mean(log_likelihood(circuit, test)))})

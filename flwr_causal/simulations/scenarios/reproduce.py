@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from flwr_causal.simulations.scenarios.runner import Engine
     from flwr_causal.simulations.scenarios.scenario import Scenario
 
+#: Characters of an error message that a note shows.
+MESSAGE = 300
 #: Data without a graph over numbers, where sorting by variance has no meaning.
 NOT_SORTED = ("network", "tabular", "binary", "mnist")
 
@@ -135,7 +137,9 @@ def reproduce(
 def _report(sweep: Sweep, absent: Sequence[str]) -> Report:
     one, directory = sweep.scenario, sweep.directory
     records = list(sweep.records())
-    errors = dict.fromkeys(f"{r['line']}: {r['error']}" for r in records if r["error"])
+    errors = dict.fromkeys(
+        f"{r['line']}: {' '.join(r['error'].split())[:MESSAGE]}" for r in records if r["error"]
+    )
     notes = [f"skipped: {reason}" for reason in absent]
     notes += [
         f"skipped: {line.label} needs {missing}, which is not installed"

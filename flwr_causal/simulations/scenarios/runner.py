@@ -6,6 +6,7 @@ its figures. A sweep with other settings in the same directory therefore leaves 
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import multiprocessing
@@ -14,9 +15,11 @@ import platform
 import time
 import warnings
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from threadpoolctl import threadpool_limits
@@ -34,7 +37,6 @@ from flwr_causal.simulations.scenarios.worlds import world_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from flwr_causal.simulations.scenarios.world import World
 
@@ -244,7 +246,10 @@ def _outcome(line: Line, world: World, seed: int, engine: Engine) -> Outcome:
     if line.kind == "baseline":
         return BASELINES[line.name](world, **line.options)
     if line.kind == "peer":
-        return PEERS[line.name].run(world, **line.options)
+        # Many print their progress.
+        nowhere = io.StringIO()
+        with redirect_stdout(nowhere), redirect_stderr(nowhere):
+            return PEERS[line.name].run(world, **line.options)
     taken = {field.name for field in fields(methods.find(line.name).strategy)}
     given = {name: value for name, value in world.options.items() if name in taken}
     run = simulate(

@@ -137,20 +137,15 @@ def netsim(
     return World(parties, data.truth, options={"order": 1})
 
 
-def tabular(
-    seed: int,
-    data_dir: Path | None,
-    table: str,
-    num_rows: int | None = None,
-    num_test: int | None = None,
-) -> World:
+def tabular(seed: int, data_dir: Path | None, table: str, scale: float = 1.0) -> World:
     """Return a table with a class, divided into rows for training and for the test.
 
-    ``table`` is "breast-cancer" (comes with scikit-learn), "income" or "credit".
+    ``table`` is "breast-cancer" (comes with scikit-learn), "income" or "credit"; ``scale`` is the
+    share of the training rows that are used.
     """
     frame, target = _TABLES[table](data_dir)
     train, test = DIVISIONS[table]
-    return _divided(frame, target, round(num_rows or train), round(num_test or test), seed)
+    return _divided(frame, target, train, test, seed, scale)
 
 
 def _breast_cancer(data_dir: Path | None) -> tuple[pd.DataFrame, str]:
@@ -184,7 +179,7 @@ _TABLES: dict[str, Callable[[Path | None], tuple[pd.DataFrame, str]]] = {
 }
 
 
-def binary(seed: int, data_dir: Path | None, table: str, num_rows: int | None = None) -> World:
+def binary(seed: int, data_dir: Path | None, table: str, scale: float = 1.0) -> World:
     """Return a binary set for density estimation, with its own rows for the test."""
     home = located(data_dir, "debd", f"{table}.npz")
     with np.load(home / f"{table}.npz") as file:
@@ -194,8 +189,7 @@ def binary(seed: int, data_dir: Path | None, table: str, num_rows: int | None = 
             pd.DataFrame(np.unpackbits(file[part], axis=1, count=width), columns=columns)
             for part in ("train", "test")
         )
-    if num_rows is not None:
-        train = draw_rows(train, min(round(num_rows), len(train)), seed)
+    train = draw_rows(train, round(scale * len(train)), seed)
     return World([train.reset_index(drop=True)], test=test, options={"constant_columns": "drop"})
 
 
@@ -215,14 +209,16 @@ def mnist(
     return _divided(flat, "", round(num_rows), round(num_test), seed)
 
 
-def _divided(frame: pd.DataFrame, target: str, train: int, test: int, seed: int) -> World:
+def _divided(
+    frame: pd.DataFrame, target: str, train: int, test: int, seed: int, scale: float = 1.0
+) -> World:
     order = np.random.default_rng(seed).permutation(len(frame))
     rows = frame.iloc[order].reset_index(drop=True)
     held_out = rows.iloc[train : train + test].reset_index(drop=True)
     options: dict[str, object] = {"target": target} if target else {"constant_columns": "drop"}
     if frame.isna().any(axis=None):
         options["missing_values"] = "keep"
-    return World([rows.iloc[:train]], test=held_out, options=options)
+    return World([rows.iloc[: round(scale * train)]], test=held_out, options=options)
 
 
 DATA_SETS: dict[str, Callable[..., World]] = {

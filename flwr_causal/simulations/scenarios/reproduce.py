@@ -15,7 +15,6 @@ from flwr_causal.errors import ConfigError
 from flwr_causal.simulations.scenarios import plots, runner, scenario, tables
 from flwr_causal.simulations.scenarios.baselines import ALWAYS
 from flwr_causal.simulations.scenarios.page import write_page
-from flwr_causal.simulations.scenarios.peers import PEERS
 from flwr_causal.simulations.scenarios.runner import Sweep
 
 if TYPE_CHECKING:
@@ -137,33 +136,26 @@ def reproduce(
 def _report(sweep: Sweep, absent: Sequence[str]) -> Report:
     one, directory = sweep.scenario, sweep.directory
     records = list(sweep.records())
-    errors = dict.fromkeys(
-        f"{r['line']}: {' '.join(r['error'].split())[:MESSAGE]}" for r in records if r["error"]
-    )
     notes = [f"skipped: {reason}" for reason in absent]
-    notes += [
-        f"skipped: {line.label} needs {missing}, which is not installed"
-        for line in one.lines
-        if (missing := runner.lacking(line))
-    ]
+    for line in one.lines:
+        if missing := runner.lacking(line):
+            notes.append(f"skipped: {line.label} needs {missing}, which is not installed")
     notes += [f"not run: {name}: {reason}" for name, reason in one.not_run.items()]
-    notes += [f"failed: {error}" for error in errors]
-    notes += [
-        f"{PEERS[line.name].distribution} {v}"
-        for line in one.lines
-        if line.kind == "peer"
-        for v in {
-            r["versions"].get(PEERS[line.name].distribution)
-            for r in records
-            if r["line"] == line.label
-        }
-    ]
+    failed = [record for record in records if record["error"]]
+    notes += dict.fromkeys(f"failed: {r['line']}: {_short(r['error'])}" for r in failed)
+    versions = {item for record in records for item in record["versions"].items()}
+    notes.append("versions: " + ", ".join(f"{name} {number}" for name, number in sorted(versions)))
     found = tables.metric_tables(one, records)
     files = tables.write_tables(one, records, notes, sweep.runs, directory)
     files += plots.write_plots(one, found, directory)
     files.append(write_page(one, found, notes, sweep.runs, directory))
     text = (directory / "tables.md").read_text(encoding="utf-8")
-    return Report(text, tuple(files), tuple(notes), sum(bool(r["error"]) for r in records))
+    return Report(text, tuple(files), tuple(notes), len(failed))
+
+
+def _short(message: str) -> str:
+    """Return the beginning of a message in one line."""
+    return " ".join(message.split())[:MESSAGE]
 
 
 @contextmanager

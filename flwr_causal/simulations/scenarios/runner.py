@@ -19,7 +19,6 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from threadpoolctl import threadpool_limits
@@ -37,6 +36,7 @@ from flwr_causal.simulations.scenarios.worlds import world_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from flwr_causal.simulations.scenarios.world import World
 

@@ -83,12 +83,14 @@ def _make(scenario: Scenario, point: Point, seed: int, data_dir: Path | None) ->
     if unknown:
         raise ConfigError(
             f"scenario '{scenario.name}': the data '{name}' do not take {', '.join(unknown)}; they "
-            f"take {', '.join(key for key in taken if key not in ('seed', 'data_dir'))}."
+            f"take {', '.join(key for key in taken if key not in ('seed', 'data_dir', 'scale'))}."
         )
     if scenario.folder is not None:
         given |= {
             k: _absolute(scenario.folder, given[k]) for k in ("paths", "truth") if given.get(k)
         }
+    if "scale" in taken:
+        given["scale"] = scenario.scale
     if "data_dir" in taken:
         given["data_dir"] = data_dir
     world = WORLDS[name](seed, **given)

@@ -137,9 +137,12 @@ def _report(sweep: Sweep, absent: Sequence[str]) -> Report:
     one, directory = sweep.scenario, sweep.directory
     records = list(sweep.records())
     notes = [f"skipped: {reason}" for reason in absent]
-    for line in one.lines:
-        if missing := runner.lacking(line):
-            notes.append(f"skipped: {line.label} needs {missing}, which is not installed")
+    lacking = {line.label: runner.lacking(line) for line in one.lines}
+    notes += [
+        f"skipped: {label} needs {missing}, which is not installed"
+        for label, missing in lacking.items()
+        if missing
+    ]
     notes += [f"not run: {name}: {reason}" for name, reason in one.not_run.items()]
     failed = [record for record in records if record["error"]]
     notes += dict.fromkeys(f"failed: {r['line']}: {_short(r['error'])}" for r in failed)

@@ -21,7 +21,9 @@ import blocks
 EXECUTED = ("start.md", "tutorials/")
 NOTEBOOKS: dict[str, list[dict[str, Any]]] = {}
 # Sphinx's roles in docstrings.
-ROLE = re.compile(r":(?:class|func|meth|mod|data|attr|exc):<code>~?(?:[\w.]*\.)?(\w+)</code>")
+ROLE = re.compile(
+    r":(?:class|func|meth|mod|data|attr|exc):<code>~?(?:[\w.]*\.)?(\w+)(?: &lt;[^<]*)?</code>"
+)
 # A link to a file of the repository that is no page of the manual.
 OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)]*)\)")
 
@@ -65,6 +67,7 @@ def _executed(markdown: str, name: str) -> str:
     shown, place, cells = [], 0, []
     with tempfile.TemporaryDirectory() as directory:
         for block, output in blocks.run(markdown, name, Path(directory)):
+            output = output._replace(text=output.text.replace(f"{directory}/", ""))
             start = markdown.rindex("```" + block.language, place, block.end)
             cells += [_text(markdown[place:start]), _code(block, output)]
             shown += [markdown[place : block.end], _shown(output)]
@@ -77,7 +80,7 @@ def _executed(markdown: str, name: str) -> str:
 
 def _shown(output: blocks.Output) -> str:
     """Return an output as Markdown."""
-    text = f"\n```text\n{output.text.rstrip()}\n```\n" if output.text.strip() else ""
+    text = f"\n``` {{ .text .output }}\n{output.text.rstrip()}\n```\n" if output.text.strip() else ""
     for picture in output.pictures:
         data = base64.b64encode(picture.encode()).decode()
         source = f"data:image/svg+xml;base64,{data}"

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import blocks
 
 #: Pages whose blocks are run at the build.
 EXECUTED = ("start.md", "tutorials/")
+#: In a line of an output.
+MOST_LETTERS = 88
 NOTEBOOKS: dict[str, list[dict[str, Any]]] = {}
 # Sphinx's roles in docstrings.
 ROLE = re.compile(
@@ -80,12 +83,20 @@ def _executed(markdown: str, name: str) -> str:
 
 def _shown(output: blocks.Output) -> str:
     """Return an output as Markdown."""
-    text = f"\n``` {{ .text .output }}\n{output.text.rstrip()}\n```\n" if output.text.strip() else ""
+    lines = "\n".join(_wrapped(line) for line in output.text.rstrip().splitlines())
+    text = f"\n``` {{ .text .output }}\n{lines}\n```\n" if lines.strip() else ""
     for picture in output.pictures:
         data = base64.b64encode(picture.encode()).decode()
         source = f"data:image/svg+xml;base64,{data}"
         text += f'\n<img class="drawn" alt="What the block draws" src="{source}">\n'
     return text
+
+
+def _wrapped(line: str) -> str:
+    """Break a long line, unless it is the row of a table."""
+    if re.search(r"\S {2,}\S", line):
+        return line
+    return textwrap.fill(line, MOST_LETTERS, subsequent_indent="    ") or line
 
 
 def _text(markdown: str) -> dict[str, Any]:

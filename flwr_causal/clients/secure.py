@@ -46,7 +46,7 @@ from flwr_causal.protocol.secure.unmasking import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from flwr.app import Context, RecordDict
     from numpy.typing import NDArray
@@ -221,12 +221,14 @@ def unmasked(
     record = _record(context.state)
     own = _Neighbours.of(context, record, setup)
     purpose = record["purpose"]
-    asked = (setup.exchange, _hashed_keys(setup), setup.least_parties, number)
+    asked = (setup.exchange, _hashed_keys(setup.keys), setup.least_parties, number)
     last = (record["runs"].rpartition(" ")[-1], *(record[one] for one in _LAST))
     if asked != last or own.circle.all_must_reply:
         raise FederationError(f"Exchange {number} is no sum that this party can unmask now.")
+    # What is compared with an earlier unmasking is what this one is done for.
+    survivors = (survivors != 0).astype(np.uint8)
     own.check(survivors, boxes)
-    kept = _unmasked_once(record, setup, number, survivors.astype(np.uint8).tobytes())
+    kept = _unmasked_once(record, setup, number, survivors.tobytes())
     coefficients = polynomial(record["seed"], own.circle.shares)
     keys = []
     for place, box in zip(own.holders, boxes, strict=True):
@@ -278,12 +280,14 @@ class _Neighbours:
             circle = circle_of(setup.keys, setup.least_parties, setup.exchange)
             holders = circle.holders(place)
             # A key exchange with each party takes longer than the masks of many exchanges.
-            name = f"pairs {_hashed(private, repr(holders).encode(), *keys)}"
-            pairs = cached(context, name, lambda: pair_keys(private, keys, holders))
+            pairs = cached(
+                context, f"pairs {agreed} {holders}", lambda: pair_keys(private, keys, holders)
+            )
             return cls(keys, place, circle, holders, {pair.place: pair for pair in pairs})
 
-        agreed = f"{_hashed_keys(setup)} {setup.least_parties} {setup.exchange}".encode()
-        return cached(context, f"neighbours {_hashed(private, agreed)}", find)
+        agreed = f"{_hashed(private)} {_hashed_keys(setup.keys)}"
+        name = f"neighbours {agreed} {setup.least_parties} {setup.exchange}"
+        return cached(context, name, find)
 
     def boxes(self, coefficients: list[int], purpose: bytes) -> NDArray[np.uint64]:
         """Return the shares of the party's seed, encrypted for its neighbours in their order."""
@@ -332,7 +336,7 @@ def answered(record: dict[str, Any], setup: Setup, number: int, vector: bytes) -
         If the exchange was answered before with another vector, a later one was, or the parties'
         keys are not those of the exchanges before.
     """
-    keys, digest = _hashed_keys(setup), _hashed(vector)
+    keys, digest = _hashed_keys(setup.keys), _hashed(vector)
     runs = record["runs"].split()
     if setup.exchange in runs[:-1]:
         raise FederationError("The message belongs to an earlier agreement: it came too late.")
@@ -382,7 +386,7 @@ def _unmasked_once(
     kept = {"unmasked-run": setup.exchange, "unmasked": number, "survivors": survivors}
     if number == TOTALS_NUMBER:
         pairs = zip(setup.keys, survivors, strict=True)
-        kept["heirs"] = _hashed(*(key.encode() for key, one in pairs if one))
+        kept["heirs"] = _hashed_keys(key for key, one in pairs if one)
     return {**record, **kept}
 
 
@@ -396,10 +400,10 @@ def _record(state: RecordDict) -> dict[str, Any]:
     return dict(record)
 
 
-def _hashed_keys(setup: Setup) -> str:
-    return _hashed(*map(str.encode, setup.keys))
+def _hashed_keys(keys: Iterable[str]) -> str:
+    # Also the places of parties without a key.
+    return _hashed(" ".join(keys).encode())
 
 
-def _hashed(*parts: bytes) -> str:
-    """Return a digest of parts of one length each."""
-    return hashlib.blake2b(b"".join(parts), digest_size=32).hexdigest()
+def _hashed(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=32).hexdigest()

@@ -165,6 +165,9 @@ def test_a_party_unmasks_a_sum_once_and_for_one_set_of_parties():
     np.testing.assert_array_equal(parties.answer(server, 0), first)
     with pytest.raises(FederationError, match="unmasked before, for other parties"):
         parties.answer(server, 0, survivors=np.array([1, 1, 1, 1, 0], dtype=np.uint8))
+    parties.answer(server, 1, survivors=np.array([1, 1, 1, 1, 0]))
+    with pytest.raises(FederationError, match="unmasked before, for other parties"):
+        parties.answer(server, 1, survivors=np.array([1, 1, 1, 1, 256]))
     for number in (0, 2):
         with pytest.raises(FederationError, match="is no sum that this party can unmask now"):
             parties.answer(server, 0, number)
@@ -184,6 +187,22 @@ def test_a_resumed_run_unmasks_its_last_sum_for_the_same_parties_only():
     with pytest.raises(FederationError, match="unmasked before, for other parties"):
         parties.answer(server, 0)
     parties.answer(server, 1)  # which had not answered
+
+
+def test_absent_parties_keep_their_places():
+    """Else one list of marks would name different parties."""
+    parties = Parties(6)
+    parties.setup.keys = (*parties.setup.keys[:2], "", *parties.setup.keys[3:])
+    parties.masked(0)
+    parties.setup.keys = (*parties.setup.keys[:2], *parties.setup.keys[3:], "")
+    with pytest.raises(FederationError, match="is no sum that this party can unmask now"):
+        secure.unmasked(
+            parties.contexts[0],
+            parties.setup,
+            1,
+            np.array([1, 1, 0, 1, 1, 0], dtype=np.uint8),
+            np.zeros((5, 48), dtype=np.uint8),
+        )
 
 
 def test_sums_of_too_few_or_of_others_are_not_unmasked():

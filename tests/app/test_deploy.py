@@ -235,8 +235,8 @@ def test_an_existing_certificate_is_taken(tmp_path):
     assert not (tmp_path / "h" / "authority").exists()
     # It is not for 127.0.0.1, so the SuperLink's own processes use the name.
     start = (tmp_path / "h" / "coordinator" / "start.sh").read_text()
-    assert "--host 'superlink.example.org'" in start
-    assert 'address = "superlink.example.org:9092"' in start
+    assert '--host "${LISTEN:-superlink.example.org}"' in start
+    assert 'address = "${LOCAL:-superlink.example.org}:9092"' in start
 
 
 def test_an_existing_certificate_that_does_not_fit_is_refused(tmp_path):
@@ -284,6 +284,27 @@ def test_a_missing_file_shows_the_smallest_one(tmp_path):
     smallest = tmp_path / "smallest.toml"
     smallest.write_text(str(error.value).partition("\n\n")[2])
     assert [party.name for party in Plan.read(smallest).parties] == ["north", "centre", "south"]
+
+
+def test_a_reverse_proxy_may_be_between(tmp_path):
+    file = tmp_path / "h.toml"
+    file.write_text(FILE.replace("names =", 'listen = "127.0.0.1:9443"\nnames ='))
+    deploy(file, tmp_path / "h")
+    coordinator = tmp_path / "h" / "coordinator"
+    site = (coordinator / "nginx.conf").read_text()
+    assert "listen 9092 ssl;" in site
+    # Nodes' requests and no other ones are forwarded.
+    assert re.findall(r"location (\S+) \{\n +(\w+)", site) == [
+        ("/v1/fleet/", "proxy_pass"),
+        ("/", "return"),
+    ]
+    assert "proxy_pass https://127.0.0.1:9443;" in site
+    start = (coordinator / "start.sh").read_text()
+    assert "--port 9443" in start
+    assert '--host "${LISTEN:-127.0.0.1}"' in start
+    assert 'ports: ["127.0.0.1:9443:9443"]' in (coordinator / "compose.yaml").read_text()
+    node = (tmp_path / "h" / "parties" / "north" / "start.sh").read_text()
+    assert "--superlink 'superlink.example.org:9092'" in node
 
 
 # Programs.

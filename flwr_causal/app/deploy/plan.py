@@ -21,6 +21,7 @@ address = "superlink.example.org:9092"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 #: SuperNodes listen on this port of their own machine for the processes that they start.
 NODE_PORT = 9094
+_PORT = re.compile(r"(\[[0-9a-f:]+\]|[^:]+):([0-9]{1,5})")
 BY_COORDINATOR, BY_PARTY = "coordinator", "party"
 
 
@@ -75,7 +76,8 @@ class Plan:
     address : str
         ``host:port`` by which parties reach the coordinator.
     listen : str, default "0.0.0.0"
-        The coordinator's own address on which it listens.
+        The coordinator's own address on which it listens, with the port if that is another one than
+        the port of `address`: then a reverse proxy is between.
     names : tuple of str, default ()
         Further names and addresses of the coordinator, for its certificate.
     keys : {"coordinator", "party"}, default "coordinator"
@@ -102,8 +104,14 @@ class Plan:
 
     @property
     def port(self) -> int:
-        """The port by which parties reach the coordinator, and on which it listens."""
+        """The port by which parties reach the coordinator."""
         return int(self.address.rpartition(":")[2])
+
+    @property
+    def listens(self) -> tuple[str, int]:
+        """Host and port on which the SuperLink listens."""
+        found = _PORT.fullmatch(self.listen)
+        return (found[1].strip("[]"), int(found[2])) if found else (self.listen, self.port)
 
     @staticmethod
     def read(path: Path) -> Plan:
@@ -157,8 +165,9 @@ class _Entries:
             raise self.error(
                 f"'address' is '{plan.address}': write \"host:port\", without https://"
             )
-        if not re.fullmatch(r"[\w.:-]+", plan.host) or not re.fullmatch(r"[\w.:-]+", plan.listen):
-            raise self.error("'address' and 'listen' must hold a host name or an IP address")
+        for one in (plan.host, plan.listens[0]):
+            if not re.fullmatch(r"[\w.:-]+", one):
+                raise self.error(f"'{one}' is neither a host name nor an IP address")
         if plan.keys not in (BY_COORDINATOR, BY_PARTY):
             raise self.error(f"'keys' is '{plan.keys}': write \"coordinator\" or \"party\"")
         if plan.package and not self.beside(plan.package).is_file():

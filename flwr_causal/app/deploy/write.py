@@ -114,9 +114,10 @@ class _Deployment:
     @property
     def listen(self) -> tuple[str, str]:
         """Where the SuperLink listens, and by which address its own processes reach it."""
-        local = "127.0.0.1" if self.plan.listen == "0.0.0.0" else self.plan.listen
+        listen, _ = self.plan.listens
+        local = "127.0.0.1" if listen == "0.0.0.0" else listen
         if keys.is_covered(local, self.certificate):
-            return self.plan.listen, local
+            return listen, local
         return self.plan.host, self.plan.host
 
     def write(self) -> Path:
@@ -160,7 +161,8 @@ class _Deployment:
         ca_key = self.directory / "authority" / "ca.key"
         if not self.root.exists():
             keys.authority(self.root, ca_key, self.plan.name)
-        listen = [] if self.plan.listen == "0.0.0.0" else [self.plan.listen]
+        own, _ = self.plan.listens
+        listen = [] if own == "0.0.0.0" else [own]
         hosts = [*dict.fromkeys([self.plan.host, *self.plan.names, *listen, *keys.LOOPBACK])]
         if (
             not self.certificate.exists()
@@ -257,21 +259,30 @@ class _Deployment:
     def write_coordinator(self) -> None:
         listen, local = self.listen
         name, target = self.plan.name, self.coordinator
+        _, port = self.plan.listens
+        # A container has addresses of its own; the SuperLink's processes need one that the
+        # certificate is for.
+        inside = "0.0.0.0" if keys.is_covered("127.0.0.1", self.certificate) else self.plan.host
         unit = f"flwr-causal-{name}-superlink"
         own = {
             "name": name,
             "host": self.plan.host,
-            "port": str(self.plan.port),
+            "port": str(port),
+            "outer_port": str(self.plan.port),
             "listen": listen,
             "local": local,
+            "inside": inside,
+            "inner_name": "localhost" if inside == "0.0.0.0" else self.plan.host,
+            "inside_local": "127.0.0.1" if inside == "0.0.0.0" else inside,
+            "published": str(port) if listen in ("0.0.0.0", self.plan.host) else f"{listen}:{port}",
             "place": name,
             "unit": unit,
             "usage": "",
             "description": f"SuperLink of {name} (flwr-causal)",
             "before_start": 'mkdir -p "$place/results"',
             "after_install": "",
-            "extra_hosts": "" if listen != self.plan.host else f'"{listen}:0.0.0.0"',
-            "health": _health(f"https://127.0.0.1:{self.plan.port}/health"),
+            "extra_hosts": "" if inside == "0.0.0.0" else f'"{inside}:0.0.0.0"',
+            "health": _health(f"https://127.0.0.1:{port}/health"),
         }
         for empty in ("state", "results"):
             keys.new_directory(target / empty)
@@ -280,6 +291,8 @@ class _Deployment:
         self.put(target / "register.sh", text("register.sh", own), SCRIPT)
         self.put(target / "run.sh", text("run.sh", own), SCRIPT)
         self.put(target / "compose.yaml", text("link_compose.yaml", own))
+        if port != self.plan.port:
+            self.put(target / "nginx.conf", text("nginx.conf", own))
         everyone = ",".join(party.name for party in self.plan.parties)
         chosen = [
             'method = "moments"  # one exchange',

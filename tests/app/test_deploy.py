@@ -373,6 +373,45 @@ def test_a_node_is_started_with_a_file_of_its_settings(deployment, tmp_path):
         assert wrong in told.stderr
 
 
+def test_a_service_is_a_copy_that_has_a_user_of_its_own(deployment, tmp_path):
+    bundle, root = tmp_path / "north", tmp_path / "root"
+    shutil.copytree(deployment / "parties" / "north", bundle)
+    (root / "etc/systemd/system").mkdir(parents=True)
+    script = bundle / "service.sh"
+    script.write_text(
+        script.read_text()
+        .replace("/opt/flwr-causal", f"{root}/opt")
+        .replace("/etc/systemd", f"{root}/etc/systemd")
+    )
+    told = stubs(tmp_path / "bin", "useradd", "chown", "systemctl", "pip")
+    (tmp_path / "bin" / "id").symlink_to("/bin/false")
+    (tmp_path / "bin" / "python3").write_text(
+        f'#!/bin/sh\necho "python3 $*"\nmkdir -p venv/bin\ncp {tmp_path}/bin/pip venv/bin\n'
+    )
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    (bundle / "state" / "old").write_text("")
+    without = subprocess.run([script], env=told, capture_output=True, text=True)
+    assert without.returncode == 2
+    assert "Which table?" in without.stderr
+
+    done = subprocess.run([script, "/data/a.csv"], env=told, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    own = root / "opt" / "north"
+    assert (own / "state" / "data-path").read_text() == "/data/a.csv\n"
+    assert not (own / "state" / "old").exists()
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    assert stat.S_IMODE((own / "node-key").stat().st_mode) == 0o600
+    assert (root / "etc/systemd/system/flwr-causal-north.service").is_file()
+    calls = " ".join(done.stdout.split())
+    assert "useradd <--system> <--user-group> <--no-create-home>" in calls
+    assert (
+        "python3 -m venv venv pip <install> <--quiet> <--requirement> <requirements.txt>" in calls
+    )
+    assert calls.index(f"chown <-R> <flwr-causal:flwr-causal> <{own}>") < calls.index("systemctl")
+    assert "systemctl <restart> <flwr-causal-north.service>" in calls
+
+
 def test_a_policy_of_a_bundle_admits_the_coordinator(deployment):
     own = PartyPolicy.read(deployment / "parties" / "north" / "policy.example.toml")
     signer = (deployment / "coordinator" / "signing-key.pub").read_text().strip()

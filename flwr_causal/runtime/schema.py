@@ -431,6 +431,5 @@ def check_errors(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:
     errors = [f"{party.name}: {values['error']}" for party, values in answers if "error" in values]
     if errors:
         raise DataError(
-            "Some parties cannot take part; training was not started.\n"
-            + "\n".join(errors)
+            "Some parties cannot take part; training was not started.\n" + "\n".join(errors)
         )

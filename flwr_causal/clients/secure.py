@@ -277,16 +277,13 @@ class _Neighbours:
                 check_peers(*named, context.run_id, read_peers(str(file)))
             keys = tuple(bytes.fromhex(key) for key in setup.keys)
             place = place_of(public_key(private), keys)
-            circle = circle_of(setup.keys, setup.least_parties, setup.exchange)
             holders = circle.holders(place)
-            # A key exchange with each party takes longer than the masks of many exchanges.
-            pairs = cached(
-                context, f"pairs {agreed} {holders}", lambda: pair_keys(private, keys, holders)
-            )
-            return cls(keys, place, circle, holders, {pair.place: pair for pair in pairs})
+            pairs = {pair.place: pair for pair in pair_keys(private, keys, holders)}
+            return cls(keys, place, circle, holders, pairs)
 
-        agreed = f"{_hashed(private)} {_hashed_keys(setup.keys)}"
-        name = f"neighbours {agreed} {setup.least_parties} {setup.exchange}"
+        # A key exchange with each party takes longer than the masks of many exchanges.
+        circle = circle_of(setup.keys, setup.least_parties, setup.exchange)
+        name = f"neighbours {_hashed(private)} {_hashed_keys(setup.keys)} {circle}"
         return cached(context, name, find)
 
     def boxes(self, coefficients: list[int], purpose: bytes) -> NDArray[np.uint64]:

@@ -19,7 +19,7 @@ MOST_FILES = 25
 FLOORS = (
     "errors lazy",
     "core core.arrays core.compiled core.devices core.limits core.saved core.threads",
-    "core.graphs",
+    "core.graphs core.privacy",
     "core.linear",
     "core.discrete",
     "core.nonlinear core.ges",

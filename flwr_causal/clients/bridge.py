@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
-from flwr_causal.clients import secure
+from flwr_causal.clients import privacy, secure
 from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.core.threads import single_threaded
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 # What a node keeps from the schema exchange on, whichever agreement follows.
-OF_RUN = (TABLE, secure.SECURE)
+OF_RUN = (TABLE, secure.SECURE, *privacy.DRAWN)
 # The agreement that was read last, by its exchange: with many columns it takes longer to read than
 # many a message to answer.
 _last_setup: dict[str, Setup] = {}
@@ -136,13 +136,14 @@ def _report(
         )
     with single_threaded():
         described = client.describe(policy)
-    own.check_report(described, table, policy)
+    own.check_report(described, table, policy, private=privacy.is_private(options))
     key: dict[str, Any] = {}
     if masked:
         key = secure.offered(context, party.name, running=running)
-        described = secure.withheld(
-            secure.own_report(context, lambda: described), policy, party.name
-        )
+        if not described.withheld:
+            described = secure.withheld(
+                secure.own_report(context, lambda: described), policy, party.name
+            )
     report = door.reported(described.to_dict(), client.contract.reports, policy.max_states)
     return key | report
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -9,17 +10,24 @@ import numpy as np
 from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.clients.linear import SeriesClient
+from flwr_causal.clients.privacy import is_private, public_report, released
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
 from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.moments import data_scale
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.interventions import acted_on
+from flwr_causal.errors import FederationError
 from flwr_causal.protocol import consensus
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.privacy.release import Released
+    from flwr_causal.data.check.policy import Policy
     from flwr_causal.protocol.exchange import Contract
 
 
@@ -103,6 +111,60 @@ class NotearsADMMClient(LinearADMMClient):
     """
 
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
+
+    def describe(self, policy: Policy) -> TableReport:
+        """Report the table; with epsilon what the party's release says of it."""
+        if not is_private(self.options):
+            return super().describe(policy)
+        columns = public_report(self.context, self.table()).columns
+        names = tuple(column.name for column in columns)
+        own = self._released(names)
+        rows = round(own.effective_rows)
+        squares = rows * np.diagonal(own.second)
+        reported = tuple(
+            replace(column, mean=mean, squares=square)
+            for column, mean, square in zip(
+                columns, own.mean.tolist(), squares.tolist(), strict=True
+            )
+        )
+        return TableReport(rows, 0, reported, has_sums=True)
+
+    def count_rows(self) -> int:
+        """Count the rows of the design; with epsilon those that the release is worth."""
+        if is_private(self.options):
+            return round(self._own_release().effective_rows)
+        return super().count_rows()
+
+    def design_pieces(self) -> Iterator[FloatArray]:
+        """Yield the party's rows; with epsilon there is nothing but its release.
+
+        Raises
+        ------
+        FederationError
+            With epsilon.
+        """
+        if is_private(self.options):
+            raise FederationError("The run has an epsilon: nothing is computed from the rows.")
+        yield from super().design_pieces()
+
+    def products(self) -> FloatArray:
+        """Return the sums of products of the design's rows; with epsilon from the release."""
+        if not is_private(self.options):
+            return super().products()
+        own, setup = self._own_release(), self.setup
+        scale = np.sqrt(setup.variance) if setup.options["standardize"] else 1.0
+        places = [list(self.table().columns).index(name) for name in setup.names]
+        shift = (own.mean[places] - setup.mean) / scale
+        second = own.second[np.ix_(places, places)] / np.outer(scale, scale)
+        return np.asarray(self.num_rows * (second + np.outer(shift, shift)))[None]
+
+    def _own_release(self) -> Released:
+        """Return the release that the report was made from."""
+        return self._released(tuple(map(str, self.table().columns)))
+
+    def _released(self, names: tuple[str, ...]) -> Released:
+        """Return the moments of the party's one release, all of its columns in it."""
+        return released(self.context, self.table(), names, self.options)
 
     @answers(consensus.PERCEPTRONS)
     def perceptrons(self, asked: Asked) -> Arrays:

@@ -10,12 +10,24 @@ import numpy as np
 from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.clients.linear import SeriesClient
+from flwr_causal.clients.privacy import (
+    budget,
+    drawn_octaves,
+    drawn_products,
+    is_private,
+    numbers,
+    public_report,
+)
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.basis import basis_rows
+from flwr_causal.errors import FederationError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
+from flwr_causal.protocol.release import OCTAVES, RELEASE, sharing, unscaled
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
 
 
@@ -31,9 +43,49 @@ class MomentsClient(InterventionClient, SeriesClient):
     def _additive(self) -> bool:
         return bool(self.setup.options["model"] == "additive")
 
+    def describe(self, policy: Policy) -> TableReport:
+        """Report the table; with epsilon nothing but the names of its columns."""
+        if is_private(self.options):
+            return public_report(self.context, self.table())
+        return super().describe(policy)
+
+    def count_rows(self) -> int:
+        """Count the rows of the design; with epsilon nothing depends on their number."""
+        return 0 if is_private(self.options) else super().count_rows()
+
+    @answers(OCTAVES)
+    def octaves(self, asked: Asked) -> Arrays:
+        """Return noisy histograms of the columns whose scale is estimated."""
+        columns = unscaled(self.setup)
+        noise = budget(self.options, estimates=bool(columns)).scales
+        assert noise is not None
+        rows = numbers(self.table(), columns)
+        counts = drawn_octaves(self.context, rows, noise, sharing(self.setup), str(columns))
+        return {"counts": counts}
+
+    @answers(RELEASE)
+    def release(self, asked: Asked) -> Arrays:
+        """Return the noisy products of the clipped rows."""
+        names = self.setup.names
+        noise = budget(self.options, estimates=bool(unscaled(self.setup))).release
+        scaling = asked["centers"], asked["scales"]
+        rows = numbers(self.table(), names)
+        products = drawn_products(
+            self.context, rows, scaling, noise, sharing(self.setup), str(names)
+        )
+        return {"products": products}
+
     @answers(SUMS)
     def second_moments(self, asked: Asked) -> Arrays:
-        """Return the second moments of each fold."""
+        """Return the second moments of each fold.
+
+        Raises
+        ------
+        FederationError
+            In a run with differential privacy.
+        """
+        if is_private(self.options):
+            raise FederationError("The run has an epsilon: exact sums do not leave the party.")
         if self.setup.targets:
             return {"moments": self.products_by_targets() / self.num_rows}
         if self.order:

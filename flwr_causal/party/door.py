@@ -167,7 +167,9 @@ class PartyDoor:
         self.policy.check_asker(text, self.run_id, signature)
         return terms
 
-    def check_report(self, report: TableReport, table: Table, policy: Policy) -> None:
+    def check_report(
+        self, report: TableReport, table: Table, policy: Policy, *, private: bool = False
+    ) -> None:
         """Check the columns that a run would use, and how many rows it would have.
 
         Parameters
@@ -177,13 +179,16 @@ class PartyDoor:
         table : DataFrame or LargeFile
         policy : Policy
             How the run treats problems of tables.
+        private : bool, default False
+            Whether the run has differential privacy: then neither rows nor values are looked at, of
+            which a refusal would say something.
 
         Raises
         ------
         PolicyError
             If there are too few rows, or a column looks like an identifier.
         """
-        if report.rows < self.policy.least_rows:
+        if report.rows < self.policy.least_rows and not private:
             raise PolicyError("least-rows", f"the run would have {report.rows} rows")
         if not self.guarded:
             return
@@ -194,7 +199,7 @@ class PartyDoor:
             and column.name in table.columns
             and not self.policy.columns.knows(column.name)
         ]
-        found = identifiers(table, names)
+        found = identifiers(table, names, by_values=not private)
         if found:
             raise PolicyError(
                 "columns.identifiers",

@@ -463,7 +463,7 @@ def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int
     if item.values in ("products", "second-moments"):
         _check_products(item, array)
         return
-    if least < 0:
+    if least < 0 and item.values != "whole":
         raise RefusedError(
             f"'{item.name}' has negative values, but it is declared as {item.values}"
         )

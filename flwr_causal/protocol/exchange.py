@@ -32,6 +32,7 @@ Values: TypeAlias = Literal[
     "non-negative",
     "probability",
     "count",
+    "whole",
     "index",
     "mark",
     "dag",
@@ -45,7 +46,7 @@ Combine: TypeAlias = Literal["sum", "mean", "each"]
 #: The names of what every reply holds beside the arrays, see :mod:`flwr_causal.protocol.records`.
 RESERVED = (WEIGHT, NUMBER)
 #: Values that are whole numbers.
-WHOLE: tuple[Values, ...] = ("count", "index", "mark", "dag", "bytes")
+WHOLE: tuple[Values, ...] = ("count", "whole", "index", "mark", "dag", "bytes")
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,12 @@ class Disclosure:
         contract's ``dimensions``, and the symbols in shapes of sent arrays; ``"*"`` is any size.
     values : str, default "finite"
         What is a possible value: any ``"finite"`` number, a ``"non-negative"`` one, a
-        ``"probability"``; of whole numbers a ``"count"`` of the party's rows (from 0 to n), an
-        ``"index"`` (from 0 on), a ``"mark"`` (0 or 1), ``"bytes"``; a ``"log-density"`` (finite or
-        minus infinity); the edges of a ``"dag"``, a graph without a cycle: a square matrix with 1
-        where the row causes the column, or with ``below`` a list of pairs (cause, effect). Of
-        square matrices with any leading dimensions: mean ``"products"`` of
-        pairs of columns (symmetric, no entry larger than its diagonal ones allow, by Cauchy and
+        ``"probability"``; of whole numbers any ``"whole"`` one, a ``"count"`` of the party's rows
+        (from 0 to n), an ``"index"`` (from 0 on), a ``"mark"`` (0 or 1), ``"bytes"``; a
+        ``"log-density"`` (finite or minus infinity); the edges of a ``"dag"``, a graph without a
+        cycle: a square matrix with 1 where the row causes the column, or with ``below`` a list of
+        pairs (cause, effect). Of square matrices with any leading dimensions: mean ``"products"``
+        of pairs of columns (symmetric, no entry larger than its diagonal ones allow, by Cauchy and
         Schwarz), of which some may be masked with 0; ``"second-moments"``, the same without a mask
         (positive semi-definite).
     combine : {"sum", "mean", "each"}, default "each"

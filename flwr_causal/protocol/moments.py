@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
+from flwr_causal.protocol.release import OCTAVES, RELEASE, private_dimensions
 from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ SUMS = Exchange(
             bound=largest_leveled_products,
         ),
     ),
-    when="once",
+    when="once, without epsilon",
     same_parties=True,
     contradiction=other_variances,
 )
@@ -42,6 +43,8 @@ def dimensions(setup: Setup) -> dict[str, int]:
     fold.
     """
     options, d = setup.options, len(setup.names)
+    if options.get("epsilon"):
+        return private_dimensions(setup)
     order = int(options["order"])
     m = d * (1 + order)
     if options["model"] == "additive":
@@ -55,5 +58,8 @@ def dimensions(setup: Setup) -> dict[str, int]:
 
 
 CONTRACT = Contract(
-    "moments", (SUMS,), dimensions, ("sums", "relations", "series", "interventions")
+    "moments",
+    (SUMS, OCTAVES, RELEASE),
+    dimensions,
+    ("sums", "relations", "series", "interventions"),
 )

@@ -79,8 +79,8 @@ FACTS = (
     ),
     Fact(
         "withheld",
-        "with secure aggregation 1: numbers of rows and values below are then 0, the sums and all "
-        "that follows from them are left out",
+        "with secure aggregation, and of `moments` with epsilon, 1: numbers of rows and values "
+        "below are then 0, the sums and all that follows from them are left out",
         "flag",
     ),
     Fact("rows", "rows that are kept for training", "count"),

@@ -31,6 +31,14 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+def privacy_line(privacy: dict[str, Any]) -> str:
+    """Return the guarantee of differential privacy in one line."""
+    return (
+        f"Differential privacy: epsilon {privacy['epsilon']:g}, delta {privacy['delta']:g}, for "
+        f"{privacy['unit']}; against {privacy['against']}"
+    )
+
+
 @dataclass(repr=False)
 class RunRecord:
     """The result of a run.
@@ -99,6 +107,11 @@ class RunRecord:
         from those of all others, the largest differences first; see
         :func:`flwr_causal.core.linear.parties.disagreement`. Known where each party's second
         moments are (``moments``, ``lingam``); they are not under secure aggregation.
+    privacy : dict
+        The guarantee of differential privacy, where there is one: ``epsilon``, ``delta``, ``unit``
+        (what is protected), ``against`` (whom), ``mechanism``, ``noise_multiplier`` (the standard
+        deviation of the noise in units of the ``sensitivity``), ``clipping_norm``, ``scales``
+        (column to centre and scale) and more; see docs/differential_privacy.md. Else empty.
     truth : CausalGraph or None
         The true graph, where it is known.
     columns : dict of str to dict
@@ -134,6 +147,7 @@ class RunRecord:
     warnings: list[str] = field(default_factory=list)
     error: str = ""
     status: str = "completed"
+    privacy: dict[str, Any] = field(default_factory=dict)
     truth: CausalGraph | None = None
     columns: dict[str, dict[str, Any]] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)

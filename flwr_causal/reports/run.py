@@ -25,7 +25,7 @@ from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.graph_files import write_all
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.page.template import write_page
-from flwr_causal.reports.record import RunRecord
+from flwr_causal.reports.record import RunRecord, privacy_line
 from flwr_causal.runtime.checkpoint import (
     EXCHANGES,
     HISTORY_FILE,
@@ -138,6 +138,8 @@ class Run(RunRecord):
                 "run.graph.marked_edges() lists all",
                 signed=not self.unsigned,
             )
+        if self.privacy:
+            lines.append(privacy_line(self.privacy))
         if self.model is not None:
             lines.append(f"Model: {type(self.model).__name__}")
         lines += describe_doubts(self)
@@ -166,7 +168,7 @@ class Run(RunRecord):
         """
         plain = (
             "status rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics "
-            "config parties num_rows answered failures warnings error"
+            "config parties num_rows answered failures privacy warnings error"
         )
         values = {name: getattr(self, name) for name in plain.split()}
         return {**values, "influence": self.influence if influence else known_influence(self)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.reports.edges import describe_graph
+from flwr_causal.reports.record import privacy_line
 from flwr_causal.reports.run import TABLE_FILE
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def describe_run(run: Run) -> list[str]:
         for party, number in run.answered.items()
         if party in failed
     ]
+    lines += [privacy_line(run.privacy)] if run.privacy else []
     lines += [f"Note: {warning}" for warning in run.warnings]
     return lines
 

@@ -112,6 +112,7 @@ class Outcome(Generic[StateT]):
     answered: dict[str, int] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     warnings: list[str] = field(default_factory=list)
+    privacy: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     status: Literal["running", "completed", "failed", "stopped"] = "running"
     influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
@@ -142,7 +143,15 @@ class Outcome(Generic[StateT]):
         return {
             **{
                 name: getattr(self, name)
-                for name in ("status", *traffic, "stop_reason", "num_rows", "warnings", "error")
+                for name in (
+                    "status",
+                    *traffic,
+                    "stop_reason",
+                    "num_rows",
+                    "privacy",
+                    "warnings",
+                    "error",
+                )
             },
             "parties": {party.name: party.num_rows for party in self.parties},
             "answered": self.answered,
@@ -299,6 +308,13 @@ class _Session(Generic[StateT]):
             options = plain_options(method)
             checkpoint = Checkpoint(method.output_dir, options, resume=method.resume)
             self.resuming = checkpoint.interrupted
+            if self.resuming and method.private:
+                raise ConfigError(
+                    f"The run in '{method.output_dir}' was interrupted, and runs with epsilon "
+                    "cannot be resumed: the parties would make a second release, which adds to "
+                    "what the first one has disclosed. Start a new run, whose epsilon adds to that "
+                    "of this one, without 'resume' or in another directory."
+                )
             if not self.resuming:
                 self.checkpoint = checkpoint
                 self._keep()
@@ -694,6 +710,7 @@ class _Session(Generic[StateT]):
                 outcome.influence = method.influence(cast("Any", state))
             outcome.scores = method.scores(state)
             outcome.heterogeneity = method.heterogeneity(state)
+            outcome.privacy = method.privacy(state)
             outcome.warnings += method.warnings(state)
             outcome.warnings += self._differences()
 

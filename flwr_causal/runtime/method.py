@@ -121,6 +121,10 @@ class Method(Generic[StateT]):
     leave_one_out: bool = False
     #: Whether the server learns sums over all parties only.
     secure_aggregation: bool = False
+    #: Whether all that depends on the parties' rows has the noise of differential privacy.
+    private: bool = False
+    #: Whether the parties' reports hold nothing that depends on their rows, and no totals follow.
+    withholds_totals: bool = False
     #: Fewest parties of such a sum.
     min_parties: int = 3
     #: Directory in which the run is kept while it goes on; None: nothing is written.
@@ -304,6 +308,10 @@ class Method(Generic[StateT]):
         Parties may hold different columns of the same rows.
         """
         return None
+
+    def privacy(self, state: StateT) -> dict[str, Any]:
+        """Return the guarantee of differential privacy in plain values; empty if there is none."""
+        return {}
 
     def warnings(self, state: StateT) -> list[str]:
         """Return what the user should know about the finished run."""

@@ -79,7 +79,7 @@ def exchange_schema(
     _check_parts(reports)
     parties = [party for party, _ in answers]
     federation, agreement = agreed(method, parties, reports)
-    if method.secure_aggregation:
+    if method.secure_aggregation and not method.withholds_totals:
         total, replied, more = ask_totals(method, grid, federation)
         size += more
         lost, failures = [p.name for p in parties if p.name not in replied], federation.failures
@@ -299,11 +299,11 @@ def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]
         if not isinstance(values.get("error"), str):
             door.reported(values, method.contract.reports, method.policy.max_states)
             report = TableReport.from_dict(values)
-            if report.withheld is not method.secure_aggregation:
+            if report.withheld is not (method.secure_aggregation or method.withholds_totals):
                 raise door.RefusedError(
                     "it withholds its numbers"
                     if report.withheld
-                    else "it does not withhold its numbers, as secure_aggregation asks"
+                    else "it does not withhold its numbers, as the run's options ask"
                 )
     except (door.RefusedError, DataError) as error:
         raise door.RefusedError(

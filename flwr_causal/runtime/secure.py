@@ -441,7 +441,6 @@ class SecureSum:
         """
         federation, exchange = self.federation, self.exchange
         assert collected.total is not None
-        assert federation.total is not None
         parties = tuple(reply.party.name for reply in collected.replies)
         try:
             arrays, rows = self.layout.decoded(collected.total, len(parties))
@@ -450,6 +449,7 @@ class SecureSum:
         except (SumError, door.RefusedError) as error:
             raise self._impossible(str(error)) from None
         if exchange.contradiction is not None:
+            assert federation.total is not None
             received = {**records.config_of(self.content), **records.arrays_of(self.content)}
             known = Known(sizes, received, federation.setup, federation.total)
             complaint = exchange.contradiction(arrays, known)

@@ -30,11 +30,15 @@ from flwr_causal.core.linear.selection import (
 from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
+from flwr_causal.core.privacy.release import read, scales_of, steps_of_noise, variance_of_counts
+from flwr_causal.core.privacy.scales import Scaling
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
 from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
+from flwr_causal.protocol.release import OCTAVES, RELEASE
+from flwr_causal.protocol.secure.neighbours import least_parties
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import (
@@ -46,6 +50,7 @@ from flwr_causal.strategies.linear import (
 )
 from flwr_causal.strategies.options import MOST, also_called, changed, refuse_ignored, require
 from flwr_causal.strategies.plausibility import combination_warning
+from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +62,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
 
@@ -112,16 +117,24 @@ class MomentsRun:
         Background knowledge over the d columns, or over the m columns of the lagged design.
     outcome : Outcome or None
         None before the exchange.
+    scales : ndarray or None
+        With epsilon: the estimated scales of the columns that have no public one.
+    rows : int or None
+        With epsilon: the number of rows in the release.
     """
 
     agreement: Agreement
     masks: EdgeMasks
     outcome: Outcome | None = None
+    scales: FloatArray | None = None
+    rows: int | None = None
 
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
-class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
+class Moments(
+    InterventionStrategy[MomentsRun], PrivateStrategy[MomentsRun], RowsOrSeries[MomentsRun]
+):
     """Federated linear structure learning from summed second moments, in one exchange.
 
     Means and second moments are sufficient statistics of a linear Gaussian system (Ng & Zhang 2022,
@@ -135,7 +148,8 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
     centred and scaled rows. With an order p it is one (2 + m) x (2 + m) array of sums and products
     of the m = d (1 + p) columns, five such arrays if something is chosen by held-out error, and one
     more for each smaller order to choose from. With secure summation the server learns the pooled
-    second moments only; without it, each party's second moments.
+    second moments only; without it, each party's second moments. With ``epsilon`` it is one array
+    of sums of products with noise, and nothing else that depends on the rows.
 
     Parameters
     ----------
@@ -277,9 +291,31 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
         }
 
     @property
+    def with_privacy(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit differential privacy: rows of a table, in one sum."""
+        return {
+            **super().with_privacy,
+            "kind": (self.kind == "linear", "'linear'"),
+            "order": (self.order == 0, "0"),
+            "interventions": (self.interventions is None, "left out"),
+            "intervention_column": (not self.intervention_column, "left out"),
+            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+        }
+
+    @property
+    def withholds_totals(self) -> bool:  # type: ignore[override]
+        """Whether the parties report names of columns only: a release has all that is known."""
+        return self.private
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """One exchange of sums; with epsilon a release, and histograms for estimated scales."""
+        return (OCTAVES, RELEASE) if self.private else (SUMS,)
+
+    @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments are those of the pooled rows, all centred by one mean."""
-        by_sums = self.aggregation == "mean" and self.sparsity != "held-out"
+        by_sums = self.aggregation == "mean" and self.sparsity != "held-out" and not self.private
         return by_sums and self.center == "global" and self.order == 0
 
     def chosen_solver(
@@ -348,16 +384,86 @@ class Moments(InterventionStrategy[MomentsRun], RowsOrSeries[MomentsRun]):
         return MomentsRun(agreement, masks)
 
     def request(self, state: MomentsRun) -> Request:
-        """Request the moments, without values to send."""
-        return Request(SUMS)
+        """Request the moments; with epsilon a release, before it what estimates scales."""
+        if not self.private:
+            return Request(SUMS)
+        scaling = self._scaling(state)
+        if scaling is None:
+            return Request(OCTAVES)
+        return Request(RELEASE, {"centers": scaling.centers, "scales": scaling.scales})
+
+    def _scaling(self, state: MomentsRun) -> Scaling | None:
+        """Return the columns' centres and scales; None before those that lack are estimated."""
+        return Scaling.of(state.agreement.names, self.stated_scales, state.scales)
 
     def close(self, state: MomentsRun, replies: Replies) -> tuple[MomentsRun, dict[str, Any]]:
         """Find the graph from the pooled moments."""
+        if self.private:
+            return self._close_private(state, replies)
         solve = solve_series if self.order else solve_rows
         solve = solve_additive if self.kind == "additive" else solve
         solve = solve_class if self.solver == "ges" else solve
         outcome = solve(self, state.agreement, state.masks, replies["moments"])
         return replace(state, outcome=outcome), outcome.info
+
+    def _close_private(
+        self, state: MomentsRun, replies: Replies
+    ) -> tuple[MomentsRun, dict[str, Any]]:
+        """Keep the estimated scales, or find the graph from the moments of the release."""
+        names = state.agreement.names
+        budget = self.budget(names)
+        replied = len(replies.parties)
+        sharing = self._sharing(state)
+        scaling = self._scaling(state)
+        if scaling is None:
+            assert budget.scales is not None
+            lacking = [name for name in names if name not in self.stated_scales]
+            noise = variance_of_counts(len(lacking), budget.scales, sharing)
+            return replace(state, scales=scales_of(replies["counts"], replied * noise, lacking)), {}
+        noise = replied * steps_of_noise(len(names), budget.release, sharing)
+        released = read(replies["products"], noise, scaling.centers, scaling.scales)
+        agreement = replace(
+            state.agreement,
+            mean=released.mean,
+            variance=np.diagonal(released.second).copy(),
+            total=round(released.effective_rows),
+        )
+        scale = self.scale(agreement)
+        solve = solve_class if self.solver == "ges" else solve_rows
+        products = released.second / np.outer(scale, scale)
+        outcome = solve(self, agreement, state.masks, products[None])
+        model = outcome.model
+        if model is not None:
+            # Standard errors and tests by rows know nothing of the noise.
+            model = replace(model, sample_moments=None)
+        doubts = scale_warning(names, scaling, released)
+        outcome = outcome._replace(model=model, warnings=(*outcome.warnings, *doubts))
+        rows = round(released.rows)
+        info = {**outcome.info, "rows": rows, "effective_rows": agreement.n}
+        return replace(state, agreement=agreement, outcome=outcome, rows=rows), info
+
+    def _sharing(self, state: MomentsRun) -> int:
+        """Return among how many parties the noise is shared: the fewest of a secure sum."""
+        parties = len(state.agreement.rows)
+        return least_parties(parties, self.quorum) if self.secure_aggregation else 1
+
+    def num_rows(self, state: MomentsRun) -> int | None:
+        """Return the number of rows in the release; None without epsilon."""
+        return state.rows
+
+    def privacy(self, state: MomentsRun) -> dict[str, Any]:
+        """Return the guarantee, and to how many rows without noise the release is worth."""
+        if not self.private or state.outcome is None:
+            return {}
+        names, scaling = state.agreement.names, self._scaling(state)
+        assert scaling is not None
+        used = zip(names, scaling.centers.tolist(), scaling.scales.tolist(), strict=True)
+        return self.guarantee(
+            names,
+            sharing=self._sharing(state),
+            scales={name: [center, scale] for name, center, scale in used},
+            effective_rows=state.agreement.n,
+        )
 
     def finished(self, state: MomentsRun) -> str | None:
         """Return why the run is over, None before the exchange."""

@@ -39,6 +39,7 @@ from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import PERCEPTRONS, PerceptronOptions
 from flwr_causal.strategies.options import also_called, refuse_ignored, require
+from flwr_causal.strategies.privacy import PrivateStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -695,7 +696,7 @@ class NeuralRun:
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
-class NotearsADMM(PerceptronOptions, LinearADMM):
+class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
     """Federated structure learning by consensus ADMM (Ng & Zhang, AISTATS 2022).
 
     The parties solve one NOTEARS problem over all rows without sending rows. In a round every party
@@ -711,7 +712,8 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
     From the first array alone a server can compute the party's second moments exactly: without
     secure aggregation this method hides no more than :class:`Moments` does. With ``model="mlp"``:
     in every round all parameters of the perceptrons, and in the last exchange the mean squares of
-    their slopes, d x d.
+    their slopes, d x d. With ``epsilon`` all of this is computed from one release of the party's
+    moments, with noise of its own; numbers of rows are then those that the releases are worth.
 
     Parameters
     ----------
@@ -754,6 +756,29 @@ class NotearsADMM(PerceptronOptions, LinearADMM):
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
         return {**super().with_interventions, "kind": (self.kind == "linear", "'linear'")}
+
+    @property
+    def with_privacy(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit differential privacy: the moments of a table's rows."""
+        return {
+            **super().with_privacy,
+            "kind": (self.kind == "linear", "'linear'"),
+            "interventions": (self.interventions is None, "left out"),
+            "intervention_column": (not self.intervention_column, "left out"),
+            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+        }
+
+    def model(self, state: ConsensusRun) -> Any:
+        """Return the fitted linear system; with epsilon without what errors are computed from."""
+        model = super().model(state)
+        return replace(model, sample_moments=None) if self.private and model is not None else model
+
+    def privacy(self, state: ConsensusRun) -> dict[str, Any]:
+        """Return the guarantee: each party makes a release with all of the noise."""
+        if not self.private:
+            return {}
+        rows = state.agreement.n
+        return self.guarantee(state.agreement.names, sharing=1, effective_rows=rows)
 
     @property
     def client_options(self) -> dict[str, Scalar]:

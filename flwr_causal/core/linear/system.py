@@ -166,8 +166,8 @@ class LinearSystem:
         if self.sample_moments is None:
             raise ConfigError(
                 "this model has no moments of the rows it was fitted to, which standard errors and "
-                "tests need: run moments, or notears-admm or 2dbn with search=True. The effect "
-                "alone follows from model.do() without them"
+                "tests need: run moments, or notears-admm or 2dbn with search=True, without "
+                "epsilon. The effect alone follows from model.do() without them"
             )
         return self.sample_moments
 

@@ -198,6 +198,26 @@ def _heat(title: str, unit: str, edges: list[dict[str, Any]], names: list[str]) 
     return {**heat, "names": names, "cells": cells}
 
 
+def _guarantee_blocks(privacy: dict[str, Any]) -> list[Block]:
+    """Return the guarantee of differential privacy, if there is one."""
+    if not privacy:
+        return []
+    own = privacy["scales"].items()
+    scales = [f"{name} {scale:.4g} (centre {center:.4g})" for name, (center, scale) in own]
+    values = {
+        "epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g}",
+        "protects": privacy["unit"],
+        "against": privacy["against"],
+        "by": privacy["mechanism"],
+        "noise, in units of the sensitivity": f"{privacy['noise_multiplier']:.4g}",
+        "rows without noise that it is worth": privacy["effective_rows"],
+        "scales": ", ".join(scales),
+        "estimated scales": ", ".join(privacy["estimated_scales"]),
+    }
+    rows = [[label, value] for label, value in values.items() if value != ""]
+    return [{"kind": "facts", "title": "Differential privacy", "rows": rows}]
+
+
 def privacy_blocks(run: RunRecord) -> list[Block]:
     """Return what the method's contract says of the exchanges that took place."""
     times = Counter(record.get("exchange") for record in run.history)
@@ -222,8 +242,11 @@ def privacy_blocks(run: RunRecord) -> list[Block]:
             "text": "The method's contract declares everything that may leave a party, and a reply "
             "with anything else is refused. Before the first exchange each party reported the "
             "names and types of its columns, its number of rows, and what the method needs for "
-            "the agreement. In shapes, d is the number of columns and n the party's rows.",
+            "the agreement"
+            + (": of its rows no more than what its private release says" if run.privacy else "")
+            + ". In shapes, d is the number of columns and n the party's rows.",
         },
+        *_guarantee_blocks(run.privacy),
         {
             "kind": "table",
             "caption": "What left each party in the exchanges of this run",

@@ -1,0 +1,1 @@
+"""Differential privacy of rows: calibration, the discrete Gaussian, releases of moments."""

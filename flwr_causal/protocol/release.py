@@ -1,0 +1,73 @@
+"""The exchanges of a differentially private release of moments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flwr_causal.core.privacy.release import NUM_OCTAVES
+from flwr_causal.core.privacy.scales import scales_by_column
+from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
+
+if TYPE_CHECKING:
+    from flwr_causal.protocol.setup import Setup
+
+OCTAVES = Exchange(
+    "octaves",
+    "the histograms from which the scales of columns are estimated",
+    returns=(
+        Disclosure(
+            "counts",
+            "of each column without a public scale, how many absolute values are in each octave, "
+            "with noise",
+            ("unscaled", "octaves"),
+            "whole",
+            "sum",
+        ),
+    ),
+    weight="one",
+    when="with epsilon, if the option scales lacks a column",
+)
+
+RELEASE = Exchange(
+    "release",
+    "the moments of the parties' rows, with the noise of differential privacy",
+    sends=(
+        Sent("centers", "the columns' centres", ("d",), exact=True),
+        Sent("scales", "the columns' scales", ("d",), exact=True),
+    ),
+    returns=(
+        Disclosure(
+            "products",
+            "the sum over rows of [c0, z] [c0, z]^T in steps, z being the centred, scaled and "
+            "clipped row, with noise",
+            ("augmented", "augmented"),
+            "whole",
+            "sum",
+        ),
+    ),
+    weight="one",
+    when="with epsilon",
+)
+
+
+def private_dimensions(setup: Setup) -> dict[str, int]:
+    """Return the sizes of what is released."""
+    return {
+        "augmented": 1 + len(setup.names),
+        "unscaled": len(unscaled(setup)),
+        "octaves": NUM_OCTAVES,
+    }
+
+
+def unscaled(setup: Setup) -> tuple[str, ...]:
+    """Return the columns whose scale is estimated."""
+    stated = scales_by_column(str(setup.options["scales"]))
+    return tuple(name for name in setup.names if name not in stated)
+
+
+def sharing(setup: Setup) -> int:
+    """Return among how many parties the noise of a sum is shared: the fewest that may be in it.
+
+    The server learns each reply without secure sums: each then has all of the noise.
+    """
+    return setup.least_parties if setup.keys else 1

@@ -1,0 +1,201 @@
+"""Calibration, discrete Gaussian, and the sensitivity of a release, against brute force."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from flwr_causal.core.privacy.budget import SCALES_SHARE, budget_of
+from flwr_causal.core.privacy.calibration import MARGIN, delta_of, noise_multiplier
+from flwr_causal.core.privacy.discrete_gaussian import discrete_gaussian
+from flwr_causal.core.privacy.release import (
+    CONSTANT,
+    STEPS,
+    clipping_norm,
+    noise_of,
+    octaves_of,
+    products_of,
+    read,
+    scales_of,
+    sensitivity,
+    steps_of_noise,
+    variance_of_counts,
+)
+from flwr_causal.core.privacy.scales import scales_by_column
+from flwr_causal.errors import ConfigError, DataError
+
+# By the privacy loss distributions of dp-accounting 0.6.
+NOISE = {
+    (0.5, 1e-5): 7.0318267,
+    (1.0, 1e-5): 3.7306316,
+    (3.0, 1e-5): 1.3905935,
+    (8.0, 1e-5): 0.6002291,
+    (1.0, 1e-9): 5.4952662,
+    (0.1, 1e-6): 36.3046904,
+}
+COMPOSED = {(12.0, 4.0, 1e-5): 0.9814682, (5.0, 1.0, 1e-6): 4.9969107}
+below = Random(5).randrange
+
+
+@pytest.mark.parametrize("guarantee", NOISE)
+def test_the_noise_is_that_of_the_privacy_loss_distribution(guarantee):
+    epsilon, delta = guarantee
+    assert noise_multiplier(epsilon, delta) / MARGIN == pytest.approx(NOISE[guarantee], rel=1e-6)
+    assert delta_of(NOISE[guarantee], epsilon) == pytest.approx(delta, rel=1e-4)
+
+
+@pytest.mark.parametrize("mechanisms", COMPOSED)
+def test_two_mechanisms_lose_what_their_composition_does(mechanisms):
+    one, two, delta = mechanisms
+    together = (1 / one**2 + 1 / two**2) ** -0.5
+    assert delta_of(together, COMPOSED[mechanisms]) == pytest.approx(delta, rel=1e-4)
+
+
+def test_scales_and_release_share_one_budget():
+    alone, both = budget_of(1.0, 1e-5, estimates=False), budget_of(1.0, 1e-5, estimates=True)
+    assert alone.scales is None
+    assert both.scales**-2 + both.release**-2 == pytest.approx(alone.release**-2)
+    assert both.scales**-2 == pytest.approx(SCALES_SHARE * alone.release**-2)
+
+
+def test_an_accountant_agrees():
+    accountant = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    own = accountant.from_gaussian_mechanism(noise_multiplier(2.0, 1e-6))
+    assert own.get_delta_for_epsilon(2.0) <= 1e-6
+
+
+def test_delta_of_epsilon_0_is_the_total_variation():
+    assert delta_of(1.0, 0.0) == pytest.approx(0.38292492)
+
+
+@pytest.mark.parametrize("variance", [1, 7])
+def test_the_discrete_gaussian_has_its_probabilities(variance):
+    draws = np.array([discrete_gaussian(variance, below) for _ in range(4000)])
+    support = np.arange(-40, 41)
+    weights = np.exp(-(support**2) / (2 * variance))
+    expected = 4000 * weights / weights.sum()
+    counts = np.bincount(draws + 40, minlength=81)
+    kept = expected > 5
+    statistic = ((counts - expected)[kept] ** 2 / expected[kept]).sum()
+    assert statistic < chi2.isf(1e-4, kept.sum() - 1)
+    assert counts[~kept].sum() < 4 * expected[~kept].sum() + 10
+
+
+def test_noise_off_the_diagonal_has_half_of_the_variance():
+    variance = 10**12
+    noise = noise_of(40, variance, below).astype(float)
+    np.testing.assert_array_equal(noise, noise.T)
+    off = noise[np.triu_indices(41, 1)]
+    assert (off**2).mean() / variance == pytest.approx(1, abs=5 * np.sqrt(2 / len(off)))
+    assert (np.diag(noise) ** 2).mean() / variance == pytest.approx(2, abs=2 * 5 * np.sqrt(2 / 41))
+
+
+@pytest.mark.parametrize("parties", [1, 3, 10])
+def test_shared_noise_adds_up_to_all_of_it(parties):
+    one = steps_of_noise(5, 1.7, 1)
+    assert one <= parties * steps_of_noise(5, 1.7, parties) < one + parties
+    # The noise on the diagonal, whose sensitivity is that of the whole release.
+    assert 2 * one >= (1.7 * STEPS) ** 2
+
+
+ROWS = {
+    "usual": lambda rng, d: rng.normal(size=d),
+    "large": lambda rng, d: 1e6 * rng.normal(size=d),
+    "huge": lambda rng, d: np.full(d, 1e300) * rng.choice([-1, 1], d),
+    "one column": lambda rng, d: np.where(np.arange(d) == 0, 1e9, 0.0),
+    "at the centre": lambda rng, d: np.full(d, 3.0),
+    "infinite": lambda rng, d: np.where(np.arange(d) == d - 1, np.inf, 1.0),
+    "missing": lambda rng, d: np.where(np.arange(d) == 0, np.nan, 1.0),
+    "nearly infinite": lambda rng, d: np.full(d, np.finfo(float).max),
+}
+
+
+@pytest.mark.parametrize("d", [1, 4, 12])
+@pytest.mark.parametrize("row", ROWS)
+def test_no_row_changes_the_products_by_more_than_the_sensitivity(row, d):
+    rng = np.random.default_rng(d)
+    table, centers, scales = rng.normal(size=(50, d)), np.full(d, 3.0), rng.uniform(1e-3, 9, d)
+    added = np.vstack([table, ROWS[row](rng, d)])
+    change = products_of([added], centers, scales) - products_of([table], centers, scales)
+    norm = np.linalg.norm(change)
+    assert norm <= STEPS + 2 * (1 + d)
+    if row in ("infinite", "missing"):
+        assert norm == 0
+    if row in ("huge", "one column", "large"):
+        assert norm > 0.999 * STEPS  # the sensitivity is no larger than it must be
+    if row == "at the centre":
+        assert change[0, 0] == pytest.approx(STEPS * CONSTANT**2 / (1 + CONSTANT**2), abs=2)
+
+
+def test_a_row_changes_one_count_of_each_column():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(30, 4))
+    added = np.vstack([table, [1e300, 0.0, -1e-300, 5.0]])
+    change = octaves_of([added]) - octaves_of([table])
+    assert change.sum() == 4
+    assert np.linalg.norm(change) == 2 <= np.sqrt(4)
+    assert not (octaves_of([np.vstack([table, [np.nan, 1, 1, 1]])]) - octaves_of([table])).any()
+    assert variance_of_counts(4, 3.0, 2) == 18
+
+
+def test_without_noise_the_moments_are_those_of_the_rows():
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(400, 3)) @ rng.normal(size=(3, 3)) + [5.0, 0.0, -2.0]
+    centers, scales = np.array([4.0, 0.0, -2.0]), np.full(3, 6.0)
+    norms = np.linalg.norm((rows - centers) / scales, axis=1)
+    assert (norms < clipping_norm(3)).all()
+    products = products_of([rows[:100], rows[100:]], centers, scales)
+    found = read(products, 0.0, centers, scales)
+    assert found.rows == pytest.approx(400, rel=1e-6)
+    assert found.effective_rows == pytest.approx(400, rel=1e-6)
+    np.testing.assert_allclose(found.mean, rows.mean(axis=0), atol=1e-4)
+    np.testing.assert_allclose(found.second, np.cov(rows.T, bias=True), atol=1e-3)
+
+
+def test_noise_makes_rows_worth_less_and_covariances_stay_positive():
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(500, 6)) @ np.triu(rng.normal(size=(6, 6)))
+    products, ones = products_of([rows], np.zeros(6), np.ones(6)), np.ones(6)
+    worth = []
+    for multiplier in (0.01, 0.1, 1.0):
+        variance = steps_of_noise(6, multiplier, 1)
+        found = read(products + noise_of(6, variance, below), variance, np.zeros(6), ones)
+        floor = np.sqrt(6 * variance) * sensitivity(6) / STEPS / found.rows
+        assert np.linalg.eigvalsh(found.second).min() >= 0.99 * floor
+        worth.append(found.effective_rows)
+    assert 500 > worth[0] > worth[1] > worth[2]
+
+
+def test_more_noise_than_rows_is_an_error():
+    products = products_of([np.ones((3, 2))], np.zeros(2), np.ones(2))
+    with pytest.raises(DataError, match="no more than its noise: add rows, raise epsilon"):
+        read(products, steps_of_noise(2, 20.0, 1), np.zeros(2), np.ones(2))
+
+
+def test_scales_are_estimated_from_noisy_octaves():
+    rng = np.random.default_rng(4)
+    deviations = np.array([1e-7, 0.3, 1.0, 5e8])
+    counts = octaves_of([rng.normal(size=(3000, 4)) * deviations])
+    variance = 30**2
+    noisy = counts + rng.normal(scale=30, size=counts.shape).astype(np.int64)
+    estimated = scales_of(noisy, variance, "abcd")
+    np.testing.assert_allclose(estimated, deviations, rtol=0.25)
+    with pytest.raises(DataError, match="column 'b': the rows are too few to estimate its scale"):
+        scales_of(np.vstack([noisy[0], noisy[1] // 1000]), variance, "ab")
+
+
+@pytest.mark.parametrize(
+    "stated",
+    ["x=2, y = 10:3", '{"x": 2, "y": [10, 3]}', {"x": 2, "y": (10, 3.0)}],
+)
+def test_scales_are_stated_as_text_or_mapping(stated):
+    assert scales_by_column(stated) == {"x": (0.0, 2.0), "y": (10.0, 3.0)}
+
+
+@pytest.mark.parametrize(
+    "stated", ["x", "x=0", "x=-1", "x=1:2:3", "x=nan", "[1]", "{", {"x": None}, {1: 2.0}, {"x": []}]
+)
+def test_scales_that_are_none_are_refused(stated):
+    with pytest.raises(ConfigError, match=r"'scales' (is|has)"):
+        scales_by_column(stated)

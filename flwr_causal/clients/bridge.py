@@ -294,6 +294,7 @@ def _answer(
             weight=weight,
             number=number,
             precision=client.setup.precision,
+            small=client.setup.small,
         )
     note(content)
     packed = content.get(records.ARRAYS)

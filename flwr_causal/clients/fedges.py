@@ -13,8 +13,9 @@ from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.families import Families, empty_families
 from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
-from flwr_causal.core.discrete.mixed_moments import MixedTable, flattened, mixed_sums
+from flwr_causal.core.discrete.mixed_moments import MixedTable, flattened, mixed_sums, without_small
 from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
@@ -213,9 +214,11 @@ class FedGESClient(CausalClient):
         """Return counts and moments of the party's rows."""
         table = self.once("rows of numbers and categories", self._mixed_table)
         sets = Sets(asked["sizes"], asked["members"]).lists()
-        flat = flattened([mixed_sums(table, members.tolist()) for members in sets])
-        few = (flat.counts > 0) & (flat.counts < int(self.setup.options["minimum-count"]))
-        return {**flat._asdict(), "small": np.array(few.sum(), dtype=np.int64)}
+        parts, small = [mixed_sums(table, members.tolist()) for members in sets], self.setup.small
+        few = sum(int(are_small(part.counts, small.minimum).sum()) for part in parts)
+        if small.withheld:
+            parts = [without_small(part, small.withheld) for part in parts]
+        return {**flattened(parts)._asdict(), "small": np.array(few, dtype=np.int64)}
 
     def _mixed_table(self) -> MixedTable:
         setup = self.setup
@@ -252,6 +255,9 @@ class FedGESClient(CausalClient):
         ]
 
     def _tables(self, cache: Cache, asked: Asked) -> Arrays:
-        counts = tabulate(cache.table, Sets(asked["sizes"], asked["members"]))
-        small = counts.num_small(int(self.setup.options["minimum-count"]))
-        return {**counts._asdict(), "small": np.array(small, dtype=np.int64)}
+        sets, small = Sets(asked["sizes"], asked["members"]), self.setup.small
+        counts = tabulate(cache.table, sets)
+        few = counts.num_small(small.minimum)
+        if small.withheld:
+            counts = counts.without_small(sets, cache.table.cardinalities, small.withheld)
+        return {**counts._asdict(), "small": np.array(few, dtype=np.int64)}

@@ -240,7 +240,7 @@ class FedPCClient(CausalClient):
 
     @property
     def _minimum_count(self) -> int:
-        return int(self.setup.options["minimum-count"])
+        return self.setup.small.minimum
 
     @property
     def _model_path(self) -> str:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.clients.linear import LinearClient
+from flwr_causal.core.discrete.small_counts import are_small, withheld
 from flwr_causal.data.interventions import NODE_KEY, by_party, split_names, targets_by_row
 from flwr_causal.data.read.pieces import whole
+from flwr_causal.protocol.door import RefusedError
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
@@ -51,7 +53,13 @@ class InterventionClient(LinearClient):
     def products_by_targets(self) -> FloatArray:
         """Return the sums of products of the rows [1, x] by set of targets, (sets, 1 + m, 1 + m).
 
-        x are the centred and scaled rows, with their lags.
+        x are the centred and scaled rows, with their lags. Sums over few rows are treated as the
+        option ``small_counts`` says.
+
+        Raises
+        ------
+        RefusedError
+            If sums are over few rows, and such sums are refused.
         """
         sets, count = self.target_sets(), len(self.setup.targets)
         sums: FloatArray | float = 0.0
@@ -62,7 +70,13 @@ class InterventionClient(LinearClient):
             parts = [rows[own == k] for k in range(count)]
             sums = sums + np.stack([part.T @ part for part in parts])
             start += len(rows)
-        return np.asarray(sums)
+        found, small = np.asarray(sums), self.setup.small
+        rows = found[:, 0, 0].round().astype(np.int64)
+        if small.treatment == "refuse" and are_small(rows, small.minimum).any():
+            raise RefusedError(f"The reply was not sent: sets of targets have {small.refusal}")
+        if small.withheld:
+            found[withheld(rows, small.withheld)] = 0.0
+        return found
 
     @property
     def _target_column(self) -> str:

@@ -34,6 +34,7 @@ CUTS = Exchange(
             ("columns", "thresholds"),
             "count",
             "sum",
+            cumulative=True,
         ),
     ),
     contradiction=_decreasing,

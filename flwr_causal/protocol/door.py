@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
 
+from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.limits import LARGEST
 from flwr_causal.core.threads import single_threaded
@@ -21,6 +22,7 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import WHOLE
 from flwr_causal.protocol.schema import FACTS, MOST_ROWS, REQUIRED
 from flwr_causal.protocol.secure.ring import Layout
+from flwr_causal.protocol.small_counts import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Disclosure, Exchange, Shape, Values
     from flwr_causal.protocol.schema import Fact, FactKind, Part
     from flwr_causal.protocol.setup import Setup
+    from flwr_causal.protocol.small_counts import SmallCounts
 
 # The rounding errors of products of scaled columns, which may have travelled as float32.
 _TOLERANCE = 1e-5
@@ -54,6 +57,7 @@ def outgoing(
     weight: float,
     number: int,
     precision: str = "float64",
+    small: SmallCounts = REPORT,
 ) -> RecordDict:
     """Build the content of a reply, and refuse whatever the exchange does not declare.
 
@@ -70,6 +74,8 @@ def outgoing(
         Of the exchange in this run.
     precision : {"float64", "float32"}, default "float64"
         How floats travel.
+    small : SmallCounts, optional
+        What is done with counts of few rows. Default: they leave as they are.
 
     Returns
     -------
@@ -80,10 +86,12 @@ def outgoing(
     Raises
     ------
     RefusedError
-        If a name is not declared or missing, a shape is not the declared one, or a value is not
-        possible.
+        If a name is not declared or missing, a shape is not the declared one, a value is not
+        possible, or a count is of fewer rows than the party sends.
     """
     travelling = _checked(exchange, arrays, sizes, precision)
+    if small.treatment != "report":
+        travelling = _without_small(exchange, travelling, small, sizes.get("n", 0))
     numbers = {
         # Flower's records know no truth values.
         name: int(values) if values.dtype.kind == "b" else values.item()
@@ -370,6 +378,31 @@ def _checked(
     except RefusedError as error:
         raise RefusedError(f"The reply was not sent: {error}") from None
     return travelling
+
+
+def _without_small(exchange: Exchange, arrays: Arrays, small: SmallCounts, rows: int) -> Arrays:
+    """Return what leaves without counts of few rows; raise a RefusedError if they are refused."""
+    result = dict(arrays)
+    for item in exchange.returns:
+        if item.values != "count" or item.name not in arrays:
+            continue
+        counts = arrays[item.name]
+        if small.withheld:
+            few = are_small(counts, small.minimum) * counts
+            # The same in each exchange, so that no two exchanges can be subtracted.
+            rest = counts % small.minimum if item.cumulative else few
+            result[item.name] = (counts - rest).astype(counts.dtype)
+            continue
+        cells = counts
+        if item.cumulative:  # the rows between two thresholds
+            ordered = np.sort(counts.astype(np.int64), axis=-1)
+            cells = np.diff(ordered, axis=-1, prepend=0, append=rows)
+        if are_small(cells, small.minimum).any():
+            raise RefusedError(
+                f"The reply was not sent: '{item.name}' of the exchange '{exchange.name}' has "
+                f"{small.refusal}"
+            )
+    return result
 
 
 def _read(content: RecordDict, number: int) -> tuple[Arrays, object, object]:

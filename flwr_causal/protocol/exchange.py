@@ -107,6 +107,10 @@ class Disclosure:
     below : str, default ""
         Of an ``"index"``, or of the pairs of a ``"dag"``: the symbol of the size that every value
         is below, such as ``"d"`` for numbers of columns. Default: no bound.
+    cumulative : bool, default False
+        Of a ``"count"`` of rows up to thresholds, the last axis: whether it counts rows that other
+        entries count too. Small counts (option ``small_counts``) are then those of the rows between
+        two thresholds.
     bound : callable, optional
         ``setup -> float or ndarray``: a bound of the absolute sum or mean over all parties, and of
         each party's part of it, from what the parties agreed on; broadcast to the shape. Secure
@@ -128,6 +132,7 @@ class Disclosure:
     rows: str = ""
     optional: bool = False
     below: str = ""
+    cumulative: bool = False
     bound: Callable[[Setup], FloatArray | float] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

@@ -27,7 +27,8 @@ def _other_rows(arrays: Arrays, known: Known) -> str:
     counts = contingency_tables.Counts(
         *(arrays[name] for name in contingency_tables.Counts._fields)
     )
-    return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"])
+    withheld = known.setup.small.withheld
+    return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"], withheld)
 
 
 def _impossible_moments(arrays: Arrays, known: Known) -> str:
@@ -36,7 +37,8 @@ def _impossible_moments(arrays: Arrays, known: Known) -> str:
     sets = contingency_tables.Sets(known.sent["sizes"], known.sent["members"])
     flat = mixed_moments.FlatSums(*(arrays[name] for name in mixed_moments.FlatSums._fields))
     lists = [members.tolist() for members in sets.lists()]
-    return mixed_moments.impossible(flat, cards, lists, known.sizes["n"])
+    withheld = known.setup.small.withheld
+    return mixed_moments.impossible(flat, cards, lists, known.sizes["n"], withheld)
 
 
 def _by_name(setup: Setup) -> list[tuple[str, tuple[str, ...]]]:

@@ -56,7 +56,7 @@ def own_domain(joint: Domain, names: Iterable[str]) -> Domain:
 def plan_of(learner: str, setup: Setup, sent: Mapping[str, Any]) -> Plan:
     """Return the settings of a training by sums, the same at the server and at the parties."""
     options = setup.options
-    target, seed, least = options["target"], options["seed"], options["minimum-count"]
+    target, seed, least = options["target"], options["seed"], setup.small.minimum
     text = str(options["settings"])
     return _plan(learner, str(target), text, domain_of(setup, sent), int(seed), int(least))
 
@@ -97,7 +97,7 @@ def _other_projections(arrays: Arrays, known: Known) -> str:
             f"{arrays['linear'].shape[2]} scores, not of {classes} and {scores}"
         )
     counted, rows = int(arrays["counts"].sum()), known.sizes["common"]
-    left_out = (int(known.setup.options["minimum-count"]) - 1) * classes
+    left_out = (known.setup.small.minimum - 1) * classes
     if not rows - left_out <= counted <= rows:
         return f"its classes count {counted} rows, but {rows} are common to all parties"
     return ""

@@ -10,6 +10,7 @@ import numpy as np
 
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import States, pack_states, unpack_states
+from flwr_causal.protocol.small_counts import REPORT, SmallCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,8 @@ class Setup:
         How problems of the data are handled.
     precision : str
         The type in which floating-point arrays are sent, "float64" or "float32".
+    small : SmallCounts
+        What parties do with counts of few rows.
     options : mapping of str to scalar
         The method's own options that its clients need.
     exchange : str
@@ -80,6 +83,7 @@ class Setup:
     variance: NDArray[np.float64]
     policy: Policy
     precision: str = "float64"
+    small: SmallCounts = REPORT
     options: Mapping[str, Scalar] = field(default_factory=dict)
     exchange: str = ""
     states: States = ()
@@ -108,6 +112,8 @@ class Setup:
             f"{PREFIX}mean": self.mean.tolist(),
             f"{PREFIX}variance": self.variance.tolist(),
             f"{PREFIX}precision": self.precision,
+            f"{PREFIX}minimum-count": self.small.minimum,
+            f"{PREFIX}small-counts": self.small.treatment,
             f"{PREFIX}exchange": self.exchange,
             TERMS: self.terms,
             SIGNATURE: self.signature,
@@ -145,6 +151,7 @@ class Setup:
             variance=np.array(config[f"{PREFIX}variance"], dtype=np.float64),
             policy=Policy.from_dict(part(_POLICY)),
             precision=config[f"{PREFIX}precision"],
+            small=SmallCounts(config[f"{PREFIX}minimum-count"], config[f"{PREFIX}small-counts"]),
             exchange=config[f"{PREFIX}exchange"],
             options=part(_OPTION),
             states=unpack_states(config.get(_STATES, []), config.get(_NUM_STATES, [])),

@@ -127,6 +127,9 @@ class Method(Generic[StateT]):
     withholds_totals: bool = False
     #: Fewest parties of such a sum.
     min_parties: int = 3
+    #: The fewest rows behind a count that leaves a party, and what is done with smaller counts.
+    minimum_count: int = 5
+    small_counts: Literal["report", "suppress", "refuse"] = "report"
     #: Directory in which the run is kept while it goes on; None: nothing is written.
     output_dir: str | None
     #: Whether to go on with the run that ``output_dir`` holds.

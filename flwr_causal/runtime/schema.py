@@ -18,6 +18,7 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.schema import own_version
 from flwr_causal.protocol.setup import Setup
+from flwr_causal.protocol.small_counts import SmallCounts
 from flwr_causal.protocol.terms import Terms, signed
 from flwr_causal.runtime.federation import Federation, Party
 from flwr_causal.runtime.secure import agreed_keys, ask_totals, check_parties, check_targets
@@ -197,6 +198,7 @@ def agreed(
         variance=agreement.variance if sums else np.zeros(0),
         policy=method.policy,
         precision=method.precision,
+        small=SmallCounts(method.minimum_count, method.small_counts),
         options={**method.schema_options, **method.client_options},
         exchange=secrets.token_hex(8),
         states=agreement.states,

@@ -124,6 +124,13 @@ class CausalStrategy(FedAvg, Method[StateT]):
     signing_key : str or None, default None
         Path, on the server's machine, of an Ed25519 private key (``ssh-keygen -t ed25519 -N ""``)
         that signs what the run asks. Parties whose policy lists its public key refuse other runs.
+    minimum_count : int, default 5
+        The fewest rows behind a count of rows, or behind a sum over some of the rows, that leaves a
+        party; ``small_counts`` says what is done with smaller ones.
+    small_counts : {"report", "suppress", "refuse"}, default "report"
+        What parties do with counts of fewer rows: send them; send 0 instead, so that tables count
+        fewer rows than there are; or refuse to reply. For methods that send counts, without
+        ``secure_aggregation``, which hides them. docs/privacy.md says what still follows from sums.
     output_dir : str or None, default None
         Directory for the results (under ``flwr run`` its absolute path). It is made at the start
         and updated during the run: status, history, failures, and what is needed to resume the run.
@@ -159,6 +166,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
     leave_one_out: bool = False
     secure_aggregation: bool = False
     min_parties: int = LEAST_PARTIES
+    minimum_count: int = 5
+    small_counts: Literal["report", "suppress", "refuse"] = "report"
     signing_key: str | None = None
     output_dir: str | None = None
     resume: bool = False
@@ -206,10 +215,27 @@ class CausalStrategy(FedAvg, Method[StateT]):
             self.min_available_nodes >= 1, "min_available_nodes", self.min_available_nodes, ">= 1"
         )
 
+        require(0 <= self.minimum_count <= MOST, "minimum_count", self.minimum_count, "0 or more")
+        if self.small_counts != "report":
+            self._check_small_counts()
         if self.secure_aggregation:
             self._check_sums()
         else:
             refuse_ignored(self, {"min_parties": "secure_aggregation=True"})
+
+    def _check_small_counts(self) -> None:
+        """Check that counts leave a party, of which it can withhold small ones."""
+        counts = any(
+            item.values == "count" for exchange in self.exchanges for item in exchange.returns
+        )
+        if not counts and "interventions" not in self.contract.reports:
+            refuse_ignored(self, {"small_counts": "methods and options that send counts of rows"})
+        require(
+            self.small_counts != "suppress" or not self.replicates,
+            "replicates",
+            self.replicates,
+            "0 with small_counts='suppress', as counts of rows that are drawn again disclose them",
+        )
 
     def _check_sums(self) -> None:
         """Check that everything that leaves a party is a sum."""
@@ -235,6 +261,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
             "fraction_train": (self.fraction_train == 1, "1"),
             "changed_tables": (self.changed_tables == "fail", "'fail'"),
             "leave_one_out": (not self.leave_one_out, "False"),
+            "small_counts": (self.small_counts == "report", "'report'"),
         }
 
     @property

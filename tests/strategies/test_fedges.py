@@ -351,7 +351,6 @@ def test_what_the_parties_are_told():
         "max-edges": 10,
         "max-parents": 3,
         "turn": True,
-        "minimum-count": 5,
         "knowledge": "",
     }
     assert len(first["setup-states"]) == sum(len(s) for s in as_discrete(pooled(TABLES)).states)

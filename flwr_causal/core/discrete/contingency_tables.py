@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.compiled import compiled_in_place
+from flwr_causal.core.discrete.small_counts import are_small, is_total, withheld
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -66,8 +67,28 @@ class Counts(NamedTuple):
 
     def num_small(self, minimum: int) -> int:
         """Return how many cells count some rows, but fewer than the minimum."""
-        return sum(
-            int(((values > 0) & (values < minimum)).sum()) for values in (self.dense, self.values)
+        return sum(int(are_small(one, minimum).sum()) for one in (self.dense, self.values))
+
+    def without_small(self, sets: Sets, cardinalities: IntArray, minimum: int) -> Counts:
+        """Return the tables without the counts that :func:`small_counts.withheld` withholds.
+
+        Parameters
+        ----------
+        sets : Sets
+            Of the tables.
+        cardinalities : ndarray of int64, shape (d,)
+        minimum : int
+        """
+        size = num_cells(sets, cardinalities)
+        dense = size[size <= DENSE_CELLS].astype(np.int64)
+        left_out = withheld(self.dense, minimum, np.repeat(np.arange(len(dense)), dense))
+        owners = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        kept = ~withheld(self.values, minimum, owners)
+        return Counts(
+            np.where(left_out, 0, self.dense).astype(self.dense.dtype),
+            self.cells[kept],
+            self.values[kept],
+            np.bincount(owners[kept], minlength=len(self.lengths)).astype(np.int64),
         )
 
     @classmethod
@@ -117,7 +138,9 @@ def num_cells(sets: Sets, cardinalities: IntArray) -> FloatArray:
     return np.rint(np.exp(logs[:-1]))
 
 
-def contradiction(counts: Counts, sets: Sets, cardinalities: IntArray, rows: int) -> str:
+def contradiction(
+    counts: Counts, sets: Sets, cardinalities: IntArray, rows: int, minimum: int = 0
+) -> str:
     """Return why a party's counts are impossible, in words; "" if they are possible.
 
     Parameters
@@ -130,6 +153,8 @@ def contradiction(counts: Counts, sets: Sets, cardinalities: IntArray, rows: int
         Numbers of states.
     rows : int
         The party's number of rows; each table counts every row once.
+    minimum : int, default 0
+        The fewest rows that a party withholds from a table; 0: it withholds none.
     """
     size = num_cells(sets, cardinalities)
     narrow = size <= DENSE_CELLS
@@ -144,8 +169,8 @@ def contradiction(counts: Counts, sets: Sets, cardinalities: IntArray, rows: int
     for values, parts in ((counts.dense, dense), (counts.values, lengths)):
         owners = np.repeat(np.arange(len(parts)), parts)
         totals = np.bincount(owners, weights=values, minlength=len(parts))
-        wrong = totals[totals != rows]
-        if len(wrong):
+        wrong = [total for total in totals.tolist() if not is_total(total, rows, minimum)]
+        if wrong:
             return (
                 f"a contingency table counts {wrong[0]:g} rows, but the party reported {rows}; "
                 "its table may have changed since"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.discrete.discrete import as_discrete, named_columns
+from flwr_causal.core.discrete.small_counts import is_total, withheld
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -304,13 +305,39 @@ def restored(flat: FlatSums, cards: IntArray, lists: Sequence[Sequence[int]]) ->
     return result
 
 
-def impossible(flat: FlatSums, cards: IntArray, lists: Sequence[Sequence[int]], rows: int) -> str:
-    """Return why a party's sums are impossible, in words; "" if they are possible."""
+def without_small(part: MixedSums, minimum: int) -> MixedSums:
+    """Return sums without the configurations that :func:`small_counts.withheld` withholds."""
+    left_out = withheld(part.counts.ravel(), minimum).reshape(part.counts.shape)
+    return part._replace(
+        counts=np.where(left_out, 0, part.counts),
+        sums=np.where(left_out[..., None], 0.0, part.sums),
+        products=np.where(left_out[..., None, None], 0.0, part.products),
+    )
+
+
+def impossible(
+    flat: FlatSums,
+    cards: IntArray,
+    lists: Sequence[Sequence[int]],
+    rows: int,
+    minimum: int = 0,
+) -> str:
+    """Return why a party's sums are impossible, in words; "" if they are possible.
+
+    Parameters
+    ----------
+    flat, cards, lists
+        As of :func:`restored`.
+    rows : int
+        The party's number of rows.
+    minimum : int, default 0
+        The fewest rows that a party withholds from a set; 0: it withholds none.
+    """
     expected = sizes_of(cards, lists).sum(axis=0)
     if [len(part) for part in flat] != expected.tolist():
         return "the sums have other sizes than those of the requested sets"
     for part in restored(flat, cards, lists):
-        if part.counts.sum() != rows:
+        if not is_total(float(part.counts.sum()), rows, minimum):
             return (
                 f"a set of variables has {part.counts.sum():g} rows, but the party reported "
                 f"{rows}; its table may have changed since"

@@ -41,9 +41,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, IntArray, Integer
 
 DONE, NO_TABLE, WIDE = 0, 1, 2
+#: A table has fewer members.
+MOST_MEMBERS = 64
 
 
 class CountedGains(SpeculativeGains):
@@ -58,6 +60,9 @@ class CountedGains(SpeculativeGains):
         See :class:`SpeculativeGains`.
     edge_cost : float, default 0.0
         Subtracted from the gain of every further parent.
+    own_margins : bool, default False
+        Whether each gain follows from one table and its own margins, as it must where tables count
+        different rows.
     """
 
     def __init__(
@@ -67,11 +72,14 @@ class CountedGains(SpeculativeGains):
         price: float,
         depth: int | None = None,
         edge_cost: float = 0.0,
+        own_margins: bool = False,
     ) -> None:
         super().__init__(cardinalities, price, depth)
+        self.own_margins = own_margins
         self.terms = terms
         self.edge_cost = edge_cost
-        # F of each set, in a table of families with one column: owner 0, the set as members.
+        # F of each set, in a table of families with one column: owner 0, the set as members. With
+        # own margins the members are those of the table, and the owner says which the margin lacks.
         self.sums = empty_families(1)
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
@@ -85,6 +93,7 @@ class CountedGains(SpeculativeGains):
             self.terms,
             self.cardinalities,
             float(self.edge_cost),
+            self.own_margins,
             work,
         )
         super().fill(families, rows, wanted)
@@ -109,6 +118,7 @@ class CountedGains(SpeculativeGains):
                 (sets.sizes.astype(np.int64), flat, which),
                 dense,
                 (index, first, begin),
+                self.own_margins,
                 work,
             )
             if problem == FULL:
@@ -129,7 +139,11 @@ class CountedGains(SpeculativeGains):
         places = range(len(members))
         for left_out in ((), *((i,) for i in places), *combinations(places, 2)):
             kept = [k for k in places if k not in left_out]
-            self.sums, row = row_of(self.sums, 0, members[kept])
+            owner = int(_margin(np.int64(left_out[0]), np.int64(left_out[-1]))) if left_out else 0
+            if self.own_margins:
+                self.sums, row = row_of(self.sums, owner, members)
+            else:
+                self.sums, row = row_of(self.sums, 0, members[kept])
             if not math.isnan(self.sums.gains[row, 0]):
                 continue
             shape = cards[kept]
@@ -167,6 +181,7 @@ def _take_tables(
     sets: tuple[IntArray, IntArray, IntArray],
     dense: IntArray,
     start: tuple[int, int, int],
+    own: bool,
     work: IntArray,
 ) -> tuple[int, int, int, int]:
     """Store the sums over the cells of tables, and of their margins without one or two variables.
@@ -179,6 +194,8 @@ def _take_tables(
         The cells of the dense tables.
     start : tuple of int
         The set to begin with, its first member, the first cell of its table.
+    own : bool
+        Whether the margins of each table are kept apart.
     work : ndarray of int64, shape (5, DENSE_CELLS)
         Scratch space; row 2 is zero before and after.
 
@@ -219,13 +236,17 @@ def _take_tables(
                         left[count] = members[first + k]
                         total *= cards[left[count]]
                         count += 1
-                row = find(sums, zero, left, count)
+                owner, key, width = zero, left, count
+                if own:
+                    owner = zero if i < 0 else np.int64(_margin(i, j))
+                    key, width = members[first : first + size], np.int64(size)
+                row = find(sums, owner, key, width)
                 if row >= 0 and not math.isnan(sums.gains[row, 0]):
                     continue
                 number = table_for(terms, total)
                 if number < 0:
                     return index, first, begin, NO_TABLE
-                row = enter(sums, zero, left, count)
+                row = enter(sums, owner, key, width)
                 if row == FULL:
                     return index, first, begin, FULL
                 for k in range(filled):
@@ -259,6 +280,7 @@ def _compute(
     terms: Terms,
     cards: IntArray,
     edge_cost: float,
+    own: bool,
     work: IntArray,
 ) -> None:
     """Write the wanted gains whose four sums are known; ``work``, (2, W + 2), is scratch space."""
@@ -268,7 +290,10 @@ def _compute(
         row = rows[k]
         y, size, members = families.owners[row], families.sizes[row], families.members[row]
         _with(members, size, y, with_y)
-        known_s, known_y = find(sums, zero, members, size), find(sums, zero, with_y, size + 1)
+        known_s: Integer = zero
+        known_y: Integer = zero
+        if not own:
+            known_s, known_y = find(sums, zero, members, size), find(sums, zero, with_y, size + 1)
         if known_s < 0 or known_y < 0:
             continue
         cells = 1.0
@@ -281,13 +306,31 @@ def _compute(
             both = find(sums, zero, further, size + 2)
             if both < 0:
                 continue
-            _with(members, size, x, further)
-            known_x = find(sums, zero, further, size + 1)
+            if own:
+                i, j = zero, zero  # the places of x and y in the table
+                for m in range(size + 2):
+                    if further[m] == x:
+                        i = np.int64(m)
+                    elif further[m] == y:
+                        j = np.int64(m)
+                without_x, without_y = _margin(i, i), _margin(j, j)
+                known_x = find(sums, without_y, further, size + 2)
+                known_y = find(sums, without_x, further, size + 2)
+                known_s = find(sums, _margin(min(i, j), max(i, j)), further, size + 2)
+            else:
+                _with(members, size, x, further)
+                known_x = find(sums, zero, further, size + 1)
             if known_x < 0:
                 continue
             gain = values[both, 0] - values[known_x, 0] - values[known_y, 0] + values[known_s, 0]
             penalty = penalty_gain(terms, cells, float(cards[x]), float(cards[y]))
             families.gains[row, x] = gain - penalty - edge_cost
+
+
+@compiled_in_place
+def _margin(i: Integer, j: Integer) -> Integer:
+    """Return the number of a table's margin without the members at the places i <= j."""
+    return np.int64(1 + MOST_MEMBERS * i + j)
 
 
 @compiled_inside

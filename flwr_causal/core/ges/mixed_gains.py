@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,7 +53,8 @@ class MixedTableGains:
         """Compute the wanted gains of some rows of ``families``."""
         _fill(families, rows, wanted, self.table.cards, self._score)
 
-    def _score(self, members: tuple[int, ...]) -> float:
+    def _score(self, whole: tuple[int, ...], *left_out: int) -> float:
+        members = tuple(k for k in whole if k not in left_out)
         if members not in self._scores:
             self._scores[members] = mixed_sums(self.table, members).score()
         return self._scores[members]
@@ -70,6 +71,9 @@ class SummedMixedGains(SpeculativeGains):
         Rows of all parties together.
     depth
         See :class:`SpeculativeGains`.
+    own_margins : bool, default False
+        Whether each gain follows from the moments of one set and their own margins, as it must
+        where sets have different rows.
 
     Attributes
     ----------
@@ -77,16 +81,33 @@ class SummedMixedGains(SpeculativeGains):
         The summed moments of each set, by its members.
     """
 
-    def __init__(self, cards: IntArray, num_rows: int, depth: int | None = None) -> None:
+    def __init__(
+        self,
+        cards: IntArray,
+        num_rows: int,
+        depth: int | None = None,
+        *,
+        own_margins: bool = False,
+    ) -> None:
         super().__init__(np.maximum(cards, 2), 0.5 * math.log(max(num_rows, 2)), depth)
         self.cards = cards
         self.tables: dict[tuple[int, ...], MixedSums] = {}
-        self._scores: dict[tuple[int, ...], float] = {}
+        self.own_margins = own_margins
+        # By set; with own margins by the larger set and what the set lacks of it.
+        self._scores: dict[tuple[Any, ...], float] = {}
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Compute the gains whose moments are known; estimate and ask for the others."""
-        _fill(families, rows, wanted, self.cards, self._scores.get)
+        _fill(families, rows, wanted, self.cards, self._score)
         super().fill(families, rows, wanted)
+
+    def _key(self, whole: tuple[int, ...], left_out: tuple[int, ...]) -> tuple[Any, ...]:
+        if self.own_margins:
+            return whole, left_out
+        return tuple(k for k in whole if k not in left_out)
+
+    def _score(self, whole: tuple[int, ...], *left_out: int) -> float | None:
+        return self._scores.get(self._key(whole, tuple(sorted(left_out))))
 
     def learn_moments(self, parts: Sequence[MixedSums]) -> None:
         """Store the summed moments of sets, and the scores of their subsets."""
@@ -94,9 +115,9 @@ class SummedMixedGains(SpeculativeGains):
             self.tables[part.members] = part
             for size in (0, 1, 2):
                 for left_out in combinations(part.members, size):
-                    kept = tuple(k for k in part.members if k not in left_out)
-                    if kept not in self._scores:
-                        self._scores[kept] = part.without(left_out).score()
+                    key = self._key(part.members, left_out)
+                    if key not in self._scores:
+                        self._scores[key] = part.without(left_out).score()
 
     def moments(self, members: Sequence[int]) -> MixedSums | None:
         """Return the summed moments of a set, None if no known set contains it."""
@@ -112,9 +133,12 @@ def _fill(
     rows: IntArray,
     wanted: BoolArray,
     cards: IntArray,
-    score: Callable[[tuple[int, ...]], float | None],
+    score: Callable[..., float | None],
 ) -> None:
-    """Write the wanted gains whose four scores are known."""
+    """Write the wanted gains whose four scores are known.
+
+    ``score`` takes a set and the members that are left out of it.
+    """
     for row, others in zip(rows, wanted, strict=True):
         y = int(families.owners[row])
         given = tuple(families.members[row, : families.sizes[row]].tolist())
@@ -123,8 +147,8 @@ def _fill(
             if num_configurations(cards, everything) > MOST_CONFIGURATIONS:
                 families.gains[row, x] = REFUSED
                 continue
-            both, with_x = score(everything), score(tuple(sorted((*given, x))))
-            with_y, none = score(tuple(sorted((*given, y)))), score(given)
+            both, with_x = score(everything), score(everything, y)
+            with_y, none = score(everything, x), score(everything, x, y)
             if both is None or with_x is None or with_y is None or none is None:
                 continue
             families.gains[row, x] = both - with_x - with_y + none

@@ -230,8 +230,6 @@ class FedGES(CausalStrategy[FedGESRun]):
         the share of the parties whose own score agrees with each edge (``confidence``). Default:
         True in the modes "scores" and "exact"; False in "fusion", where no counts leave a party
         then, and the confidence is the share of the parties whose graph has the edge.
-    minimum_count : int, default 5
-        A warning counts the cells of contingency tables that have fewer rows than this.
     discretize : int, default 0
         Number of intervals of equal frequency into which numeric columns are cut; with 0 such
         columns are an error. The cut points follow from the parties' counts.
@@ -264,7 +262,6 @@ class FedGES(CausalStrategy[FedGESRun]):
     max_parents: int | None = None
     knowledge: Knowledge | str | None = None
     parameters: bool | None = None
-    minimum_count: int = 5
     discretize: int = 0
     max_states: int = 64
     constant_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
@@ -306,7 +303,6 @@ class FedGES(CausalStrategy[FedGESRun]):
             value = getattr(self, name)
             require(value is None or value >= 1, name, value, "1 or more")
         require(self.patience >= 1, "patience", self.patience, "1 or more")
-        require(self.minimum_count >= 0, "minimum_count", self.minimum_count, "0 or more")
         size = self.equivalent_sample_size
         # Outside this range scores are not finite.
         usable = 1e-9 <= size <= 1e9
@@ -397,7 +393,6 @@ class FedGES(CausalStrategy[FedGESRun]):
             "max-edges": self.max_edges or 10,
             "max-parents": self.max_parents or 0,
             "turn": self.turn,
-            "minimum-count": self.minimum_count,
             "knowledge": json.dumps(knowledge.to_dict()) if knowledge else "",
         }
 
@@ -435,6 +430,7 @@ class FedGES(CausalStrategy[FedGESRun]):
             max_parents=self.max_parents,
             turn=self.turn,
             look_ahead=self.look_ahead,
+            withheld=self.small_counts == "suppress",
         )
         if self.score == MIXED:
             return MomentStage.of(problem).advanced()
@@ -558,7 +554,7 @@ class FedGES(CausalStrategy[FedGESRun]):
 
     def warnings(self, state: FedGESRun) -> list[str]:
         """Warn of counts of few rows, of sums over two parties, and of a missing network."""
-        found = super().warnings(state) + small_cell_warning(state, self.minimum_count)
+        found = super().warnings(state) + small_cell_warning(state, self)
         if self.chosen_mode != "fusion" or self.fits:
             found += two_party_warning(state)
         return found + (no_network_warning(state) if self.fits else [])
@@ -593,16 +589,23 @@ def support_of(state: FedGESRun) -> FloatArray | None:
     return state.found.support[np.ix_(back, back)]
 
 
-def small_cell_warning(state: FedGESRun, minimum: int) -> list[str]:
-    """Warn of parties that sent counts of few rows."""
+def small_cell_warning(state: FedGESRun, method: FedGES) -> list[str]:
+    """Warn of counts of few rows: that parties sent them, or withheld them."""
     small = {name: count for name, count in state.small_cells.items() if count}
     if not small:
         return []
-    worst = max(small, key=small.__getitem__)
+    worst, minimum = max(small, key=small.__getitem__), method.minimum_count
+    if method.small_counts == "suppress":
+        return [
+            f"{len(small)} of {len(state.agreement.rows)} parties withheld counts of fewer than "
+            f"{minimum} rows ({worst}: {small[worst]} cells). Their tables count fewer rows than "
+            "they have, and weak edges may be missing: join rare states."
+        ]
     return [
         f"{len(small)} of {len(state.agreement.rows)} parties sent counts of fewer than {minimum} "
         f"rows ({worst}: {small[worst]} cells). Counts of few rows disclose values of single rows: "
-        "join rare states, or send no counts (mode='scores' and parameters=False)."
+        "join rare states, withhold such counts (small_counts='suppress'), or send no counts "
+        "(mode='scores' and parameters=False)."
     ]
 
 

@@ -281,6 +281,8 @@ class Problem:
     turn : bool
     look_ahead : int or None
         How many operators a search applies after the first unknown gain; None: to the end.
+    withheld : bool, default False
+        Whether parties withhold counts, so that tables count different rows.
     """
 
     names: tuple[str, ...]
@@ -293,6 +295,7 @@ class Problem:
     max_parents: int | None
     turn: bool
     look_ahead: int | None
+    withheld: bool = False
 
     def terms(self, score: str) -> Terms:
         """Return a score of the rows of all parties."""
@@ -302,7 +305,14 @@ class Problem:
         """Return a source of gains from counts, of which none is known."""
         price = 0.5 * float(np.log(max(sum(self.rows.values()), 2)))
         terms = self.terms(score)
-        return CountedGains(self.cardinalities, terms, price, self.look_ahead, edge_cost)
+        return CountedGains(
+            self.cardinalities,
+            terms,
+            price,
+            self.look_ahead,
+            edge_cost,
+            own_margins=self.withheld,
+        )
 
     def search(
         self,
@@ -534,7 +544,10 @@ class MomentStage:
     def of(cls, problem: Problem) -> MomentStage:
         """Return the stage in which no moment is known."""
         rows = sum(problem.rows.values())
-        return cls(problem, SummedMixedGains(problem.cardinalities, rows, problem.look_ahead))
+        source = SummedMixedGains(
+            problem.cardinalities, rows, problem.look_ahead, own_margins=problem.withheld
+        )
+        return cls(problem, source)
 
     def advanced(self) -> Step:
         """Search; return the next exchange, or the result if no gain was unknown."""

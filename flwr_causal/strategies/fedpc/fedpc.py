@@ -176,8 +176,9 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         and may be the target. Default: 16, the best number for the density; with ``head=True`` 32,
         with which the head predicts classes better.
     minimum_count : int, default 2
-        No sum over fewer rows than this leaves a party, nor a circuit of fewer: a sum over one row
-        is the row. With 1 the circuit is exactly that of the pooled rows.
+        The fewest rows behind a sum that leaves a party, or behind a circuit. Classes and clusters
+        of fewer rows are left out, whatever ``small_counts`` says: a sum over one row is the row.
+        With 1 the circuit is exactly that of the pooled rows.
     trained : str, default ""
         Absolute path of the results of an earlier run, whose parties have kept their circuits
         (``model-path`` in their node config): nothing is trained, they are asked again.
@@ -238,6 +239,13 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         for name in ("products", "components"):
             value = getattr(self, name)
             require(value is None or 1 <= value <= MOST, name, value, f"from 1 to {MOST}")
+        require(
+            self.small_counts != "suppress",
+            "small_counts",
+            self.small_counts,
+            "'report' or 'refuse': the counts of a circuit must add up, and classes of few rows "
+            "are left out in any case",
+        )
         require(2 <= self.num_bins <= 64, "bins", self.bins, "2 to 64")
         # Log densities of impossible rows do not fit into float32, and sums would not be exact.
         require(self.precision == "float64", "precision", self.precision, "'float64'")
@@ -298,7 +306,6 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             "domain": json.dumps(self._start.domain.to_plain()),
             "target": self._target,
             "seed": self.seed,
-            "minimum-count": self.minimum_count,
             "learner": self._start.learner,
             "clusters": self.clusters,
             "settings": json.dumps(to_plain(self, LearnerOptions)),

@@ -32,8 +32,9 @@ def asked_gains(source, families, y, given, others):
 def test_one_table_tells_every_gain_within_its_set(score, size, cards):
     table = random_rows(cards, 300, seed=1)
     rows = TableGains(table, score, size)
-    for members in (range(5), (0, 2, 4), (0, 1, 2), (1, 3)):
-        source = counting(table, score, size)
+    cases = [(range(5), False), ((0, 2, 4), True), ((0, 1, 2), True), ((1, 3), False)]
+    for members, own in cases:
+        source = counting(table, score, size, own_margins=own)
         sets = sets_of([members])
         source.learn_counts(sets, tabulate(table, sets))
         families, truth = empty_families(5), empty_families(5)

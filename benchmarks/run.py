@@ -32,7 +32,6 @@ SUITES = (
     "perceptrons",
     "time",
     *DYNAMIC_SUITES,
-    "applications",
     "series-recipes",
     "memory",
     "size",
@@ -95,14 +94,6 @@ def main():
         type=lambda text: text.split(";"),
         help="the modes to run in the suite fedges, e.g. 'driven;scores;exact, BIC', in the suite "
         "beyond the columns, e.g. 'moments;ADMM;dagma package'",
-    )
-    parser.add_argument(
-        "--dream4",
-        type=Path,
-        help="folder with size100_1.npz to size100_5.npz, for the suite applications",
-    )
-    parser.add_argument(
-        "--netsim", type=Path, help="folder with sim1.npz to sim3.npz, for the suite applications"
     )
     parser.add_argument(
         "--tabular",
@@ -178,10 +169,6 @@ def measure(name, arguments):
         import dynamic
 
         (dynamic.main if name == "dynamic" else dynamic.times)(seeds, quick)
-    elif name == "applications":
-        import applications
-
-        applications.main(arguments.dream4, arguments.netsim, quick)
     elif name == "series-recipes":
         import series_recipes
 

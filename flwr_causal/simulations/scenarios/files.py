@@ -127,13 +127,20 @@ def dream4(seed: int, data_dir: Path | None, network: int, num_parties: int = 5)
 def netsim(
     seed: int, data_dir: Path | None, num_variables: int, subject: int, num_parties: int = 5
 ) -> World:
-    """One subject's 200 steps cut over the parties; ``subject`` counts the paper's five from 1."""
+    """One subject's 200 steps cut over the parties; ``subject`` counts the paper's five from 1.
+
+    Subject 0: each of the five is a party, centred and scaled by itself.
+    """
     name = SIMULATIONS[num_variables]
     home = located(data_dir, "netsim", name)
-    number = PAPER_SUBJECTS[num_variables][subject - 1]
-    data = read_netsim(home / name, [number])
+    chosen = PAPER_SUBJECTS[num_variables]
+    data = read_netsim(home / name, chosen if subject == 0 else [chosen[subject - 1]])
+    if subject == 0:
+        series = [(x - x.mean(axis=0)) / x.std(axis=0) for x in data.subjects]
+    else:
+        series = cut_series(data.subjects[0], num_parties)
     columns = list(data.truth.names)
-    parties = [pd.DataFrame(x, columns=columns) for x in cut_series(data.subjects[0], num_parties)]
+    parties = [pd.DataFrame(steps, columns=columns) for steps in series]
     return World(parties, data.truth, options={"order": 1})
 
 

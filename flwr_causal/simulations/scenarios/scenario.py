@@ -8,6 +8,7 @@ point; `runner` computes cells.
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import hashlib
 import itertools
 import json
@@ -202,19 +203,25 @@ class Scenario:
         return replace(self, scale=scale, grid=grid)
 
     def with_lines(self, names: Sequence[str]) -> Scenario:
-        """Return the scenario with some of its lines, by label or by the name of the method.
+        """Return the scenario with some of its lines.
+
+        A name is a label, a pattern of labels such as ``FedGES*``, or the name of a method.
 
         Raises
         ------
         ConfigError
             If no line has a name.
         """
+
+        def fits(line: Line, name: str) -> bool:
+            return name in (line.label, line.name) or fnmatch.fnmatchcase(line.label, name)
+
         for name in names:
-            if not any(name in (line.label, line.name) for line in self.lines):
-                labels = [line.label for line in self.lines]
+            if not any(fits(line, name) for line in self.lines):
+                labels = "; ".join(line.label for line in self.lines)
                 raise ConfigError(f"{self.name} has no line '{name}'. Its lines: {labels}.")
-        lines = tuple(line for line in self.lines if {line.label, line.name} & set(names))
-        return replace(self, lines=lines)
+        kept = (line for line in self.lines if any(fits(line, name) for name in names))
+        return replace(self, lines=tuple(kept))
 
     def figure(self, line: str, point: Point, metric: str) -> float | None:
         """Return the paper's own figure for a cell of the tables, or None."""

@@ -238,6 +238,23 @@ def test_altered_shares_and_those_of_another_sum_are_refused():
     parties.answer(later, 0, 2)
 
 
+def test_where_all_must_reply_nothing_is_unmasked():
+    parties = Parties(4, 1.0)
+    parties.masked(0)
+    marks, none = np.ones(4, dtype=np.uint8), np.zeros((4, 48), dtype=np.uint8)
+    with pytest.raises(FederationError, match="is no sum that this party can unmask now"):
+        secure.unmasked(parties.contexts[0], parties.setup, 1, marks, none)
+
+
+def test_the_two_directions_of_a_pair_have_keys_of_their_own():
+    pair = PairKey(bytes(range(32)), 1, 3)
+    one, other = (unmasking.encrypted(bytes(32), pair, b"p", own) for own in (b"a", b"b"))
+    assert one != other
+    assert unmasking.decrypted(one, pair, b"p", b"a") == bytes(32)
+    with pytest.raises(FederationError, match="share of party 4"):
+        unmasking.decrypted(one, pair, b"p", b"b")
+
+
 def test_an_altered_answer_leaves_masks_in_the_sum():
     parties, server = unmasked_once()
     answers = {k: parties.answer(server, k).copy() for k in range(5)}

@@ -112,6 +112,9 @@ def test_a_signature_is_of_one_key_one_name_and_one_run(signing):
     ):
         with pytest.raises(FederationError, match="has not signed"):
             check([key], [signature], [name], number, peers)
+    both = {**peers, "other": peers["party 0"]}
+    with pytest.raises(FederationError, match="'other' has not signed"):
+        check(["ab" * 32], [signature], ["other"], 7, both)
     with pytest.raises(FederationError, match="takes part twice"):
         check(["ab" * 32] * 2, [signature] * 2, ["party 0"] * 2, 7, peers)
 

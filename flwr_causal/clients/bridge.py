@@ -384,7 +384,7 @@ def _totals(
     with single_threaded():
         report = secure.own_report(client.context, lambda: client.describe(client.setup.policy))
     setup = client.setup
-    vector = vector_of(report, setup.names, within=within)
+    vector = vector_of(report, setup.summed, within=within)
     content, kept = secure.masked(client.context, setup, TOTALS.name, TOTALS_NUMBER, vector)
     note(content)
     client.commit()

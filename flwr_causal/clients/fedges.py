@@ -34,6 +34,9 @@ from flwr_causal.protocol.fedges import (
     JUDGED_GRAPH,
     LIKELIHOODS,
     MOMENTS,
+    POOLED_COUNTS,
+    POOLED_FIT,
+    POOLED_MOMENTS,
     SCORES,
 )
 
@@ -204,17 +207,19 @@ class FedGESClient(CausalClient):
         )
         return speculative_search.answer(questions, source, len(self.setup.names))
 
-    @answers(COUNTS)
+    @answers(COUNTS, POOLED_COUNTS)
     def counts(self, asked: Asked) -> Arrays:
         """Return contingency tables of the party's rows."""
         return self._tables(self._cached(asked), asked)
 
-    @answers(MOMENTS)
+    @answers(MOMENTS, POOLED_MOMENTS)
     def moments(self, asked: Asked) -> Arrays:
         """Return counts and moments of the party's rows."""
         table = self.once("rows of numbers and categories", self._mixed_table)
         sets = Sets(asked["sizes"], asked["members"]).lists()
         parts, small = [mixed_sums(table, members.tolist()) for members in sets], self.setup.small
+        if asked.exchange is POOLED_MOMENTS:
+            return flattened(parts)._asdict()
         few = sum(int(are_small(part.counts, small.minimum).sum()) for part in parts)
         if small.withheld:
             parts = [without_small(part, small.withheld) for part in parts]
@@ -236,7 +241,7 @@ class FedGESClient(CausalClient):
         values[number] = (rows - means[:, None]) / deviations[:, None]
         return MixedTable(cards, codes, values)
 
-    @answers(FIT)
+    @answers(FIT, POOLED_FIT)
     def fit_tables(self, asked: Asked) -> Arrays:
         """Return the tables of the graphs that were found, and votes on their edges."""
         cache = self._cached(asked)
@@ -257,6 +262,8 @@ class FedGESClient(CausalClient):
     def _tables(self, cache: Cache, asked: Asked) -> Arrays:
         sets, small = Sets(asked["sizes"], asked["members"]), self.setup.small
         counts = tabulate(cache.table, sets)
+        if asked.exchange in (POOLED_COUNTS, POOLED_FIT):
+            return {"counts": counts.whole(sets, cache.table.cardinalities)}
         few = counts.num_small(small.minimum)
         if small.withheld:
             counts = counts.without_small(sets, cache.table.cardinalities, small.withheld)

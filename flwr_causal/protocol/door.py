@@ -206,7 +206,7 @@ def accepted(
     }
 
 
-def check_total(exchange: Exchange, arrays: Arrays, sizes: Mapping[str, int]) -> None:
+def check_total(exchange: Exchange, arrays: Arrays, sizes: Mapping[str, int], parties: int) -> None:
     """Refuse sums and means over all parties that are not possible.
 
     In a secure sum it takes the place of :func:`accepted`'s check of each reply.
@@ -216,13 +216,15 @@ def check_total(exchange: Exchange, arrays: Arrays, sizes: Mapping[str, int]) ->
     exchange, sizes
         As of :func:`outgoing`; ``"n"`` is the number of rows of all parties.
     arrays : dict of str to ndarray
+    parties : int
+        How many there are.
 
     Raises
     ------
     RefusedError
         As :func:`outgoing`.
     """
-    _check(exchange, arrays, sizes)
+    _check(exchange, arrays, sizes, parties)
 
 
 def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int) -> dict[str, Any]:
@@ -272,7 +274,8 @@ def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int
     rows = report["rows"] + report["dropped-rows"]
     if not 0 <= rows <= MOST_ROWS:
         raise RefusedError(f"the report says that the table has {report['rows']} rows")
-    for key in ("missing", "infinite", "distinct"):
+    # Of a report that withholds its rows, "distinct" tells of named states only.
+    for key in ("missing", "infinite", *(() if report.get("withheld") else ("distinct",))):
         if max(report.get(key, []), default=0) > rows:
             raise RefusedError(f"'{key}' is {max(report[key])} for a column of {rows} rows")
     _check_remainders(report)
@@ -325,7 +328,7 @@ _POSSIBLE: dict[FactKind, Callable[[Any], bool]] = {
 def sizes_of(
     exchange: Exchange, sent: RecordDict | None, agreed: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the sizes that symbols in shapes stand for: agreed sizes, and sizes of sent arrays.
+    """Return what symbols in shapes stand for: agreed sizes, sent numbers, sizes of sent arrays.
 
     Parameters
     ----------
@@ -341,6 +344,11 @@ def sizes_of(
         If the server sent something else than the exchange declares.
     """
     sizes = exchange.sizes(agreed)
+    plain = {} if sent is None else records.config_of(sent)
+    for item in exchange.sends:
+        number = plain.get(item.name)
+        if item.shape is None and isinstance(number, int):
+            sizes.setdefault(item.name, number)
     record = None if sent is None else sent.get(records.ARRAYS)
     shapes = (
         {name: tuple(array.shape) for name, array in record.items()}
@@ -435,8 +443,12 @@ def _as_it_travels(array: NDArray[Any], precision: str, kind: Values | None) -> 
 
 
 def _check(
-    exchange: Exchange, arrays: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]
+    exchange: Exchange,
+    arrays: Mapping[str, NDArray[Any]],
+    sizes: Mapping[str, int],
+    parties: int = 1,
 ) -> None:
+    """Check the arrays of a reply, or the sums and means over so many parties."""
     declared = {item.name: item for item in exchange.returns}
     for name in arrays:
         if name not in declared:
@@ -448,7 +460,7 @@ def _check(
     for name, item in declared.items():
         if name in arrays:
             _bind(name, item.shape, np.shape(arrays[name]), bound)
-            _check_values(item, arrays[name], bound)
+            _check_values(item, arrays[name], bound, parties if item.combine == "sum" else 1)
             if item.values == "dag":
                 _check_dag(item, arrays[name], bound)
         elif not item.optional:
@@ -471,7 +483,9 @@ def _bind(name: str, declared: Shape, shape: tuple[int, ...], sizes: dict[str, i
         )
 
 
-def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int]) -> None:
+def _check_values(
+    item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int], parties: int
+) -> None:
     numbers, words = (
         ("fiub", "numbers") if item.values in WHOLE else ("f", "floating-point numbers")
     )
@@ -501,6 +515,7 @@ def _check_values(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int
             f"'{item.name}' has negative values, but it is declared as {item.values}"
         )
     limits: dict[str, float] = {"probability": 1, "mark": 1, "dag": 1, "bytes": 255}
+    limits = {values: parties * limit for values, limit in limits.items()}
     if item.values == "count" and "n" in sizes:
         limits["count"] = sizes["n"]
     if item.below:

@@ -85,7 +85,8 @@ class Disclosure:
         What it is, in the words of the paper; printed in the documentation.
     shape : tuple of str or int
         Symbols are ``"d"`` (the agreed columns), ``"n"`` (the party's rows), the symbols of the
-        contract's ``dimensions``, and the symbols in shapes of sent arrays; ``"*"`` is any size.
+        contract's ``dimensions``, the symbols in shapes of sent arrays, and the names of whole
+        numbers that are sent; ``"*"`` is any size.
     values : str, default "finite"
         What is a possible value: any ``"finite"`` number, a ``"non-negative"`` one, a
         ``"probability"``; of whole numbers any ``"whole"`` one, a ``"count"`` of the party's rows

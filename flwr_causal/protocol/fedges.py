@@ -5,6 +5,7 @@ Variables are numbered in the order of their names, the same at every party.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,15 @@ def _other_rows(arrays: Arrays, known: Known) -> str:
     )
     withheld = known.setup.small.withheld
     return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"], withheld)
+
+
+def _other_total(arrays: Arrays, known: Known) -> str:
+    """Return a complaint if sums of contingency tables do not count all rows, else ""."""
+    sizes, sent = _sizes(known), known.sent
+    cardinalities = np.array([sizes[name] for name in sorted(sizes)], dtype=np.int64)
+    sets = contingency_tables.Sets(sent["sizes"], sent["members"])
+    counts = contingency_tables.Counts.of_whole(arrays["counts"], sets, cardinalities)
+    return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"])
 
 
 def _impossible_moments(arrays: Arrays, known: Known) -> str:
@@ -69,6 +79,26 @@ def _sizes(known: Known) -> dict[str, int]:
     return sizes
 
 
+def _most_gain(setup: Setup) -> float:
+    """Return what no gain in log-likelihood exceeds: a mutual information for each row."""
+    states = max(setup.policy.discretize, 2, *map(len, setup.states))
+    return setup.num_rows * float(np.log(states))
+
+
+def _most_score(setup: Setup) -> float:
+    """Return what no difference of two BDeu scores exceeds.
+
+    The score of a family is the logarithm of a product over rows, of a + count over the sum of
+    these. A share of the prior is 1e-9 of 2^62 at least, and a count 2^53 at most.
+    """
+    return setup.num_rows * float(np.log(1e9 * 2.0**115))
+
+
+def _all_rows(setup: Setup) -> float:
+    """Return what no sum over rows of standardised numbers, or of products of two, exceeds."""
+    return float(setup.num_rows)
+
+
 _EDGES = ("*", 2)
 _CUT_POINTS = (
     Sent("cuts", "agreed cut points, column after column", ("*",), optional=True, exact=True),
@@ -90,6 +120,42 @@ _TABLES = (
     Disclosure("values", "counts of these cells", ("filled",), "count"),
     Disclosure("lengths", "number of filled cells of each large table", ("*",), "index"),
     Disclosure("small", "number of cells with fewer than minimum_count rows", (), "index"),
+)
+_VOTES = Disclosure(
+    "votes", "whether the party's own score agrees with each edge", ("edges",), "mark", "sum"
+)
+_NUM_CELLS = Sent("num_cells", "number of cells of all tables together")
+_CELLS = Disclosure(
+    "counts", "counts of all cells of the contingency tables", ("num_cells",), "count", "sum"
+)
+_NUM_MOMENTS = tuple(
+    Sent(f"num_{name}", f"number of '{name}'") for name in mixed_moments.FlatSums._fields
+)
+_MOMENTS = (
+    Disclosure(
+        "counts",
+        "numbers of rows by the states of the categories of each set",
+        ("num_counts",),
+        "count",
+        "sum",
+    ),
+    Disclosure(
+        "sums",
+        "of each number of a set, the sum over the rows with these states; numbers are "
+        "standardised by the mean and variance of all parties' rows",
+        ("num_sums",),
+        "finite",
+        "sum",
+        bound=_all_rows,
+    ),
+    Disclosure(
+        "products",
+        "of each pair of numbers of a set, the sum of their products over these rows",
+        ("num_products",),
+        "finite",
+        "sum",
+        bound=_all_rows,
+    ),
 )
 
 GRAPH = Exchange(
@@ -176,6 +242,7 @@ SCORES = Exchange(
             "are the mutual information of all pairs of columns, up to a known constant",
             ("gains",),
             combine="sum",
+            bound=_most_score,
         ),
     ),
     when="in each exchange, mode='scores' with score='bdeu'",
@@ -194,6 +261,7 @@ LIKELIHOODS = Exchange(
             ("gains",),
             "non-negative",
             "sum",
+            bound=_most_gain,
         ),
         Disclosure(
             "means",
@@ -202,6 +270,7 @@ LIKELIHOODS = Exchange(
             ("gains",),
             "non-negative",
             "sum",
+            bound=_most_gain,
         ),
     ),
     when="in each exchange, mode='scores' with score='auto', 'bic' or 'qnml'",
@@ -221,34 +290,23 @@ COUNTS = Exchange(
     contradiction=_other_rows,
 )
 
+POOLED_COUNTS = Exchange(
+    "pooled counts",
+    "the exchange 'counts' with secure_aggregation: all cells of the tables, empty ones too",
+    sends=(*_SETS, _NUM_CELLS, *_CUT_POINTS),
+    returns=(_CELLS,),
+    when="in place of 'counts', secure_aggregation=True",
+    same_parties=True,
+    contradiction=_other_total,
+)
+
 MOMENTS = Exchange(
     "moments",
     "counts, and moments of numbers by the states of categories, on whose sums the server searches "
     "by the conditional Gaussian score as on the pooled rows",
-    sends=_SETS,
+    sends=(*_SETS, *_NUM_MOMENTS),
     returns=(
-        Disclosure(
-            "counts",
-            "numbers of rows by the states of the categories of each set",
-            ("*",),
-            "count",
-            "sum",
-        ),
-        Disclosure(
-            "sums",
-            "of each number of a set, the sum over the rows with these states; numbers are "
-            "standardised by the mean and variance of all parties' rows",
-            ("*",),
-            "finite",
-            "sum",
-        ),
-        Disclosure(
-            "products",
-            "of each pair of numbers of a set, the sum of their products over these rows",
-            ("*",),
-            "finite",
-            "sum",
-        ),
+        *_MOMENTS,
         Disclosure(
             "small", "number of configurations with fewer than minimum_count rows", (), "index"
         ),
@@ -256,6 +314,14 @@ MOMENTS = Exchange(
     when="in each exchange, score='conditional-gaussian'",
     same_parties=True,
     contradiction=_impossible_moments,
+)
+
+POOLED_MOMENTS = replace(
+    MOMENTS,
+    name="pooled moments",
+    meaning="the exchange 'moments' with secure_aggregation",
+    returns=_MOMENTS,
+    when="in place of 'moments', secure_aggregation=True",
 )
 
 FIT = Exchange(
@@ -270,21 +336,39 @@ FIT = Exchange(
     ),
     returns=(
         *_TABLES,
-        Disclosure(
-            "votes",
-            "whether the party's own score agrees with each edge",
-            ("edges",),
-            "mark",
-            "sum",
-        ),
+        _VOTES,
     ),
     when="in the last exchange, parameters=True; also before the rounds of start='driven' in "
     "mode='scores'",
     contradiction=_other_rows,
 )
 
+POOLED_FIT = replace(
+    FIT,
+    name="pooled fit",
+    meaning="the exchange 'fit' with secure_aggregation: all cells of the tables, and votes",
+    sends=(*FIT.sends, _NUM_CELLS),
+    returns=(_CELLS, _VOTES),
+    when="in place of 'fit', secure_aggregation=True",
+    contradiction=_other_total,
+)
+
 CONTRACT = Contract(
     "fedges",
-    (CUTS, GRAPH, JUDGED_GRAPH, GRAPHS, JUDGE, SCORES, LIKELIHOODS, COUNTS, MOMENTS, FIT),
+    (
+        CUTS,
+        GRAPH,
+        JUDGED_GRAPH,
+        GRAPHS,
+        JUDGE,
+        SCORES,
+        LIKELIHOODS,
+        COUNTS,
+        POOLED_COUNTS,
+        MOMENTS,
+        POOLED_MOMENTS,
+        FIT,
+        POOLED_FIT,
+    ),
     reports=("sums", "states"),
 )

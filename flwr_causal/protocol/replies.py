@@ -32,11 +32,14 @@ class Replies:
         Sums and means.
     by_party : mapping of str to dict of str to ndarray
         Party to what is kept by party.
+    rows : int or None
+        Of a secure sum, the rows of these parties together; None elsewhere.
     """
 
     parties: tuple[str, ...] = ()
     combined: Arrays = field(default_factory=dict)
     by_party: Mapping[str, Arrays] = field(default_factory=dict)
+    rows: int | None = None
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return a sum or a mean."""

@@ -80,7 +80,8 @@ FACTS = (
     Fact(
         "withheld",
         "with secure aggregation, and of `moments` with epsilon, 1: numbers of rows and values "
-        "below are then 0, the sums and all that follows from them are left out",
+        "below are then 0, the sums and all that follows from them are left out; `distinct` then "
+        "counts the states below, and one more where there are more values",
         "flag",
     ),
     Fact("rows", "rows that are kept for training", "count"),

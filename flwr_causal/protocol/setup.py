@@ -103,6 +103,11 @@ class Setup:
         pairs = zip(self.names, self.states, strict=True)
         return tuple(name for name, states in pairs if not states)
 
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """The columns of which parties report sums and sums of squares: those without states."""
+        return self.continuous if self.states else self.names
+
     def to_config(self) -> dict[str, Value]:
         """Return the setup as plain values whose keys start with ``setup-``."""
         return {

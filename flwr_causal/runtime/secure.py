@@ -165,7 +165,7 @@ def ask_totals(
     FederationError
         If too few parties reply, or the masks do not cancel.
     """
-    names, within, number = federation.setup.names, method.within_parties, totals.TOTALS_NUMBER
+    names, within, number = federation.setup.summed, method.within_parties, totals.TOTALS_NUMBER
     content = records.request(totals.TOTALS.name, method.method, number, {"within": int(within)})
     collected = ask_sum(
         federation,
@@ -445,7 +445,7 @@ class SecureSum:
         try:
             arrays, rows = self.layout.decoded(collected.total, len(parties))
             sizes = _sizes(federation, exchange, self.content, rows)
-            door.check_total(exchange, arrays, sizes)
+            door.check_total(exchange, arrays, sizes, len(parties))
         except (SumError, door.RefusedError) as error:
             raise self._impossible(str(error)) from None
         if exchange.contradiction is not None:
@@ -455,7 +455,7 @@ class SecureSum:
             complaint = exchange.contradiction(arrays, known)
             if complaint:
                 raise self._impossible(complaint)
-        return Replies(parties, arrays)
+        return Replies(parties, arrays, rows=rows)
 
     def _impossible(self, reason: str) -> FederationError:
         return FederationError(

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 #: The most bootstrap replicates; their sums are held at the same time.
 MOST_REPLICATES = 10_000
 
-#: Parts of the schema exchange that name things of single rows, which no sum hides.
-BY_PARTY = {"states": "the states of columns", "ids": "ids of rows"}
 #: Runs the strategy on one table as a federation of one party, with some options changed; returns
 #: the graph, or the model of a method without one; None if the table cannot be used.
 RunAlone = Callable[..., Any]
@@ -241,9 +239,11 @@ class CausalStrategy(FedAvg, Method[StateT]):
         """Check that everything that leaves a party is a sum."""
         least, method = self.min_parties, type(self).__name__
         require(least >= LEAST_PARTIES, "min_parties", least, f"{LEAST_PARTIES} or more")
+        for name, (fits, needed) in self.with_secure_aggregation.items():
+            require(fits, name, getattr(self, name), f"{needed} with secure_aggregation=True")
         reasons = [not_a_sum(exchange) for exchange in self.exchanges]
-        by_party = [part for part in self.contract.reports if part in BY_PARTY]
-        reasons += [f"the parties' reports have {BY_PARTY[part]}" for part in by_party]
+        if "ids" in self.contract.reports:
+            reasons.append("the parties' reports have ids of rows")
         reason = next(filter(None, reasons), "")
         if reason:
             raise ConfigError(
@@ -251,8 +251,6 @@ class CausalStrategy(FedAvg, Method[StateT]):
                 f"these options is a sum: {reason}. docs/security.md lists the methods and options "
                 "that have it."
             )
-        for name, (fits, needed) in self.with_secure_aggregation.items():
-            require(fits, name, getattr(self, name), f"{needed} with secure_aggregation=True")
 
     @property
     def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:

@@ -5,7 +5,7 @@ Methods on categories, and trees, need cut points.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,11 +16,11 @@ from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.runtime.method import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
 
@@ -51,15 +51,17 @@ class CutStage:
     ----------
     state : CutState
         Brackets of the cut points.
-    rows : mapping of str to ndarray of int64, shape (d,)
-        By party, the number of its rows with a value in each column.
+    agreement : Agreement
+    present : mapping of str to ndarray of int64, shape (d,), or None
+        By party, the number of its rows with a value in each column; None: all have one.
     spreading : bool
         Whether a value that many rows share gets an interval of its own, and the other rows are
         divided equally.
     """
 
     state: cut_points.CutState
-    rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    agreement: Agreement
+    present: Mapping[str, NDArray[np.int64]] | None = None
     spreading: bool = False
 
     @classmethod
@@ -84,12 +86,8 @@ class CutStage:
         spreading : bool, default False
             See the class.
         """
-        total = None if present is None else np.sum(list(present.values()), axis=0)
-        d = len(agreement.continuous)
-        rows = present or {
-            party: np.full(d, count, dtype=np.int64) for party, count in agreement.rows.items()
-        }
-        return cls(start_cuts(agreement, num_bins, total), rows, spreading)
+        rows = _rows_of(agreement, present, agreement.rows)
+        return cls(start_cuts(agreement, num_bins, rows), agreement, present, spreading)
 
     def request(self) -> Request:
         """Request the numbers of rows up to each threshold."""
@@ -97,11 +95,25 @@ class CutStage:
 
     def close(self, replies: Replies) -> CutStep:
         """Narrow the brackets; if they are narrow enough, spread the bins or return cut points."""
-        num_rows = np.sum([self.rows[party] for party in replies.parties], axis=0)
-        after = cut_points.step(self.state, replies["counts"], num_rows=num_rows)
+        rows = _rows_of(self.agreement, self.present, replies.parties, replies.rows)
+        after = cut_points.step(self.state, replies["counts"], num_rows=rows)
         info = {"columns": len(after.centre)}
         if not cut_points.finished(after):
-            return CutStep(CutStage(after, self.rows, self.spreading), info)
+            return CutStep(replace(self, state=after), info)
         if self.spreading and (again := cut_points.second_search(after)) is not None:
-            return CutStep(CutStage(again, self.rows), info)
+            return CutStep(replace(self, state=again, spreading=False), info)
         return CutStep(None, info, cut_points.cut_points(after))
+
+
+def _rows_of(
+    agreement: Agreement,
+    present: Mapping[str, NDArray[np.int64]] | None,
+    parties: Iterable[str],
+    summed: int | None = None,
+) -> NDArray[np.int64]:
+    """Return how many rows of some parties together have a value in each column, shape (d,)."""
+    if present is None:
+        rows = agreement.rows_of(parties) if summed is None else summed
+        return np.full(len(agreement.continuous), rows, dtype=np.int64)
+    total: IntArray = np.sum([present[party] for party in parties], axis=0)
+    return total

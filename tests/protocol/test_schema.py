@@ -172,7 +172,7 @@ def test_nonsense_is_asked_again_and_then_named(change, words):
     ],
 )
 def test_sums_and_counts_that_rows_cannot_have_do_not_leave(key, value, words):
-    report = WHOLE.to_dict()
+    report = replace(WHOLE, withheld=False).to_dict()
     with pytest.raises(RefusedError, match=words):
         reported({**report, key: [value, *report[key][1:]]}, tuple(PARTS), 9)
 

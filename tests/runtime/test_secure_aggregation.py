@@ -29,6 +29,19 @@ TARGETS = [table.assign(by=np.where(np.arange(60) < 30, "", "x1")) for table in 
 
 SHIFTED = [table + 10.0 * k for k, table in enumerate(TABLES)]
 
+
+def make_categories():
+    """Return four parties' tables of a -> b <- c, b -> d."""
+    tables = []
+    for seed, n in enumerate((90, 60, 120, 80)):
+        rng = np.random.default_rng(seed)
+        a, c = rng.integers(0, 2, (2, n))
+        b = np.where(rng.random(n) < 0.9, a | c, 1 - (a | c))
+        d = np.where(rng.random(n) < 0.9, b, 1 - b)
+        tables.append(pd.DataFrame({"a": a, "b": b, "c": c, "d": d}).astype(str))
+    return tables
+
+
 CASES = {
     "moments": ("moments", TABLES, {}),
     "standardised": ("moments", TABLES, {"standardize": True, "solver": "dagma"}),
@@ -71,6 +84,32 @@ def test_the_result_is_that_of_plain_sums(case):
     assert masked.rounds == plain.rounds
     assert masked.num_rows == plain.total_rows
     assert masked.failures == []
+
+
+CATEGORIES = make_categories()
+WITH_NUMBERS = [
+    table.assign(z=rng.normal(size=len(table)) + (table["b"] == "1"))
+    for table, rng in zip(CATEGORIES, np.random.default_rng(5).spawn(4), strict=True)
+]
+FEDGES = [
+    ({}, CATEGORIES),
+    ({"score": "bdeu"}, CATEGORIES),
+    ({"mode": "exact", "replicates": 2}, CATEGORIES),
+    ({"discretize": 3}, WITH_NUMBERS),
+    ({"score": "conditional-gaussian"}, WITH_NUMBERS),
+]
+
+
+@pytest.mark.parametrize(("options", "tables"), FEDGES, ids=range(len(FEDGES)))
+def test_fedges_finds_the_graph_and_the_tables_of_plain_sums(options, tables):
+    plain = simulate("fedges", tables, **options)
+    masked = simulate("fedges", tables, secure_aggregation=True, **options)
+    assert plain.graph.num_edges >= 2
+    assert np.array_equal(plain.graph.adjacency, masked.graph.adjacency)
+    np.testing.assert_array_equal(plain.graph.confidence, masked.graph.confidence)
+    pd.testing.assert_frame_equal(plain.model.sample(50, 0), masked.model.sample(50, 0))
+    assert masked.rounds == plain.rounds
+    assert set(masked.parties.values()) == {0}
 
 
 def test_what_is_by_party_is_absent():
@@ -327,7 +366,8 @@ REFUSED = [
     ("notears-admm", {"model": "mlp"}, "'parameters' of the exchange 'perceptrons'"),
     ("2dbn", {"center": "phase"}, "'center'"),
     ("2dbn", {"order": 2, "select_order": True}, "'sparsity'"),
-    ("fedges", {}, "secure_aggregation"),
+    ("fedges", {"mode": "fusion"}, "'mode'"),
+    ("fedges", {"mode": "scores", "start": "driven"}, "'start'"),
     ("fedcausal", {"local_graphs": True}, "'own-graph' of the exchange 'local graphs'"),
     ("fedcausal", {"model": "mlp"}, "'shared' of the exchange 'norms'"),
     ("fedpc", {}, "secure_aggregation"),
@@ -354,7 +394,7 @@ def test_every_method_either_has_it_or_says_why_not():
         with suppress(ConfigError):
             find(method).strategy(secure_aggregation=True)
             has.add(method)
-    assert has == {"moments", "notears-admm", "2dbn", "lingam", "fedcausal"}
+    assert has == {"moments", "notears-admm", "2dbn", "lingam", "fedcausal", "fedges"}
 
 
 def test_rows_of_fewer_than_three_parties_are_not_summed_by_themselves():

@@ -476,7 +476,7 @@ def test_the_last_exchange_chooses_and_adds_tables_and_votes():
         votes = np.array(votes, dtype=np.uint8)
         fold.add(name, {**counts, "votes": votes, "small": np.array(small)})
     replies = fold.close()
-    stage = FitStage(tuple(graphs), sets, np.array([2, 2, 2]), 1.0)
+    stage = FitStage(tuple(graphs), sets, np.array([2, 2, 2]), 1.0, pooled=False)
     assert stage.request().values["lengths"].tolist() == [0, 2]
     fitted = stage.fitted(replies)
     assert fitted.found is graphs[1]
@@ -488,7 +488,8 @@ def test_the_last_exchange_chooses_and_adds_tables_and_votes():
     step = stage.close(replies)
     assert (step.stage, step.info["score"]) == (None, "two")
     # The graph without edges is chosen if it comes alone, with no votes.
-    assert FitStage((graphs[0],), sets, stage.cardinalities, 1.0).fitted(replies).support.sum() == 0
+    alone = FitStage((graphs[0],), sets, stage.cardinalities, 1.0, pooled=False)
+    assert alone.fitted(replies).support.sum() == 0
 
 
 def test_small_cells_are_those_of_some_rows_but_few():

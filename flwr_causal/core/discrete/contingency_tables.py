@@ -91,6 +91,30 @@ class Counts(NamedTuple):
             np.bincount(owners[kept], minlength=len(self.lengths)).astype(np.int64),
         )
 
+    def whole(self, sets: Sets, cardinalities: IntArray) -> IntArray:
+        """Return all cells of all tables, those that are empty too."""
+        if not len(self.lengths):
+            return self.dense.astype(np.int64)
+        tables = tables_of(sets, self, cardinalities)
+        return np.concatenate([table.ravel() for table in tables])
+
+    @classmethod
+    def of_whole(cls, whole: IntArray, sets: Sets, cardinalities: IntArray) -> Counts:
+        """Return the tables of which :meth:`whole` returns all cells."""
+        size = num_cells(sets, cardinalities).astype(np.int64)
+        narrow = size <= DENSE_CELLS
+        dense = np.repeat(narrow, size)
+        large, owners = whole[~dense], np.repeat(np.arange(len(size)), size)[~dense]
+        places = (np.arange(len(whole)) - np.repeat(np.cumsum(size) - size, size))[~dense]
+        filled = large > 0
+        lengths = np.bincount(owners[filled], minlength=len(size))[~narrow]
+        return cls(
+            whole[dense].astype(np.uint64),
+            places[filled],
+            large[filled].astype(np.uint64),
+            lengths.astype(np.int64),
+        )
+
     @classmethod
     def summed(cls, dense: IntArray, sparse: Sequence[Sequence[NDArray[Any]]]) -> Counts:
         """Return the tables of the rows of several parties together.

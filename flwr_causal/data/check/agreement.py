@@ -7,12 +7,12 @@ problem with party, column and remedy.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from flwr_causal.core.discrete import cut_points
-from flwr_causal.data.check.checks import examine, have_states
+from flwr_causal.data.check.checks import Findings, check_repetition, examine, have_states
 from flwr_causal.data.check.columns import interval_names
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.interventions import Targets, agreed_targets
@@ -21,9 +21,11 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.cut_points import CutState
     from flwr_causal.data.check.report import Kind, States, TableReport
+
+T = TypeVar("T")
 
 LONGEST_LIST = 20
 
@@ -159,26 +161,35 @@ def with_total(agreement: Agreement, total: TableReport, policy: Policy) -> Agre
     Raises
     ------
     DataError
-        If columns have one value in all rows and the policy is to fail.
+        If columns have one value in all rows and the policy is to fail, or as many states as rows.
     """
-    mean, variance = pool({"": total}, agreement.names)
-    constant = [name for name, one in zip(agreement.names, variance, strict=True) if not one > 0]
+    # Of columns with states there are no sums.
+    named = agreement.states or ((),) * len(agreement.names)
+    summed = np.array([not states for states in named])
+    mean, variance = np.full((2, len(named)), np.nan)
+    mean[summed], variance[summed] = pool({"": total}, _kept(agreement.names, summed))
+    constant = [name for name, one in zip(agreement.names, variance, strict=True) if one <= 0]
+    if policy.constant_columns == "keep":
+        constant = []
+    found = Findings()
+    for name, kind, states in zip(agreement.names, agreement.kinds, named, strict=True):
+        numeric = kind == "numeric"
+        check_repetition(name, len(states), total.rows, policy, found, numeric=numeric)
     kept = np.array([name not in constant for name in agreement.names])
-    if constant and (policy.constant_columns == "fail" or not kept.any()):
-        raise DataError(
-            _listed(
-                [
-                    f"all parties, column {name!r}: constant, one value in all rows; remove it, or "
-                    "leave such columns out with constant_columns='drop'"
-                    for name in constant
-                ]
-            )
-        )
+    if policy.constant_columns == "fail" or not kept.any():
+        remedy = "remove it, or leave such columns out with constant_columns='drop'"
+        for name in constant:
+            found.add(None, name, "constant, one value in all rows", remedy)
+    if found.problems:
+        raise DataError(_listed(found.problems))
     why = "constant over all parties"
     return replace(
         agreement,
-        names=tuple(np.array(agreement.names, dtype=object)[kept]),
-        kinds=tuple(np.array(agreement.kinds, dtype=object)[kept]),
+        names=_kept(agreement.names, kept),
+        kinds=_kept(agreement.kinds, kept),
+        states=_kept(agreement.states, kept) if agreement.states else (),
+        continuous=tuple(name for name in agreement.continuous if name not in constant),
+        whole=tuple(name for name in agreement.whole if name not in constant),
         mean=mean[kept],
         variance=variance[kept],
         dropped={**agreement.dropped, **dict.fromkeys(constant, why)},
@@ -188,6 +199,10 @@ def with_total(agreement: Agreement, total: TableReport, policy: Policy) -> Agre
         ),
         total=total.rows,
     )
+
+
+def _kept(values: Sequence[T], kept: BoolArray) -> tuple[T, ...]:
+    return tuple(value for value, one in zip(values, kept, strict=True) if one)
 
 
 def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[FloatArray, FloatArray]:

@@ -346,10 +346,15 @@ def _check_states(
         party = max(hidden, key=lambda party: hidden[party])
         others = [other for other in hidden if other != party]
         fractions = filled[party].kind == "numeric" and hidden[party] <= policy.max_states
+        number = f"{hidden[party]} different values"
+        if reports[party].withheld:
+            # How many values there are is withheld; whether they are whole numbers is not.
+            fractions &= not filled[party].whole
+            number = "different values that are not named"
         limit = f"more than max_states={policy.max_states}"
         if fractions:
             limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
-        problem = f"{hidden[party]} different values, {limit}"
+        problem = f"{number}, {limit}"
         problem += f" (too many at {some_parties(others)} too)" if others else ""
         remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions)
         found.add(party, name, problem, remedy)
@@ -359,13 +364,20 @@ def _check_states(
         found.add(None, name, problem, _remedy(numeric, len(states), False))
     else:
         found.states[name] = states
+        numeric = all(column.kind == "numeric" for column in filled.values())
         rows = sum(report.rows for report in reports.values())
-        if len(states) >= rows > 2:
-            # Two rows may well differ; where no two of more rows agree there is nothing to count.
-            numeric = all(column.kind == "numeric" for column in filled.values())
-            problem = f"{len(states)} states for {rows} rows in all, so that no value occurs twice"
-            found.add(None, name, problem, _repetition_remedy(numeric, len(states), policy))
+        check_repetition(name, len(states), rows, policy, found, numeric=numeric)
         _check_single(name, states, policy, found)
+
+
+def check_repetition(
+    name: str, states: int, rows: int, policy: Policy, found: Findings, *, numeric: bool
+) -> None:
+    """Find a category of which no two rows agree; of rows that are withheld, 0, nothing."""
+    # Two rows may well differ; where no two of more rows agree there is nothing to count.
+    if states >= rows > 2:
+        problem = f"{states} states for {rows} rows in all, so that no value occurs twice"
+        found.add(None, name, problem, _repetition_remedy(numeric, states, policy))
 
 
 def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:

@@ -150,14 +150,30 @@ class TableReport:
     def without_numbers(self) -> TableReport:
         """Return the report with all numbers of rows and sums withheld, and what follows from them.
 
-        Names, kinds, and which columns are constant or copies remain.
+        Names, kinds, which columns are constant or copies, and named states remain. Of how many
+        values a column has that are not named, only remains that there are more.
         """
         columns = tuple(
-            ColumnReport(one.name, one.kind, distinct_one=one.distinct_one, copy_of=one.copy_of)
+            ColumnReport(
+                one.name,
+                one.kind,
+                distinct_one=one.distinct_one,
+                copy_of=one.copy_of,
+                distinct=len(one.states) + one.hides_states,
+                whole=one.whole,
+                states=one.states,
+            )
             for one in self.columns
         )
         return TableReport(
-            0, 0, columns, has_sums=False, step=self.step, targets=self.targets, withheld=True
+            0,
+            0,
+            columns,
+            has_sums=False,
+            has_states=self.has_states,
+            step=self.step,
+            targets=self.targets,
+            withheld=True,
         )
 
     @property

@@ -3,9 +3,10 @@
 A float is a multiple of a step, which both sides compute from what the parties agreed on: a largest
 possible value (:attr:`flwr_causal.protocol.exchange.Disclosure.bound`), times the number of
 parties, divided by 2^61. A party refuses to send more than twice that value, so that no total
-overflows. Counts are exact. A vector begins with the party's rows and ends with a 1: their totals
-must be the rows of the parties and their number. If masks do not cancel, they are so by chance once
-in 2^128; where parties are missing, whose rows are not known, the last one is once in 2^64.
+overflows. Counts are exact; as many share a word as it has room for, since none exceeds the rows of
+all parties. A vector begins with the party's rows and ends with a 1: their totals must be the rows
+of the parties and their number. If masks do not cancel, they are so by chance once in 2^128; where
+parties are missing, whose rows are not known, the last one is once in 2^64.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _SMALLEST = np.finfo(np.float64).tiny
 RESAMPLED_ROOM = 8.0
 # The rows before the arrays, and the 1 behind them.
 _FRAME = 2
+_WORD_BITS = 64
 
 
 class SumError(FederationError):
@@ -53,12 +55,43 @@ class Part(NamedTuple):
         What a 1 stands for; broadcast to the shape. None: the numbers are whole.
     weight : {"rows", "one", ""}
         In a mean, the weight of a party; "" in a sum.
+    bits : int, default 64
+        Of a number; 64 // bits numbers share a word.
     """
 
     name: str
     shape: tuple[int, ...]
     step: FloatArray | None
     weight: str
+    bits: int = _WORD_BITS
+
+    @property
+    def size(self) -> int:
+        """Numbers."""
+        return math.prod(self.shape)
+
+    @property
+    def length(self) -> int:
+        """Words."""
+        return -(-self.size // (_WORD_BITS // self.bits))
+
+    def packed(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the words of so many numbers, shape (length,)."""
+        fields = np.zeros((self.length, len(self._shifts)), dtype=np.uint64)
+        fields.ravel()[: self.size] = numbers.ravel().view(np.uint64)
+        words: NDArray[np.uint64] = np.bitwise_or.reduce(fields << self._shifts, axis=1)
+        return words.view(np.int64)
+
+    def unpacked(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers of words that were added up."""
+        own = np.uint64(2**self.bits - 1)
+        fields = (words.view(np.uint64)[:, None] >> self._shifts) & own
+        numbers: NDArray[np.int64] = fields.ravel()[: self.size].view(np.int64)
+        return numbers.reshape(self.shape)
+
+    @property
+    def _shifts(self) -> NDArray[np.uint64]:
+        return np.arange(0, _WORD_BITS - self.bits + 1, self.bits, dtype=np.uint64)
 
 
 def not_a_sum(exchange: Exchange) -> str:
@@ -128,7 +161,8 @@ class Layout:
                 room = RESAMPLED_ROOM if own.training.replicate else 1.0
                 largest = np.maximum(room * np.asarray(item.bound(setup)), _SMALLEST)
                 step = largest * layout.total(weight) * setup.num_clients / _STEPS
-            parts.append(Part(item.name, shape, step, weight))
+            bits = setup.num_rows.bit_length() if item.values == "count" else _WORD_BITS
+            parts.append(Part(item.name, shape, step, weight, bits))
         return replace(layout, parts=tuple(parts))
 
     def total(self, weight: str) -> int:
@@ -138,7 +172,7 @@ class Layout:
     @property
     def length(self) -> int:
         """Number of words of the vector."""
-        return _FRAME + sum(math.prod(part.shape) for part in self.parts)
+        return _FRAME + sum(part.length for part in self.parts)
 
     def encoded(self, arrays: Arrays, rows: int) -> NDArray[np.uint64]:
         """Return the vector of a party with so many rows.
@@ -154,12 +188,13 @@ class Layout:
             if part.step is not None:
                 factor = float(rows) if part.weight == "rows" else 1.0
                 steps = np.rint(steps.astype(np.float64) * factor / part.step)
-            if not (np.abs(steps) <= _MOST_STEPS / self.parties).all():
+            most = rows if part.bits < _WORD_BITS else _MOST_STEPS / self.parties
+            if not (np.abs(steps) <= most).all():
                 raise SumError(
                     f"'{part.name}' has values that are larger than the secure sum can hold: check "
                     "the units of the party's columns, or set standardize=True."
                 )
-            words.append(steps.astype(np.int64).ravel())
+            words.append(part.packed(steps.astype(np.int64)))
         words.append(np.ones(1, dtype=np.int64))
         return np.concatenate(words).view(np.uint64)
 
@@ -190,10 +225,9 @@ class Layout:
         arrays: Arrays = {}
         start = 1
         for part in self.parts:
-            size = math.prod(part.shape)
-            own: NDArray[Any] = numbers[start : start + size].reshape(part.shape)
+            own: NDArray[Any] = part.unpacked(numbers[start : start + part.length])
             if part.step is not None:
                 own = own * part.step / {"rows": rows, "one": answered}.get(part.weight, 1)
             arrays[part.name] = own
-            start += size
+            start += part.length
         return arrays, rows

@@ -115,4 +115,4 @@ def report_of(
                 squares=float(squares),
             )
         )
-    return TableReport(n, 0, tuple(columns), has_sums=True)
+    return TableReport(n, 0, tuple(columns), has_sums=bool(names))

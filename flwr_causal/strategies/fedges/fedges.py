@@ -18,7 +18,22 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.check.agreement import agree, with_cuts
 from flwr_causal.data.check.party_table import describe, prepare_states
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.protocol.fedges import CONTRACT
+from flwr_causal.protocol.cuts import CUTS
+from flwr_causal.protocol.fedges import (
+    CONTRACT,
+    COUNTS,
+    FIT,
+    GRAPH,
+    GRAPHS,
+    JUDGE,
+    JUDGED_GRAPH,
+    LIKELIHOODS,
+    MOMENTS,
+    POOLED_COUNTS,
+    POOLED_FIT,
+    POOLED_MOMENTS,
+    SCORES,
+)
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.cut_points import CutStage
 from flwr_causal.strategies.fedges.fusion import Best, DrivenStage, Fuser, LoopStage, shares_for
@@ -52,7 +67,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.policy import Policy
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.method import Request
@@ -340,6 +355,32 @@ class FedGES(CausalStrategy[FedGESRun]):
         return self.chosen_mode == "exact"
 
     @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The exchanges of the mode."""
+        pooled = self.secure_aggregation
+        if self.score == MIXED:
+            return (POOLED_MOMENTS if pooled else MOMENTS,)
+        counts, fit = (POOLED_COUNTS, POOLED_FIT) if pooled else (COUNTS, FIT)
+        found = [CUTS] if self.discretize else []
+        if self.chosen_mode == "exact":
+            found.append(counts)
+        elif self.chosen_mode == "scores":
+            found.append(SCORES if self.chosen_score == "bdeu" else LIKELIHOODS)
+            found += [counts] if self.refined_by else []
+        if self.continues or self.chosen_mode == "fusion":
+            found += [GRAPH, JUDGED_GRAPH, GRAPHS, JUDGE]
+        return (*found, *((fit,) if self.fits else ()))
+
+    @property
+    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit secure sums: graphs are no sums."""
+        return {
+            **super().with_secure_aggregation,
+            "mode": (self.chosen_mode != "fusion", "'scores' or 'exact'"),
+            "start_from": (not self.continues, "left out"),
+        }
+
+    @property
     def fits(self) -> bool:
         """Whether a last exchange fits the tables of probabilities."""
         return self.chosen_mode != "fusion" if self.parameters is None else self.parameters
@@ -422,7 +463,8 @@ class FedGES(CausalStrategy[FedGESRun]):
         problem = Problem(
             names=tuple(sorted(agreement.names)),
             cardinalities=cardinalities_of(agreement),
-            rows=agreement.rows,
+            num_rows=agreement.n,
+            num_parties=len(agreement.rows),
             score=self.chosen_score,
             refined_by=self.refined_by,
             equivalent_sample_size=self.equivalent_sample_size,
@@ -430,6 +472,7 @@ class FedGES(CausalStrategy[FedGESRun]):
             max_parents=self.max_parents,
             turn=self.turn,
             look_ahead=self.look_ahead,
+            pooled=self.secure_aggregation,
             withheld=self.small_counts == "suppress",
         )
         if self.score == MIXED:
@@ -521,7 +564,10 @@ class FedGES(CausalStrategy[FedGESRun]):
         state = replace(state, stage=stage, found=found)
         if stage is None and found is not None and fits and state.exchanges < self.max_rounds:
             graphs, size = (found, *others), self.equivalent_sample_size
-            state = replace(state, stage=FitStage.of(state.agreement, graphs, size))
+            state = replace(
+                state,
+                stage=FitStage.of(state.agreement, graphs, size, pooled=self.secure_aggregation),
+            )
         return state, step.info
 
     def baselines(

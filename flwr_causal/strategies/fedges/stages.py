@@ -9,7 +9,7 @@ import numpy as np
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, held_out_log_likelihood
 from flwr_causal.core.discrete.contingency_tables import Counts, Sets, num_cells, sets_of, tables_of
-from flwr_causal.core.discrete.mixed_moments import FlatSums, restored
+from flwr_causal.core.discrete.mixed_moments import FlatSums, restored, sizes_of
 from flwr_causal.core.discrete.mixed_network import MixedNetwork
 from flwr_causal.core.discrete.scores import KINDS, Terms, terms_of
 from flwr_causal.core.ges.counted_gains import CountedGains, lacking_sets
@@ -18,7 +18,17 @@ from flwr_causal.core.ges.mixed_gains import SummedMixedGains
 from flwr_causal.core.ges.speculative_search import Questions, SpeculativeGains
 from flwr_causal.core.ges.summed_gains import NOISE, SCREENING_NOISE, SummedGains
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, parents_of
-from flwr_causal.protocol.fedges import COUNTS, FIT, LIKELIHOODS, MOMENTS, SCORES
+from flwr_causal.errors import FederationError
+from flwr_causal.protocol.fedges import (
+    COUNTS,
+    FIT,
+    LIKELIHOODS,
+    MOMENTS,
+    POOLED_COUNTS,
+    POOLED_FIT,
+    POOLED_MOMENTS,
+    SCORES,
+)
 from flwr_causal.runtime.method import Request
 
 if TYPE_CHECKING:
@@ -101,6 +111,8 @@ def cardinalities_of(agreement: Agreement) -> IntArray:
 
 #: Largest number of entries of a variable's table of probabilities.
 MOST_CELLS = 10**6
+#: Largest number of cells that parties send in one secure sum.
+MOST_POOLED = 2**24
 #: Cost of an edge in a search on counts that refines a graph, in units of log(d), as in the
 #: extended BIC with gamma = 0.5 (Foygel & Drton 2010): of many pairs some gain by chance.
 EDGE_COST = 0.5
@@ -143,16 +155,19 @@ class FitStage:
     cardinalities : ndarray of int64, shape (d,)
     sample_size : float
         Weight of the prior in rows.
+    pooled : bool
+        Whether the parties' tables are added up securely.
     """
 
     graphs: tuple[Found, ...]
     sets: Sets
     cardinalities: IntArray
     sample_size: float
+    pooled: bool
 
     @classmethod
     def of(
-        cls, agreement: Agreement, graphs: Sequence[Found], sample_size: float
+        cls, agreement: Agreement, graphs: Sequence[Found], sample_size: float, *, pooled: bool
     ) -> FitStage | None:
         """Return the exchange for the graphs whose tables are small enough; None without any."""
         cardinalities = cardinalities_of(agreement)
@@ -165,13 +180,15 @@ class FitStage:
                 sets |= dict.fromkeys(own)
         if not fitting:
             return None
-        return cls(tuple(fitting), sets_of(list(sets)), cardinalities, sample_size)
+        return cls(tuple(fitting), sets_of(list(sets)), cardinalities, sample_size, pooled)
 
     def request(self) -> Request:
         """Ask for the tables of the families, and for votes on the edges."""
         edges = [edges_of(found.dag) for found in self.graphs]
         lengths = np.array([len(own) for own in edges], dtype=np.int64)
         values = {**self.sets._asdict(), "edges": np.concatenate(edges), "lengths": lengths}
+        if self.pooled:
+            return Request(POOLED_FIT, values | all_cells(self.sets, self.cardinalities))
         return Request(FIT, values)
 
     def close(self, replies: Replies) -> Step:
@@ -188,7 +205,8 @@ class FitStage:
 
     def fitted(self, replies: Replies) -> Fitted:
         """Sum the parties' tables, choose a graph, and count who agrees with its edges."""
-        tables = tables_of(self.sets, summed_counts(replies), self.cardinalities)
+        counts = summed_counts(replies, self.sets, self.cardinalities)
+        tables = tables_of(self.sets, counts, self.cardinalities)
         by_set = dict(zip(map(tuple, self.sets.lists()), tables, strict=True))
         held_out = [self._held_out(found.dag, by_set) for found in self.graphs]
         best = int(np.argmax(held_out))
@@ -218,8 +236,28 @@ def family_sets(dag: BoolArray) -> list[tuple[int, ...]]:
     return [tuple(sorted((*parents, y))) for y, parents in families_of(dag)]
 
 
-def summed_counts(replies: Replies) -> Counts:
+def all_cells(sets: Sets, cardinalities: IntArray) -> dict[str, int]:
+    """Return the number of all cells of some tables, which a secure sum sends.
+
+    Raises
+    ------
+    FederationError
+        If there are too many.
+    """
+    number = num_cells(sets, cardinalities).sum()
+    if number > MOST_POOLED:
+        raise FederationError(
+            f"Contingency tables have {number:.3g} cells, and with secure_aggregation parties send "
+            f"all of them, empty ones too, at most {MOST_POOLED}: limit the families with the "
+            "option 'max_parents', or join rare states."
+        )
+    return {"num_cells": int(number)}
+
+
+def summed_counts(replies: Replies, sets: Sets, cardinalities: IntArray) -> Counts:
     """Return the contingency tables of all parties together."""
+    if "counts" in replies:
+        return Counts.of_whole(replies["counts"], sets, cardinalities)
     sparse = ("cells", "values", "lengths")
     parties = [[arrays[name] for name in sparse] for arrays in replies.by_party.values()]
     return Counts.summed(replies["dense"], parties)
@@ -269,8 +307,8 @@ class Problem:
     names : tuple of str
         The variables, sorted.
     cardinalities : ndarray of int64, shape (d,)
-    rows : mapping of str to int
-        Each party's number of rows.
+    num_rows, num_parties : int
+        Rows of all parties together, and how many parties there are.
     score : str
         The score by which the server searches.
     refined_by : tuple of str
@@ -281,13 +319,16 @@ class Problem:
     turn : bool
     look_ahead : int or None
         How many operators a search applies after the first unknown gain; None: to the end.
+    pooled : bool
+        Whether the parties' tables are added up securely.
     withheld : bool, default False
         Whether parties withhold counts, so that tables count different rows.
     """
 
     names: tuple[str, ...]
     cardinalities: NDArray[np.int64]
-    rows: Mapping[str, int]
+    num_rows: int
+    num_parties: int
     score: str
     refined_by: tuple[str, ...]
     equivalent_sample_size: float
@@ -295,15 +336,16 @@ class Problem:
     max_parents: int | None
     turn: bool
     look_ahead: int | None
+    pooled: bool
     withheld: bool = False
 
     def terms(self, score: str) -> Terms:
         """Return a score of the rows of all parties."""
-        return terms_of(KINDS[score], self.equivalent_sample_size, sum(self.rows.values()))
+        return terms_of(KINDS[score], self.equivalent_sample_size, self.num_rows)
 
     def counted(self, score: str, edge_cost: float = 0.0) -> CountedGains:
         """Return a source of gains from counts, of which none is known."""
-        price = 0.5 * float(np.log(max(sum(self.rows.values()), 2)))
+        price = 0.5 * float(np.log(max(self.num_rows, 2)))
         terms = self.terms(score)
         return CountedGains(
             self.cardinalities,
@@ -385,7 +427,7 @@ class ScoreStage:
     @classmethod
     def of(cls, problem: Problem) -> ScoreStage:
         """Return the stage in which no gain is known."""
-        rows, num_parties = sum(problem.rows.values()), len(problem.rows)
+        rows, num_parties = problem.num_rows, problem.num_parties
         # The sum has a penalty for every party, which depends on the party's number of rows.
         price = 0.5 * num_parties * float(np.log(max(rows / num_parties, 2.0)))
         return cls(problem, SpeculativeGains(problem.cardinalities, price, problem.look_ahead))
@@ -433,7 +475,7 @@ class LikelihoodStage(ScoreStage):
         source = SummedGains(
             problem.cardinalities,
             problem.terms(problem.score),
-            len(problem.rows),
+            problem.num_parties,
             problem.look_ahead,
             SCREENING_NOISE if problem.refined_by else NOISE,
         )
@@ -511,12 +553,16 @@ class CountStage:
     def request(self) -> Request:
         """Ask for the tables that the searches lacked."""
         assert self.question is not None
-        return Request(COUNTS, self.question._asdict())
+        sets, values = self.question, self.question._asdict()
+        if self.problem.pooled:
+            cells = all_cells(sets, self.problem.cardinalities)
+            return Request(POOLED_COUNTS, values | cells)
+        return Request(COUNTS, values)
 
     def close(self, replies: Replies) -> Step:
         """Store the sums of the tables and run the searches again."""
         assert self.question is not None
-        counts = summed_counts(replies)
+        counts = summed_counts(replies, self.question, self.problem.cardinalities)
         for source in self.sources:
             source.learn_counts(self.question, counts)
         return self.advanced()
@@ -543,9 +589,11 @@ class MomentStage:
     @classmethod
     def of(cls, problem: Problem) -> MomentStage:
         """Return the stage in which no moment is known."""
-        rows = sum(problem.rows.values())
         source = SummedMixedGains(
-            problem.cardinalities, rows, problem.look_ahead, own_margins=problem.withheld
+            problem.cardinalities,
+            problem.num_rows,
+            problem.look_ahead,
+            own_margins=problem.withheld,
         )
         return cls(problem, source)
 
@@ -568,7 +616,11 @@ class MomentStage:
     def request(self) -> Request:
         """Ask for the moments that the search lacked."""
         assert self.question is not None
-        return Request(MOMENTS, self.question._asdict())
+        lists = [members.tolist() for members in self.question.lists()]
+        sizes = sizes_of(self.problem.cardinalities, lists).sum(axis=0).tolist()
+        numbers = {f"num_{name}": n for name, n in zip(FlatSums._fields, sizes, strict=True)}
+        exchange = POOLED_MOMENTS if self.problem.pooled else MOMENTS
+        return Request(exchange, {**self.question._asdict(), **numbers})
 
     def close(self, replies: Replies) -> Step:
         """Store the sums of the moments and run the search again."""

@@ -280,10 +280,11 @@ def _answer(
     if isinstance(exchange, Bundle):
         weight = 1 if exchange.weight == "one" else client.num_rows
     agreed = client.contract.sizes(client.setup, client.num_rows)
-    sizes = door.sizes_of(exchange, message.content, agreed)
+    masked = bool(client.setup.keys)
+    sizes = door.sizes_of(exchange, message.content, agreed, client.setup if masked else None)
     number = int(config[records.NUMBER])
     kept: dict[str, ConfigRecord] = {}
-    if client.setup.keys:
+    if masked:
         vector = door.summand(exchange, named, sizes, client.setup, rows=client.num_rows)
         content, kept = secure.masked(context, client.setup, exchange.name, number, vector)
     else:

@@ -326,7 +326,10 @@ _POSSIBLE: dict[FactKind, Callable[[Any], bool]] = {
 
 
 def sizes_of(
-    exchange: Exchange, sent: RecordDict | None, agreed: Mapping[str, int]
+    exchange: Exchange,
+    sent: RecordDict | None,
+    agreed: Mapping[str, int],
+    setup: Setup | None = None,
 ) -> dict[str, int]:
     """Return what symbols in shapes stand for: agreed sizes, sent numbers, sizes of sent arrays.
 
@@ -337,6 +340,8 @@ def sizes_of(
         The content of the server's message.
     agreed : mapping of str to int
         Of ``Contract.sizes``.
+    setup : Setup, optional
+        Of a secure sum, which needs the sizes of everything that returns.
 
     Raises
     ------
@@ -367,6 +372,8 @@ def sizes_of(
             raise RefusedError(
                 f"the server did not send '{name}' of the exchange '{exchange.name}'"
             )
+    if setup is not None and exchange.derived is not None and sent is not None:
+        return {**exchange.derived({**plain, **records.arrays_of(sent)}, setup), **sizes}
     return sizes
 
 

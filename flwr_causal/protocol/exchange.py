@@ -114,9 +114,10 @@ class Disclosure:
         two thresholds.
     bound : callable, optional
         ``setup -> float or ndarray``: a bound of the absolute sum or mean over all parties, and of
-        each party's part of it, from what the parties agreed on; broadcast to the shape. Secure
-        sums of K parties need it for numbers that are not whole: they are exact to 2^-61 K times
-        the bound, and a party does not send more than twice the bound. Default: none is known.
+        each party's part of it, from what the parties agreed on; broadcast to the shape. With it
+        secure sums of K parties send a number in one word of 8 bytes, exact to 2^-61 K times the
+        bound, and a party does not send more than twice the bound. Default, and where it returns
+        None: no bound is known; a float then takes twelve words, and its sum is exact.
 
     Raises
     ------
@@ -134,7 +135,7 @@ class Disclosure:
     optional: bool = False
     below: str = ""
     cumulative: bool = False
-    bound: Callable[[Setup], FloatArray | float] | None = field(default=None, compare=False)
+    bound: Callable[[Setup], FloatArray | float | None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.below and self.values not in ("index", "dag"):
@@ -211,6 +212,9 @@ class Exchange:
         contradiction is refused. Default: nothing further is checked.
     query : bool, default False
         Whether it is a question after the training instead of a part of it.
+    derived : callable, optional
+        ``(sent, setup) -> dict``: what further symbols in the shapes of what returns stand for,
+        from what a party was sent. Secure sums need all sizes. Default: there are none.
 
     Raises
     ------
@@ -229,6 +233,9 @@ class Exchange:
     remembered: bool = False
     contradiction: Callable[[Arrays, Known], str] | None = field(default=None, compare=False)
     query: bool = False
+    derived: Callable[[Mapping[str, Any], Setup], dict[str, int]] | None = field(
+        default=None, compare=False
+    )
 
     def __post_init__(self) -> None:
         averaged = {item.combine == "mean" for item in self.returns}

@@ -151,21 +151,37 @@ def _sums(learner: str, step: type[Step]) -> Exchange:
     """Return the exchange of a step of a training by sums."""
     assert step.__doc__ is not None
 
+    def asked(sent: Mapping[str, Any]) -> dict[str, Any]:
+        return {one.name: sent[one.name] for one in step.sent}
+
     def contradiction(arrays: Arrays, known: Known) -> str:
-        plan = plan_of(learner, known.setup, known.sent)
-        sent = {one.name: known.sent[one.name] for one in step.sent}
-        return step.contradiction(arrays, plan, sent, known.sizes["n"])
+        plan, setup = plan_of(learner, known.setup, known.sent), known.setup
+        if setup.keys:  # each party of the sum may have left out rows
+            plan = replace(plan, min_rows=1 + (plan.min_rows - 1) * setup.num_clients)
+        return step.contradiction(arrays, plan, asked(known.sent), known.sizes["n"])
+
+    def derived(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
+        return step.sizes(plan_of(learner, setup, sent), asked(sent))
 
     return Exchange(
         f"{learner}: {step.name}",
         step.__doc__.splitlines()[0].rstrip("."),
         sends=(*(Sent(one.name, one.meaning, one.shape) for one in step.sent), _DOMAIN),
         returns=tuple(
-            Disclosure(one.name, one.meaning, one.shape, one.values, "sum") for one in step.summed
+            Disclosure(
+                one.name,
+                one.meaning,
+                one.shape,
+                one.values,
+                "sum",
+                bound=(lambda setup: float(setup.num_rows)) if one.shares else None,
+            )
+            for one in step.summed
         ),
         when=f"training='sums', {learner} circuits",
         same_parties=True,
         contradiction=contradiction,
+        derived=derived,
     )
 
 

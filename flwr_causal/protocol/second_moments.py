@@ -44,8 +44,13 @@ def largest_products(setup: Setup) -> FloatArray:
     return np.outer(own, own)
 
 
-def largest_leveled_products(setup: Setup) -> FloatArray:
-    """Return the same where the rows of time series are [1, g, z], with g of 0 or 1."""
+def largest_leveled_products(setup: Setup) -> FloatArray | None:
+    """Return the same where the rows of time series are [1, g, z], with g of 0 or 1.
+
+    Of functions of the columns no bound is known.
+    """
+    if setup.options.get("model") == "additive":
+        return None
     if setup.targets or not int(setup.options["order"]):
         return largest_products(setup)
     own = np.concatenate([np.ones(2), spreads(setup)])

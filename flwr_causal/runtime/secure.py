@@ -469,4 +469,4 @@ def _sizes(
     federation: Federation, exchange: Exchange, content: RecordDict, rows: int
 ) -> dict[str, int]:
     agreed = federation.contract.sizes(federation.setup, rows)
-    return door.sizes_of(exchange, content, agreed)
+    return door.sizes_of(exchange, content, agreed, federation.setup)

@@ -242,8 +242,6 @@ class CausalStrategy(FedAvg, Method[StateT]):
         for name, (fits, needed) in self.with_secure_aggregation.items():
             require(fits, name, getattr(self, name), f"{needed} with secure_aggregation=True")
         reasons = [not_a_sum(exchange) for exchange in self.exchanges]
-        if "ids" in self.contract.reports:
-            reasons.append("the parties' reports have ids of rows")
         reason = next(filter(None, reasons), "")
         if reason:
             raise ConfigError(

@@ -286,7 +286,6 @@ class Moments(
         held_out = self.order == 0 and self.sparsity == "held-out"
         return {
             **super().with_secure_aggregation,
-            "kind": (self.kind == "linear", "'linear'"),
             "sparsity": (not held_out, "'auto', 'bic' or a number"),
         }
 

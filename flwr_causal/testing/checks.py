@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.bundle import exchange_of
+from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.protocol.setup import PREFIX, Setup
 from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, Spy, distance
 
@@ -137,6 +139,19 @@ def check_resume(subject: Subject) -> None:
         _expect_same(subject, whole, resumed, tolerance=0.0)
 
 
+def check_secure_sums(subject: Subject) -> None:
+    """Check that secure sums give the result of plain ones, where all that leaves is a sum."""
+    if len(subject.parties) < LEAST_PARTIES:
+        raise CheckSkippedError(f"secure sums need {LEAST_PARTIES} parties")
+    whole, _ = subject.run()
+    try:
+        strategy = replace(subject.strategy, secure_aggregation=True)
+        masked = replace(subject, strategy=strategy).simulate()
+    except ConfigError as error:
+        raise CheckSkippedError(str(error)) from None
+    _expect_same(subject, whole, masked)
+
+
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     check_runs,
     check_same_seed_same_result,
@@ -145,6 +160,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     check_nothing_undeclared_travels,
     check_no_entry_for_each_row,
     check_resume,
+    check_secure_sums,
 )
 
 

@@ -10,6 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from flwr_causal.data.check.agreement import pool
@@ -221,13 +223,37 @@ def test_no_total_overflows():
         (Disclosure("x", "", ("d",)), "is kept by party"),
         (Disclosure("x", "", ("*",), "count", "sum"), "size of 'x'"),
         (Disclosure("x", "", ("d",), "count", "sum", optional=True), "size of 'x'"),
-        (Disclosure("x", "", ("d",), combine="sum"), "declares no largest value"),
-        (Disclosure("x", "", ("d",), "count", "mean"), "declares no largest value"),
     ],
 )
 def test_what_is_no_sum_is_refused(returned, reason):
     with pytest.raises(SumError, match=reason):
         Layout.of(exchange(returned), {"d": 2}, Agreed())
+
+
+floats = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e60, max_value=1e60)
+
+
+@given(st.lists(st.lists(floats, min_size=3, max_size=3), min_size=1, max_size=5))
+def test_floats_without_a_bound_add_up_exactly(rows):
+    words = sum(exact.encoded_floats(np.array(row)) for row in rows)
+    unit = Fraction(1, 2**exact.FRACTION_BITS)
+    for found, column in zip(exact.decoded_floats(words), zip(*rows, strict=True), strict=True):
+        wanted = sum(map(Fraction, column))
+        assert abs(Fraction(found) - wanted) <= len(rows) * unit + abs(wanted) * Fraction(1, 2**51)
+
+
+def test_a_mean_without_a_bound_is_that_of_all_rows():
+    layout = Layout.of(exchange(Disclosure("x", "", ("d",), combine="mean")), {"d": 2}, Agreed())
+    assert layout.length == 2 + 2 * exact.DIGITS
+    values = [[1e-30, 2.0], [3e-30, -1e40], [-5e-30, 1e40]]
+    rows = [100, 300, 500]
+    vectors = [layout.encoded({"x": np.array(own)}, n) for own, n in zip(values, rows, strict=True)]
+    found, _ = layout.decoded(np.sum(vectors, axis=0), 3)
+    expected = np.average(values, axis=0, weights=rows)
+    np.testing.assert_allclose(found["x"], expected, rtol=1e-15)
+    for large in (1e68, np.inf, np.nan):
+        with pytest.raises(SumError, match="larger than the secure sum can hold"):
+            layout.encoded({"x": np.array([large, 0.0])}, 300)
 
 
 def test_sums_of_any_size_are_exact():

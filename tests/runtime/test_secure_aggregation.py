@@ -65,6 +65,7 @@ CASES = {
     "fedcausal": ("fedcausal", TABLES, {}),
     "fedcausal linear": ("fedcausal", TABLES, {"model": "linear", "max_rounds": 8}),
     "2dbn": ("2dbn", SERIES, {"max_rounds": 6}),
+    "additive": ("moments", TABLES, {"model": "additive"}),
 }
 
 
@@ -110,6 +111,29 @@ def test_fedges_finds_the_graph_and_the_tables_of_plain_sums(options, tables):
     pd.testing.assert_frame_equal(plain.model.sample(50, 0), masked.model.sample(50, 0))
     assert masked.rounds == plain.rounds
     assert set(masked.parties.values()) == {0}
+
+
+FEDPC = [
+    ({}, TABLES),
+    ({"target": "d"}, [table.assign(z=1.0 * (table["a"] > "0")) for table in WITH_NUMBERS]),
+    ({"learner": "trees", "components": 2}, TABLES),
+]
+
+
+@pytest.mark.parametrize(("options", "tables"), FEDPC, ids=range(len(FEDPC)))
+def test_fedpc_finds_the_circuit_of_plain_sums(options, tables):
+    plain = simulate("fedpc", tables, **options)
+    masked = simulate("fedpc", tables, secure_aggregation=True, **options)
+    expected = plain.model.log_likelihood(tables[0])
+    np.testing.assert_allclose(masked.model.log_likelihood(tables[0]), expected, atol=1e-9)
+    assert masked.rounds == plain.rounds
+    assert set(masked.parties.values()) == {0}
+
+
+def test_fedpc_over_different_columns_is_refused():
+    tables = [TABLES[0].drop(columns="x1"), *TABLES[1:]]
+    with pytest.raises(ConfigError, match="parties that hold the same columns"):
+        simulate("fedpc", tables, secure_aggregation=True)
 
 
 def test_what_is_by_party_is_absent():
@@ -358,19 +382,17 @@ def test_two_parties_are_refused_and_a_larger_minimum_is_kept():
 REFUSED = [
     ("moments", {"aggregation": "median"}, "'aggregation'"),
     ("moments", {"sparsity": "held-out"}, "'sparsity'"),
-    ("moments", {"model": "additive"}, "'model'"),
     ("moments", {"fraction_train": 0.5}, "'fraction_train'"),
     ("moments", {"leave_one_out": True}, "'leave_one_out'"),
     ("moments", {"changed_tables": "restart"}, "'changed_tables'"),
     ("notears-admm", {"sparsity": "held-out"}, "'sparsity'"),
-    ("notears-admm", {"model": "mlp"}, "'parameters' of the exchange 'perceptrons'"),
     ("2dbn", {"center": "phase"}, "'center'"),
     ("2dbn", {"order": 2, "select_order": True}, "'sparsity'"),
     ("fedges", {"mode": "fusion"}, "'mode'"),
     ("fedges", {"mode": "scores", "start": "driven"}, "'start'"),
     ("fedcausal", {"local_graphs": True}, "'own-graph' of the exchange 'local graphs'"),
-    ("fedcausal", {"model": "mlp"}, "'shared' of the exchange 'norms'"),
-    ("fedpc", {}, "secure_aggregation"),
+    ("fedpc", {"training": "one-pass"}, "'training'"),
+    ("fedpc", {"missing_values": "keep"}, "'missing_values'"),
 ]
 
 
@@ -394,7 +416,7 @@ def test_every_method_either_has_it_or_says_why_not():
         with suppress(ConfigError):
             find(method).strategy(secure_aggregation=True)
             has.add(method)
-    assert has == {"moments", "notears-admm", "2dbn", "lingam", "fedcausal", "fedges"}
+    assert has == set(OWN_METHODS)
 
 
 def test_rows_of_fewer_than_three_parties_are_not_summed_by_themselves():

@@ -3,10 +3,11 @@
 A float is a multiple of a step, which both sides compute from what the parties agreed on: a largest
 possible value (:attr:`flwr_causal.protocol.exchange.Disclosure.bound`), times the number of
 parties, divided by 2^61. A party refuses to send more than twice that value, so that no total
-overflows. Counts are exact; as many share a word as it has room for, since none exceeds the rows of
-all parties. A vector begins with the party's rows and ends with a 1: their totals must be the rows
-of the parties and their number. If masks do not cancel, they are so by chance once in 2^128; where
-parties are missing, whose rows are not known, the last one is once in 2^64.
+overflows. A float without a bound takes twelve words, and its sum is exact. Counts are exact, too;
+as many share a word as it has room for, since none exceeds the rows of all parties. A vector begins
+with the party's rows and ends with a 1: their totals must be the rows of the parties and their
+number. If masks do not cancel, they are so by chance once in 2^128; where parties are missing,
+whose rows are not known, the last one is once in 2^64.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.bundle import parts_of
 from flwr_causal.protocol.exchange import WHOLE
+from flwr_causal.protocol.secure import exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,11 +54,13 @@ class Part(NamedTuple):
     name : str
     shape : tuple of int
     step : ndarray or None
-        What a 1 stands for; broadcast to the shape. None: the numbers are whole.
+        What a 1 stands for; broadcast to the shape. None: the numbers are whole, or of any size.
     weight : {"rows", "one", ""}
         In a mean, the weight of a party; "" in a sum.
     bits : int, default 64
         Of a number; 64 // bits numbers share a word.
+    any_size : bool, default False
+        Whether the numbers are floats without a bound.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Part(NamedTuple):
     step: FloatArray | None
     weight: str
     bits: int = _WORD_BITS
+    any_size: bool = False
 
     @property
     def size(self) -> int:
@@ -73,17 +78,30 @@ class Part(NamedTuple):
     @property
     def length(self) -> int:
         """Words."""
+        if self.any_size:
+            return exact.DIGITS * self.size
         return -(-self.size // (_WORD_BITS // self.bits))
 
-    def packed(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def most(self, rows: int, parties: int) -> float:
+        """Return what no number, or number of steps, of a party with so many rows exceeds."""
+        if self.any_size:
+            return exact.MOST
+        return rows if self.bits < _WORD_BITS else _MOST_STEPS / parties
+
+    def packed(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
         """Return the words of so many numbers, shape (length,)."""
+        if self.any_size:
+            return exact.encoded_floats(numbers).view(np.int64)
+        numbers = numbers.astype(np.int64)
         fields = np.zeros((self.length, len(self._shifts)), dtype=np.uint64)
         fields.ravel()[: self.size] = numbers.ravel().view(np.uint64)
         words: NDArray[np.uint64] = np.bitwise_or.reduce(fields << self._shifts, axis=1)
         return words.view(np.int64)
 
-    def unpacked(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
+    def unpacked(self, words: NDArray[np.int64]) -> NDArray[Any]:
         """Return the numbers of words that were added up."""
+        if self.any_size:
+            return exact.decoded_floats(words.view(np.uint64)).reshape(self.shape)
         own = np.uint64(2**self.bits - 1)
         fields = (words.view(np.uint64)[:, None] >> self._shifts) & own
         numbers: NDArray[np.int64] = fields.ravel()[: self.size].view(np.int64)
@@ -101,11 +119,6 @@ def not_a_sum(exchange: Exchange) -> str:
             return f"'{item.name}' of the exchange '{exchange.name}' is kept by party, and no sum"
         if item.optional or "*" in item.shape:
             return f"the size of '{item.name}' of the exchange '{exchange.name}' is not agreed on"
-        if item.bound is None and (item.values not in WHOLE or item.combine == "mean"):
-            return (
-                f"'{item.name}' of the exchange '{exchange.name}' declares no largest value "
-                "(Disclosure.bound)"
-            )
     return ""
 
 
@@ -156,13 +169,14 @@ class Layout:
             own = of_training[item.name]
             shape = tuple(size if isinstance(size, int) else sizes[size] for size in item.shape)
             weight = own.exchange.weight if item.combine == "mean" else ""
-            step = None
-            if item.bound is not None:
+            step, bound = None, None if item.bound is None else item.bound(setup)
+            if bound is not None:
                 room = RESAMPLED_ROOM if own.training.replicate else 1.0
-                largest = np.maximum(room * np.asarray(item.bound(setup)), _SMALLEST)
+                largest = np.maximum(room * np.asarray(bound), _SMALLEST)
                 step = largest * layout.total(weight) * setup.num_clients / _STEPS
             bits = setup.num_rows.bit_length() if item.values == "count" else _WORD_BITS
-            parts.append(Part(item.name, shape, step, weight, bits))
+            any_size = step is None and (item.values not in WHOLE or item.combine == "mean")
+            parts.append(Part(item.name, shape, step, weight, bits, any_size))
         return replace(layout, parts=tuple(parts))
 
     def total(self, weight: str) -> int:
@@ -184,17 +198,17 @@ class Layout:
         """
         words = [np.array([rows], dtype=np.int64)]
         for part in self.parts:
-            steps = np.asarray(arrays[part.name])
+            numbers, most = np.asarray(arrays[part.name]), part.most(rows, self.parties)
+            if part.weight == "rows":
+                numbers = numbers * float(rows)
             if part.step is not None:
-                factor = float(rows) if part.weight == "rows" else 1.0
-                steps = np.rint(steps.astype(np.float64) * factor / part.step)
-            most = rows if part.bits < _WORD_BITS else _MOST_STEPS / self.parties
-            if not (np.abs(steps) <= most).all():
+                numbers = np.rint(numbers / part.step)
+            if not (np.abs(numbers) <= most).all():
                 raise SumError(
                     f"'{part.name}' has values that are larger than the secure sum can hold: check "
                     "the units of the party's columns, or set standardize=True."
                 )
-            words.append(part.packed(steps.astype(np.int64)))
+            words.append(part.packed(numbers))
         words.append(np.ones(1, dtype=np.int64))
         return np.concatenate(words).view(np.uint64)
 
@@ -227,7 +241,9 @@ class Layout:
         for part in self.parts:
             own: NDArray[Any] = part.unpacked(numbers[start : start + part.length])
             if part.step is not None:
-                own = own * part.step / {"rows": rows, "one": answered}.get(part.weight, 1)
+                own = own * part.step
+            if part.weight:
+                own = own / {"rows": rows, "one": answered}[part.weight]
             arrays[part.name] = own
             start += part.length
         return arrays, rows

@@ -19,7 +19,8 @@ from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.errors import ConfigError, DataError, FederationError
-from flwr_causal.protocol.fedpc import CONTRACT
+from flwr_causal.protocol.cuts import CUTS
+from flwr_causal.protocol.fedpc import CONTRACT, SUMS
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.cut_points import CutStage
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.method import Request
@@ -258,6 +259,24 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         return self.training == "sums" and self.minimum_count == 1
 
     @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The exchanges of a training by sums, where these are secure; else all."""
+        if self.secure_aggregation:
+            return (CUTS, *SUMS.values())
+        return super().exchanges
+
+    @property
+    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit secure sums; rows with missing values are counted by party."""
+        return {
+            **super().with_secure_aggregation,
+            "training": (self.training != "one-pass", "'sums'"),
+            "weights": (self.weights == "auto", "'auto'"),
+            "trained": (not self.trained, "left out"),
+            "missing_values": (self.missing_values != "keep", "'fail' or 'drop'"),
+        }
+
+    @property
     def num_bins(self) -> int:
         """Intervals of a column of numbers."""
         return (32 if self.head is True else 16) if self.bins is None else self.bins
@@ -296,6 +315,13 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             self._target = ""
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
+        self._start = _started(self, agreement, self._holdings, self._target)
+        return agreement
+
+    def complete(self, agreement: Agreement, total: TableReport) -> Agreement:
+        """Complete the agreement; the run starts with the cut points that follow from it."""
+        agreement = super().complete(agreement, total)
+        self._holdings = self._holdings.of_columns(agreement.names)
         self._start = _started(self, agreement, self._holdings, self._target)
         return agreement
 
@@ -399,12 +425,22 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
     sums = _by_sums(method, holdings, learner, target)
     weights = _weights(method, holdings, sums, target)
     state = FedPCRun(agreement, holdings, domain, target or None, sums, learner, weights)
+    if method.secure_aggregation and not (sums and holdings.presence.all()):
+        raise ConfigError(
+            "The option 'secure_aggregation' is for parties that hold the same columns, and for "
+            f"learners that are trained by sums, {', '.join(sorted(BY_SUMS))}: here "
+            f"{learner} circuits would be trained. Take another learner, use the columns that all "
+            "parties have (unshared_columns='drop'), or run without secure_aggregation."
+        )
+    if method.secure_aggregation and agreement.total is None:
+        return state  # the first exchange follows once the totals are known
     if not sums:
         _check_rows(agreement, method.minimum_count)
     if method.trained:
         return replace(state, stage=RecallStage.of(method.trained, domain))
     if not numbers and agreement.continuous:
-        stage = CutStage.of(agreement, method.num_bins, _present(state), spreading=True)
+        present = None if method.secure_aggregation else _present(state)
+        stage = CutStage.of(agreement, method.num_bins, present, spreading=True)
         return replace(state, stage=stage)
     return _begun(method, state)
 

@@ -74,6 +74,12 @@ class Holdings:
         missing = np.asarray(lacking.any(axis=0))
         return cls(tuple(reports), agreement.names, presence, present, missing, ids)
 
+    def of_columns(self, names: tuple[str, ...]) -> Holdings:
+        """Return who holds these columns, which are some of them."""
+        kept = [self.names.index(name) for name in names]
+        present, missing = self.present[:, kept], self.missing[kept]
+        return Holdings(self.parties, names, self.presence[:, kept], present, missing, self.ids)
+
     @property
     def setting(self) -> Setting:
         """Horizontal, vertical or hybrid."""

@@ -525,6 +525,16 @@ class EStep(Known, Step):
         }
 
     @classmethod
+    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+        """Return the sizes that follow from the plan and what was sent."""
+        statistics = 2 * len(asked["means"]) + len(asked["probabilities"])
+        return {
+            **super().sizes(plan, asked),
+            "columns but the class": len(plan.columns),
+            "statistics": statistics,
+        }
+
+    @classmethod
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
     ) -> Iterator[str]:

@@ -65,9 +65,12 @@ class SummedArray(SentArray):
         As in `SentArray`.
     values : {"finite", "non-negative", "count"}
         Possible values of an entry; a count is a whole number of rows.
+    shares : bool, default False
+        Whether each row adds 1 at most to an entry.
     """
 
     values: Literal["finite", "non-negative", "count"] = "finite"
+    shares: bool = False
 
 
 @dataclass(frozen=True)

@@ -400,6 +400,7 @@ class Products(Step):
             "weighted rows of each state, by component",
             ("components", "states"),
             "non-negative",
+            shares=True,
         ),
     )
 
@@ -479,6 +480,7 @@ class TreeCounts(Products):
             "weighted rows of each pair of states, by component",
             ("components", "pairs"),
             "non-negative",
+            shares=True,
         ),
     )
 

@@ -527,11 +527,13 @@ class EStep(Known, Step):
     @classmethod
     def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
-        statistics = 2 * len(asked["means"]) + len(asked["probabilities"])
+        numbers, columns = len(asked["means"]), len(plan.columns)
+        # Each category has a statistic for each of its states but the first.
+        of_states = len(asked["probabilities"]) - (columns - numbers)
         return {
             **super().sizes(plan, asked),
-            "columns but the class": len(plan.columns),
-            "statistics": statistics,
+            "columns but the class": columns,
+            "statistics": 2 * numbers + of_states,
         }
 
     @classmethod

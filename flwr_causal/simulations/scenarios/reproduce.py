@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import shlex
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from flwr_causal.errors import ConfigError
-from flwr_causal.simulations.scenarios import plots, runner, scenario, tables
+from flwr_causal.simulations.scenarios import plots, results, runner, scenario, tables
 from flwr_causal.simulations.scenarios.baselines import ALWAYS
 from flwr_causal.simulations.scenarios.page import write_page
 from flwr_causal.simulations.scenarios.runner import Sweep
@@ -130,10 +131,19 @@ def reproduce(
     sweep = Sweep(one, directory, runs or one.runs, engine, place)
     with _bar(one.name, progress) as show:
         absent = runner.compute(sweep, jobs, show)
-    return _report(sweep, absent)
+    return _report(sweep, absent, _command(name, sweep, methods))
 
 
-def _report(sweep: Sweep, absent: Sequence[str]) -> Report:
+def _command(name: str, sweep: Sweep, methods: Sequence[str]) -> str:
+    """Return the command that computes the figures of a sweep."""
+    words = ["flwr-causal", "reproduce", name, "--runs", str(sweep.runs)]
+    scale = sweep.scenario.scale
+    words += ["--scale", f"{scale:g}"] if scale < 1 else []
+    words += ["--engine", sweep.engine] if sweep.engine != "local" else []
+    return shlex.join([*words, *(["--methods", ",".join(methods)] if methods else [])])
+
+
+def _report(sweep: Sweep, absent: Sequence[str], command: str) -> Report:
     one, directory = sweep.scenario, sweep.directory
     records = list(sweep.records())
     notes = [f"skipped: {reason}" for reason in absent]
@@ -150,6 +160,10 @@ def _report(sweep: Sweep, absent: Sequence[str]) -> Report:
     notes.append("versions: " + ", ".join(f"{name} {number}" for name, number in sorted(versions)))
     found = tables.metric_tables(one, records)
     files = tables.write_tables(one, records, notes, sweep.runs, directory)
+    if records:
+        result = results.summary(one, records, found, sweep.runs, command)
+        files.append(directory / results.FILE)
+        files[-1].write_text(result.text(), encoding="utf-8")
     files += plots.write_plots(one, found, directory)
     files.append(write_page(one, found, notes, sweep.runs, directory))
     text = (directory / "tables.md").read_text(encoding="utf-8")

@@ -17,6 +17,7 @@ import warnings
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, fields
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,6 +31,7 @@ from flwr_causal.simulations.scenarios.baselines import BASELINES
 from flwr_causal.simulations.scenarios.files import MissingDataError
 from flwr_causal.simulations.scenarios.outcome import Outcome
 from flwr_causal.simulations.scenarios.peers import PEERS
+from flwr_causal.simulations.scenarios.results import machine
 from flwr_causal.simulations.scenarios.scenario import Line, Point, Scenario, digest
 from flwr_causal.simulations.scenarios.scores import check_metrics, measured
 from flwr_causal.simulations.scenarios.worlds import world_of
@@ -107,7 +109,9 @@ class Sweep:
                     path = self.path_of(line, point, run)
                     if path.exists():
                         # A label may have changed since: it decides no figure.
-                        yield {**json.loads(path.read_text("utf-8")), "line": line.label}
+                        written = date.fromtimestamp(path.stat().st_mtime).isoformat()
+                        record = json.loads(path.read_text("utf-8"))
+                        yield {"date": written, **record, "line": line.label}
 
 
 def lacking(line: Line) -> str:
@@ -222,6 +226,8 @@ def _cell(sweep: Sweep, line: Line, group: Group, world: World) -> Record:
         "metrics": {},
         "error": "",
         "versions": versions_of(line),
+        "machine": machine(),
+        "date": date.today().isoformat(),
     }
     start = time.process_time()
     logging.disable(logging.WARNING)  # thousands of runs would each warn of their data

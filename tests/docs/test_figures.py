@@ -1,0 +1,120 @@
+"""The pages of figures show the result files, and result files say how they were made."""
+
+import math
+
+import figures
+import pytest
+from figures import PAGES, RESULTS
+
+from flwr_causal.errors import DataError
+from flwr_causal.simulations.scenarios import results, scenario, tables
+from flwr_causal.simulations.scenarios.reproduce import reproduce
+
+COMMAND = "python tools/figures.py writes it anew"
+TINY = """
+title = "tiny"
+paper = "Nobody (2026)"
+runs = 2
+metrics = ["shd", "tpr"]
+[data]
+name = "linear"
+num_rows = 60
+[split]
+[[grid]]
+num_variables = 4
+num_parties = [2, 3]
+[[grid]]
+num_variables = 5
+num_parties = 2
+[lines]
+moments = { method = "moments" }
+voting = { baseline = "voting", only = { num_variables = [5] } }
+[[figures]]
+line = "theirs"
+at = { num_parties = 3 }
+shd = 1.5
+"""
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_is_what_its_files_say(page):
+    text = page.read_text(encoding="utf-8")
+    assert figures.written(text, figures.results()) == text, COMMAND
+    # No table of figures by hand; the list of pages has no figures.
+    if page.stem != "index":
+        assert "|---" not in figures.MARKED.sub("", text)
+
+
+def test_every_result_stands_on_one_page():
+    names = list(figures.results())
+    pages = [path.read_text(encoding="utf-8") for path in PAGES.glob("*.md")]
+    assert set(figures.placed(pages, names).values()) <= {1}
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.csv")), ids=lambda path: path.stem)
+def test_files_are_as_they_are_written_and_name_their_scenario(path):
+    result = results.read(path)
+    assert result.text() == path.read_text(encoding="utf-8")
+    if "axes" in result.head:
+        assert result.name in scenario.names()
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweep")
+    (folder / "tiny.toml").write_text(TINY)
+    reproduce(str(folder / "tiny.toml"), output_dir=folder / "out")
+    return folder
+
+
+def test_the_file_of_a_sweep_holds_its_tables(sweep):
+    again = results.read(sweep / "out" / results.FILE)
+    one = scenario.find(str(sweep / "tiny.toml"))
+    shown = (sweep / "out" / "tables.md").read_text(encoding="utf-8")
+    for table in again.metric_tables():
+        assert tables.markdown(table) in shown
+        assert set(table.axes) == set(one.axes)
+    first = again.metric_tables()[0]
+    paper = dict(zip(first.lines, first.rows[1][1], strict=True))["theirs"]
+    assert paper.paper == 1.5
+    assert math.isnan(paper.mean)
+    assert "--runs 2" in again.head["command"]
+    assert "numpy" in again.head["versions"]
+    assert again.head["date"][:2] == "20"
+
+
+def test_a_sweep_is_adopted_and_shown(sweep, tmp_path):
+    target = results.adopted(sweep / "out", tmp_path, "a large machine")
+    assert target == tmp_path / "tiny.csv"
+    found = figures.results(tmp_path)
+    page = "# A page\n\n<!-- results ti* -->\nold\n<!-- end -->\nby hand\n"
+    text = figures.written(page, found)
+    assert "old" not in text
+    assert text.endswith("<!-- end -->\nby hand\n")
+    assert "### tiny" in text
+    assert "a large machine" in text
+    assert figures.written(text, found) == text
+    changed = target.read_text().replace("1.5", "1.6")
+    target.write_text(changed)
+    assert figures.written(text, figures.results(tmp_path)) != text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("# date: ", "# dote: "), "'dote' is no key of a result file"),
+        (("# machine: M\n", ""), "the head lacks machine"),
+        (("1,2\n", "1\n"), "as many columns"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(tmp_path, change, words):
+    head = dict.fromkeys(results.NEEDED, "M")
+    text = results.Result(head, ("a", "b"), (("1", "2"),)).text()
+    path = tmp_path / "M.csv"
+    path.write_text(text)
+    assert results.read(path).markdown() == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+    path.write_text(text.replace(*change))
+    with pytest.raises(DataError, match=words):
+        results.read(path)
+    with pytest.raises(DataError, match=f"holds no {results.FILE}"):
+        results.adopted(tmp_path, tmp_path)

@@ -1,10 +1,11 @@
-"""Write the tables on the pages of docs/figures from the result files of docs/results.
+"""Write the tables of figures on the pages of docs from the result files of docs/results.
 
     python tools/figures.py                      # the pages, from the files
     python tools/figures.py --adopt DIR ...      # results of `flwr-causal reproduce` first
 
-On a page, the tables of all results whose names fit one of the patterns stand between the lines
-``<!-- results PATTERN ... -->`` and ``<!-- end -->``; what is outside is written by hand.
+On the pages of docs, the results whose names fit one of the patterns stand between the lines
+``<!-- results PATTERN ... -->`` and ``<!-- end -->``, and a table without its title and its text
+between ``<!-- table NAME -->`` and ``<!-- end -->``; what is outside is written by hand.
 """
 
 import argparse
@@ -15,8 +16,9 @@ from pathlib import Path
 from flwr_causal.simulations.scenarios.results import MEASURED, Result, adopted, read
 
 ROOT = Path(__file__).parents[1]
-RESULTS, PAGES = ROOT / "docs" / "results", ROOT / "docs" / "figures"
-MARKED = re.compile(r"(<!-- results ([^>]+) -->\n).*?(<!-- end -->\n)", re.S)
+DOCS = ROOT / "docs"
+RESULTS = DOCS / "results"
+MARKED = re.compile(r"(<!-- (results|table) ([^>]+) -->\n).*?(<!-- end -->\n)", re.S)
 
 
 def results(folder: Path = RESULTS) -> dict[str, Result]:
@@ -34,36 +36,48 @@ def fitting(patterns: str, names: list[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def pages() -> dict[Path, str]:
+    """Return the texts of the pages that show results."""
+    found = {path: path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
+    return {path: text for path, text in found.items() if MARKED.search(text)}
+
+
 def section(result: Result) -> str:
-    """Return what a page shows of a result."""
+    """Return a result with its title and its text."""
     head = result.head
-    parts = [f"### {head['title']}"]
-    parts += (
-        [f"After {head['paper']}; the paper's own figures in brackets."] if "paper" in head else []
+    paper = (
+        f"After {head['paper']}; the paper's own figures in brackets." if "paper" in head else ""
     )
-    parts += [*result.notes, result.markdown()]
-    source = "" if head["source"] == MEASURED else f"{head['source'].capitalize()}. "
-    parts.append(
-        f"<small>{source}`{head['command']}`; {head['date']}; {head['machine']}; "
-        f"{head['versions']}; {head['seeds']}. [File](../results/{result.name}.csv)</small>"
+    texts = [f"### {head['title']}", paper, *result.notes, result.markdown(), *result.remarks]
+    return "\n\n".join([*filter(None, texts), source(result)])
+
+
+def source(result: Result) -> str:
+    """Return how a result was made."""
+    head = result.head
+    by_hand = "" if head["source"] == MEASURED else f"{head['source'].capitalize()}. "
+    return (
+        f"<small>{by_hand}`{head['command']}`; {head['date']}; {head['machine']}; "
+        f"{head['versions']}; {head['seeds']}. File: docs/results/{result.name}.csv</small>"
     )
-    return "\n\n".join(parts)
 
 
 def written(page: str, found: dict[str, Result]) -> str:
     """Return the text of a page with its tables written anew."""
 
     def block(match: re.Match[str]) -> str:
-        names = fitting(match[2], list(found))
-        sections = "".join(f"\n{section(found[name])}\n" for name in names)
-        return f"{match[1]}{sections}\n{match[3]}"
+        shown = [found[name] for name in fitting(match[3], list(found))]
+        whole = match[2] == "results"
+        texts = [section(one) if whole else f"{one.markdown()}\n\n{source(one)}" for one in shown]
+        return match[1] + "".join(f"\n{text}\n" for text in texts) + "\n" + match[4]
 
     return MARKED.sub(block, page)
 
 
-def placed(pages: list[str], names: list[str]) -> dict[str, int]:
+def placed(names: list[str]) -> dict[str, int]:
     """Return on how many places of the pages each result stands."""
-    blocks = [fitting(match[2], names) for page in pages for match in MARKED.finditer(page)]
+    marks = [match[3] for text in pages().values() for match in MARKED.finditer(text)]
+    blocks = [fitting(patterns, names) for patterns in marks]
     return {name: sum(name in block for block in blocks) for name in names}
 
 
@@ -78,13 +92,11 @@ def main() -> None:
     for directory in arguments.adopt:
         print(adopted(directory, RESULTS, arguments.machine))
     found = results()
-    paths = sorted(PAGES.glob("*.md"))
-    pages = [path.read_text(encoding="utf-8") for path in paths]
-    for name, count in placed(pages, list(found)).items():
+    for name, count in placed(list(found)).items():
         if count != 1:
             print(f"{name} stands on {count} pages: put a line <!-- results {name} --> on one")
-    for path, page in zip(paths, pages, strict=True):
-        path.write_text(written(page, found), encoding="utf-8")
+    for path, text in pages().items():
+        path.write_text(written(text, found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -374,7 +374,7 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
     schedule : {"fast", "paper"}, default "fast"
         "fast": the consensus penalty falls, and both penalties and the sparsity are scaled by the
         data's variance, dimension and rows; it makes a third of the paper's errors in a fifth of
-        its rounds (docs/figures.md). "paper": penalties grow from 1e-3 by the factors 1.25 and
+        its rounds (docs/figures). "paper": penalties grow from 1e-3 by the factors 1.25 and
         1.75, sparsity 0.01, 197 rounds.
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight lambda_1 of the L1 norm. "auto" is c sqrt(log d / n) times the harmonic mean of the
@@ -392,7 +392,7 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
         the solution connects it before the threshold (in small dense graphs nearly all products;
         ``known_pairs`` in the history is their share). ADMM's objective takes all noise terms to
         have one variance; the search does not, and makes a fifth of the errors beyond the papers'
-        simulators (docs/figures.md). False gives the paper's answer. None is True for the fast
+        simulators (docs/figures). False gives the paper's answer. None is True for the fast
         schedule with automatic sparsity and a refit and, for series, from 5 rows for each column of
         the design on; False with ``aggregation="median"``.
     refit : bool or None, default None

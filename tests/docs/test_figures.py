@@ -4,7 +4,7 @@ import math
 
 import figures
 import pytest
-from figures import PAGES, RESULTS
+from figures import DOCS, RESULTS
 
 from flwr_causal.errors import DataError
 from flwr_causal.simulations.scenarios import results, scenario, tables
@@ -36,19 +36,17 @@ shd = 1.5
 """
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", figures.pages(), ids=lambda page: page.stem)
 def test_a_page_is_what_its_files_say(page):
     text = page.read_text(encoding="utf-8")
     assert figures.written(text, figures.results()) == text, COMMAND
-    # No table of figures by hand; the list of pages has no figures.
-    if page.stem != "index":
+    # No table of figures by hand.
+    if page.parent == DOCS / "figures":
         assert "|---" not in figures.MARKED.sub("", text)
 
 
 def test_every_result_stands_on_one_page():
-    names = list(figures.results())
-    pages = [path.read_text(encoding="utf-8") for path in PAGES.glob("*.md")]
-    assert set(figures.placed(pages, names).values()) <= {1}
+    assert set(figures.placed(list(figures.results())).values()) <= {1}
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.csv")), ids=lambda path: path.stem)
@@ -87,11 +85,14 @@ def test_a_sweep_is_adopted_and_shown(sweep, tmp_path):
     target = results.adopted(sweep / "out", tmp_path, "a large machine")
     assert target == tmp_path / "tiny.csv"
     found = figures.results(tmp_path)
-    page = "# A page\n\n<!-- results ti* -->\nold\n<!-- end -->\nby hand\n"
+    marks = "<!-- results ti* -->\nold\n<!-- end -->\nby hand\n<!-- table tiny -->\n<!-- end -->\n"
+    page = f"# A page\n\n{marks}"
     text = figures.written(page, found)
     assert "old" not in text
-    assert text.endswith("<!-- end -->\nby hand\n")
-    assert "### tiny" in text
+    whole, table = text.split("<!-- end -->\nby hand\n")
+    assert "### tiny" in whole
+    assert "### tiny" not in table
+    assert "(1.5)" in table
     assert "a large machine" in text
     assert figures.written(text, found) == text
     changed = target.read_text().replace("1.5", "1.6")

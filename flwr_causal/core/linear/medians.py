@@ -7,7 +7,7 @@ of second moments is positive semi-definite. Arrays that hold less than half of 
 it only by a bounded distance, whatever their values. In many dimensions arrays that differ by
 sampling alone all have about the same distance, and the geometric median is close to their mean.
 The coordinate-wise median has neither property: of second moments it is not a matrix of second
-moments, and on simulated data without false arrays it costs many edges (docs/figures.md).
+moments, and on simulated data without false arrays it costs many edges (docs/figures).
 
 The weights are ``u_k = sqrt(n_k)``: distances that are due to sampling are proportional to
 ``1 / sqrt(n_k)``, so that the shares are then proportional to the rows n_k, as in the mean. A party

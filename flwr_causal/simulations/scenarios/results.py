@@ -1,10 +1,10 @@
 """Result files: the figures of one table as a small CSV file that says how they were made.
 
-A file begins with lines ``# key: value`` (`KEYS`; ``note`` may stand several times) and is a CSV
-table from there on. The means of a scenario have a row for each line and point, and for each
-metric the columns ``METRIC``, ``METRIC error`` (standard error) and ``METRIC paper`` (the paper's
-own figure). Other tables have the columns that they show. ``tools/figures.py`` writes the pages of
-docs/figures from the files of docs/results.
+A file begins with lines ``# key: value`` (`KEYS`; ``note`` and ``remark`` may stand several times)
+and is a CSV table from there on. The means of a scenario have a row for each line and point, and
+for each metric the columns ``METRIC``, ``METRIC error`` (standard error) and ``METRIC paper`` (the
+paper's own figure). Other tables have the columns that they show. ``tools/figures.py`` writes the
+tables on the pages of docs from the files of docs/results.
 """
 
 from __future__ import annotations
@@ -53,14 +53,15 @@ class Result:
     columns : tuple of str
     rows : tuple of tuple of str
         As long as ``columns``.
-    notes : tuple of str
-        Sentences that belong to these figures.
+    notes, remarks : tuple of str
+        Paragraphs that belong to these figures: what they are of, and what they show.
     """
 
     head: Mapping[str, str]
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -71,6 +72,7 @@ class Result:
         """Return the content of the file."""
         lines = [f"# {key}: {self.head[key]}" for key in KEYS if key in self.head]
         lines += [f"# note: {note}" for note in self.notes]
+        lines += [f"# remark: {remark}" for remark in self.remarks]
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
         writer.writerows([self.columns, *self.rows])
@@ -137,11 +139,12 @@ def read(path: Path) -> Result:
     """
     lines = path.read_text(encoding="utf-8").splitlines()
     length = next((k for k, line in enumerate(lines) if not line.startswith("# ")), len(lines))
-    head, notes = {}, []
+    head: dict[str, str] = {}
+    texts: dict[str, list[str]] = {"note": [], "remark": []}
     for line in lines[:length]:
         key, _, value = line[2:].partition(": ")
-        if key == "note":
-            notes.append(value)
+        if key in texts:
+            texts[key].append(value)
         elif key in KEYS:
             head[key] = value
         else:
@@ -152,7 +155,7 @@ def read(path: Path) -> Result:
     table = [tuple(row) for row in csv.reader(lines[length:])]
     if not table or any(len(row) != len(table[0]) for row in table):
         raise DataError(f"{path}: all rows must have as many columns as the first one")
-    return Result(head, table[0], tuple(table[1:]), tuple(notes))
+    return Result(head, table[0], tuple(table[1:]), tuple(texts["note"]), tuple(texts["remark"]))
 
 
 def summary(

@@ -1,0 +1,84 @@
+"""Programs of others give the right answer through our calls: directions, states, lags.
+
+Those that are not installed are skipped; ``pip install "flwr-causal[peers]"`` installs them.
+"""
+
+from importlib.util import find_spec
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.simulations.scenarios.peers import PEERS
+from flwr_causal.simulations.scenarios.world import World
+
+# Their dependencies warn of their own future.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+LINEAR = ("causal-learn-pc", "causal-learn-ges", "dagma", "gcastle-notears", "direct-lingam")
+DISCRETE = ("causal-learn-pc", "causal-learn-ges", "pgmpy-hc", "pyagrum-hc")
+NAMES = ("c", "a", "b")
+# a -> c <- b is alone in its equivalence class: every method can find all directions.
+COLLIDER = CausalGraph.from_array([[0, 0, 0], [1, 0, 0], [1, 0, 0]], NAMES)
+
+
+def found(name, world):
+    if find_spec(PEERS[name].module) is None:
+        pytest.skip(f"{PEERS[name].distribution} is not installed")
+    return PEERS[name].run(world)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_directions_of_numbers(name):
+    rng = np.random.default_rng(0)
+    a, b, noise = rng.uniform(-1.7, 1.7, (3, 2000))
+    table = pd.DataFrame({"c": a - b + noise, "a": a, "b": b})
+    (graph,) = found(name, World([table[:1200], table[1200:]], COLLIDER)).graphs
+    assert graph.names == NAMES
+    assert (graph.adjacency == COLLIDER.adjacency).all()
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_directions_of_categories(name):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 2, (2, 3000))
+    c = np.where(rng.random(3000) < 0.1, rng.integers(0, 2, 3000), a | b)
+    table = pd.DataFrame({"c": c, "a": a, "b": b}).astype(str)
+    (graph,) = found(name, World([table[:1200], table[1200:]], COLLIDER)).graphs
+    assert graph.names == NAMES
+    if name == "pgmpy-hc":  # breaks ties at random, and may end in a -> b with c -> a and c -> b
+        assert (graph.adjacency | graph.adjacency.T)[COLLIDER.adjacency].all()
+        assert graph.is_acyclic()
+    else:
+        # Hill climbing returns one member of the class, which is the class here.
+        assert (graph.adjacency == COLLIDER.adjacency).all()
+
+
+def test_lags_and_effects_within_a_step():
+    rng = np.random.default_rng(0)
+    series = []
+    for _ in range(2):
+        rows = np.zeros((600, 3))
+        for t in range(1, 600):
+            rows[t, 1:] = rng.normal(size=2)
+            rows[t, 2] += 0.7 * rows[t - 1, 1]
+            rows[t, 0] = rows[t, 1] - rows[t, 2] + rng.normal()
+        series.append(pd.DataFrame(rows, columns=list(NAMES)))
+    truth = CausalGraph(NAMES, COLLIDER.weights, lagged=np.zeros((1, 3, 3)))
+    (graph,) = found("pcmci-plus", World(series, truth, options={"order": 1})).graphs
+    assert (graph.adjacency == COLLIDER.adjacency).all()
+    assert np.argwhere(graph.lagged[0]).tolist() == [[1, 2]]
+
+
+def test_density_of_zeros_and_ones():
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 2, (2500, 1))
+    rows = np.where(rng.random((2500, 8)) < 0.05, 1 - first, first)
+    table = pd.DataFrame(rows, columns=[f"v{j}" for j in range(8)])
+    world = World([table[:1000], table[1000:2000]], test=table[2000:].reset_index(drop=True))
+    each = 0.05 * np.log(0.05) + 0.95 * np.log(0.95)
+    true, independent = np.log(0.5) + 8 * each, 8 * np.log(0.5)
+    value = found("spflow-einet", world).counts["log_likelihood"]
+    assert true - 0.5 < value < true + 0.2
+    assert independent < value - 2

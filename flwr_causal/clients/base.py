@@ -280,6 +280,11 @@ class CausalClient(NumPyClient):
         """Return the party's rows, shape (n_k, d), in the agreed columns and their order."""
         return joined(self.row_pieces(), len(self.table()))
 
+    @property
+    def held_names(self) -> tuple[str, ...]:
+        """The agreed columns that the party holds: all of them but where columns differ."""
+        return self.setup.names
+
     def row_pieces(self) -> Iterator[NDArray[np.float64]]:
         """Yield the same rows in pieces: for sums over rows, which need not all be in memory.
 
@@ -287,7 +292,7 @@ class CausalClient(NumPyClient):
         table in memory.
         """
         for piece in pieces(self.table()):
-            yield prepare(piece, self.setup.names, self.setup.policy)
+            yield prepare(piece, self.held_names, self.setup.policy)
 
     def fit(
         self, parameters: list[NDArray[Any]], config: dict[str, Any]

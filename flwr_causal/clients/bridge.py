@@ -138,12 +138,12 @@ def _report(
         described = client.describe(policy)
     own.check_report(described, table, policy, private=privacy.is_private(options))
     key: dict[str, Any] = {}
-    if masked:
+    if masked or (described.has_ids and config.get("pair-keys")):
         key = secure.offered(context, party.name, running=running)
-        if not described.withheld:
-            described = secure.withheld(
-                secure.own_report(context, lambda: described), policy, party.name
-            )
+    if masked and not described.withheld:
+        described = secure.withheld(
+            secure.own_report(context, lambda: described), policy, party.name
+        )
     report = door.reported(described.to_dict(), client.contract.reports, policy.max_states)
     return key | report
 
@@ -261,7 +261,7 @@ def _answer(
     ``note`` is called with what will leave, before the party remembers that it has left.
     """
     context = client.context
-    secure.check_demand(context, met=bool(client.setup.keys))
+    secure.check_demand(context, met=client.setup.masked)
     if config.get("exchange") == REPLAY.name:
         return _replay(client, clients, message, note)
     if config.get("exchange") == TOTALS.name:
@@ -280,7 +280,7 @@ def _answer(
     if isinstance(exchange, Bundle):
         weight = 1 if exchange.weight == "one" else client.num_rows
     agreed = client.contract.sizes(client.setup, client.num_rows)
-    masked = bool(client.setup.keys)
+    masked = client.setup.masked
     sizes = door.sizes_of(exchange, message.content, agreed, client.setup if masked else None)
     number = int(config[records.NUMBER])
     kept: dict[str, ConfigRecord] = {}

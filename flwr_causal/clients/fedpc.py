@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from flwr_causal.clients.base import Asked, CausalClient, answers
+from flwr_causal.clients.base import Asked, answers
+from flwr_causal.clients.row_ids import RowIdClient
 from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.composition import Task
@@ -21,11 +22,10 @@ from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plai
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.data.check.party_table import complete_rows, describe
-from flwr_causal.data.check.row_ids import hashed_ids, id_column, keyed_normals, without_ids
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.data.check.row_ids import keyed_normals
+from flwr_causal.errors import DataError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedpc import (
-    ALIGN,
     CLASSES,
     CONTRACT,
     DENSITIES,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Contract
 
 
-class FedPCClient(CausalClient):
+class FedPCClient(RowIdClient):
     """Computes sums over the party's rows, or trains circuits and answers queries from them.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.fedpc` declares it.
@@ -74,13 +74,12 @@ class FedPCClient(CausalClient):
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns but that of ids, with the values of those that have few."""
-        has_ids = id_column(self.frame(), self._row_id) is not None
-        report = describe(self._variables(), policy, sums=True, states=True)
-        return replace(report, has_ids=has_ids)
+        report = describe(self.frame(), policy, sums=True, states=True)
+        return replace(report, has_ids=self.has_ids)
 
     def count_rows(self) -> int:
         """Count the rows that are kept."""
-        return int(complete_rows(self._variables(), self.setup.policy).sum())
+        return int(complete_rows(self.frame(), self.setup.policy).sum())
 
     @answers(CUTS)
     def cut(self, asked: Asked) -> Arrays:
@@ -104,16 +103,10 @@ class FedPCClient(CausalClient):
         sums: Arrays = step.sums(self._values(self._domain(asked), asked), plan, sent)
         return sums
 
-    @answers(ALIGN)
-    def align(self, asked: Asked) -> Arrays:
-        """Return keyed hashes of the ids; nothing without a secret."""
-        secret = self._secret()
-        return {} if secret is None else {"hashes": hashed_ids(self._ids(), secret)}
-
     @answers(DEPENDENCE)
     def dependence(self, asked: Asked) -> Arrays:
         """Project the scores of the party's columns of the common rows."""
-        secret, common = self._secret(), asked["common"]
+        secret, common = self.secret(), asked["common"]
         assert secret is not None  # the rows have been aligned
         domain, target = self._own_domain(asked), str(asked["within"]) or None
         values = self._own_values(domain)[common]
@@ -126,7 +119,7 @@ class FedPCClient(CausalClient):
             scores_of(domain, values, classes, target),
             classes,
             num_classes,
-            keyed_normals(self._ids().iloc[common], secret, DRAWS),
+            keyed_normals(self.ids().iloc[common], secret, DRAWS),
             self._minimum_count,
         )
         return found._asdict()
@@ -224,13 +217,6 @@ class FedPCClient(CausalClient):
         return {"values": np.where(known, values, 0.0), "known": known.astype(np.uint8)}
 
     @property
-    def _row_id(self) -> str:
-        return str(self.options.get("row-id", ""))
-
-    def _variables(self) -> pd.DataFrame:
-        return without_ids(self.frame(), self._row_id)
-
-    @property
     def _options(self) -> LearnerOptions:
         return from_plain(LearnerOptions, json.loads(str(self.setup.options["settings"])))
 
@@ -252,33 +238,16 @@ class FedPCClient(CausalClient):
 
     def _own_domain(self, asked: Asked) -> Domain:
         """Return the variables of the joint domain that the party holds."""
-        return own_domain(self._domain(asked), self._variables().columns)
+        return own_domain(self._domain(asked), self.frame().columns)
 
     def _kept_rows(self) -> pd.DataFrame:
-        table = self._variables()
+        table = self.frame()
         return table[complete_rows(table, self.setup.policy)]
 
     def _values(self, domain: Domain, asked: Asked) -> FloatArray:
         """Return the party's rows as values of a domain; columns it does not hold are missing."""
         name = "values in intervals" if "domain" in asked else "values"
         return self.once(name, lambda: domain.encode(self._kept_rows()))
-
-    def _ids(self) -> pd.Series:
-        """Return the ids of the rows that are kept."""
-        ids = id_column(self.frame(), self._row_id)
-        if ids is None:
-            raise ConfigError("rows cannot be aligned: the table has no column of ids")
-        return ids[complete_rows(self._variables(), self.setup.policy)]
-
-    def _secret(self) -> bytes | None:
-        node = self.context.node_config
-        if "row-secret-file" in node:
-            return _secret_in(Path(str(node["row-secret-file"])))
-        if "row-secret" in node:
-            return str(node["row-secret"]).encode()
-        # A simulation needs no secret, because all tables are on one machine. The random numbers of
-        # rows follow from the secret; in a simulation the secret is the seed.
-        return str(self.setup.options["seed"]).encode() if "partition-id" in node else None
 
     def _joint_rows(self, asked: Asked) -> PartyRows:
         """Return the party's columns of the common rows, computed once a process."""
@@ -398,14 +367,3 @@ def _read(path: str, fingerprint: str) -> NDArray[np.uint8]:
             "name the file of that training with model-path, or train again"
         )
     return np.asarray(data, dtype=np.uint8)
-
-
-def _secret_in(file: Path) -> bytes:
-    """Return the secret that a file holds, without blanks and ends of lines around it."""
-    try:
-        secret = file.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"row-secret-file cannot be read: {error.strerror or error}") from error
-    if not secret:
-        raise ConfigError("row-secret-file holds no text: write the secret into it")
-    return secret

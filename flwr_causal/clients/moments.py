@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
+from flwr_causal.clients.columns import ColumnsClient
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.clients.privacy import (
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Contract
 
 
-class MomentsClient(InterventionClient, SeriesClient):
+class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
     """Sends one array, the second moments of the party's centred and scaled rows.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.moments` declares it.
@@ -47,7 +49,7 @@ class MomentsClient(InterventionClient, SeriesClient):
         """Report the table; with epsilon nothing but the names of its columns."""
         if is_private(self.options):
             return public_report(self.context, self.table())
-        return super().describe(policy)
+        return replace(super().describe(policy), has_ids=self.has_ids)
 
     def count_rows(self) -> int:
         """Count the rows of the design; with epsilon nothing depends on their number."""

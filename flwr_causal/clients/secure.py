@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from flwr.app import ConfigRecord
@@ -242,6 +242,51 @@ def unmasked(
     return table, {SECURE: ConfigRecord(kept)}
 
 
+class Peers(NamedTuple):
+    """All parties of a run, as one of them sees them.
+
+    Parameters
+    ----------
+    keys : tuple of bytes
+        Their public keys, in their order.
+    place : int
+        The party's own place.
+    pairs : dict of int to PairKey
+        Its key with each other party, by that party's place.
+    """
+
+    keys: tuple[bytes, ...]
+    place: int
+    pairs: dict[int, PairKey]
+
+
+def peers_of(context: Context, setup: Setup) -> Peers:
+    """Return all parties of a run, for masked tables; two are enough.
+
+    Raises
+    ------
+    FederationError
+        If the party has no key, the keys cannot be used, or one is not signed by a peer.
+    """
+    private = _record(context.state)["key"]
+
+    def find() -> Peers:
+        keys = _signed_keys(context, setup)
+        place = place_of(public_key(private), keys, least=2)
+        return Peers(keys, place, {one.place: one for one in pair_keys(private, keys, least=2)})
+
+    return cached(context, f"peers {_hashed(private)} {_hashed_keys(setup.keys)}", find)
+
+
+def _signed_keys(context: Context, setup: Setup) -> tuple[bytes, ...]:
+    """Return the parties' public keys; where the party knows its peers, they have signed them."""
+    file = context.node_config.get(PEERS)
+    if file:
+        named = (setup.keys, setup.key_signatures, setup.key_names)
+        check_peers(*named, context.run_id, read_peers(str(file)))
+    return tuple(bytes.fromhex(key) for key in setup.keys)
+
+
 @dataclass(frozen=True, eq=False)
 class _Neighbours:
     """A party among the others of its secure sums.
@@ -271,11 +316,7 @@ class _Neighbours:
         private = record["key"]
 
         def find() -> _Neighbours:
-            file = context.node_config.get(PEERS)
-            if file:
-                named = (setup.keys, setup.key_signatures, setup.key_names)
-                check_peers(*named, context.run_id, read_peers(str(file)))
-            keys = tuple(bytes.fromhex(key) for key in setup.keys)
+            keys = _signed_keys(context, setup)
             place = place_of(public_key(private), keys)
             holders = circle.holders(place)
             pairs = {pair.place: pair for pair in pair_keys(private, keys, holders)}

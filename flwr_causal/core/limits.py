@@ -74,3 +74,10 @@ def require_computable(what: str, values: NDArray[np.float64] | float) -> None:
             f"{what} reach {largest:.3g}, which is too large to be computed with (at most "
             f"{LARGEST:g}): check the units of the columns at the parties"
         )
+
+
+def least_eigenvalue(second: NDArray[np.float64], least: float) -> NDArray[np.float64]:
+    """Return second moments, shape (d, d), with eigenvalues below ``least`` raised to it."""
+    values, vectors = np.linalg.eigh(second)
+    raised = (vectors * np.maximum(values, least)) @ vectors.T
+    return np.asarray((raised + raised.T) / 2)

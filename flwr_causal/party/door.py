@@ -151,7 +151,7 @@ class PartyDoor:
         if self.policy == PartyPolicy():
             return
         terms = self._check_terms(setup.terms, setup.signature)
-        self.policy.check_kept(terms, method, setup.options, masked=bool(setup.keys))
+        self.policy.check_kept(terms, method, setup.options, masked=setup.masked)
         if setup.num_clients < self.policy.least_parties:
             raise PolicyError("least-parties", f"the agreement is of {setup.num_clients} parties")
         most = terms.options.get("replicates")

@@ -517,7 +517,7 @@ def _check_values(
     if item.values in ("products", "second-moments"):
         _check_products(item, array)
         return
-    if least < 0 and item.values != "whole":
+    if least < 0 and item.values not in ("whole", "ring"):
         raise RefusedError(
             f"'{item.name}' has negative values, but it is declared as {item.values}"
         )

@@ -37,6 +37,7 @@ Values: TypeAlias = Literal[
     "mark",
     "dag",
     "bytes",
+    "ring",
     "log-density",
     "products",
     "second-moments",
@@ -46,7 +47,7 @@ Combine: TypeAlias = Literal["sum", "mean", "each"]
 #: The names of what every reply holds beside the arrays, see :mod:`flwr_causal.protocol.records`.
 RESERVED = (WEIGHT, NUMBER)
 #: Values that are whole numbers.
-WHOLE: tuple[Values, ...] = ("count", "whole", "index", "mark", "dag", "bytes")
+WHOLE: tuple[Values, ...] = ("count", "whole", "index", "mark", "dag", "bytes", "ring")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ class Disclosure:
     values : str, default "finite"
         What is a possible value: any ``"finite"`` number, a ``"non-negative"`` one, a
         ``"probability"``; of whole numbers any ``"whole"`` one, a ``"count"`` of the party's rows
-        (from 0 to n), an ``"index"`` (from 0 on), a ``"mark"`` (0 or 1), ``"bytes"``; a
+        (from 0 to n), an ``"index"`` (from 0 on), a ``"mark"`` (0 or 1), ``"bytes"``,
+        a word of a ``"ring"`` (modulo 2^64, as its sum is); a
         ``"log-density"`` (finite or minus infinity); the edges of a ``"dag"``, a graph without a
         cycle: a square matrix with 1 where the row causes the column, or with ``below`` a list of
         pairs (cause, effect). Of square matrices with any leading dimensions: mean ``"products"``
@@ -210,6 +212,9 @@ class Exchange:
         ``(arrays, known) -> str``: how a reply contradicts itself, the party's report or what the
         party was sent (see :class:`Known`), in words; "" if it does not. A reply with a
         contradiction is refused. Default: nothing further is checked.
+    kept : bool, default True
+        Whether the replies are written to ``output_dir``. If not, a resumed run asks for them, and
+        for all that follow, again.
     query : bool, default False
         Whether it is a question after the training instead of a part of it.
     derived : callable, optional
@@ -232,6 +237,7 @@ class Exchange:
     same_parties: bool = False
     remembered: bool = False
     contradiction: Callable[[Arrays, Known], str] | None = field(default=None, compare=False)
+    kept: bool = True
     query: bool = False
     derived: Callable[[Mapping[str, Any], Setup], dict[str, int]] | None = field(
         default=None, compare=False

@@ -17,6 +17,7 @@ from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plai
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.row_ids import ALIGN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -70,20 +71,6 @@ def _plan(
 
 
 # -- what contradicts a party's report, or itself --------------------------------------------------
-
-
-def _repeated(arrays: Arrays, known: Known) -> str:
-    """Return a complaint if rows have the same hash, else ""."""
-    hashes = arrays.get("hashes")
-    if hashes is None:
-        return ""
-    different = len(np.unique(hashes.astype(np.uint8), axis=0))
-    if different == len(hashes):
-        return ""
-    return (
-        f"only {different} of the hashes of {len(hashes)} ids differ: rows are aligned by ids, one "
-        "row each"
-    )
 
 
 def _other_projections(arrays: Arrays, known: Known) -> str:
@@ -156,7 +143,7 @@ def _sums(learner: str, step: type[Step]) -> Exchange:
 
     def contradiction(arrays: Arrays, known: Known) -> str:
         plan, setup = plan_of(learner, known.setup, known.sent), known.setup
-        if setup.keys:  # each party of the sum may have left out rows
+        if setup.masked:  # each party of the sum may have left out rows
             plan = replace(plan, min_rows=1 + (plan.min_rows - 1) * setup.num_clients)
         return step.contradiction(arrays, plan, asked(known.sent), known.sizes["n"])
 
@@ -191,25 +178,6 @@ SUMS = {
     for learner in BY_SUMS
     for name, step in learner_class(learner).steps.items()
 }
-
-ALIGN = Exchange(
-    "align",
-    "which rows all parties have",
-    returns=(
-        Disclosure(
-            "hashes",
-            "keyed hashes of the ids, under a secret that the server does not know",
-            ("n", 16),
-            "bytes",
-            rows="each row of the party",
-            optional=True,
-        ),
-    ),
-    when="parties with ids and a secret hold different columns; not with weights='counts' or "
-    "'classes'",
-    same_parties=True,
-    contradiction=_repeated,
-)
 
 DEPENDENCE = Exchange(
     "dependence",

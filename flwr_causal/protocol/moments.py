@@ -1,12 +1,14 @@
-"""The exchange of Moments (Ng & Zhang 2022, section 4)."""
+"""The exchanges of Moments (Ng & Zhang 2022, section 4)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from flwr_causal.core.nonlinear.basis import SIZE
+from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
 from flwr_causal.protocol.release import OCTAVES, RELEASE, private_dimensions
+from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ SUMS = Exchange(
             bound=largest_leveled_products,
         ),
     ),
-    when="once, without epsilon",
+    when="once, without epsilon; parties hold the same columns",
     same_parties=True,
     contradiction=other_variances,
 )
@@ -59,7 +61,7 @@ def dimensions(setup: Setup) -> dict[str, int]:
 
 CONTRACT = Contract(
     "moments",
-    (SUMS, OCTAVES, RELEASE),
+    (SUMS, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
     dimensions,
-    ("sums", "relations", "series", "interventions"),
+    ("sums", "relations", "series", "interventions", "ids"),
 )

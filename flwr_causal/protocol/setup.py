@@ -65,8 +65,9 @@ class Setup:
         The different sets of columns on which known interventions act, by which rows are grouped;
         empty if there are no interventions.
     keys : tuple of str
-        The public keys of all parties for secure sums, in hexadecimal digits, in the parties'
-        order; "" for a party that is absent from a resumed run. Empty without secure aggregation.
+        The public keys of all parties, in hexadecimal digits, in the parties' order; "" for a
+        party that is absent from a resumed run. For secure sums, or for masked tables between
+        parties that hold different columns; else empty.
     key_names, key_signatures : tuple of str
         By key, the name of its party and the party's signature of it; empty where no party signs.
     least_parties : int
@@ -94,6 +95,11 @@ class Setup:
     key_names: tuple[str, ...] = ()
     key_signatures: tuple[str, ...] = ()
     least_parties: int = 0
+
+    @property
+    def masked(self) -> bool:
+        """Whether sums are secure sums."""
+        return self.least_parties > 0
 
     @property
     def continuous(self) -> tuple[str, ...]:

@@ -409,7 +409,8 @@ class _Session(Generic[StateT]):
         if changed:
             self._start_over(changed)
         elif self.checkpoint is not None:
-            self._keep(Step(record, lost, failures, replies, known_influence(self.outcome)))
+            step = Step(record, lost, failures, replies, known_influence(self.outcome))
+            self._keep(step if exchange.kept else None)
         return record
 
     def _look_at_parties(

@@ -125,6 +125,10 @@ class Method(Generic[StateT]):
     private: bool = False
     #: Whether the parties' reports hold nothing that depends on their rows, and no totals follow.
     withholds_totals: bool = False
+    #: Whether parties that have ids of their rows may hold different columns.
+    joins_columns: bool = False
+    #: Whether they do, and products of columns of two parties need keys of pairs.
+    columns_differ: bool = False
     #: Fewest parties of such a sum.
     min_parties: int = 3
     #: The fewest rows behind a count that leaves a party, and what is done with smaller counts.
@@ -281,8 +285,18 @@ class Method(Generic[StateT]):
         """Return the parties' own graphs and how they differ from the common one, if known."""
         return None
 
-    def replicated(self, state: StateT, agreement: Agreement) -> StateT | None:
+    def replicated(self, state: StateT, agreement: Agreement, number: int) -> StateT | None:
         """Return the state in which a replicate begins, given the main training's state.
+
+        Called on the method with what the main training has chosen (:meth:`settled`).
+
+        Parameters
+        ----------
+        state : StateT
+            Of the main training.
+        agreement : Agreement
+        number : int
+            Of the replicate, from 1 on.
 
         Returns
         -------

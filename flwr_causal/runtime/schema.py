@@ -242,6 +242,8 @@ def ask_schema(
     policy = {f"policy-{name}": value for name, value in method.policy.to_dict().items()}
     options = {f"option-{name}": value for name, value in method.schema_options.items()}
     secure = {"secure-aggregation": 1} if method.secure_aggregation else {}
+    if method.joins_columns:
+        secure["pair-keys"] = 1
     values = {"method": method.method, **secure, **_terms(method), **policy, **options, **further}
     question = records.message_content(None, values)
     answers: dict[int, tuple[Party, dict[str, Any]]] = {}

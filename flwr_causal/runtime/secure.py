@@ -91,13 +91,12 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
 
 
 def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]:
-    """Return what the agreement says of secure sums; nothing without them."""
-    if not method.secure_aggregation:
+    """Return the parties' keys, where sums are secure sums or columns differ; else nothing."""
+    if not (method.secure_aggregation or method.columns_differ):
         return {}
-    agreed = {
-        "keys": tuple(party.public_key for party in parties),
-        "least_parties": least_parties(len(parties), method.quorum),
-    }
+    agreed: dict[str, Any] = {"keys": tuple(party.public_key for party in parties)}
+    if method.secure_aggregation:
+        agreed["least_parties"] = least_parties(len(parties), method.quorum)
     if any(party.signature for party in parties):
         agreed["key_names"] = tuple(party.name for party in parties)
         agreed["key_signatures"] = tuple(party.signature for party in parties)

@@ -123,16 +123,23 @@ class Trainings(Generic[StateT]):
 
     def _begun(self, state: TrainingsState[StateT]) -> TrainingsState[StateT]:
         """Return the states with those of the replicates, once they can begin."""
-        states = dict(state.states)
-        if any(training.replicate for training in states):
+        states, failed = dict(state.states), dict(state.failed)
+        if any(training.replicate for training in (*states, *failed)):
             return state
+        fixed = self._fixed(state.main)
         for number in range(1, 1 + self.replicates):
             # Each has a state of its own, which may hold a cache.
-            own = self.inner.replicated(state.main, state.agreement)
+            try:
+                own = fixed.replicated(state.main, state.agreement, number)
+            except DeadlineError:
+                raise
+            except (CausalError, ArithmeticError, ValueError) as error:
+                failed[Training(replicate=number)] = str(error)
+                continue
             if own is None:
                 return state
             states[Training(replicate=number)] = own
-        return replace(state, states=states)
+        return replace(state, states=states, failed=failed)
 
     def request(self, state: TrainingsState[StateT]) -> Request:
         """Return the requests of all trainings that have not finished, in one."""

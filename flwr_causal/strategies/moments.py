@@ -36,10 +36,13 @@ from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blo
 from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import ConfigError
+from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE
+from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.secure.neighbours import least_parties
 from flwr_causal.runtime.method import Request
+from flwr_causal.strategies.columns import ColumnsStrategy, JoinedMoments, Stage, joined_agreement
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import (
     RowsOrSeries,
@@ -121,6 +124,9 @@ class MomentsRun:
         With epsilon: the estimated scales of the columns that have no public one.
     rows : int or None
         With epsilon: the number of rows in the release.
+    stage : Stage or None
+        Of parties with different columns: what is known of their rows. None where all parties hold
+        the same columns.
     """
 
     agreement: Agreement
@@ -128,12 +134,16 @@ class MomentsRun:
     outcome: Outcome | None = None
     scales: FloatArray | None = None
     rows: int | None = None
+    stage: Stage | None = None
 
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
 class Moments(
-    InterventionStrategy[MomentsRun], PrivateStrategy[MomentsRun], RowsOrSeries[MomentsRun]
+    ColumnsStrategy[MomentsRun],
+    InterventionStrategy[MomentsRun],
+    PrivateStrategy[MomentsRun],
+    RowsOrSeries[MomentsRun],
 ):
     """Federated linear structure learning from summed second moments, in one exchange.
 
@@ -290,6 +300,23 @@ class Moments(
         }
 
     @property
+    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit parties that hold different columns: rows without time, linear."""
+        return {
+            **super().with_different_columns,
+            "kind": (self.kind == "linear", "'linear'"),
+            "order": (self.order == 0, "0"),
+            "interventions": (self.interventions is None, "left out"),
+            "intervention_column": (not self.intervention_column, "left out"),
+            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+        }
+
+    @property
+    def joins_columns(self) -> bool:  # type: ignore[override]
+        """Whether rows of different parties may be matched by ids; not with epsilon."""
+        return not self.private
+
+    @property
     def with_privacy(self) -> dict[str, tuple[bool, str]]:
         """Which options fit differential privacy: rows of a table, in one sum."""
         return {
@@ -309,6 +336,8 @@ class Moments(
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """One exchange of sums; with epsilon a release, and histograms for estimated scales."""
+        if self.columns_differ:
+            return (ALIGN, MASKED_TABLES, PRODUCTS)
         return (OCTAVES, RELEASE) if self.private else (SUMS,)
 
     @property
@@ -380,10 +409,13 @@ class Moments(
                 "The background knowledge requires instantaneous edges, and instantaneous=False "
                 "leaves them out: state them as lagged edges, or use instantaneous=True."
             )
-        return MomentsRun(agreement, masks)
+        return MomentsRun(agreement, masks, stage=self.first_stage(agreement))
 
     def request(self, state: MomentsRun) -> Request:
         """Request the moments; with epsilon a release, before it what estimates scales."""
+        if state.stage is not None:
+            assert not isinstance(state.stage, JoinedMoments)
+            return state.stage.request()
         if not self.private:
             return Request(SUMS)
         scaling = self._scaling(state)
@@ -399,11 +431,48 @@ class Moments(
         """Find the graph from the pooled moments."""
         if self.private:
             return self._close_private(state, replies)
+        if state.stage is not None:
+            return self._close_columns(state, replies)
         solve = solve_series if self.order else solve_rows
         solve = solve_additive if self.kind == "additive" else solve
         solve = solve_class if self.solver == "ges" else solve
         outcome = solve(self, state.agreement, state.masks, replies["moments"])
         return replace(state, outcome=outcome), outcome.info
+
+    def _close_columns(
+        self, state: MomentsRun, replies: Replies
+    ) -> tuple[MomentsRun, dict[str, Any]]:
+        """Take the next step of parties with different columns; after the last one, solve."""
+        stage = state.stage
+        assert stage is not None
+        assert not isinstance(stage, JoinedMoments)
+        following = stage.close(replies)
+        if not isinstance(following, JoinedMoments):
+            return replace(state, stage=following), {}
+        solved = self._of_columns(replace(state, stage=following), 0)
+        assert solved.outcome is not None
+        return solved, {**solved.outcome.info, **following.info}
+
+    def _of_columns(self, state: MomentsRun, number: int) -> MomentsRun:
+        """Return the state with the graph of the joined rows, or of those of a replicate."""
+        joined, first = state.stage, state.agreement
+        assert isinstance(joined, JoinedMoments)
+        moments = joined.moments(number)
+        agreement = joined_agreement(first, moments)
+        units = np.sqrt(first.variance) / self.scale(agreement)
+        solve = solve_class if self.solver == "ges" else solve_rows
+        products = (moments.second * np.outer(units, units))[None]
+        outcome = solve(self, agreement, state.masks, products)
+        outcome = outcome._replace(warnings=(*outcome.warnings, *joined.warnings))
+        return replace(state, agreement=agreement, outcome=outcome)
+
+    def replicated(self, state: MomentsRun, agreement: Agreement, number: int) -> MomentsRun | None:
+        """Return the start of a replicate; where columns differ, its result with that of all."""
+        if state.stage is None:
+            return super().replicated(state, agreement, number)
+        if state.outcome is None:
+            return None
+        return self._of_columns(replace(state, agreement=agreement), number)
 
     def _close_private(
         self, state: MomentsRun, replies: Replies
@@ -447,8 +516,8 @@ class Moments(
         return least_parties(parties, self.quorum) if self.secure_aggregation else 1
 
     def num_rows(self, state: MomentsRun) -> int | None:
-        """Return the number of rows in the release; None without epsilon."""
-        return state.rows
+        """Return the rows in a release, or of parties with different columns; else None."""
+        return state.stage.plan.num_rows if isinstance(state.stage, JoinedMoments) else state.rows
 
     def privacy(self, state: MomentsRun) -> dict[str, Any]:
         """Return the guarantee, and to how many rows without noise the release is worth."""
@@ -466,7 +535,9 @@ class Moments(
 
     def finished(self, state: MomentsRun) -> str | None:
         """Return why the run is over, None before the exchange."""
-        return None if state.outcome is None else "the one exchange of sums is done"
+        if state.outcome is None:
+            return None
+        return "the one exchange of sums is done" if state.stage is None else "the sums are done"
 
     def graph(self, state: MomentsRun) -> CausalGraph | None:
         """Return the graph, None before the exchange."""

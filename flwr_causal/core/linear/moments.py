@@ -225,6 +225,30 @@ def merge(parts: Iterable[Moments]) -> Moments:
     return Moments(n, mean, second, first.names)
 
 
+def pairwise(
+    products: FloatArray, sums: FloatArray, counts: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return means and central second moments from sums over the rows that know each pair.
+
+    Parameters
+    ----------
+    products : ndarray of shape (d, d)
+        Sums of products of variables i and j over the rows that have both.
+    sums : ndarray of shape (d, d)
+        Sums of variable i over the rows that have i and j.
+    counts : ndarray of shape (d, d)
+        Numbers of these rows, at least 1.
+
+    Returns
+    -------
+    mean : ndarray of shape (d,)
+    second : ndarray of shape (d, d)
+        Divided by the numbers of rows; where these differ it may have negative eigenvalues.
+    """
+    means = sums / counts
+    return np.diagonal(means).copy(), products / counts - means * means.T
+
+
 def distinct(moments: Sequence[Moments]) -> tuple[list[Moments], IntArray]:
     """Return the different objects of a sequence, and the place of each entry among them."""
     parts = list({id(own): own for own in moments}.values())

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.privacy.discrete_gaussian import discrete_gaussian
 from flwr_causal.errors import DataError
 
@@ -174,15 +175,14 @@ def read(products: IntArray, variance: float, centers: FloatArray, scales: Float
         )
     mean = sums[0, 1:] / constant / rows
     noise = sqrt(variance) * step / rows
-    values, vectors = np.linalg.eigh(sums[1:, 1:] / rows - np.outer(mean, mean))
-    second = (vectors * np.maximum(values, noise * sqrt(d))) @ vectors.T
+    second = least_eigenvalue(sums[1:, 1:] / rows - np.outer(mean, mean), noise * sqrt(d))
     precision = np.linalg.inv(second)
     amplified = np.diagonal(precision @ precision) / np.diagonal(precision)
     effective = 1 / (1 / rows + (noise * amplified.mean()) ** 2)
     return Released(
         float(rows),
         centers + scales * mean,
-        (second + second.T) / 2 * np.outer(scales, scales),
+        second * np.outer(scales, scales),
         float(max(effective, _FEWEST)),
     )
 

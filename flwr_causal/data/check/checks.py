@@ -235,7 +235,10 @@ def _check_shared(
         if policy.unshared_columns == "drop":
             found.dropped[name] = f"not in the table of {some_parties(lacking)}"
             continue
-        remedy = "or use only the columns that all share with unshared_columns='drop'"
+        remedy = (
+            "or use only the columns that all share with unshared_columns='drop' ('moments' and "
+            "'fedpc' join different columns if all tables have ids of their rows, see row_id)"
+        )
         if len(holders) > len(lacking):
             for party in lacking:
                 similar = _similar(name, reports[party], columns, len(reports))

@@ -59,12 +59,6 @@ def id_column(frame: pd.DataFrame, row_id: str = "") -> pd.Series | None:
     return column
 
 
-def without_ids(frame: pd.DataFrame, row_id: str = "") -> pd.DataFrame:
-    """Return a table without its column of ids."""
-    column = id_column(frame, row_id)
-    return frame if column is None else frame.drop(columns=str(column.name))
-
-
 def hashed_ids(column: pd.Series, secret: bytes) -> NDArray[np.uint8]:
     """Return the first bytes of HMAC-SHA-256 of each id, shape (n, 16).
 

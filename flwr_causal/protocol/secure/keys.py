@@ -49,7 +49,10 @@ def public_key(private: bytes) -> bytes:
 
 
 def pair_keys(
-    private: bytes, public_keys: Sequence[bytes], neighbours: Iterable[int] | None = None
+    private: bytes,
+    public_keys: Sequence[bytes],
+    neighbours: Iterable[int] | None = None,
+    least: int = LEAST_PARTIES,
 ) -> tuple[PairKey, ...]:
     """Return a party's key with each of its neighbours.
 
@@ -64,6 +67,8 @@ def pair_keys(
         Those of all parties, its own among them; empty for a party that takes no part.
     neighbours : iterable of int, optional
         Their places in ``public_keys``. Default: all other parties.
+    least : int, default 3
+        The fewest parties.
 
     Raises
     ------
@@ -71,7 +76,7 @@ def pair_keys(
         As :func:`place_of`, and if a public key is none.
     """
     own = public_key(private)
-    place_of(own, public_keys)
+    place_of(own, public_keys, least)
     private_key = X25519PrivateKey.from_private_bytes(private)
     others = range(len(public_keys)) if neighbours is None else neighbours
     return tuple(
@@ -81,18 +86,18 @@ def pair_keys(
     )
 
 
-def place_of(own: bytes, public_keys: Sequence[bytes]) -> int:
+def place_of(own: bytes, public_keys: Sequence[bytes], least: int = LEAST_PARTIES) -> int:
     """Return the place of a party's public key among those of all parties.
 
     Raises
     ------
     FederationError
-        If there are fewer than three, one occurs twice, or the party's own is missing.
+        If there are fewer than ``least``, one occurs twice, or the party's own is missing.
     """
     present = list(filter(None, public_keys))
-    if len(present) < LEAST_PARTIES:
+    if len(present) < least:
         raise FederationError(
-            f"A secure sum needs {LEAST_PARTIES} parties or more, not {len(present)}: of two, "
+            f"A secure sum needs {least} parties or more, not {len(present)}: of two, "
             "each knows the other's part from the sum."
         )
     if len(set(present)) < len(present):

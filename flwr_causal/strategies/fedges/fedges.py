@@ -445,7 +445,7 @@ class FedGES(CausalStrategy[FedGESRun]):
             return FedGESRun(agreement, CutStage.of(agreement, self.discretize))
         return self._search(FedGESRun(agreement, None))
 
-    def replicated(self, state: FedGESRun, agreement: Agreement) -> FedGESRun | None:
+    def replicated(self, state: FedGESRun, agreement: Agreement, number: int) -> FedGESRun | None:
         """Return the start of a replicate's search, by the cut points of all rows."""
         if isinstance(state.stage, CutStage):
             return None

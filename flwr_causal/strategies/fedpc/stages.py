@@ -36,7 +36,6 @@ from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.presence import common_rows
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.fedpc import (
-    ALIGN,
     DEPENDENCE,
     JOINT_PRODUCTS,
     JOINT_START,
@@ -45,7 +44,9 @@ from flwr_causal.protocol.fedpc import (
     RECALL,
     SUMS,
 )
+from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.method import Request
+from flwr_causal.strategies.row_ids import hashes_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,15 +105,9 @@ class AlignStage:
             If ids repeat.
         """
         check_all(self.holdings, replies)
-        hashes = replies.of("hashes")
-        silent = [name for name in self.holdings.parties if name not in hashes]
-        if silent:
-            return (
-                f"there is no secret at {', '.join(silent)} under which ids are sent: start every "
-                "SuperNode with --node-config \"row-secret-file='...'\", a file with the same text "
-                "at all parties"
-            )
-        ids = [[row.tobytes() for row in own] for own in hashes.values()]
+        ids = hashes_of(self.holdings.parties, replies)
+        if isinstance(ids, str):
+            return ids
         places = common_rows(ids)
         listed = ", ".join(self.holdings.parties)
         problem = (

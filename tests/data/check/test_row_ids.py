@@ -14,7 +14,6 @@ from flwr_causal.data.check.row_ids import (
     hashed_ids,
     id_column,
     keyed_normals,
-    without_ids,
 )
 from flwr_causal.errors import DataError
 
@@ -73,15 +72,11 @@ def test_another_secret_gives_other_hashes():
     assert not one & other
 
 
-def test_the_column_of_ids_is_found_and_taken_off():
+def test_the_column_of_ids_is_found():
     frame = pd.DataFrame({"row_id": [1, 2], "patient": ["a", "b"], "x": [0.5, 1.5]})
     assert id_column(frame).tolist() == [1, 2]
     assert id_column(frame, "patient").tolist() == ["a", "b"]
-    assert without_ids(frame).columns.tolist() == ["patient", "x"]
-    assert without_ids(frame, "patient").columns.tolist() == ["row_id", "x"]
-    plain = frame[["x"]]
-    assert id_column(plain) is None
-    assert without_ids(plain) is plain
+    assert id_column(frame[["x"]]) is None
 
 
 @pytest.mark.parametrize(
@@ -95,9 +90,8 @@ def test_the_column_of_ids_is_found_and_taken_off():
     ],
 )
 def test_ids_that_cannot_be(frame, row_id, words):
-    for ask in (id_column, without_ids):
-        with pytest.raises(DataError, match=words):
-            ask(pd.DataFrame(frame), row_id)
+    with pytest.raises(DataError, match=words):
+        id_column(pd.DataFrame(frame), row_id)
 
 
 def test_an_id_and_the_secret_determine_normal_numbers():

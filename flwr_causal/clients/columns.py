@@ -1,0 +1,118 @@
+"""The party's side where parties hold different columns of the same rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.clients.base import Asked, answers
+from flwr_causal.clients.row_ids import RowIdClient
+from flwr_causal.clients.secure import peers_of
+from flwr_causal.errors import FederationError
+from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS, plan_of
+from flwr_causal.protocol.products.matrices import check_size, fixed, fraction_bits
+from flwr_causal.protocol.products.tables import (
+    PartyTable,
+    box_sizes,
+    opened,
+    reply_mask,
+    sealed,
+    split_boxes,
+)
+from flwr_causal.protocol.secure.unmasking import new_seed
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.protocol.products.plan import Plan
+
+
+class ColumnsClient(RowIdClient):
+    """Base of the clients that compute products of their columns with those of other parties."""
+
+    @answers(MASKED_TABLES)
+    def masked_tables(self, asked: Asked) -> Arrays:
+        """Return the party's columns masked and sealed for each other party, and the masks' seed.
+
+        Seed and nonce are new in each answer, so that no mask is used twice.
+        """
+        plan, peers = plan_of(asked.values), peers_of(self.context, self.setup)
+        table = self._planned(plan, peers.place, asked)
+        seed, nonce = new_seed(), new_seed()
+        own, digest = peers.keys[peers.place], plan.digest
+        boxes = [
+            sealed(words, peers.pairs[place], own, nonce, digest)
+            for place, words in table.masked(seed).items()
+        ]
+        self.remember({}, seed=seed.hex(), nonce=nonce.hex())
+        return {
+            "boxes": np.frombuffer(b"".join(boxes), dtype=np.uint8),
+            "seed": np.frombuffer(seed, dtype=np.uint8),
+        }
+
+    @answers(PRODUCTS)
+    def products_of_columns(self, asked: Asked) -> Arrays:
+        """Return the party's parts of all sums, behind masks that cancel over all parties.
+
+        Raises
+        ------
+        FederationError
+            If the party has lost the seed of its masks, or a table was altered on its way.
+        """
+        plan, peers = plan_of(asked.values), peers_of(self.context, self.setup)
+        table, memory, place = self._planned(plan, peers.place, asked), self.recall(), peers.place
+        if memory is None or "seed" not in memory.numbers:
+            raise FederationError(
+                "This party has lost the masks of its table: its node was restarted. Start the run "
+                "again."
+            )
+        shapes = {other: box_sizes(plan, other)[place] for other in peers.pairs}
+        parts = split_boxes(asked["boxes"].tobytes(), shapes)
+        nonces = {place: bytes.fromhex(str(memory.numbers["nonce"]))}
+        received = {}
+        for other, box in parts.items():
+            nonces[other], words = opened(box, peers.pairs[other], peers.keys[other], plan.digest)
+            received[other] = words.reshape(shapes[other])
+        weightings, draw = int(asked["weightings"]), int(asked["draw"])
+        weights = plan.weights(weightings - 1, draw)
+        numbers = plan.numbers(plan.patterns_of(place))
+        check_size(self._values(asked), weights[:, numbers], self.setup.num_rows)
+        products, sums = table.sums(weights, bytes.fromhex(str(memory.numbers["seed"])), received)
+        words = np.concatenate([products.ravel(), sums.ravel(), np.ones(1, dtype=np.uint64)])
+        purpose = f"{self.setup.exchange} {weightings} {draw} ".encode() + plan.digest
+        words += reply_mask([*peers.pairs.values()], nonces, place, purpose, len(words))
+        return {
+            "products": words[: products.size].reshape(products.shape),
+            "sums": words[products.size : -1].reshape(sums.shape),
+            "ones": words[-1:],
+        }
+
+    def _values(self, asked: Asked) -> FloatArray:
+        """Return the party's rows in the order of the plan, centred and scaled, shape (n, d).
+
+        Columns that it does not hold are 0.
+        """
+        setup = self.setup
+        held = [setup.names.index(name) for name in self.held_names]
+        values = np.zeros((len(asked["rows"]), len(setup.names)))
+        own = self.rows()[asked["rows"]]
+        values[:, held] = (own - setup.mean[held]) / np.sqrt(setup.variance[held])
+        return values
+
+    def _planned(self, plan: Plan, place: int, asked: Asked) -> PartyTable:
+        """Return the party's table as the plan has it.
+
+        Raises
+        ------
+        FederationError
+            If the plan is not that of its rows and columns.
+        """
+        rows = asked["rows"]
+        own = len(plan.numbers(plan.patterns_of(place)))
+        held = np.array([name in self.held_names for name in self.setup.names])
+        if len(np.unique(rows)) != own or (plan.presence[place] != held).any():
+            raise FederationError("The plan is not that of this party's rows and columns.")
+        plan.check(self.setup.names, self.setup.small.minimum)
+        bits = fraction_bits(self.setup.num_rows, self.setup.num_clients)
+        words = self.once(f"words {plan.digest.hex()}", lambda: fixed(self._values(asked), bits))
+        return PartyTable(plan, place, words)

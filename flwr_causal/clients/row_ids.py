@@ -1,0 +1,89 @@
+"""The base of clients whose rows may be matched with those of other parties, by ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flwr_causal.clients.base import Asked, CausalClient, answers
+from flwr_causal.data.check.party_table import complete_rows
+from flwr_causal.data.check.row_ids import hashed_ids, id_column
+from flwr_causal.data.read.pieces import whole
+from flwr_causal.data.roles import ROW_ID
+from flwr_causal.errors import ConfigError
+from flwr_causal.protocol.row_ids import ALIGN
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.data.read.pieces import Table
+
+
+class RowIdClient(CausalClient):
+    """Base of the clients of methods with the option ``row_id``.
+
+    The node config may hold ``row-secret-file`` (a file with the same text at all parties, unknown
+    to the server; needed to align rows) or ``row-secret`` (the text itself).
+    """
+
+    def table(self) -> Table:
+        """Return the party's table without the column of ids."""
+        table, name = super().table(), self._row_id or ROW_ID
+        return whole(table).drop(columns=name) if name in table.columns else table
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the table has ids; a DataError if one is missing or occurs twice."""
+        return self._id_column() is not None
+
+    @property
+    def held_names(self) -> tuple[str, ...]:
+        """The agreed columns that the party holds."""
+        columns = set(map(str, self.table().columns))
+        return tuple(name for name in self.setup.names if name in columns)
+
+    @answers(ALIGN)
+    def align(self, asked: Asked) -> Arrays:
+        """Return keyed hashes of the ids; nothing without a secret."""
+        secret = self.secret()
+        return {} if secret is None else {"hashes": hashed_ids(self.ids(), secret)}
+
+    def ids(self) -> pd.Series:
+        """Return the ids of the rows that are kept."""
+        ids = self._id_column()
+        if ids is None:
+            raise ConfigError("rows cannot be aligned: the table has no column of ids")
+        return ids[complete_rows(self.frame(), self.setup.policy)]
+
+    def secret(self) -> bytes | None:
+        """Return the secret under which ids are hashed."""
+        node = self.context.node_config
+        if "row-secret-file" in node:
+            return _secret_in(Path(str(node["row-secret-file"])))
+        if "row-secret" in node:
+            return str(node["row-secret"]).encode()
+        # A simulation needs no secret, because all tables are on one machine. The random numbers of
+        # rows follow from the secret; in a simulation the secret is the seed.
+        return str(self.setup.options["seed"]).encode() if "partition-id" in node else None
+
+    @property
+    def _row_id(self) -> str:
+        return str(self.options.get("row-id", ""))
+
+    def _id_column(self) -> pd.Series | None:
+        table = super().table()
+        if ROW_ID not in table.columns and not self._row_id:
+            return None  # a large file stays where it is
+        return id_column(whole(table), self._row_id)
+
+
+def _secret_in(file: Path) -> bytes:
+    """Return the secret that a file holds, without blanks and ends of lines around it."""
+    try:
+        secret = file.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"row-secret-file cannot be read: {error.strerror or error}") from error
+    if not secret:
+        raise ConfigError("row-secret-file holds no text: write the secret into it")
+    return secret

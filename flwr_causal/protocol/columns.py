@@ -1,0 +1,89 @@
+"""The exchanges of parties that hold different columns of the same rows.
+
+docs/security.md ("Different columns") says what they protect, and why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
+from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.protocol.secure.keys import KEY_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_WHEN = "parties with ids and a secret hold different columns"
+_PLAN = (
+    Sent("presence", "1 where a party holds a column", ("parties", "d")),
+    Sent("patterns", "1 where a party has the rows of a pattern", ("patterns", "parties")),
+    Sent("pattern-rows", "how many rows have each pattern", ("patterns",)),
+    Sent(
+        "rows",
+        "the positions of the party's rows in its table, in the order of patterns and hashes",
+        ("own",),
+    ),
+)
+
+MASKED_TABLES = Exchange(
+    "masked tables",
+    "what pairs of parties need of each other to compute products of their columns",
+    sends=_PLAN,
+    returns=(
+        Disclosure(
+            "boxes",
+            "for each other party the party's columns with a mask added, X + R modulo 2^64, of the "
+            "rows that only the two together complete; encrypted for that party",
+            ("*",),
+            "bytes",
+            rows="each such row, encrypted for the other party and masked for it",
+        ),
+        Disclosure("seed", "the seed of the masks R", (KEY_BYTES,), "bytes"),
+    ),
+    weight="one",
+    when=_WHEN,
+    same_parties=True,
+    kept=False,
+)
+
+PRODUCTS = Exchange(
+    "products",
+    "the second moments of all rows; the server learns the sum over all parties alone",
+    sends=(
+        *_PLAN,
+        Sent("boxes", "what the other parties have encrypted for this one", ("*",)),
+        Sent("weightings", "1 and the number of replicates"),
+        Sent("draw", "the seed of the rows that replicates draw"),
+    ),
+    returns=(
+        Disclosure(
+            "products",
+            "the party's parts of the sums of products of centred and scaled columns over the rows "
+            "that know both, and over those of each replicate; behind masks that cancel in the sum",
+            ("weightings", "d", "d"),
+            "ring",
+            "sum",
+        ),
+        Disclosure(
+            "sums",
+            "the same of the sums of column i over the rows that know i and j",
+            ("weightings", "d", "d"),
+            "ring",
+            "sum",
+        ),
+        Disclosure("ones", "a 1 behind such a mask, by which it is checked", (1,), "ring", "sum"),
+    ),
+    weight="one",
+    when=_WHEN,
+    same_parties=True,
+    kept=False,
+)
+
+
+def plan_of(sent: Mapping[str, Any]) -> Plan:
+    """Return the plan that a party was sent."""
+    presence, patterns = (np.asarray(sent[name]) > 0 for name in ("presence", "patterns"))
+    return Plan(presence, patterns, np.asarray(sent["pattern-rows"], dtype=np.int64))

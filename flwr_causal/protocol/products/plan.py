@@ -1,0 +1,217 @@
+"""Which party gives which products of columns: the plan that all parties and the server share.
+
+Rows that the same parties have make a *pattern*. In the rows of a pattern a pair of columns is
+counted once: by the first party that holds both columns, else by two parties together, the first
+holder of the one and of the other. A column's own squares and sums are those of its first holder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from flwr_causal.errors import DataError
+from flwr_causal.protocol.secure.masks import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import BoolArray, IntArray
+
+
+class Block(NamedTuple):
+    """What two parties compute together.
+
+    Parameters
+    ----------
+    one, other : int
+        Their places; the one is before the other.
+    patterns : tuple of int
+        The patterns of their rows.
+    columns, others : ndarray of int64
+        The columns of the one, and of the other, that are needed.
+    counted : ndarray of bool, shape (patterns, columns, others)
+        Which products count.
+    """
+
+    one: int
+    other: int
+    patterns: tuple[int, ...]
+    columns: IntArray
+    others: IntArray
+    counted: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Who has which rows and columns.
+
+    Parameters
+    ----------
+    presence : ndarray of bool, shape (parties, d)
+        Which party holds which column.
+    patterns : ndarray of bool, shape (patterns, parties)
+        Which parties have the rows of each pattern.
+    counts : ndarray of int64, shape (patterns,)
+        How many rows each pattern has. Rows are numbered by patterns.
+    """
+
+    presence: BoolArray
+    patterns: BoolArray
+    counts: IntArray
+
+    @classmethod
+    def of(cls, presence: BoolArray, ids: Sequence[Sequence[bytes]]) -> tuple[Plan, list[IntArray]]:
+        """Match rows by their hashed ids.
+
+        Parameters
+        ----------
+        presence : ndarray of bool, shape (parties, d)
+        ids : sequence of sequence of bytes
+            By party, the hash of each of its rows; none twice.
+
+        Returns
+        -------
+        plan : Plan
+        rows : list of ndarray of int64
+            By party, the positions of its rows in its table, in the order of the plan.
+        """
+        known = {row: k for k, row in enumerate(sorted(set().union(*ids)))}
+        places = np.full((len(known), len(ids)), -1, dtype=np.int64)
+        for party, own in enumerate(ids):
+            places[[known[row] for row in own], party] = np.arange(len(own))
+        patterns, pattern_of, counts = np.unique(
+            places >= 0, axis=0, return_inverse=True, return_counts=True
+        )
+        places = places[np.argsort(pattern_of.ravel(), kind="stable")]
+        rows = [column[column >= 0] for column in places.T]
+        return cls(presence, patterns, counts.astype(np.int64)), rows
+
+    @property
+    def num_rows(self) -> int:
+        """Different rows."""
+        return int(self.counts.sum())
+
+    @property
+    def num_columns(self) -> int:
+        """Columns, d."""
+        return len(self.presence.T)
+
+    @cached_property
+    def _givers(self) -> tuple[IntArray, IntArray]:
+        """By pattern, the first holder of each column, and of each pair; -1 where there is none."""
+        holds = self.patterns[:, :, None] & self.presence
+        both = holds[:, :, :, None] & holds[:, :, None, :]
+        return (
+            np.where(holds.any(axis=1), holds.argmax(axis=1), -1),
+            np.where(both.any(axis=1), both.argmax(axis=1), -1),
+        )
+
+    def alone(self, party: int) -> BoolArray:
+        """Return which pairs of columns a party gives alone, shape (patterns, d, d)."""
+        return np.asarray(self._givers[1] == party)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """What pairs of parties compute together."""
+        first, pair = self._givers
+        blocks = []
+        for one, other in combinations(range(len(self.presence)), 2):
+            of_one, of_other = first == one, first == other
+            counted = (pair < 0) & of_one[:, :, None] & of_other[:, None, :]
+            patterns = np.flatnonzero(counted.any(axis=(1, 2)))
+            columns = np.flatnonzero(counted.any(axis=(0, 2)))
+            others = np.flatnonzero(counted.any(axis=(0, 1)))
+            if len(patterns):
+                own = counted[np.ix_(patterns, columns, others)]
+                blocks.append(Block(one, other, tuple(patterns.tolist()), columns, others, own))
+        return tuple(blocks)
+
+    @property
+    def known(self) -> BoolArray:
+        """In which patterns each pair of columns is known, shape (patterns, d, d)."""
+        held = self._givers[0] >= 0
+        return np.asarray(held[:, :, None] & held[:, None, :])
+
+    def rows_of(self, pattern: int) -> slice:
+        """Return the numbers of a pattern's rows."""
+        end = int(self.counts[: pattern + 1].sum())
+        return slice(end - int(self.counts[pattern]), end)
+
+    def numbers(self, patterns: Sequence[int]) -> IntArray:
+        """Return the numbers of the rows of some patterns."""
+        every = np.arange(self.num_rows)
+        parts = [every[self.rows_of(pattern)] for pattern in patterns]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+    def patterns_of(self, party: int) -> list[int]:
+        """Return the patterns of a party's rows."""
+        return [int(pattern) for pattern in np.flatnonzero(self.patterns[:, party])]
+
+    def weights(self, replicates: int, seed: int) -> IntArray:
+        """Return how often each row counts, shape (1 + replicates, rows).
+
+        First once, then in each replicate as often as it is among as many draws with replacement.
+        The draws follow from the seed by AES, at every party alike whatever its versions of
+        packages.
+        """
+        n = self.num_rows
+        weights = [np.ones(n, dtype=np.int64)]
+        for replicate in range(1, 1 + replicates):
+            key = hashlib.blake2b(f"rows {seed} {replicate}".encode(), digest_size=32).digest()
+            draws = (streams([(key, 1)], n) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)
+            weights.append(np.bincount(draws.astype(np.int64), minlength=n).astype(np.int64))
+        return np.array(weights)
+
+    def num_known(self, weights: IntArray) -> NDArray[np.int64]:
+        """Return how many rows, by their weights, know each pair of columns, (weightings, d, d)."""
+        by_pattern = [weights[:, self.rows_of(k)].sum(axis=1) for k in range(len(self.counts))]
+        return np.asarray(np.einsum("pw,pij->wij", by_pattern, self.known.astype(np.int64)))
+
+    def check(self, names: Sequence[str], least: int) -> None:
+        """Check that every pair of columns is known in enough rows.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Of the columns.
+        least : int
+            The fewest rows.
+
+        Raises
+        ------
+        DataError
+            Naming the pair of columns that is known in the fewest rows.
+        """
+        known = self.num_known(np.ones((1, self.num_rows), dtype=np.int64))[0]
+        if known.min() >= least:
+            return
+        one, other = (int(k) for k in np.unravel_index(known.argmin(), known.shape))
+        raise DataError(
+            f"the columns {names[one]!r} and {names[other]!r} are both known of "
+            f"{known[one, other]} rows, and {least} are the fewest (minimum_count): check that the "
+            "ids of their parties are of one kind and that the parties' row-secret is the same "
+            "(node config), or leave one of the columns out"
+        )
+
+    def to_arrays(self) -> dict[str, NDArray[np.uint8 | np.int64]]:
+        """Return the plan as it is sent."""
+        marks = {"presence": self.presence, "patterns": self.patterns}
+        return {name: mark.astype(np.uint8) for name, mark in marks.items()} | {
+            "pattern-rows": self.counts
+        }
+
+    @property
+    def digest(self) -> bytes:
+        """What masks and seals are bound to: 32 bytes that differ between plans."""
+        hashed = hashlib.blake2b(digest_size=32)
+        for array in self.to_arrays().values():
+            hashed.update(repr(array.shape).encode() + array.astype("<i8").tobytes())
+        return hashed.digest()

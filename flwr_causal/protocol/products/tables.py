@@ -1,0 +1,306 @@
+"""Masked tables between two parties, and what each of the two and the server compute from them.
+
+Party a sends X_a + R_a to party b, sealed under the key of the pair, and b sends X_b + R_b to a.
+The masks R follow from a seed that their party draws for one message and tells the server alone.
+With the weights W of the rows
+
+    X_a^T W (X_b + R_b)  -  (X_a + R_a)^T W R_b  +  R_a^T W R_b  =  X_a^T W X_b;
+
+the first term is a's, the second one b's, the third one the server's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from flwr_causal.errors import DataError, FederationError
+from flwr_causal.protocol.products.matrices import weighted_products
+from flwr_causal.protocol.secure.keys import KEY_BYTES
+from flwr_causal.protocol.secure.masks import WORD_BYTES, mask, streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import IntArray
+    from flwr_causal.protocol.products.plan import Block, Plan
+    from flwr_causal.protocol.secure.keys import PairKey
+
+    Words = NDArray[np.uint64]
+    Sums = tuple[Words, Words]
+
+#: Bytes of a nonce, which begins a sealed table, and of the seal, which ends it.
+NONCE_BYTES, SEAL_BYTES = 32, 16
+#: A table that is sealed is smaller.
+MOST_BYTES = 2**31 - 1
+# Each key seals one table.
+_COUNTER = bytes(12)
+
+
+def mask_of(seed: bytes, receiver: int, rows: int, columns: int) -> Words:
+    """Return the mask of the table for one party, shape (rows, columns)."""
+    label = f"table for {receiver}".encode()
+    key = hashlib.blake2b(label, key=seed, digest_size=KEY_BYTES).digest()
+    return streams([(key, 1)], rows * columns).reshape(rows, columns)
+
+
+def sealed(table: Words, pair: PairKey, sender: bytes, nonce: bytes, plan: bytes) -> bytes:
+    """Return a masked table as it travels through the server: nonce, ciphertext, seal.
+
+    Parameters
+    ----------
+    table : ndarray of uint64
+    pair : PairKey
+        Of the sender and the receiver.
+    sender : bytes
+        The sender's public key.
+    nonce : bytes
+        Drawn for this message.
+    plan : bytes
+        The digest of the plan.
+
+    Raises
+    ------
+    DataError
+        If the table is too large for one seal, 2 GiB.
+    """
+    data = table.astype("<u8", copy=False).tobytes()
+    if len(data) > MOST_BYTES - SEAL_BYTES:
+        raise DataError(
+            f"a masked table has {len(data) / 2**30:.1f} GiB, and at most 2 can be sent: divide "
+            "the rows among several runs, or the columns among several parties"
+        )
+    return nonce + AESGCM(_key(pair, sender, nonce)).encrypt(_COUNTER, data, plan)
+
+
+def opened(box: bytes, pair: PairKey, sender: bytes, plan: bytes) -> tuple[bytes, Words]:
+    """Return the nonce and the words of a table that has arrived.
+
+    Raises
+    ------
+    FederationError
+        If it is not what the sender sealed for this plan.
+    """
+    nonce = box[:NONCE_BYTES]
+    try:
+        data = AESGCM(_key(pair, sender, nonce)).decrypt(_COUNTER, box[NONCE_BYTES:], plan)
+    except InvalidTag:
+        raise FederationError(
+            f"The masked table of party {pair.place + 1} (in the run's order) was altered, or is "
+            "of another plan: start the run again."
+        ) from None
+    return nonce, np.frombuffer(data, dtype="<u8")
+
+
+def box_bytes(rows: int, columns: int) -> int:
+    """Return the bytes of a sealed table."""
+    return NONCE_BYTES + rows * columns * WORD_BYTES + SEAL_BYTES
+
+
+def box_sizes(plan: Plan, place: int) -> dict[int, tuple[int, int]]:
+    """Return rows and columns of the table that a party seals for each other one, by place.
+
+    Of a party with which it computes nothing the table is empty: it gets the nonce alone.
+    """
+    shapes = {k: (0, 0) for k in range(len(plan.presence)) if k != place}
+    for block in plan.blocks:
+        rows = int(plan.counts[list(block.patterns)].sum())
+        if block.one == place:
+            shapes[block.other] = (rows, len(block.columns))
+        elif block.other == place:
+            shapes[block.one] = (rows, len(block.others))
+    return shapes
+
+
+def split_boxes(boxes: bytes, shapes: Mapping[int, tuple[int, int]]) -> dict[int, bytes]:
+    """Return sealed tables that follow each other, by place."""
+    parts, start = {}, 0
+    for place, shape in shapes.items():
+        parts[place] = boxes[start : start + box_bytes(*shape)]
+        start += box_bytes(*shape)
+    return parts
+
+
+def reply_mask(
+    pairs: Sequence[PairKey], nonces: Mapping[int, bytes], place: int, purpose: bytes, length: int
+) -> Words:
+    """Return what hides a party's words from the server; those of all parties add up to 0.
+
+    The stream of a pair is bound to the nonces of both, which each has drawn with the seed of its
+    masks: with them, the plan and the weights, what a party adds to the sum is determined. One
+    stream never masks two different vectors.
+
+    Parameters
+    ----------
+    pairs : sequence of PairKey
+        With all other parties.
+    nonces : mapping of int to bytes
+        By place, the party's own included.
+    place : int
+        Of the party itself.
+    purpose : bytes
+        What all parties are asked, the plan and the weights.
+    length : int
+        Words.
+    """
+    total = np.zeros(length, dtype=np.uint64)
+    for pair in pairs:
+        first, second = sorted((place, pair.place))
+        total += mask([pair], b"products" + nonces[first] + nonces[second] + purpose, length)
+    return total
+
+
+class PartyTable(NamedTuple):
+    """A party's rows in the order of the plan, as words.
+
+    Parameters
+    ----------
+    plan : Plan
+    place : int
+        Of the party.
+    words : ndarray of uint64, shape (rows, d)
+        0 in the columns that it does not hold.
+    """
+
+    plan: Plan
+    place: int
+    words: Words
+
+    def rows(self, patterns: Sequence[int]) -> Words:
+        """Return the rows of some patterns, in the order of their numbers."""
+        return self.words[np.isin(self._numbers, self.plan.numbers(patterns))]
+
+    @property
+    def _numbers(self) -> IntArray:
+        return self.plan.numbers(self.plan.patterns_of(self.place))
+
+    def masked(self, seed: bytes) -> dict[int, Words]:
+        """Return the masked table for each other party, by its place."""
+        tables = {place: np.zeros((0, 0), np.uint64) for place in box_sizes(self.plan, self.place)}
+        for block in self.plan.blocks:
+            if self.place in (block.one, block.other):
+                other = block.other if self.place == block.one else block.one
+                columns = block.columns if self.place == block.one else block.others
+                own = self.rows(block.patterns)[:, columns]
+                tables[other] = own + mask_of(seed, other, *own.shape)
+        return tables
+
+    def sums(self, weights: IntArray, seed: bytes, received: Mapping[int, Words]) -> Sums:
+        """Return the party's parts of all sums.
+
+        Parameters
+        ----------
+        weights : ndarray of int64, shape (weightings, n)
+            Of all rows of the plan.
+        seed : bytes
+            Of the party's masks.
+        received : mapping of int to ndarray of uint64
+            By place, the masked table of another party, in its shape.
+
+        Returns
+        -------
+        products, sums : ndarray of uint64, shape (weightings, d, d)
+            Sums of products of columns i and j; and of column i over the rows that know i and j.
+        """
+        products = np.zeros((len(weights), *(self.plan.num_columns,) * 2), dtype=np.uint64)
+        sums = np.zeros_like(products)
+        held = np.flatnonzero(self.plan.presence[self.place])
+        alone, numbers = self.plan.alone(self.place), self._numbers
+        for pattern in self.plan.patterns_of(self.place):
+            counted = alone[pattern].astype(np.uint64)
+            own = self.rows([pattern])
+            rows = self.plan.rows_of(pattern)
+            if counted.any():
+                part = weighted_products(own[:, held], weights[:, rows], own[:, held])
+                products[:, held[:, None], held] += part * counted[np.ix_(held, held)]
+            sums += (weights[:, rows].astype(np.uint64) @ own)[:, :, None] * counted
+        for block in self.plan.blocks:
+            if self.place in (block.one, block.other):
+                self._add(block, weights, seed, received, (products, sums))
+        assert len(numbers) == len(self.words)
+        return products, sums
+
+    def _add(
+        self,
+        block: Block,
+        weights: IntArray,
+        seed: bytes,
+        received: Mapping[int, Words],
+        totals: Sums,
+    ) -> None:
+        """Add the party's part of what it computes with one other party."""
+        first = self.place == block.one
+        own = self.rows(block.patterns)[:, block.columns if first else block.others]
+        theirs = received[block.other if first else block.one]
+        noise = np.zeros((0, 0), np.uint64) if first else mask_of(seed, block.one, *own.shape)
+
+        def part(rows: slice, own_weights: IntArray) -> Words:
+            if first:
+                return weighted_products(own[rows], own_weights, theirs[rows])
+            return -weighted_products(theirs[rows], own_weights, noise[rows])
+
+        _add_block(self.plan, block, weights, part, totals[0])
+        for k, rows in _own_rows(self.plan, block):
+            weighed = weights[:, self.plan.rows_of(block.patterns[k])].astype(np.uint64)
+            levels, counted = weighed @ own[rows], block.counted[k].astype(np.uint64)
+            counted = counted if first else counted.T
+            ours, other = (block.columns, block.others) if first else (block.others, block.columns)
+            totals[1][:, ours[:, None], other] += levels[:, :, None] * counted
+
+
+def dealt(plan: Plan, weights: IntArray, seeds: Mapping[int, bytes]) -> Words:
+    """Return what the server adds to the sum of the parties' products: those of the masks.
+
+    Parameters
+    ----------
+    plan : Plan
+    weights : ndarray of int64, shape (weightings, n)
+    seeds : mapping of int to bytes
+        By place, the seed of a party's masks.
+    """
+    total = np.zeros((len(weights), *(plan.num_columns,) * 2), dtype=np.uint64)
+    for block in plan.blocks:
+        rows = int(plan.counts[list(block.patterns)].sum())
+        one = mask_of(seeds[block.one], block.other, rows, len(block.columns))
+        other = mask_of(seeds[block.other], block.one, rows, len(block.others))
+
+        def part(
+            rows: slice, own_weights: IntArray, one: Words = one, other: Words = other
+        ) -> Words:
+            return weighted_products(one[rows], own_weights, other[rows])
+
+        _add_block(plan, block, weights, part, total)
+    return total
+
+
+def _add_block(
+    plan: Plan,
+    block: Block,
+    weights: IntArray,
+    part: Callable[[slice, IntArray], Words],
+    total: Words,
+) -> None:
+    """Add the products of a block, symmetrically, where they count."""
+    for k, rows in _own_rows(plan, block):
+        products = part(rows, weights[:, plan.rows_of(block.patterns[k])])
+        products = products * block.counted[k].astype(np.uint64)
+        total[:, block.columns[:, None], block.others] += products
+        total[:, block.others[:, None], block.columns] += products.swapaxes(1, 2)
+
+
+def _own_rows(plan: Plan, block: Block) -> list[tuple[int, slice]]:
+    """Return by pattern of a block where its rows are in the block's tables."""
+    ends = np.cumsum(plan.counts[list(block.patterns)])
+    starts = ends - plan.counts[list(block.patterns)]
+    return [(k, slice(int(starts[k]), int(ends[k]))) for k in range(len(block.patterns))]
+
+
+def _key(pair: PairKey, sender: bytes, nonce: bytes) -> bytes:
+    label = b"table of " + sender + nonce
+    return hashlib.blake2b(label, key=pair.key, digest_size=KEY_BYTES, person=b"table").digest()

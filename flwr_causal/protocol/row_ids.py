@@ -1,0 +1,47 @@
+"""The exchange that finds the rows which parties have in common, by hashes of ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.protocol.exchange import Disclosure, Exchange
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.protocol.exchange import Known
+
+
+def _repeated(arrays: Arrays, known: Known) -> str:
+    """Return a complaint if rows have the same hash, else ""."""
+    hashes = arrays.get("hashes")
+    if hashes is None:
+        return ""
+    different = len(np.unique(hashes.astype(np.uint8), axis=0))
+    if different == len(hashes):
+        return ""
+    return (
+        f"only {different} of the hashes of {len(hashes)} ids differ: rows are aligned by ids, one "
+        "row each"
+    )
+
+
+ALIGN = Exchange(
+    "align",
+    "which rows all parties have",
+    returns=(
+        Disclosure(
+            "hashes",
+            "keyed hashes of the ids, under a secret that the server does not know",
+            ("n", 16),
+            "bytes",
+            rows="each row of the party",
+            optional=True,
+        ),
+    ),
+    when="parties with ids and a secret hold different columns; in fedpc not with weights='counts' "
+    "or 'classes'",
+    same_parties=True,
+    contradiction=_repeated,
+)

@@ -1,0 +1,393 @@
+"""Second moments over parties that hold different columns of the same rows: three exchanges.
+
+Each stage is complete: it has the request of its exchange, and its ``close`` returns the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.limits import least_eigenvalue
+from flwr_causal.core.linear.moments import Moments, pairwise
+from flwr_causal.data.roles import ROW_ID
+from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
+from flwr_causal.protocol.products.matrices import as_floats, fraction_bits
+from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, split_boxes
+from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.runtime.method import Request, StateT
+from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.options import other_names, renamed
+from flwr_causal.strategies.row_ids import hashes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.protocol.records import Scalar
+    from flwr_causal.protocol.replies import Replies
+
+
+@dataclass(frozen=True, eq=False)
+class Holders:
+    """The parties and their columns.
+
+    Parameters
+    ----------
+    parties : tuple of str
+        In their order.
+    names : tuple of str
+        The d agreed columns.
+    presence : ndarray of bool, shape (parties, d)
+        Which party holds which column.
+    rows : int
+        Of all parties, rows that several have counted as often.
+    least : int
+        Fewest rows of a pair of columns.
+    replicates : int
+    seed : int
+        From which the rows of replicates are drawn.
+    """
+
+    parties: tuple[str, ...]
+    names: tuple[str, ...]
+    presence: BoolArray
+    rows: int
+    least: int
+    replicates: int
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Aligning:
+    """Before the exchange of hashed ids."""
+
+    holders: Holders
+
+    def request(self) -> Request:
+        """Ask for the hashes."""
+        return Request(ALIGN)
+
+    def close(self, replies: Replies) -> Masking:
+        """Match the rows, and plan who gives which products.
+
+        Raises
+        ------
+        DataError
+            If a party has no secret for ids, or a pair of columns is known in too few rows.
+        """
+        holders = self.holders
+        _check_all(holders, replies)
+        ids = hashes_of(holders.parties, replies)
+        if isinstance(ids, str):
+            raise DataError(f"rows of different parties cannot be matched: {ids}")
+        plan, rows = Plan.of(holders.presence, ids)
+        plan.check(holders.names, holders.least)
+        return Masking(holders, plan, dict(zip(holders.parties, rows, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Masking:
+    """Before the exchange of masked tables.
+
+    Parameters
+    ----------
+    holders : Holders
+    plan : Plan
+    rows : dict of str to ndarray of int64
+        By party, the positions of its rows in the order of the plan.
+    """
+
+    holders: Holders
+    plan: Plan
+    rows: Mapping[str, IntArray]
+
+    def request(self) -> Request:
+        """Ask for the masked tables."""
+        return Request(MASKED_TABLES, self.plan.to_arrays(), self._own)
+
+    @property
+    def _own(self) -> dict[str, dict[str, IntArray]]:
+        return {party: {"rows": rows} for party, rows in self.rows.items()}
+
+    def close(self, replies: Replies) -> Multiplying:
+        """Sort the sealed tables by their receivers.
+
+        Raises
+        ------
+        FederationError
+            If a party sent tables of another size.
+        """
+        _check_all(self.holders, replies)
+        received: dict[int, list[bytes]] = {place: [] for place in range(len(self.rows))}
+        seeds = {}
+        for place, (party, arrays) in enumerate(replies.by_party.items()):
+            shapes, boxes = box_sizes(self.plan, place), arrays["boxes"].astype(np.uint8)
+            if len(boxes) != sum(box_bytes(*shape) for shape in shapes.values()):
+                raise FederationError(f"{party} sent masked tables of another size than planned.")
+            for receiver, box in split_boxes(boxes.tobytes(), shapes).items():
+                received[receiver].append(box)
+            seeds[place] = arrays["seed"].astype(np.uint8).tobytes()
+        boxes_for = {
+            party: np.frombuffer(b"".join(received[place]), dtype=np.uint8)
+            for place, party in enumerate(self.holders.parties)
+        }
+        return Multiplying(self.holders, self.plan, self.rows, boxes_for, seeds)
+
+
+@dataclass(frozen=True, eq=False)
+class Multiplying(Masking):
+    """Before the exchange of products.
+
+    Parameters
+    ----------
+    boxes : dict of str to ndarray of uint8
+        By party, what the others have sealed for it.
+    seeds : dict of int to bytes
+        By place, the seed of a party's masks.
+    """
+
+    boxes: Mapping[str, NDArray[np.uint8]]
+    seeds: Mapping[int, bytes]
+
+    def request(self) -> Request:
+        """Ask for the parts of the sums."""
+        holders = self.holders
+        values = {"weightings": 1 + holders.replicates, "draw": holders.seed}
+        own = {party: {**rows, "boxes": self.boxes[party]} for party, rows in self._own.items()}
+        return Request(PRODUCTS, {**self.plan.to_arrays(), **values}, own)
+
+    def close(self, replies: Replies) -> JoinedMoments:  # type: ignore[override]
+        """Add up the parts of the parties and of the masks.
+
+        Raises
+        ------
+        FederationError
+            If the masks do not cancel.
+        """
+        holders, plan = self.holders, self.plan
+        _check_all(holders, replies)
+        if replies["ones"].tolist() != [len(holders.parties)]:
+            raise FederationError(
+                "The masks of the parties' replies do not cancel: a reply was altered, or a party "
+                "has used other keys. Start the run again."
+            )
+        weights = plan.weights(holders.replicates, holders.seed)
+        bits = fraction_bits(holders.rows, len(holders.parties))
+        products = replies["products"].astype(np.int64) + dealt(plan, weights, self.seeds).view(
+            np.int64
+        )
+        return JoinedMoments(
+            holders,
+            plan,
+            as_floats(products, 2 * bits),
+            as_floats(replies["sums"].astype(np.int64), bits),
+            plan.num_known(weights),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedMoments:
+    """The sums over all rows.
+
+    Parameters
+    ----------
+    holders : Holders
+    plan : Plan
+    products, sums : ndarray of shape (1 + replicates, d, d)
+        Of products of centred and scaled columns i and j over the rows that know both, and of
+        column i over these rows.
+    counts : ndarray of int64, shape (1 + replicates, d, d)
+        Numbers of these rows.
+    """
+
+    holders: Holders
+    plan: Plan
+    products: FloatArray
+    sums: FloatArray
+    counts: IntArray
+
+    def moments(self, number: int = 0) -> Moments:
+        """Return the moments of the scaled columns; of the rows of a replicate from 1 on.
+
+        The number of rows is that of the pair of columns that is known in the fewest.
+        """
+        counts = self.counts[number]
+        mean, second = pairwise(self.products[number], self.sums[number], counts)
+        if not self.complete and np.linalg.eigvalsh(second)[0] <= 0:
+            second = least_eigenvalue(second, 1 / counts.min())
+        return Moments(int(counts.min()), mean, second, self.holders.names)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all columns are known in all rows."""
+        return bool((self.counts[0] == self.plan.num_rows).all())
+
+    @property
+    def info(self) -> dict[str, int]:
+        """How many different rows there are, and how many of them have all columns."""
+        complete = self.plan.known.all(axis=(1, 2))
+        return {"rows": self.plan.num_rows, "complete_rows": int(self.plan.counts[complete].sum())}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What follows from rows that only some parties have."""
+        if self.complete:
+            return []
+        names, counts = self.holders.names, self.counts[0]
+        one, other = (int(k) for k in np.unravel_index(counts.argmin(), counts.shape))
+        found = [
+            f"{self.info['complete_rows']} of {self.info['rows']} rows have all columns. Each "
+            "moment is that of the rows that have its two columns, at least "
+            f"{counts.min()} ({names[one]!r} and {names[other]!r})"
+        ]
+        values = np.linalg.eigvalsh(pairwise(self.products[0], self.sums[0], counts)[1])
+        if values[0] <= 0:
+            raised = int((values < 1 / counts.min()).sum())
+            found.append(
+                "The moments of different rows contradict each other: the least eigenvalue of "
+                f"those of the scaled columns is {values[0]:.2g}. {raised} of {len(values)} "
+                f"eigenvalues were raised to 1/{counts.min()}. Look whether the parties' rows "
+                "differ by more than chance"
+            )
+        return found
+
+
+Stage = Aligning | Masking | Multiplying | JoinedMoments
+
+
+def _check_all(holders: Holders, replies: Replies) -> None:
+    absent = [name for name in holders.parties if name not in replies.parties]
+    if absent:
+        raise FederationError(
+            f"{', '.join(absent)} did not answer: without them there are no products of the "
+            "columns that they alone hold. Start the run again once they are back."
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class ColumnsStrategy(LinearStrategy[StateT]):
+    """Base of the methods that work on second moments of parties with different columns.
+
+    Its client is a :class:`~flwr_causal.clients.columns.ColumnsClient`, and the contract has the
+    exchanges of :mod:`flwr_causal.protocol.columns` and reports "ids".
+
+    Parameters
+    ----------
+    row_id : str, default ""
+        Column of ids: rows of different parties with the same id describe the same subject. It is
+        no variable. If all parties have it, they may hold different columns. Empty: the column
+        ``row_id``, if there is one.
+    """
+
+    row_id: str = ""
+    columns_differ: bool = field(default=False, init=False, repr=False)
+    _presence: BoolArray | None = field(default=None, init=False, repr=False)
+
+    @property
+    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit parties that hold different columns, by name, and what they must be."""
+        return {
+            "center": (self.center == "global", "'global'"),
+            "aggregation": (self.aggregation == "mean", "'mean'"),
+            "fraction_train": (self.fraction_train == 1, "1"),
+            "leave_one_out": (not self.leave_one_out, "False"),
+            "changed_tables": (self.changed_tables == "fail", "'fail'"),
+            "secure_aggregation": (not self.secure_aggregation, "False"),
+        }
+
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are not variables, that of ids among them."""
+        return (*super().role_columns, self.row_id or ROW_ID)
+
+    @property
+    def schema_options(self) -> dict[str, Scalar]:
+        """Which column holds ids; empty: the usual one, if it is there."""
+        return {**super().schema_options, "row-id": self.row_id}
+
+    @property
+    def policy(self) -> Policy:
+        """How problems of the data are handled; columns that only some parties have are kept."""
+        policy = super().policy
+        return replace(policy, unshared_columns="keep") if self.columns_differ else policy
+
+    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
+        """Agree on the columns; where rows have ids, on those of all parties together.
+
+        Raises
+        ------
+        ConfigError
+            If options do not fit parties that hold different columns.
+        DataError
+            As in the base class.
+        """
+        columns = [set(report.names) for report in reports.values()]
+        differ = any(own != columns[0] for own in columns)
+        ids = all(report.has_ids for report in reports.values())
+        self.columns_differ = (
+            differ and ids and self.joins_columns and self.unshared_columns == "fail"
+        )
+        if self.columns_differ:
+            wrong = {
+                name: needed
+                for name, (fits, needed) in self.with_different_columns.items()
+                if not fits
+            }
+            if wrong:
+                remedies = ", ".join(f"{name}={needed}" for name, needed in wrong.items())
+                message = (
+                    "The parties hold different columns, which these options do not allow: set "
+                    f"{remedies}, or use the columns that all share (unshared_columns='drop')."
+                )
+                public = {name: other for other, name in other_names(type(self)).items()}
+                raise ConfigError(renamed(message, public))
+        agreement = super().agree(reports)
+        names = agreement.names
+        self._presence = np.array([[name in own for name in names] for own in columns])
+        return agreement
+
+    def first_stage(self, agreement: Agreement) -> Aligning | None:
+        """Return the first stage where columns differ; None where they do not."""
+        if not self.columns_differ:
+            return None
+        assert self._presence is not None
+        return Aligning(
+            Holders(
+                tuple(agreement.rows),
+                agreement.names,
+                self._presence,
+                agreement.n,
+                self.minimum_count,
+                self.replicates,
+                self.seed,
+            )
+        )
+
+
+def joined_agreement(agreement: Agreement, moments: Moments) -> Agreement:
+    """Return the agreement with means, variances and rows of the joined rows.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Of the parties' own rows.
+    moments : Moments
+        Of columns that are centred and scaled by it.
+    """
+    spread = np.sqrt(agreement.variance)
+    return replace(
+        agreement,
+        mean=agreement.mean + spread * moments.mean,
+        variance=agreement.variance * moments.variances,
+        total=moments.n,
+    )

@@ -1,0 +1,337 @@
+"""Moments over parties that hold different columns of the same rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from flwr.app import Array, Error, Message
+
+from flwr_causal import simulate
+from flwr_causal.errors import ConfigError, DataError, FederationError
+
+NAMES = ("age", "dose", "pressure", "risk", "cost", "days")
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(4)
+    n = 300
+    age = rng.normal(60, 8, n)
+    dose = 0.1 * age + rng.normal(0, 1, n)
+    pressure = 100 + 0.8 * age - 4 * dose + rng.normal(0, 5, n)
+    risk = 0.05 * pressure + rng.normal(0, 0.5, n)
+    cost = 1e3 + 20 * risk + 3 * age + rng.normal(0, 9, n)
+    days = 0.5 * dose - 0.01 * cost + rng.normal(0, 1, n)
+    values = dict(zip(NAMES, (age, dose, pressure, risk, cost, days), strict=True))
+    return pd.DataFrame({"patient": [f"p{k:03d}" for k in range(n)], **values})
+
+
+def shuffled(frame, seed):
+    return frame.sample(frac=1, random_state=seed)
+
+
+def vertical(table, parties):
+    """Each party has some of the columns of all rows."""
+    groups = np.array_split(np.array(NAMES), parties)
+    return [shuffled(table[["patient", *own]], k) for k, own in enumerate(groups)]
+
+
+def hybrid(table):
+    """Overlapping rows and columns, all cells known: two blocks of rows, split in two ways."""
+    top, bottom = table[:180], table[180:]
+    return [
+        shuffled(top[["patient", "age", "dose", "pressure"]], 0),
+        shuffled(top[["patient", "pressure", "risk", "cost", "days"]], 1),
+        shuffled(bottom[["patient", "cost", "age", "risk"]], 2),
+        shuffled(bottom[["patient", "dose", "pressure", "days"]], 3),
+        shuffled(table[100:250][["patient", "age", "days"]], 4),
+    ]
+
+
+def alike(parties, table, **options):
+    """Whether the run equals that of the joined table; returns both."""
+    found = simulate("moments", parties, row_id="patient", **options)
+    names = list(found.graph.names)
+    pooled = simulate("moments", [table[names]], **options)
+    assert (found.graph.adjacency == pooled.graph.adjacency).all()
+    assert found.graph.weights == pytest.approx(pooled.graph.weights, abs=1e-6)
+    return found, pooled
+
+
+@pytest.mark.parametrize("number", [2, 3, 5])
+def test_parties_with_different_columns_find_the_graph_of_the_joined_table(table, number):
+    found, pooled = alike(vertical(table, number), table)
+    assert found.rounds == 3
+    assert found.num_rows == 300
+    assert found.warnings == pooled.warnings
+
+
+def test_overlapping_rows_and_columns_count_once(table):
+    found, _ = alike(hybrid(table), table)
+    assert found.num_rows == 300
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "notears"},
+        {"solver": "dagma", "sparsity": "bic"},
+        {"solver": "ges"},
+        {"standardize": True},
+        {"standardize": True, "solver": "notears", "polish": True},
+        {"knowledge": "forbidden"},
+    ],
+    ids=str,
+)
+def test_every_solver_of_rows_has_the_joined_moments(table, options, tmp_path):
+    if "knowledge" in options:
+        file = tmp_path / "knowledge.toml"
+        file.write_text('forbidden = [["dose", "pressure"]]\n')
+        options = {"knowledge": str(file)}
+    alike(vertical(table, 2), table, **options)
+
+
+def test_the_order_of_parties_and_of_rows_does_not_matter(table):
+    parties = vertical(table, 3)
+    first, _ = alike(parties, table)
+    others = [shuffled(one, 9) for one in parties[::-1]]
+    second, _ = alike(others, table)
+    order = [second.graph.names.index(name) for name in first.graph.names]
+    again = second.graph.weights[np.ix_(order, order)]
+    assert again == pytest.approx(first.graph.weights, abs=1e-6)
+
+
+def test_effects_have_the_intervals_of_the_joined_rows(table):
+    found, pooled = alike(vertical(table, 2), table)
+    assert found.model.intercepts == pytest.approx(pooled.model.intercepts, rel=1e-6)
+    one, other = (run.model.total_effect("age", "risk") for run in (found, pooled))
+    assert one.value == pytest.approx(other.value, abs=1e-6)
+    assert one.interval == pytest.approx(other.interval, abs=1e-6)
+
+
+def test_one_party_with_half_of_the_rows_gives_the_moments_of_those_that_are_known(table):
+    whole = shuffled(table[["patient", "age", "dose"]], 0)
+    half = shuffled(table[["patient", "risk", "days"]], 1)[:150]
+    found = simulate("moments", [whole, half], row_id="patient")
+    joined = whole.merge(half, on="patient", how="left")[list(found.graph.names)]
+    count = joined.notna().to_numpy(dtype=float).T @ joined.notna().to_numpy(dtype=float)
+    # pandas divides by one less where values are missing.
+    second, mean = joined.cov().to_numpy() * (count - 1) / count, joined.mean().to_numpy()
+    moments = found.model.sample_moments
+    assert moments.n == 150
+    assert moments.mean == pytest.approx(mean)
+    assert moments.second == pytest.approx(second, abs=1e-6)
+    assert found.history[-1]["complete_rows"] == 150
+    assert found.num_rows == 300
+    assert any("150 of 300 rows have all columns" in warning for warning in found.warnings)
+
+
+def test_moments_of_different_rows_that_contradict_each_other_are_made_possible():
+    rng = np.random.default_rng(0)
+    n = 300
+    x, y, z = rng.standard_normal((3, n))
+    row = np.arange(n)
+    third = n // 3
+    # Each pair of columns is known of other rows, and the correlations .9, .9, -.9 are impossible.
+    parties = []
+    for k, (one, other, sign) in enumerate((("x", "y", 1), ("y", "z", 1), ("x", "z", -1))):
+        own = slice(k * third, (k + 1) * third)
+        noise = 0.4 * rng.standard_normal(third)
+        first = {"x": x, "y": y, "z": z}[one][own]
+        frame = pd.DataFrame({"row_id": row[own], one: first, other: sign * first + noise})
+        parties.append(frame)
+    found = simulate("moments", parties, solver="ges")
+    assert any("1 of 3 eigenvalues were raised" in warning for warning in found.warnings)
+    assert np.linalg.eigvalsh(found.model.sample_moments.second)[0] > 0
+
+
+def test_rows_with_missing_values_are_rows_that_the_party_lacks(table):
+    parties = vertical(table, 2)
+    parties[0].loc[parties[0].index[:20], "age"] = np.nan
+    with pytest.raises(DataError, match="age"):
+        simulate("moments", parties, row_id="patient")
+    found = simulate("moments", parties, row_id="patient", missing_values="drop")
+    assert found.history[-1]["complete_rows"] == 280
+    assert found.history[-1]["rows"] == 300
+
+
+def test_repeated_ids_and_missing_ids_are_errors(table):
+    parties = vertical(table, 2)
+    parties[1] = pd.concat([parties[1], parties[1][:2]])
+    with pytest.raises(DataError, match="party 1: column 'patient' of ids has 2 that repeat"):
+        simulate("moments", parties, row_id="patient")
+
+
+def test_parties_without_a_common_row_are_an_error(table):
+    parties = vertical(table, 2)
+    parties[1]["patient"] = "q" + parties[1]["patient"]
+    with pytest.raises(DataError, match=r"are both known of 0 rows.*row-secret"):
+        simulate("moments", parties, row_id="patient")
+
+
+def test_without_ids_different_columns_are_an_error_that_names_the_remedy(table):
+    parties = [one.drop(columns="patient") for one in vertical(table, 2)]
+    with pytest.raises(DataError, match="ids of their rows, see row_id"):
+        simulate("moments", parties)
+
+
+def test_the_columns_that_all_share_are_used_if_the_user_says_so(table):
+    parties = [table[["patient", "age", "dose", "cost"]], table[["patient", "age", "dose"]]]
+    found = simulate("moments", parties, row_id="patient", unshared_columns="drop")
+    assert found.graph.names == ("age", "dose")
+    assert found.rounds == 1
+
+
+def test_ids_are_no_variable_where_all_parties_hold_the_same_columns(table):
+    parties = [table[:100], table[100:]]
+    found = simulate("moments", parties, row_id="patient")
+    assert found.graph.names == NAMES
+    assert found.rounds == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"center": "party"}, "center"),
+        ({"model": "additive"}, "model"),
+        ({"leave_one_out": True}, "leave_one_out"),
+        ({"sparsity": "held-out"}, "sparsity"),
+        ({"order": 1}, "order"),
+    ],
+)
+def test_options_that_do_not_fit_different_columns_are_refused(table, options, named):
+    with pytest.raises(ConfigError, match=f"{named}="):
+        simulate("moments", vertical(table, 3), row_id="patient", **options)
+
+
+def test_replicates_equal_those_of_the_joined_table_with_the_same_rows(table):
+    """The same draws of rows, by hand: the replicates' shares of edges."""
+    parties = [table[["patient", *NAMES[:3]]], table[["patient", *NAMES[3:]]]]
+    found = simulate("moments", parties, row_id="patient", replicates=4, seed=3)
+    assert found.rounds == 3
+    assert not any("could not be fitted" in warning for warning in found.warnings)
+    from flwr_causal.data.check.row_ids import hashed_ids
+    from flwr_causal.protocol.products.plan import Plan
+
+    hashes = [row.tobytes() for row in hashed_ids(table["patient"], b"3")]
+    plan, rows = Plan.of(np.ones((1, 6), dtype=bool), [hashes])
+    ordered, shares = table.iloc[rows[0]], 0.0
+    for weights in plan.weights(4, 3)[1:]:
+        drawn = ordered.iloc[np.repeat(np.arange(300), weights)][list(NAMES)]
+        shares = shares + simulate("moments", [drawn]).graph.adjacency / 4
+    assert found.graph.confidence == pytest.approx(shares)
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+class Altering:
+    """A grid that changes what the server sends or receives."""
+
+    def __init__(self, grid, change):
+        self.grid, self.change = grid, change
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        return self.change(self.grid, list(messages), timeout)
+
+
+def exchange_of(messages):
+    return str(dict(messages[0].content.get("config", {})).get("exchange", ""))
+
+
+def flipped(record, name):
+    array = record[name].numpy().copy()
+    array[-1] ^= array.dtype.type(1)
+    return array
+
+
+def with_array(record, name, values):
+    record[name] = Array(values)
+
+
+def test_a_masked_table_that_the_server_alters_is_noticed(table):
+    altered = {}  # the same in the second attempt
+
+    def change(grid, messages, timeout):
+        if exchange_of(messages) == "products":
+            record = messages[0].content["arrays"]
+            boxes = record["boxes"].numpy().copy()
+            boxes[len(boxes) // 2] = altered.setdefault("byte", boxes[len(boxes) // 2] ^ 1)
+            with_array(record, "boxes", boxes)
+        return grid.send_and_receive(messages, timeout=timeout)
+
+    with pytest.raises(FederationError, match="was altered"):
+        simulate(
+            "moments",
+            vertical(table, 2),
+            row_id="patient",
+            wrap_grid=lambda grid: Altering(grid, change),
+        )
+
+
+def test_a_reply_that_was_altered_is_noticed(table):
+    def change(grid, messages, timeout):
+        replies = list(grid.send_and_receive(messages, timeout=timeout))
+        if exchange_of(messages) == "products":
+            record = replies[0].content["arrays"]
+            with_array(record, "ones", flipped(record, "ones"))
+        return replies
+
+    with pytest.raises(FederationError, match="do not cancel"):
+        simulate(
+            "moments",
+            vertical(table, 2),
+            row_id="patient",
+            wrap_grid=lambda grid: Altering(grid, change),
+        )
+
+
+@pytest.mark.parametrize("where", ["align", "masked tables", "products"])
+def test_a_reply_that_is_lost_once_is_asked_for_again(table, where):
+    lost = []
+
+    def change(grid, messages, timeout):
+        replies = list(grid.send_and_receive(messages, timeout=timeout))
+        if exchange_of(messages) == where and not lost:
+            lost.append(replies.pop())
+            request = messages[-1]
+            replies.append(Message(Error(code=0, reason="lost"), reply_to=request))
+        return replies
+
+    found = simulate(
+        "moments",
+        vertical(table, 2),
+        row_id="patient",
+        wrap_grid=lambda grid: Altering(grid, change),
+    )
+    pooled = simulate("moments", [table[list(found.graph.names)]])
+    assert found.graph.weights == pytest.approx(pooled.graph.weights, abs=1e-6)
+
+
+def test_a_run_is_resumed_with_new_masks_and_no_seed_is_saved(table, tmp_path):
+    seen = {}
+
+    def stop(grid, messages, timeout):
+        if exchange_of(messages) == "products" and "stopped" not in seen:
+            seen["stopped"] = True
+            raise KeyboardInterrupt
+        replies = list(grid.send_and_receive(messages, timeout=timeout))
+        if exchange_of(messages) == "masked tables":
+            seen.setdefault("seeds", []).append(
+                [reply.content["arrays"]["seed"].numpy().tobytes() for reply in replies]
+            )
+        return replies
+
+    options = {"row_id": "patient", "output_dir": str(tmp_path), "resume": True}
+    grid = {"wrap_grid": lambda grid: Altering(grid, stop)}
+    with pytest.raises(KeyboardInterrupt):
+        simulate("moments", vertical(table, 2), **options, **grid)
+    kept = sorted(file.name for file in (tmp_path / "exchanges").glob("*.npz"))
+    assert kept == ["000001.npz"]  # the hashes alone
+    found = simulate("moments", vertical(table, 2), **options, **grid)
+    pooled = simulate("moments", [table[list(found.graph.names)]])
+    assert found.graph.weights == pytest.approx(pooled.graph.weights, abs=1e-6)
+    assert len(seen["seeds"]) == 2
+    assert not set(seen["seeds"][0]) & set(seen["seeds"][1])

@@ -246,7 +246,7 @@ class JoinedMoments:
         names, counts = self.holders.names, self.counts[0]
         one, other = (int(k) for k in np.unravel_index(counts.argmin(), counts.shape))
         found = [
-            f"{self.info['complete_rows']} of {self.info['rows']} rows have all columns. Each "
+            f"Only {self.info['complete_rows']} of {self.info['rows']} rows have all columns. Each "
             "moment is that of the rows that have its two columns, at least "
             f"{counts.min()} ({names[one]!r} and {names[other]!r})"
         ]

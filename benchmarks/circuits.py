@@ -1,84 +1,56 @@
-"""CPU time of evaluating circuits: the layers beside plain ways of doing it, in one process."""
+"""CPU seconds of circuits beside plain ways and other programs, in one process."""
 
 import math
 import time
 from functools import partial
 
 import numpy as np
+from registry import Table, benchmark, cpu, with_error
 from scipy.special import logsumexp
-from tables import print_table, verdict
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.learners.spn.learn_spn import learn_spn
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.leaves.elliptical import Elliptical
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import Leaf, Product, Sum
+from flwr_causal.simulations.scenarios.files import binary, tabular
 
 ROWS = 10_000
 #: Rows that the slow recursion is timed on; its time is in proportion to them.
 FEW = 20
 REPEATS = 5
-GOAL_PLAIN = 20
-#: Nodes from which on a circuit counts as big.
-BIG = 1_000
+MISSING = 0.2
 STATES = 4
+#: Least rows of a sum of LearnSPN.
+SLICES = (50, 100, 300)
+# Einsum networks: the same size for all programs.
+DEPTH, REPLICAS, SUMS, BATCH, EPOCHS = 4, 5, 10, 100, 2
 
 
-def main(seeds, quick):
-    """Log-likelihoods of the same rows: goals are on the least ratio over circuits and seeds."""
-    rows, plain_ratios, node_ratios = [], [], []
-    cases = CASES[:2] if quick else CASES
-    for name, make in cases:
-        for missing in (0.0, 0.2):
-            found = [measure(make, seed, missing) for seed in seeds]
-            nodes = found[0]["nodes"]
-            engine = np.mean([one["engine"] for one in found])
-            ratios = {
-                peer: [one[peer] / one["engine"] for one in found]
-                for peer in ("plain", "by node", "SPFlow")
+@benchmark("speed-circuits", "Evaluation of circuits", "0-2", ("spflow",))
+def evaluation(setup):
+    rows = []
+    for name, make in CASES[:2] if setup.quick else CASES:
+        for missing in (0.0, MISSING):
+            found = [measure(make, seed, missing) for seed in setup.seeds]
+            cells = [
+                f"{np.mean([one[peer] / one['engine'] for one in found]):,.1f}"
                 if peer in found[0]
-            }
-            plain_ratios += ratios["plain"]
-            if nodes >= BIG:
-                node_ratios += ratios["by node"]
-            rows.append(
-                (
-                    name,
-                    nodes,
-                    f"{missing:.0%}",
-                    f"{1e3 * engine:.1f}",
-                    *(
-                        f"{np.mean(ratios[peer]):,.1f}" if peer in ratios else ""
-                        for peer in ("plain", "by node", "SPFlow")
-                    ),
-                    f"{max(one['difference'] for one in found):.0e}",
-                )
-            )
-    print_table(
-        f"Log-likelihoods of {ROWS:,} rows, {len(seeds)} seeds: CPU milliseconds, and how many "
-        "times as long others take",
-        (
-            "circuit",
-            "nodes",
-            "missing",
-            "layers, ms",
-            "plain recursion",
-            "arrays node by node",
-            "SPFlow",
-            "largest difference",
-        ),
-        rows,
+                else ""
+                for peer in ("plain", "by node", "SPFlow")
+            ]
+            engine = 1e3 * np.mean([one["engine"] for one in found])
+            difference = max(one["difference"] for one in found)
+            row = (name, found[0]["nodes"], f"{missing:.0%}", f"{engine:.1f}")
+            rows.append((*row, *cells, f"{difference:.0e}"))
+    note = (
+        f"Log-likelihoods of {ROWS:,} rows: CPU milliseconds, and how many times as long others "
+        "take. Plain recursion goes node by node and row by row."
     )
-    goals = [("least ratio to the plain recursion", min(plain_ratios), GOAL_PLAIN)]
-    if node_ratios:
-        what = f"least ratio to arrays node by node, circuits of {BIG:,} nodes and more"
-        goals.append((what, min(node_ratios), 1))
-    print_table(
-        "Goals",
-        ("quantity", "measured", "goal", "met"),
-        [(what, f"{ratio:.1f}", goal, verdict(ratio >= goal)) for what, ratio, goal in goals],
-    )
+    columns = ("circuit", "nodes", "missing", "ms", "plain recursion", "node by node in numpy")
+    return Table((*columns, "SPFlow 0.0", "largest difference"), rows, (note,))
 
 
 def measure(make, seed, missing):
@@ -296,3 +268,163 @@ CASES = (
     ("20 Chow-Liu trees of 100 columns", partial(trees, d=100, width=20)),
     ("10 t distributions of 8 numbers", partial(blocks, d=8, width=10)),
 )
+
+
+@benchmark("speed-learnspn", "LearnSPN beside SPFlow, breast cancer", "0-2", ("spflow",))
+def learning(setup):
+    """Both learn from the same rows, and stop at as many."""
+    from spn.algorithms.LearningWrappers import learn_mspn  # noqa: F401 - skipped without it
+
+    rows = []
+    for least in SLICES[-1:] if setup.quick else SLICES:
+        for blocks in (True, False):
+            found = []
+            for seed in setup.seeds:
+                world = tabular(seed, None, "breast-cancer")
+                frame, target = world.pooled, world.options["target"]
+                domain = Domain.from_frame(frame)
+                train, test = domain.encode(frame), domain.encode(world.test)
+                options = {"min_rows": least, **({} if blocks else {"blocks": False})}
+                learn_spn(train, domain=domain, **options)  # compiles
+                circuit, seconds = cpu(learn_spn, train, domain=domain, **options)
+                own = circuit.log_likelihood(world.test).mean()
+                found.append((own, seconds, *spflow_learned(domain, train, test, target, least)))
+            own, seconds, theirs, their_seconds = np.transpose(found)
+            times = f"{their_seconds.mean() / seconds.mean():.0f}"
+            cells = (f"{seconds.mean():.3f}", f"{their_seconds.mean():.2f}", times)
+            label = f"{least}{'' if blocks else ', no blocks'}"
+            rows.append((label, with_error(own), with_error(theirs), *cells))
+    note = (
+        "Without blocks the leaves are over one column, as SPFlow's are. SPFlow's piecewise "
+        "densities do not integrate to one: its log-likelihoods are divided by what they "
+        "integrate to."
+    )
+    columns = ("least rows", "LL", "SPFlow", "CPU s", "SPFlow, CPU s", "times as fast")
+    return Table(columns, rows, (note,))
+
+
+def spflow_learned(domain, train, test, target, least):
+    """Return the mean log-likelihood of SPFlow 0.0's circuit, and its CPU seconds."""
+    from spn.algorithms.Inference import log_likelihood
+    from spn.algorithms.LearningWrappers import learn_mspn
+    from spn.structure.Base import Context
+    from spn.structure.StatisticalTypes import MetaType
+
+    kinds = [MetaType.DISCRETE if count else MetaType.REAL for count in domain.num_states]
+    context = Context(meta_types=kinds).add_domains(np.concatenate((train, test)))
+    options = {"min_instances_slice": least, "threshold": 0.3, "cpus": 1}
+    learned, seconds = cpu(learn_mspn, train, context, **options)
+    everything = log_likelihood(learned, np.full((1, train.shape[1]), np.nan))[0, 0]
+    return float(np.mean(log_likelihood(learned, test))) - everything, seconds
+
+
+@benchmark(
+    "speed-einsum", "Einsum networks, plants: an epoch", "0", ("torch", "spflow", "libcirkit")
+)
+def epochs(setup):
+    """The same depth, replicas, sums, batches and epochs for all."""
+    import torch
+
+    torch.set_num_threads(1)
+    rows = []
+    for name, learn in LEARNERS.items():
+        found = []
+        for seed in setup.seeds:
+            world = binary(seed, setup.data_dir, "plants")
+            train, test = (one.to_numpy(float) for one in (world.pooled, world.test))
+            try:
+                (parameters, densities), seconds = cpu(learn, train, seed)
+            except ImportError:
+                break
+            found.append((seconds / EPOCHS, float(np.mean(densities(test))), parameters))
+        if found:
+            seconds, density, parameters = np.transpose(found)
+            rows.append((name, f"{seconds.mean():.2f}", with_error(density), int(parameters[0])))
+    return Table(("learner", "CPU s an epoch", "LL", "parameters"), rows)
+
+
+def own_learner(train, seed):
+    from flwr_causal.core.circuits.domain import Domain, Variable
+    from flwr_causal.core.circuits.learners.einsum import EinsumNetwork
+
+    domain = Domain(tuple(Variable(f"x{j}", (0, 1)) for j in range(train.shape[1])))
+    options = {"depth": DEPTH, "replicas": REPLICAS, "sums": SUMS, "batch_size": BATCH}
+    circuit = EinsumNetwork(epochs=EPOCHS, **options).learn(domain, train, seed)
+    return circuit.num_parameters, circuit.log_likelihood
+
+
+def spflow_learner(train, seed):
+    import torch
+    from spflow.modules.leaves import Bernoulli
+    from spflow.zoo.einet import Einet
+
+    torch.manual_seed(seed)
+    scope = list(range(train.shape[1]))
+    probabilities = torch.rand(len(scope), SUMS, REPLICAS) * 0.8 + 0.1
+    leaf = Bernoulli(scope, out_channels=SUMS, num_repetitions=REPLICAS, probs=probabilities)
+    model = Einet(
+        [leaf],
+        num_sums=SUMS,
+        num_leaves=SUMS,
+        depth=DEPTH,
+        num_repetitions=REPLICAS,
+        layer_type="einsum",
+    )
+    return descended(model, lambda rows: model.log_likelihood(rows).flatten(), train)
+
+
+def cirkit_learner(train, seed):
+    import torch
+    from cirkit.pipeline import compile as compiled
+    from cirkit.templates.region_graph import RandomBinaryTree
+    from cirkit.templates.utils import (
+        Parameterization,
+        name_to_input_layer_factory,
+        parameterization_to_factory,
+    )
+
+    torch.manual_seed(seed)
+    weights = parameterization_to_factory(
+        Parameterization(activation="softmax", initialization="normal")
+    )
+    regions = RandomBinaryTree(train.shape[1], depth=DEPTH, num_repetitions=REPLICAS, seed=seed)
+    symbolic = regions.build_circuit(
+        input_factory=name_to_input_layer_factory("categorical", num_categories=2),
+        sum_product="tucker",
+        sum_weight_factory=weights,
+        nary_sum_weight_factory=weights,
+        num_input_units=SUMS,
+        num_sum_units=SUMS,
+        num_classes=1,
+        factorize_multivariate=True,
+    )
+    model = compiled(symbolic)
+    return descended(model, lambda rows: model(rows.long()).flatten(), train)
+
+
+def descended(model, densities, train):
+    """Adam at the rate that the peers do best with, 0.02, on the same batches."""
+    import torch
+
+    rows = torch.tensor(train, dtype=torch.float32)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(EPOCHS):
+        for batch in rows[torch.randperm(len(rows))].split(BATCH):
+            optimiser.zero_grad()
+            loss = -densities(batch).mean()
+            loss.backward()
+            optimiser.step()
+
+    def of(test):
+        with torch.no_grad():
+            parts = torch.tensor(test, dtype=torch.float32).split(1000)
+            return np.concatenate([densities(part).numpy() for part in parts])
+
+    return sum(one.numel() for one in model.parameters()), of
+
+
+LEARNERS = {
+    "EinsumNetwork": own_learner,
+    "SPFlow 1.x, Einet": spflow_learner,
+    "cirkit, Tucker layers": cirkit_learner,
+}

@@ -1,192 +1,134 @@
-"""CPU time: the core against the public code and the plain iteration, and the engine's price."""
+"""CPU seconds: the core against the engine and against a plain iteration; bytes on the wire."""
 
-import time
-from importlib.util import module_from_spec, spec_from_file_location
+import sys
 from pathlib import Path
 
 import numpy as np
-import public_code
-from cases import SETTINGS, linear_case, split
-from core_loop import notears_admm
-from tables import print_table, verdict
+from registry import Table, benchmark, cpu, linear_parties
 
+from flwr_causal.core.consensus import admm
+from flwr_causal.core.consensus.schedules import fast_schedule
+from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
+from flwr_causal.core.linear.moments import Moments, data_scale, merge
+from flwr_causal.core.linear.solution import refit_support
 from flwr_causal.simulations import simulate
 
-GOAL_RATIO = 100
-GOAL_ENGINE_MILLISECONDS = 1.0
-# (method, d, n, K, goal in CPU seconds)
-LARGE = (("moments", 500, 1500, 10, 30.0), ("notears-admm", 200, 2000, 10, 15.0))
-PLAIN_SETTINGS = ((10, 30, 10), (20, 60, 10))
-PLAIN = Path(__file__).parents[1] / "tests" / "helpers" / "paper_admm.py"
+# (d, n, K)
+SETTINGS = (
+    *((10, 30, 10), (20, 60, 10), (50, 150, 10), (100, 300, 10)),
+    *((d, 256, K) for d in (10, 20, 50) for K in (2, 8, 64)),
+)
+LARGE = (("moments", 200, 5000, 5), ("moments", 500, 1500, 10), ("notears-admm", 200, 2000, 10))
+VERY_LARGE = ("moments", 1000, 10_000, 5)
+WIRE_SETTINGS = ((10, 100, 5), (50, 100, 5), (100, 100, 5), (50, 1000, 5), (50, 100, 20))
+THRESHOLD = 0.3
+ADMM_ROUNDS = 40
+# The tests' implementation of the paper's iteration: explicit inverses, a matrix exponential,
+# L-BFGS-B with tight tolerances, no code of the package.
+PLAIN = Path(__file__).parents[1] / "tests" / "helpers"
 
 
-def main(seeds, quick):
-    settings = [s for s in SETTINGS if s in public_code.NOTEARS_ADMM]
-    if quick:
-        settings = [s for s in settings if s[0] <= 20 and s[2] <= 16]
-    core_and_engine(settings, seeds)
-    if not quick:
-        large()
-    plain_iteration(PLAIN_SETTINGS[:1] if quick else PLAIN_SETTINGS)
-
-
-def cpu(function, *arguments, **options):
-    """Result and CPU seconds of a call."""
-    start = time.process_time()
-    result = function(*arguments, **options)
-    return result, time.process_time() - start
-
-
-def core_and_engine(settings, seeds):
-    rows, ratios, overheads = [], {}, {}
-    notears_admm(split(linear_case(10, 30, 0)[0], 10))
-    simulate("notears-admm", split(linear_case(10, 30, 0)[0], 10))  # imports on first use
-    for setting in settings:
-        d, n, num_parties = setting
-        core, engine, exchanges = [], [], []
-        for seed in seeds:
-            parties = split(linear_case(d, n, seed)[0], num_parties)
-            (graph, rounds), seconds = cpu(notears_admm, parties)
-            run, total = cpu(simulate, "notears-admm", parties)
-            if not np.allclose(graph.weights, run.graph.weights, atol=1e-6):
-                print(f"the core loop and the engine differ at {setting}, seed {seed}")
-            core.append(seconds)
-            engine.append(total)
-            exchanges.append(rounds)
-        public = public_code.NOTEARS_ADMM[setting].cpu_seconds
-        ratios[setting] = public / np.mean(core)
-        # the schema exchange counts as one more
-        node_exchanges = num_parties * (np.mean(exchanges) + 1)
-        overheads[setting] = 1e3 * (np.mean(engine) - np.mean(core)) / node_exchanges
-        rows.append(
-            (
-                *setting,
-                f"{public:.1f}",
-                f"{np.mean(core):.3f}",
-                f"{ratios[setting]:.0f}",
-                f"{np.mean(exchanges):.1f}",
-                f"{np.mean(engine):.3f}",
-                f"{overheads[setting]:.2f}",
-            )
-        )
-    print_table(
-        "CPU seconds of one run: public code (197 rounds), core alone, local engine",
-        (
-            "d",
-            "n",
-            "K",
-            "public code",
-            "core",
-            "ratio",
-            "exchanges",
-            "engine, all",
-            "engine on top, ms per node and exchange",
-        ),
-        rows,
-    )
-    from_20 = [ratio for (d, _, _), ratio in ratios.items() if d >= 20]
-    print_table(
-        "Goals",
-        ("quantity", "measured", "goal", "met"),
-        [
-            (
-                "least ratio to the public code, d >= 20",
-                f"{min(from_20):.0f}",
-                GOAL_RATIO,
-                verdict(min(from_20) >= GOAL_RATIO),
-            ),
-            (
-                "engine on top, ms per node and exchange: mean over settings",
-                f"{np.mean(list(overheads.values())):.2f}",
-                GOAL_ENGINE_MILLISECONDS,
-                verdict(np.mean(list(overheads.values())) <= GOAL_ENGINE_MILLISECONDS),
-            ),
-            (
-                "the same: largest",
-                f"{max(overheads.values()):.2f}",
-                GOAL_ENGINE_MILLISECONDS,
-                verdict(max(overheads.values()) <= GOAL_ENGINE_MILLISECONDS),
-            ),
-        ],
-    )
-
-
-def large():
-    """Runs with many variables on the local engine."""
+@benchmark("speed-engine", "NOTEARS-ADMM: CPU seconds of the core and of the local engine")
+def engine(setup):
+    admm_core(linear_parties(*SETTINGS[0], 0)[0])
+    simulate("notears-admm", linear_parties(*SETTINGS[0], 0)[0])  # imports on first use
     rows = []
-    for method, d, n, num_parties, goal in LARGE:
-        data, truth = linear_case(d, n, 0)
-        run, seconds = cpu(simulate, method, split(data, num_parties), truth=truth)
-        rows.append(
-            (
-                method,
-                d,
-                n,
-                num_parties,
-                f"{seconds:.1f}",
-                f"{goal:g}",
-                verdict(seconds <= goal),
-                run.metrics["shd"],
-            )
-        )
-    print_table(
-        "Many variables, CPU seconds of the whole run (one core)",
-        ("method", "d", "n", "K", "CPU s", "goal", "met", "SHD"),
-        rows,
+    for setting in SETTINGS[:2] if setup.quick else SETTINGS:
+        found = []
+        for seed in setup.seeds:
+            parties, _ = linear_parties(*setting, seed)
+            (weights, exchanges), seconds = cpu(admm_core, parties)
+            run, total = cpu(simulate, "notears-admm", parties, search=False)
+            if not np.allclose(weights, run.graph.weights, atol=1e-6):
+                raise RuntimeError(f"core and engine differ at {setting}, seed {seed}")
+            found.append((seconds, total, exchanges))
+        seconds, total, exchanges = np.mean(found, axis=0)
+        # The schema exchange counts as one more.
+        each = 1e3 * (total - seconds) / setting[2] / (exchanges + 1)
+        cells = (f"{seconds:.3f}", f"{exchanges:.1f}", f"{total:.3f}", f"{each:.2f}")
+        rows.append((*setting, *cells))
+    columns = ("d", "n", "K", "core", "exchanges", "engine, all")
+    note = (
+        "The core is the same mathematics in one loop, without Flower and messages; its weights "
+        "are checked against the engine's. Without the search over orders that follows by default."
     )
+    return Table((*columns, "engine on top, ms per party and exchange"), rows, (note,))
 
 
-def plain_module():
-    """The tests' plain implementation of the paper's iteration, which is no part of the package."""
-    spec = spec_from_file_location("paper_admm", PLAIN)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@benchmark("speed-plain", "The paper's schedule beside a plain implementation, CPU seconds", "0")
+def plain_iteration(setup):
+    sys.path.append(str(PLAIN))
+    from paper_admm import notears_admm as plain
 
-
-def plain_iteration(settings):
-    """The paper's own schedule: the plain implementation beside the package's."""
-    plain = plain_module()
     rows = []
-    for d, n, num_parties in settings:
-        data, truth = linear_case(d, n, 0)
-        parties = split(data, num_parties)
-        (weights, rounds), seconds = cpu(plain.notears_admm, parties)
+    for d, n, num_parties in SETTINGS[:1] if setup.quick else SETTINGS[:2]:
+        parties, truth = linear_parties(d, n, num_parties, setup.seeds[0])
+        (weights, rounds), seconds = cpu(plain, parties)
         options = {"schedule": "paper", "center": "party"}
         run, ours = cpu(simulate, "notears-admm", parties, truth=truth, **options)
-        cut = np.where(np.abs(weights) > 0.3, weights, 0.0)
-        plain_shd = structural_hamming_distance(truth, cut)
-        rows.append(
-            (
-                d,
-                n,
-                num_parties,
-                f"{seconds:.1f}",
-                f"{ours:.2f}",
-                f"{seconds / ours:.0f}",
-                rounds,
-                run.rounds,
-                plain_shd,
-                run.metrics["shd"],
-                f"{np.abs(weights - run.graph.raw_weights).max():.1e}",
+        cut = np.where(np.abs(weights) > THRESHOLD, weights, 0.0)
+        errors = structural_hamming_distance(truth, cut), run.metrics["shd"]
+        difference = np.abs(weights - run.graph.raw_weights).max()
+        times = (f"{seconds:.1f}", f"{ours:.2f}", f"{seconds / ours:.0f}")
+        rows.append((d, n, num_parties, *times, rounds, run.rounds, *errors, f"{difference:.1e}"))
+    columns = ("d", "n", "K", "plain", "engine, all", "ratio", "plain rounds", "rounds")
+    return Table((*columns, "plain SHD", "SHD", "largest difference of a weight"), rows)
+
+
+@benchmark("speed-many-variables", "Many variables: CPU seconds of whole runs", "0")
+def many_variables(setup):
+    rows = []
+    for method, d, n, num_parties in LARGE[:1] if setup.quick else (*LARGE, VERY_LARGE):
+        parties, truth = linear_parties(d, n, num_parties, setup.seeds[0])
+        run, seconds = cpu(simulate, method, parties, truth=truth)
+        rows.append((method, d, n, num_parties, f"{seconds:.1f}", run.metrics["shd"]))
+    return Table(("method", "d", "n", "K", "CPU s", "SHD"), rows)
+
+
+@benchmark("speed-traffic", "Bytes for each party and exchange", "0")
+def traffic(setup):
+    rows = []
+    cases = (("notears-admm", "float64"), ("notears-admm", "float32"), ("moments", "float64"))
+    for d, n, num_parties in WIRE_SETTINGS[:2] if setup.quick else WIRE_SETTINGS:
+        parties, _ = linear_parties(d, n, num_parties, setup.seeds[0])
+        for method, precision in cases:
+            options = {"max_rounds": 10, "precision": precision} if method != "moments" else {}
+            run = simulate(method, parties, **options)
+            array = (4 if precision == "float32" else 8) * d * d
+            up, down = (
+                sorted({round(one[key] / num_parties) for one in run.history})
+                for key in ("bytes_received", "bytes_sent")
             )
-        )
-    print_table(
-        "The paper's schedule, seed 0: the tests' plain implementation and schedule=\"paper\" on "
-        "the local engine, CPU seconds",
-        (
-            "d",
-            "n",
-            "K",
-            "plain",
-            "engine, all",
-            "ratio",
-            "plain rounds",
-            "rounds",
-            "plain SHD",
-            "SHD",
-            "largest difference of a weight",
-        ),
-        rows,
-    )
+            cells = (" or ".join(map(str, bytes_)) for bytes_ in (up, down))
+            schema = round(run.schema_bytes / num_parties)
+            rows.append((method, precision, d, n, num_parties, array, *cells, schema))
+    columns = ("method", "precision", "d", "n", "K", "array", "up", "down")
+    return Table((*columns, "schema exchange, once"), rows)
+
+
+def admm_core(parties):
+    """NOTEARS-ADMM's default by the core alone; returns weights and number of exchanges."""
+    n, d = sum(map(len, parties)), parties[0].shape[1]
+    mean = sum(values.sum(axis=0) for values in parties) / n
+    rows = [values - mean for values in parties]
+    scale = data_scale(sum((values**2).sum(axis=0) for values in rows) / n)
+    schedule = fast_schedule(ADMM_ROUNDS - 1, len(parties), n, d, scale)
+    problem = admm.ServerProblem(schedule, d, threshold=THRESHOLD)
+    locals_ = [admm.local_problem(part.T @ part, n, d) for part in rows]
+    state, memories, reason = admm.init(problem), [None] * len(rows), None
+    while reason is None:
+        penalty, _, _, relaxation = problem.schedule.at(state.round)
+        memories = [
+            admm.client_step(local, memory, state.weights, penalty, state.round, relaxation)
+            for local, memory in zip(locals_, memories, strict=True)
+        ]
+        mean = sum(memory.sent for memory in memories) / len(rows)
+        state, info = admm.server_step(state, mean, problem, len(rows))
+        reason = admm.finished(state, info, problem)
+    raw = state.weights[0]
+    kept = break_cycles(np.where(np.abs(raw) > THRESHOLD, raw, 0.0)) != 0
+    names = tuple(f"x{j}" for j in range(d))
+    pooled = merge(Moments.from_rows(part, names, center=False) for part in rows)
+    none = np.zeros((d, d), dtype=bool)
+    return refit_support(pooled, kept, THRESHOLD, required=none), state.round + 1

@@ -1,10 +1,5 @@
 """Graphs and Bayesian networks in the forms of other libraries, and back.
 
->>> from flwr_causal import CausalGraph
->>> from flwr_causal.interoperability import to_bnlearn
->>> to_bnlearn(CausalGraph.from_array([[0, 2.0], [0, 0]], ["dose", "effect"]))
-'[dose][effect|dose]'
-
 Each function is the inverse of the other one of its name, for what the other form can hold:
 
 - :func:`to_dagitty`: text for dagitty and ggdag; DAGs with weights, CPDAGs, summary graphs.
@@ -12,13 +7,20 @@ Each function is the inverse of the other one of its name, for what the other fo
 - :func:`to_gml`: GML for DoWhy, igraph and Gephi; all that ``CausalGraph.to_networkx`` holds.
 - :func:`to_causal_learn`: causal-learn's ``GeneralGraph``; DAGs and CPDAGs, without weights.
 - :func:`to_tigramite`: tigramite's arrays; with lags and weights.
-- :func:`to_pgmpy`: pgmpy's ``DiscreteBayesianNetwork``, of a ``BayesianNetwork``;
+- :func:`to_pgmpy`: pgmpy's ``DiscreteBayesianNetwork``, of a ``BayesianNetwork``.
 - :func:`to_spflow`: a module of SPFlow, of a ``Circuit``, without an inverse.
 
 ``CausalGraph.to_networkx`` and ``CausalGraph.from_networkx`` serve networkx,
 :mod:`flwr_causal.reports.graph_files` GraphML, DOT and CSV, and
 :func:`flwr_causal.data.read.bif.write_bif` BIF. The package of a library is needed only where its
 objects are made, by :func:`to_causal_learn`, :func:`to_pgmpy` and :func:`to_spflow`.
+
+Examples
+--------
+>>> from flwr_causal import CausalGraph
+>>> from flwr_causal.interoperability import to_bnlearn
+>>> to_bnlearn(CausalGraph.from_array([[0, 2.0], [0, 0]], ["dose", "effect"]))
+'[dose][effect|dose]'
 """
 
 from __future__ import annotations

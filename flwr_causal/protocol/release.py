@@ -38,8 +38,8 @@ RELEASE = Exchange(
     returns=(
         Disclosure(
             "products",
-            "the sum over rows of [c0, z] [c0, z]^T in steps, z being the centred, scaled and "
-            "clipped row, with noise",
+            "the sum over rows of a a^T in steps, with noise; a has the constant c0 and the "
+            "centred, scaled and clipped row z",
             ("augmented", "augmented"),
             "whole",
             "sum",

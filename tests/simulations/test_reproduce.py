@@ -156,6 +156,8 @@ def test_scale_shrinks_rows_and_lists_and_keeps_rows_for_all_parties():
     assert [p["num_parties"] for p in small.grid] == [2, 4]
     assert {small.data_at(p)["num_rows"] for p in small.grid} == {round(0.2 * 256)}
     assert prepared("ng2022-clients", scale=0.01).data_at({"num_parties": 2})["num_rows"] == 8
+    rows = prepared("ng2022-variables", scale=0.01).data_at({"num_variables": 20})
+    assert rows["rows_per_variable"] * 20 == 40  # ten parties
     with pytest.raises(ConfigError, match="--scale is 2"):
         small.scaled(2)
 

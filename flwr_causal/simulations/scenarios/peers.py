@@ -206,13 +206,15 @@ def spflow_einet(
     )
     optimiser = torch.optim.Adam(circuit.parameters(), lr=0.02)
     for _ in range(epochs):
-        for batch in train[torch.randperm(len(train))].split(100):
+        shuffled = train[torch.randperm(len(train))]
+        for first in range(0, len(train), 100):
             optimiser.zero_grad()
-            loss = -circuit.log_likelihood(batch).mean()
+            loss = -circuit.log_likelihood(shuffled[first : first + 100]).mean()
             loss.backward()
             optimiser.step()
     with torch.no_grad():
-        found = torch.cat([circuit.log_likelihood(part).flatten() for part in test.split(1000)])
+        parts = (test[first : first + 1000] for first in range(0, len(test), 1000))
+        found = torch.cat([circuit.log_likelihood(part).flatten() for part in parts])
     return Outcome(counts={"log_likelihood": float(found.mean())})
 
 

@@ -27,7 +27,7 @@ Kind = Literal["method", "baseline", "peer"]
 
 KINDS: tuple[Kind, ...] = ("method", "baseline", "peer")
 #: Coordinates and arguments that ``--scale`` multiplies.
-ROW_COUNTS = ("num_rows", "rows_per_variable", "num_test")
+ROW_COUNTS = frozenset({"num_rows", "rows_per_variable", "num_test"})
 #: Rows that every party keeps whatever the scale.
 LEAST_ROWS_OF_A_PARTY = 4
 #: How rows are dealt to parties: these are no coordinates of the rows themselves.
@@ -161,11 +161,13 @@ class Scenario:
         """Return the arguments of the data at a point, scaled; ``name`` is not among them."""
         given = {key: value for key, value in self.data.items() if key != "name"}
         given |= {k: v for k, v in point.items() if self.split is None or k not in DEALING}
-        least = LEAST_ROWS_OF_A_PARTY * int(self.parties_at(point) or 1)
-        for key in ROW_COUNTS:
-            if key in given and self.scale != 1:
-                scaled = given[key] * self.scale
-                given[key] = max(round(scaled), least) if key == "num_rows" else scaled
+        if self.scale == 1:
+            return given
+        rows = LEAST_ROWS_OF_A_PARTY * int(self.parties_at(point) or 1)
+        least = {"num_rows": rows, "rows_per_variable": rows / given.get("num_variables", 1)}
+        for key in ROW_COUNTS & given.keys():
+            scaled = max(given[key] * self.scale, least.get(key, 0))
+            given[key] = round(scaled) if key == "num_rows" else scaled
         return given
 
     def parties_at(self, point: Point) -> int | None:

@@ -9,12 +9,12 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.synthetic.discrete import federated_discrete
+from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.influence import LeaveOneOut, change_between
 from flwr_causal.simulations import simulate
-from flwr_causal.simulations.linear_scenarios import growing_dimension, growing_parties
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 HONEST = make_federation(d=6, n=750, parties=5, seed=3)
@@ -154,10 +154,10 @@ def test_a_party_that_decides_much_is_named():
     assert all(f"without party {k}" not in warnings[0] for k in range(5) if k != 2)
 
 
-@pytest.mark.parametrize("setting", [growing_dimension()[0], growing_parties()[2]])
+@pytest.mark.parametrize("sizes", [(10, 30, 10), (10, 256, 8)])
 @pytest.mark.parametrize("seed", range(2))
-def test_no_party_of_the_papers_simulations_is_named(setting, seed):
-    found = simulate("moments", setting.data(seed)[0])
+def test_no_party_of_the_papers_simulations_is_named(sizes, seed):
+    found = simulate("moments", federated_linear(*sizes, seed=seed)[0])
     assert not any("decide much" in text for text in found.warnings)
     assert max(change["distance"] for change in found.influence.values()) < 3
 

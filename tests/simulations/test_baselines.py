@@ -1,4 +1,4 @@
-"""The suites of the FedCausal paper: their settings, their data and baselines."""
+"""Baselines of the papers: what they find on simulated systems, and what they have in common."""
 
 import sys
 
@@ -9,13 +9,28 @@ import pytest
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.errors import ConfigError
-from flwr_causal.simulations import nonlinear_scenarios as scenarios
-from flwr_causal.simulations.nonlinear_scenarios import NonlinearSetting
-from flwr_causal.simulations.scenarios.baselines import average, pooled
+from flwr_causal.data.synthetic.linear import federated_linear
+from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
+from flwr_causal.data.synthetic.series import federated_dynamic
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.simulations.scenarios.baselines import BASELINES, average, pooled
 from flwr_causal.simulations.scenarios.world import World
 
-PAPER = {"lg", "anm-mlp", "add-gp", "mim"}
+
+def found_by(world, names, **settings):
+    """Metrics of baselines by name."""
+    graphs = {name: BASELINES[name](world, **settings).graphs[0] for name in names}
+    return {name: compare(world.truth, graph) for name, graph in graphs.items()}
+
+
+def of_linear(parties, weights):
+    world = World(parties, CausalGraph.from_array(weights))
+    return found_by(world, ("pooled", "voting", "average", "best"), solver="notears")
+
+
+def of_series(parties, truth, **settings):
+    names = ("pooled", "average", "best")
+    return found_by(World(parties, truth), names, solver="dynotears", **settings)
 
 
 def compared(parties, truth, solver="dagma-by-party"):
@@ -25,77 +40,37 @@ def compared(parties, truth, solver="dagma-by-party"):
     return dict(zip(("NO-ALL", "NO-Avg"), (compare(truth, g) for g in graphs), strict=True))
 
 
-def test_the_settings_are_those_of_the_paper():
-    for mechanism in ("lg", "anm-mlp"):
-        same = scenarios.same_functions(mechanism)
-        assert [s.num_variables for s in same] == [10, 20, 40, 80]
-        assert {(s.num_rows, s.num_parties, s.iid, s.sizes) for s in same} == {
-            (2000, 10, True, "even")
-        }
-        assert {s.mechanisms for s in same} == {(mechanism,)}
-    different = scenarios.different_mechanisms(graph="sf")
-    assert [s.num_variables for s in different] == [10, 20, 40, 80]
-    assert {(s.num_rows, s.num_parties, s.iid, s.graph) for s in different} == {
-        (2000, 10, False, "sf")
-    }
-    assert all(set(s.mechanisms) == PAPER for s in different)
-    (uneven,) = scenarios.uneven_parties()
-    assert uneven == NonlinearSetting(40, sizes="uneven")
-    growing = scenarios.growing_parties()
-    assert [s.num_parties for s in growing] == [2, 4, 8, 16, 32]
-    assert [s.num_rows // s.num_parties for s in growing] == [1024, 512, 256, 128, 64]
-    assert all(s.iid and s.num_variables == 40 for s in growing)
+@pytest.mark.slow
+def test_the_pooled_rows_show_what_parties_of_four_rows_cannot():
+    metrics = of_linear(*federated_linear(5, 48, 12, seed=2))
+    assert metrics["pooled"]["shd"] < min(metrics["voting"]["shd"], metrics["best"]["shd"])
+    assert {m["num_true"] for m in metrics.values()} == {5}
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        NonlinearSetting(5, 60, 3, ("lg",), iid=True),
-        NonlinearSetting(6, 60, 3, graph="sf"),
-        NonlinearSetting(6, 300, 4, sizes="uneven"),
-    ],
-)
-def test_the_data_follow_the_setting(setting):
-    parties, truth = setting.data(seed=2)
-    assert len(parties) == setting.num_parties
-    assert sum(map(len, parties)) == setting.num_rows
-    assert len(truth.names) == setting.num_variables
-    assert truth.num_edges == setting.num_variables - (setting.graph == "sf")
-    assert all(len(party) % 50 == 0 for party in parties) == (setting.sizes == "uneven")
-    again, _ = setting.data(seed=2)
-    pd.testing.assert_frame_equal(parties[0], again[0])
-
-
-def test_all_suites_have_the_same_truths():
-    settings = (
-        scenarios.same_functions()[0],
-        scenarios.different_mechanisms()[0],
-        *scenarios.uneven_parties((10,)),
-        scenarios.growing_parties(num_variables=10)[3],
-    )
-    first, *others = (setting.data(seed=4)[1] for setting in settings)
-    assert all(first.equals(other) for other in others)
+def test_with_one_party_all_baselines_are_the_same():
+    metrics = of_linear(*federated_linear(6, 120, 1, seed=0))
+    assert metrics["voting"] == metrics["best"] == metrics["pooled"]
 
 
 @pytest.mark.slow
 def test_linear_rows_are_solved_and_different_mechanisms_are_not():
-    linear = compared(*scenarios.same_functions()[0].data(seed=0))
+    linear = compared(*federated_nonlinear(10, 2000, 10, mechanisms="lg", iid=True))
     assert list(linear) == ["NO-ALL", "NO-Avg"]
     assert linear["NO-ALL"]["shd"] == 0
-    mixed = compared(*scenarios.different_mechanisms()[0].data(seed=0))
+    mixed = compared(*federated_nonlinear(10, 2000, 10))
     assert mixed["NO-ALL"]["shd"] >= 5
 
 
 @pytest.mark.parametrize("solver", ["dagma-by-party", "notears-by-party"])
 def test_with_one_party_both_baselines_solve_the_same_problem(solver):
-    parties, truth = NonlinearSetting(5, 2000, 1, ("lg",), iid=True).data(seed=0)
+    parties, truth = federated_nonlinear(5, 2000, 1, mechanisms="lg", iid=True)
     metrics = compared(parties, truth, solver=solver)
     assert metrics["NO-ALL"]["shd"] == metrics["NO-Avg"]["shd"] == 0
 
 
 def test_rows_are_centred_by_their_own_party():
     """Shifts between parties, of all variables alike, would tie them all together."""
-    parties, truth = NonlinearSetting(6, 2000, 4, ("lg",), iid=True).data(seed=0)
+    parties, truth = federated_nonlinear(6, 2000, 4, mechanisms="lg", iid=True)
     moved = [party + 50.0 * k for k, party in enumerate(parties)]
     for name, metrics in compared(parties, truth).items():
         assert metrics == compared(moved, truth)[name]
@@ -157,7 +132,7 @@ def test_perceptrons_of_a_party_with_a_constant_column():
 @pytest.mark.slow
 def test_with_one_party_both_baselines_have_the_same_perceptrons():
     pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
-    parties, truth = NonlinearSetting(4, 300, 1, ("mim",)).data(seed=3)
+    parties, truth = federated_nonlinear(4, 300, 1, mechanisms="mim", seed=3)
     metrics = compared(parties, truth, solver="notears-mlp")
     assert metrics["NO-ALL"] == metrics["NO-Avg"]
     assert metrics["NO-ALL"]["shd"] <= 1
@@ -171,6 +146,55 @@ def test_torch_is_needed_by_perceptrons_only(monkeypatch):
 
 
 def test_an_unknown_solver_is_refused():
-    parties, truth = NonlinearSetting(3, 20, 1).data(seed=0)
+    parties, truth = federated_nonlinear(3, 20, 1)
     with pytest.raises(ConfigError, match="no solver 'gess' of baselines: choose of notears"):
         compared(parties, truth, solver="gess")
+
+
+def test_baselines_need_a_truth_with_lags():
+    plain = CausalGraph.from_array(np.array([[0, 0.5], [0, 0]]))
+    with pytest.raises(DataError, match="truth has no lags"):
+        of_series([], plain)
+
+
+def total(metrics):
+    return metrics["shd"] + metrics["lagged_shd"]
+
+
+@pytest.mark.slow
+def test_pooled_rows_show_what_short_series_cannot():
+    parties, truth = federated_dynamic(6, 160, 20, seed=0)
+    metrics = of_series(parties, truth)
+    assert total(metrics["pooled"]) < min(total(metrics["average"]), total(metrics["best"]))
+
+
+@pytest.mark.parametrize("solver", ["dagma", "notears"])
+def test_with_one_party_all_baselines_are_the_same_and_find_the_system(solver):
+    parties, truth = federated_dynamic(5, 2000, 1, seed=4)
+    metrics = of_series(parties, truth, path=solver)
+    assert metrics["average"] == metrics["best"] == metrics["pooled"]
+    assert total(metrics["pooled"]) == 0
+
+
+@pytest.mark.slow
+def test_several_series_of_a_party_are_never_joined_end_to_start():
+    parties, truth = federated_dynamic(4, 240, 60, order=2, seed=3)
+    as_one = of_series([parties], truth)
+    each = of_series(parties, truth)
+    assert as_one["pooled"] == each["pooled"] == as_one["best"]
+
+
+def test_sparsity_and_threshold_reach_the_solver():
+    parties, truth = federated_dynamic(4, 200, 2, seed=0)
+    for options in ({"sparsity": 100.0}, {"threshold": 10.0}):
+        metrics = of_series(parties, truth, **options)
+        for graph in metrics.values():
+            assert (graph["shd"], graph["tpr"], graph["fdr"]) == (truth.num_edges, 0, 0)
+            assert (graph["lagged_shd"], graph["lagged_tpr"]) == (truth.num_lagged_edges, 0)
+
+
+def test_the_best_party_is_best_by_both_blocks():
+    parties, truth = federated_dynamic(5, 60, 4, seed=1)
+    alone = [total(of_series([p], truth)["best"]) for p in parties]
+    assert total(of_series(parties, truth)["best"]) == min(alone)
+    assert len(set(alone)) > 1

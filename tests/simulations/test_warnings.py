@@ -9,62 +9,58 @@ import pytest
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.partition import split_even
 from flwr_causal.data.synthetic.discrete import federated_discrete
-from flwr_causal.simulations import (
-    linear_scenarios,
-    nonlinear_scenarios,
-    series_scenarios,
-    simulate,
-)
+from flwr_causal.data.synthetic.linear import federated_linear
+from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
+from flwr_causal.data.synthetic.series import federated_dynamic
+from flwr_causal.simulations import simulate
 
 PAGE = Path(__file__).parents[2] / "docs" / "warnings.md"
 
-LINEAR = linear_scenarios.LinearSetting
-SERIES = series_scenarios.SeriesSetting
-NONLINEAR = nonlinear_scenarios.NonlinearSetting
-#: Method, setting, options. The small ones run always, the papers' under `slow`.
+#: Method, simulator, its arguments (variables, rows, parties, mechanism of one system), options.
+#: The small ones run always, the papers' under `slow`.
+LINEAR, SERIES, NONLINEAR = "linear", "series", "nonlinear"
+SIMULATORS = {LINEAR: federated_linear, SERIES: federated_dynamic, NONLINEAR: federated_nonlinear}
 SMALL = [
-    ("moments", LINEAR(10, 30, 10), {}),
-    ("moments", LINEAR(5, 256, 64), {}),
-    ("notears-admm", LINEAR(10, 30, 10), {}),
-    ("2dbn", SERIES(5, 30, 10), {}),
-    ("moments", SERIES(5, 30, 10), {"order": 1}),
-    ("fedcausal", NONLINEAR(5, 300, 5), {"refine": "none"}),
-    ("fedcausal", NONLINEAR(5, 300, 5), {}),
-    ("fedcausal", NONLINEAR(5, 300, 5, mechanisms=("lg",), iid=True), {}),
-    ("fedcausal", NONLINEAR(5, 300, 5), {"model": "linear"}),
-    ("fedcausal", NONLINEAR(5, 300, 5, mechanisms=("lg",), iid=True), {"model": "linear"}),
-    ("moments", NONLINEAR(5, 300, 5, mechanisms=("anm-mlp",), iid=True), {"model": "additive"}),
+    ("moments", LINEAR, (10, 30, 10), {}),
+    ("moments", LINEAR, (5, 256, 64), {}),
+    ("notears-admm", LINEAR, (10, 30, 10), {}),
+    ("2dbn", SERIES, (5, 30, 10), {}),
+    ("moments", SERIES, (5, 30, 10), {"order": 1}),
+    ("fedcausal", NONLINEAR, (5, 300, 5), {"refine": "none"}),
+    ("fedcausal", NONLINEAR, (5, 300, 5), {}),
+    ("fedcausal", NONLINEAR, (5, 300, 5, "lg"), {}),
+    ("fedcausal", NONLINEAR, (5, 300, 5), {"model": "linear"}),
+    ("fedcausal", NONLINEAR, (5, 300, 5, "lg"), {"model": "linear"}),
+    ("moments", NONLINEAR, (5, 300, 5, "anm-mlp"), {"model": "additive"}),
 ]
 LARGE = [
-    *(("moments", one, {}) for one in linear_scenarios.growing_dimension((10, 20, 50))),
-    *(("notears-admm", one, {}) for one in linear_scenarios.growing_dimension((10, 20))),
-    *(("notears-admm", one, {}) for one in linear_scenarios.growing_parties((10,), (2, 64))),
-    *(("2dbn", one, {}) for one in series_scenarios.growing_dimension((5, 10, 20))),
-    *(("2dbn", one, {}) for one in series_scenarios.growing_parties((10,), (2, 64), (256,))),
-    *(("fedcausal", one, {}) for one in nonlinear_scenarios.different_mechanisms((10,))),
-    *(("fedcausal", one, {}) for one in nonlinear_scenarios.same_functions("lg", (10,))),
-    *(
-        ("fedcausal", one, {"model": "linear"})
-        for one in nonlinear_scenarios.different_mechanisms((10,))
-    ),
+    *(("moments", LINEAR, (d, 3 * d, 10), {}) for d in (10, 20, 50)),
+    *(("notears-admm", LINEAR, (d, 3 * d, 10), {}) for d in (10, 20)),
+    *(("notears-admm", LINEAR, (10, 256, parties), {}) for parties in (2, 64)),
+    *(("2dbn", SERIES, sizes, {}) for sizes in ((5, 30, 10), (10, 50, 10), (20, 100, 10))),
+    *(("2dbn", SERIES, (10, 256, parties), {}) for parties in (2, 64)),
+    ("fedcausal", NONLINEAR, (10, 2000, 10), {}),
+    ("fedcausal", NONLINEAR, (10, 2000, 10, "lg"), {}),
+    ("fedcausal", NONLINEAR, (10, 2000, 10), {"model": "linear"}),
 ]
 
 
-def unwarned(method, setting, options, seeds):
+def unwarned(method, simulator, sizes, options, seeds):
+    system = {"mechanisms": sizes[3], "iid": True} if len(sizes) > 3 else {}
     for seed in seeds:
-        parties, _ = setting.data(seed)
+        parties, _ = SIMULATORS[simulator](*sizes[:3], seed=seed, **system)
         assert simulate(method, parties, seed=seed, **options).warnings == [], seed
 
 
-@pytest.mark.parametrize(("method", "setting", "options"), SMALL, ids=str)
-def test_the_papers_data_have_no_warnings(method, setting, options):
-    unwarned(method, setting, options, range(3))
+@pytest.mark.parametrize(("method", "simulator", "sizes", "options"), SMALL, ids=str)
+def test_the_papers_data_have_no_warnings(method, simulator, sizes, options):
+    unwarned(method, simulator, sizes, options, range(3))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "setting", "options"), LARGE, ids=str)
-def test_the_papers_data_have_no_warnings_with_many_seeds(method, setting, options):
-    unwarned(method, setting, options, range(100, 105))
+@pytest.mark.parametrize(("method", "simulator", "sizes", "options"), LARGE, ids=str)
+def test_the_papers_data_have_no_warnings_with_many_seeds(method, simulator, sizes, options):
+    unwarned(method, simulator, sizes, options, range(100, 105))
 
 
 @pytest.mark.parametrize("mode", ["scores", "exact"])

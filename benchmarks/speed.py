@@ -83,7 +83,8 @@ def many_variables(setup):
         parties, truth = linear_parties(d, n, num_parties, setup.seeds[0])
         run, seconds = cpu(simulate, method, parties, truth=truth)
         rows.append((method, d, n, num_parties, f"{seconds:.1f}", run.metrics["shd"]))
-    return Table(("method", "d", "n", "K", "CPU s", "SHD"), rows)
+    note = "Erdos-Renyi graphs with d edges, noise of one variance."
+    return Table(("method", "d", "n", "K", "CPU s", "SHD"), rows, (note,))
 
 
 @benchmark("speed-traffic", "Bytes for each party and exchange", "0")

@@ -217,6 +217,24 @@ def test_sorting_finds_the_graph_where_variances_grow_and_not_after_standardisin
     assert shares[2] == pytest.approx(1 - 1 / 21, abs=0.005)
 
 
+@pytest.mark.parametrize("lie", hard.LIES)
+def test_only_false_parties_have_other_tables(lie):
+    honest = hard.false_parties(2, "none", 0, 5, 3000, 3)
+    world = hard.false_parties(2, lie, 1, 5, 3000, 3)
+    assert world.truth.equals(honest.truth)
+    for told, true in zip(world.parties[:2], honest.parties[:2], strict=True):
+        pd.testing.assert_frame_equal(told, true)
+    told, true = world.parties[2].to_numpy(), honest.parties[2].to_numpy()
+    differs = np.abs(np.corrcoef(told.T) - np.corrcoef(true.T)).max()
+    assert differs == 0 if lie == "none" else differs > 0.3
+    if lie != "noise":  # the same numbers, elsewhere or with other signs
+        np.testing.assert_allclose(
+            np.sort(np.abs(told), axis=None), np.sort(np.abs(true), axis=None)
+        )
+    with pytest.raises(ConfigError, match="no lie 'false'"):
+        hard.false_parties(0, "false", 1, 5, 100, 3)
+
+
 @pytest.mark.parametrize("kind", hard.KINDS)
 def test_hard_worlds_have_acyclic_truths_over_their_columns(kind):
     world = hard.hard(1, kind, 6, 400)

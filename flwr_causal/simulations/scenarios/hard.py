@@ -14,7 +14,7 @@ import pandas as pd
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.partition import even_sizes
-from flwr_causal.data.synthetic.linear import LinearSystem, linear_system
+from flwr_causal.data.synthetic.linear import LinearSystem, federated_linear, linear_system
 from flwr_causal.data.synthetic.random_graphs import random_graph
 from flwr_causal.errors import ConfigError
 from flwr_causal.simulations.scenarios.world import World
@@ -183,4 +183,39 @@ def _rows_under(
     return pd.DataFrame(np.linalg.solve((np.eye(len(cut)) - cut).T, noise.T).T)
 
 
-HARD: dict[str, Callable[..., World]] = {"hard": hard, "interventions": interventions}
+#: What false parties do to their tables.
+LIES = ("none", "signs", "noise", "columns")
+
+
+def false_parties(
+    seed: int, lie: str, num_false: int, num_variables: int, num_rows: int, num_parties: int
+) -> World:
+    """Parties of which the last ``num_false`` send the moments or weights of false tables.
+
+    ``lie``: "none"; "signs" (every second column has the other sign); "noise" (independent numbers
+    of the columns' scales); "columns" (the columns are those of other variables, as if they were
+    mislabelled). False parties with "columns" or "signs" agree with each other.
+    """
+    if lie not in LIES:
+        raise ConfigError(f"'false-parties' have no lie '{lie}': choose of {', '.join(LIES)}")
+    parties, weights = federated_linear(num_variables, num_rows, num_parties, seed=seed)
+    truth = CausalGraph.from_array(weights, list(parties[0].columns))
+    rng = np.random.default_rng([seed, len(lie)])
+    order = rng.permutation(num_variables)
+    for k in range(num_parties - num_false, num_parties):
+        table = parties[k].to_numpy()
+        told = {
+            "none": table,
+            "signs": table * np.where(np.arange(num_variables) % 2, -1.0, 1.0),
+            "noise": rng.standard_normal(table.shape) * table.std(axis=0),
+            "columns": table[:, order],
+        }[lie]
+        parties[k] = pd.DataFrame(told, columns=parties[k].columns)
+    return World(parties, truth)
+
+
+HARD: dict[str, Callable[..., World]] = {
+    "hard": hard,
+    "interventions": interventions,
+    "false-parties": false_parties,
+}

@@ -434,9 +434,12 @@ def doctor(
     connection: Annotated[
         str | None, typer.Option(metavar="NAME", help="A SuperLink of Flower's config.toml.")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="For a SuperLink: is it free?")] = None,
+    port: Annotated[int | None, typer.Option(help="To listen on: is it free?")] = None,
     ssl_certfile: Annotated[Path | None, typer.Option(help="A SuperLink's certificate.")] = None,
     ssl_keyfile: Annotated[Path | None, typer.Option(help="And its key.")] = None,
+    ended: Annotated[
+        bool, typer.Option("--ended", help="The node was started, and ended with an error.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Say what keeps a node or a SuperLink from working, and the remedy.
@@ -456,6 +459,7 @@ def doctor(
         port=port,
         certificate=ssl_certfile,
         certificate_key=ssl_keyfile,
+        ended=ended,
     )
     if as_json:
         _print_json([asdict(one) for one in findings])

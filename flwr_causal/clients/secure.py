@@ -30,7 +30,7 @@ from flwr_causal.protocol.secure.masks import mask, mask_key, streams
 from flwr_causal.protocol.secure.neighbours import Circle, circle_of
 from flwr_causal.protocol.secure.signatures import (
     PEERS,
-    SIGNING_KEY,
+    SUMS_KEY,
     check_peers,
     read_peers,
     signed_key,
@@ -114,7 +114,7 @@ def offer_key(state: RecordDict, *, running: bool) -> str:
 def offered(context: Context, party: str, *, running: bool) -> dict[str, str]:
     """Return the party's public key for its report, signed where its node config says so."""
     key = offer_key(context.state, running=running)
-    file = context.node_config.get(SIGNING_KEY)
+    file = context.node_config.get(SUMS_KEY)
     if not file:
         return {"public-key": key}
     return {"public-key": key, "signature": signed_key(key, party, context.run_id, str(file))}

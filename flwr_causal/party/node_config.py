@@ -10,7 +10,7 @@ KEYS = {
     "policy": "absolute path of its policy, a TOML file",
     "record": "absolute path of its record; default: record.jsonl beside the policy",
     "secure-aggregation": "true: only runs in which the server learns sums over all parties alone",
-    "signing-key": "absolute path of the party's key that signs its keys for secure sums",
+    "sums-key": "absolute path of the party's key that signs its keys for secure sums",
     "peers": "absolute path of the parties' public keys, by which it knows theirs",
     "row-secret-file": "absolute path of the text under which ids of rows are hashed (fedpc)",
     "row-secret": "the text itself, which the machine's process list then shows (fedpc)",

@@ -74,7 +74,7 @@ FACTS = (
     Fact(
         "signature",
         "the party's signature of this key, its name and the run, where its node config has a "
-        "signing-key",
+        "sums-key",
         "text",
     ),
     Fact(

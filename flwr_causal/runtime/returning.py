@@ -152,7 +152,7 @@ def reconnected(
         answers, _, size = ask_schema(method, grid, new, timeout)
         num_bytes += size
         own = [answer for answer in answers if _place_of(answer[0], absent)]
-        warnings += check_versions(own)
+        check_versions(own)
         check_errors(own)
         for node, values in answers:
             name = _place_of(node, absent)

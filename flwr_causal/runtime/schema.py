@@ -74,11 +74,12 @@ def exchange_schema(
     # Node ids are random in each run: parties are ordered by what stays the same.
     answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))
     answers = _with_unique_names(answers)
-    other_patches = check_versions(answers)
+    check_versions(answers)
     check_errors(answers)
     reports = {party.name: TableReport.from_dict(values) for party, values in answers}
     _check_parts(reports)
     parties = [party for party, _ in answers]
+    late: tuple[str, ...] = ()
     federation, agreement = agreed(method, parties, reports)
     if method.secure_aggregation and not method.withholds_totals:
         total, replied, more = ask_totals(method, grid, federation)
@@ -88,11 +89,11 @@ def exchange_schema(
         federation, agreement = agreed(method, parties, reports, total)
         federation.failures = failures
         if lost:
-            other_patches.append(
+            late = (
                 f"The run began without {', '.join(lost)}, which gave no reply in the exchange of "
-                "totals. Sums of secure_aggregation never include a party that comes later."
+                "totals. Sums of secure_aggregation never include a party that comes later.",
             )
-    agreement = replace(agreement, warnings=(*other_patches, *agreement.warnings))
+    agreement = replace(agreement, warnings=(*late, *agreement.warnings))
     log(
         INFO,
         "%d parties agree on %d columns, %d rows in all",
@@ -381,32 +382,28 @@ def _same_report(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def is_another(version: str) -> bool:
-    """Return whether the contracts of a version may differ from those of this one."""
-    return version.split(".")[:2] != own_version().split(".")[:2]
+    """Return whether a version is not this one: the contracts of two versions may differ."""
+    return version != own_version()
 
 
-def check_versions(answers: Sequence[tuple[Party, dict[str, Any]]]) -> list[str]:
-    """Take the versions out of the answers; return warnings of those that differ a little.
+def check_versions(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:
+    """Take the versions out of the answers.
 
     Raises
     ------
     ConfigError
-        Naming the parties whose versions differ in more than the last number.
+        Naming the parties whose versions are not the server's.
     """
     own, versions = own_version(), {}
     for party, values in answers:
         versions[party.name] = values.pop("version")
-    differ = {name: version for name, version in versions.items() if version != own}
-    text = ", ".join(f"{name} has {version}" for name, version in differ.items())
-    if any(is_another(version) for version in differ.values()):
+    differ = {name: version for name, version in versions.items() if is_another(version)}
+    if differ:
+        text = ", ".join(f"{name} has {version}" for name, version in differ.items())
         raise ConfigError(
             f"The parties' versions of flwr-causal are not the server's, {own}; training was not "
             f"started: {text}. Install the same version on all machines."
         )
-    warnings = [f"The server's version of flwr-causal is {own}, but {text}."] if differ else []
-    for warning in warnings:
-        log(WARNING, warning)
-    return warnings
 
 
 def _check_parts(reports: Mapping[str, TableReport]) -> None:

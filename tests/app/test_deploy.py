@@ -351,7 +351,7 @@ def test_a_node_is_started_with_a_file_of_its_settings(deployment, tmp_path):
         "data-path": str(table),
         "policy": f"{bundle}/policy.example.toml",
         "record": f"{bundle}/state/record.jsonl",
-        "signing-key": f"{bundle}/sums-key",
+        "sums-key": f"{bundle}/sums-key",
         "peers": f"{bundle}/peers.toml",
     }
     # The table is remembered, and `check` looks at the same settings.
@@ -371,6 +371,40 @@ def test_a_node_is_started_with_a_file_of_its_settings(deployment, tmp_path):
         told = subprocess.run([start, wrong], env=environment, capture_output=True, text=True)
         assert told.returncode == 2
         assert wrong in told.stderr
+
+
+def test_a_node_runs_once_on_a_machine_and_says_why_it_ended(deployment, tmp_path):
+    bundle = tmp_path / "north"
+    shutil.copytree(deployment / "parties" / "north", bundle)
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    environment = stubs(tmp_path / "bin", "flower-supernode", "flwr-causal")
+    command = [bundle / "start.sh", tmp_path / "a.csv"]
+    # The first one waits until the test ends it, and then ends as if all were well.
+    program = tmp_path / "bin" / "flower-supernode"
+    program.write_text(
+        "#!/bin/sh\ntrap 'echo leave; exit 0' TERM\necho up\nwhile :; do sleep 0.05; done\n"
+    )
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout.readline() == "up\n"
+        for more in ([], ["check"]):
+            second = subprocess.run(
+                [command[0], *more], env=environment, capture_output=True, text=True
+            )
+            assert second.returncode == 3
+            assert f"runs already on this machine, from {bundle}" in second.stderr
+        first.terminate()
+        assert first.communicate(timeout=20)[0] == "leave\n"
+        assert first.returncode == 0
+    # One that ends with an error by itself is followed by the doctor's report.
+    program.write_text("#!/bin/sh\nexit 1\n")
+    told = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert told.returncode == 1
+    assert "has ended. The doctor says why:\nflwr-causal\n<doctor>\n" in told.stderr
+    assert "<--port>\n<9094>\n<--ended>\n" in told.stderr
+    (bundle / "node-key").unlink()
+    told = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert told.returncode == 2
+    assert f"There is no key {bundle}/node-key: {bundle}/install.sh makes it" in told.stderr
 
 
 def test_a_service_is_a_copy_that_has_a_user_of_its_own(deployment, tmp_path):

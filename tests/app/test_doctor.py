@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from processes import free_port
 
-from flwr_causal.app.doctor import machine
+from flwr_causal.app.deploy import keys
+from flwr_causal.app.doctor import connection, machine
 from flwr_causal.app.doctor.command import examine
 from flwr_causal.party.node_config import KEYS
 
@@ -127,6 +128,28 @@ def test_what_is_wrong_with_the_way(tmp_path, monkeypatch):
         found = examine(superlink=address, insecure=True)
         assert f"no answer through the proxy {closed}" in problems(found)[0]
         assert "word" not in "".join(one.text for one in found)
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "said"),
+    [
+        ("registered", False, []),
+        ("registered", True, ["node twice", "another node with this key is connected"]),
+        ("unknown", True, ["key", "is not registered at the SuperLink"]),
+        ("status 401", True, ["key", "is refused: status 401"]),
+    ],
+)
+def test_an_unregistered_key_and_a_second_node_are_told_apart(
+    tmp_path, monkeypatch, state, ended, said
+):
+    key = tmp_path / "node-key"
+    keys.node_key(key, "north")
+    monkeypatch.setattr(connection, "registration_of", lambda *_, **__: state)
+    with server() as address:
+        found = examine(superlink=address, insecure=True, key=key, ended=ended)
+    texts = problems(found)
+    assert len(texts) == bool(said)
+    assert all(word in texts[0] for word in said)
 
 
 def node(tmp_path, **changes):

@@ -30,7 +30,7 @@ def signing(tmp_path):
         file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
         public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
         lines.append(f'"party {k}" = "{public} comment"')
-        configs.append({"partition-id": k, "num-partitions": 4, "signing-key": str(file)})
+        configs.append({"partition-id": k, "num-partitions": 4, "sums-key": str(file)})
     peers = tmp_path / "peers.toml"
     peers.write_text("\n".join(lines))
     for config in configs:
@@ -57,11 +57,11 @@ def test_signed_keys_are_accepted_and_said_in_the_report(signing):
 
 def test_an_unsigned_or_unlisted_key_is_refused_by_name(signing):
     unsigned = [dict(config) for config in signing.configs]
-    del unsigned[2]["signing-key"]
+    del unsigned[2]["sums-key"]
     with pytest.raises(FederationError, match="'party 2' has not signed its key"):
         moments(unsigned)
     foreign = [dict(config) for config in signing.configs]
-    foreign[1]["signing-key"] = foreign[3]["signing-key"]
+    foreign[1]["sums-key"] = foreign[3]["sums-key"]
     with pytest.raises(FederationError, match="'party 1' has not signed its key"):
         moments(foreign)
     lines = signing.peers.read_text().splitlines()
@@ -98,7 +98,7 @@ def test_a_server_that_puts_its_own_key_in_place_is_found(signing, monkeypatch):
 
 
 def test_a_signature_is_of_one_key_one_name_and_one_run(signing):
-    file = signing.configs[0]["signing-key"]
+    file = signing.configs[0]["sums-key"]
     peers = signatures.read_peers(str(signing.peers))
     signature = signatures.signed_key("ab" * 32, "party 0", 7, file)
     check = signatures.check_peers
@@ -125,8 +125,8 @@ def test_files_that_cannot_be_read_are_named(signing, tmp_path):
     signing.peers.write_text("north = 'ssh-rsa AAAA'")
     with pytest.raises(ConfigError, match="'ssh-rsa AAAA' is no Ed25519 public key"):
         signatures.read_peers(str(signing.peers))
-    with pytest.raises(ConfigError, match=r"node config's 'signing-key' names .*ssh-keygen"):
+    with pytest.raises(ConfigError, match=r"node config's 'sums-key' names .*ssh-keygen"):
         signatures.signed_key("ab", "party 0", 1, str(tmp_path / "missing"))
-    signing.configs[1]["signing-key"] = str(tmp_path / "missing")
-    with pytest.raises(CausalError, match=r"party 1.*'signing-key' names"):
+    signing.configs[1]["sums-key"] = str(tmp_path / "missing")
+    with pytest.raises(CausalError, match=r"party 1.*'sums-key' names"):
         moments(signing.configs)

@@ -283,6 +283,8 @@ class _Deployment:
             "after_install": "",
             "extra_hosts": "" if inside == "0.0.0.0" else f'"{inside}:0.0.0.0"',
             "health": _health(f"https://127.0.0.1:{port}/health"),
+            # Where neither an environment beside the scripts nor the shell has the programs.
+            "programs": str(Path(sys.executable).parent),
         }
         for empty in ("state", "results"):
             keys.new_directory(target / empty)

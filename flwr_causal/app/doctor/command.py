@@ -28,6 +28,7 @@ def examine(
     port: int | None = None,
     certificate: Path | None = None,
     certificate_key: Path | None = None,
+    ended: bool = False,
 ) -> list[Finding]:
     """Return what the checks find for which something is given; versions and disks always.
 
@@ -40,9 +41,12 @@ def examine(
     connection : str, optional
         The name of a SuperLink in Flower's ``config.toml``.
     port : int, optional
-        Of a SuperLink that is to be started.
+        Of a SuperLink or a SuperNode that is to be started.
     certificate, certificate_key : Path, optional
         Of a SuperLink.
+    ended : bool, default False
+        Whether the node with this `key` was started and ended with an error: where nothing else is
+        found, another node has its place.
     """
     node: dict[str, Any] | None = None
     found: list[Finding] = []
@@ -64,4 +68,11 @@ def examine(
         found += check_connection(superlink, root_certificates, insecure=insecure, key=key)
     if connection is not None:
         found += check_superlink(connection)
+    if ended and key is not None and all(one.level != "problem" for one in found):
+        text = (
+            f"the SuperLink knows {key} and nothing else is wrong: if the node ended with code 305, "
+            "another node with this key is connected, or was killed less than a minute ago"
+        )
+        remedy = "End the other one, maybe a copy on another machine, or wait for a minute."
+        found.append(Finding("problem", "node twice", text, remedy))
     return found

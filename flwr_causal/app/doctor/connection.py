@@ -260,7 +260,8 @@ def _key(address: str, authority: Path | None, key: Path, *, insecure: bool) -> 
             "problem",
             "key",
             f"{key} is not registered at the SuperLink",
-            f"Send {key}.pub to the coordinator, who runs: flwr supernode register {key.name}.pub",
+            f"Send {key}.pub to the coordinator, who registers it; with `flwr-causal deploy` it is "
+            "saved as coordinator/keys/NAME.pub, and start.sh and run.sh register it.",
         )
     if state == "registered":
         open_to = key.expanduser().stat().st_mode & 0o077
@@ -269,7 +270,6 @@ def _key(address: str, authority: Path | None, key: Path, *, insecure: bool) -> 
         return Finding(
             "ok",
             "key",
-            f"{key} is registered; if its SuperNode ends with code 305 all the same, another one "
-            "with this key runs, or was killed less than a minute ago",
+            f"{key} is registered",
         )
     return Finding("problem", "key", f"{key} is refused: {state}", "Compare the clocks.")

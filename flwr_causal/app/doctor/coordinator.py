@@ -28,7 +28,9 @@ def check_port(port: int) -> Finding:
             probe.bind(("", port))
         except OSError as error:
             text = f"port {port} cannot be used: {error.strerror or error}"
-            return Finding("problem", "port", text, "Another program, or a SuperLink, has it.")
+            return Finding(
+                "problem", "port", text, "Another program has it: end it, or take another port."
+            )
     return Finding("ok", "port", f"port {port} is free")
 
 

@@ -16,6 +16,7 @@ from flwr_causal.party.node_config import KEYS
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord
 from flwr_causal.party.tables import tables_of
+from flwr_causal.protocol.secure.signatures import PEERS, SUMS_KEY
 from flwr_causal.strategies.options import option_types
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def check_party(node: Mapping[str, Any]) -> Iterator[Finding]:
     if "row-secret" in node:
         text = "the process list of this machine shows 'row-secret'"
         yield Finding("note", "node config", text, "Write it into a file: row-secret-file.")
-    for key in ("row-secret-file", "signing-key", "peers"):
+    for key in ("row-secret-file", SUMS_KEY, PEERS):
         if key in node and not Path(str(node[key])).is_file():
             yield Finding("problem", key, f"there is no file {node[key]}", "Write it, or its path.")
     policy = PartyPolicy()

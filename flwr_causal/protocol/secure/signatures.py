@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 #: The keys of the node config: the party's private key, and the file of the parties' public keys.
-SIGNING_KEY, PEERS = "signing-key", "peers"
+SUMS_KEY, PEERS = "sums-key", "peers"
 _PURPOSE = "flwr-causal key for secure sums in run"
 
 
@@ -46,7 +46,7 @@ def signed_key(public_key: str, party: str, run_id: int, key_file: str) -> str:
     ConfigError
         If the file holds no such key.
     """
-    key = private_key_of(key_file, f"The node config's '{SIGNING_KEY}'")
+    key = private_key_of(key_file, f"The node config's '{SUMS_KEY}'")
     return key.sign(_message(public_key, party, run_id)).hex()
 
 
@@ -119,7 +119,7 @@ def check_peers(
             continue
         raise FederationError(
             f"'{name}' {reason} of this party ('{PEERS}' in its node config): it takes no part. "
-            f"Give each node its '{SIGNING_KEY}', and each party the public keys of all."
+            f"Give each node its '{SUMS_KEY}', and each party the public keys of all."
         )
 
 

@@ -514,7 +514,7 @@ def test_compose_accepts_its_files(deployment):
 def test_no_key_goes_into_an_image(deployment):
     for place in (deployment / "parties" / "north", deployment / "coordinator"):
         recipe = (place / "Dockerfile").read_text()
-        assert "USER flwr-causal" in recipe.splitlines()
+        assert "USER 10001" in recipe.splitlines()
         copied = [line.split()[1:-1] for line in recipe.splitlines() if line.startswith("COPY")]
         assert copied == [["requirements.txt"]]
         assert (place / ".dockerignore").read_text() == "*\n!requirements.txt\n"

@@ -70,8 +70,8 @@ def examine(
         found += check_superlink(connection)
     if ended and key is not None and all(one.level != "problem" for one in found):
         text = (
-            f"the SuperLink knows {key} and nothing else is wrong: if the node ended with code 305, "
-            "another node with this key is connected, or was killed less than a minute ago"
+            f"the SuperLink knows {key} and nothing else is wrong: if the node ended with code "
+            "305, another node with this key is connected, or was killed less than a minute ago"
         )
         remedy = "End the other one, maybe a copy on another machine, or wait for a minute."
         found.append(Finding("problem", "node twice", text, remedy))

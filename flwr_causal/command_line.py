@@ -559,7 +559,10 @@ def deploy(
     if join is not None:
         node, sums = make_keys(join).values()
         typer.echo(f"The public key of this party's node, for the coordinator:\n{node}")
-        typer.echo(f"The one of its key for secure sums, for the other parties:\n{sums}")
+        typer.echo(
+            "Of its key for secure sums, for the other parties; the lines of all are peers.toml:"
+        )
+        typer.echo(f"{join.resolve().name} = {json.dumps(sums)}")
     elif file is not None:
         checklist = write(file, output or file.with_suffix(""))
         typer.echo(f"What to do next: {checklist}")

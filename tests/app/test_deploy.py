@@ -8,8 +8,10 @@ import subprocess
 import tarfile
 import tomllib
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatch
 from importlib.metadata import version
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 import yaml
@@ -518,3 +520,32 @@ def test_no_key_goes_into_an_image(deployment):
         copied = [line.split()[1:-1] for line in recipe.splitlines() if line.startswith("COPY")]
         assert copied == [["requirements.txt"]]
         assert (place / ".dockerignore").read_text() == "*\n!requirements.txt\n"
+
+
+def listed(mark):
+    """Return patterns, modes and words of a table of files in docs/deployment_it.md."""
+    text = (Path(__file__).parents[2] / "docs" / "deployment_it.md").read_text()
+    rows = text.partition(f"<!-- files of {mark} -->")[2].partition("<!-- end -->")[0]
+    cells = [line.strip("| ").split(" | ") for line in rows.strip().splitlines()[2:]]
+    return [(re.findall(r"`([^`]+)`", row[0]), int(row[1], 8), row[2]) for row in cells]
+
+
+@pytest.mark.parametrize(
+    ("mark", "place"), [("the coordinator", "."), ("a party", "parties/south")]
+)
+def test_the_pages_list_all_files_with_their_modes(deployment, mark, place):
+    rows, found = listed(mark), set()
+    assert len(rows) >= 8
+    for path in (deployment / place).rglob("*"):
+        if path.is_dir():
+            continue
+        name = path.relative_to(deployment / place).as_posix()
+        # A bundle's own files are in the other table, too.
+        (row,) = [row for row in rows if any(fnmatch(name, one) for one in row[0])][:1]
+        found.update(one for other in rows for one in other[0] if fnmatch(name, one))
+        if not name.startswith("parties/") or name.endswith(".gz"):
+            assert stat.S_IMODE(path.stat().st_mode) == row[1], name
+        assert b"PRIVATE KEY" not in path.read_bytes() or row[2] == "**yes**", name
+    # The others are written later: by the programs, where the end-to-end test looks at them.
+    later = ("coordinator/state/", "coordinator/results/", "state/")
+    assert {one for row in rows for one in row[0] if not one.startswith(later)} == found

@@ -199,6 +199,7 @@ class _Deployment:
             ),
             "after_install": f'[ -e "$here/{NODE_KEY}" ] || flwr-causal deploy --join "$here"',
             "make_key": "" if self.has_key(party) else ", and make its key",
+            "container_key": "" if self.has_key(party) else _CONTAINER_KEY.format(party.name),
             "health": _health(f"http://127.0.0.1:{party.port}/health"),
             "askers": json.dumps((self.coordinator / "signing-key.pub").read_text().strip()),
         }
@@ -365,10 +366,16 @@ _HANDOVER = """\
 """
 _DELETE = "`parties/` is deleted when the parties have their bundles: it holds their keys."
 _OWN_KEYS = """\
-   Give each party its bundle `parties/NAME.tar.gz`. Its command 2 prints a line, its public key:
-   save the line as `coordinator/keys/NAME.pub`. `start.sh` and `run.sh` register new keys; the
-   party starts its node afterwards.
+   Give each party its bundle `parties/NAME.tar.gz`. Its command 2 prints two lines, public keys:
+   save the first one as `coordinator/keys/NAME.pub`. `start.sh` and `run.sh` register new keys; the
+   party starts its node afterwards. The second line is for the other parties.
 """
+#: With Docker no command of the host makes a party's key.
+_CONTAINER_KEY = """
+   Before it the keys are made, and their public halves printed, by
+   `DATA=/tmp NODE_USER=$(id -u):$(id -g) docker compose build`, then
+   `DATA=/tmp NODE_USER=$(id -u):$(id -g) docker compose run --rm --volume "$PWD:/{0}" supernode
+   flwr-causal deploy --join /{0}`."""
 _COMPARE = "The parties' public keys were compared with them by telephone."
 
 

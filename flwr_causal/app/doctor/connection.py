@@ -78,8 +78,9 @@ def check_connection(
         yield Finding("ok", "address", f"{address} answers")
     if not (insecure or proxy):
         yield validity(_certificate(host, port))
-    yield from _answer(address, root_certificates, insecure=insecure, proxy=proxy)
-    if key is not None:
+    answer = [*_answer(address, root_certificates, insecure=insecure, proxy=proxy)]
+    yield from answer
+    if key is not None and not any(one.subject == "SuperLink" and one.remedy for one in answer):
         yield _key(address, root_certificates, key, insecure=insecure)
 
 
@@ -204,9 +205,15 @@ def _answer(
         status, headers, now = error.code, error.headers, time.time()
     except (OSError, http.client.HTTPException) as error:
         through = f" through the proxy {proxy}" if proxy else ""
-        text = f"{address} gives no answer{through}: {getattr(error, 'reason', error)}"
+        reason = getattr(error, "reason", error)
+        text = f"{address} gives no answer{through}: {reason}"
+        if proxy and isinstance(reason, ssl.SSLCertVerificationError):
+            text = (
+                f"the proxy {proxy} opens the connection to {address}: it shows a certificate that "
+                f"{authority or 'this machine'} does not confirm"
+            )
         remedy = (
-            f"Let the proxy pass CONNECT to {address}, or set NO_PROXY."
+            f"Let the proxy pass CONNECT to {address} and leave TLS as it is, or set NO_PROXY."
             if proxy
             else "The SuperLink speaks TLS: give --root-certificates in place of --insecure."
         )

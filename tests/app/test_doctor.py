@@ -1,9 +1,10 @@
 """The doctor names each mistake; servers here are small ones of this process."""
 
+import socket
 import ssl
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -75,6 +76,26 @@ def server(pair=None, ahead=0.0, status=200):
         running.server_close()
 
 
+@contextmanager
+def opening_proxy(pair):
+    """A proxy that answers CONNECT, and then shows a certificate of its own."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair)
+
+    def answer():
+        with waiting.accept()[0] as plain:
+            plain.recv(4096)
+            plain.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            with suppress(OSError), context.wrap_socket(plain, server_side=True):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as waiting:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield f"127.0.0.1:{waiting.getsockname()[1]}"
+        thread.join()
+
+
 def problems(findings, level="problem"):
     return [f"{one.subject}: {one.text}" for one in findings if one.level == level]
 
@@ -128,6 +149,12 @@ def test_what_is_wrong_with_the_way(tmp_path, monkeypatch):
         found = examine(superlink=address, insecure=True)
         assert f"no answer through the proxy {closed}" in problems(found)[0]
         assert "word" not in "".join(one.text for one in found)
+    with opening_proxy(certificate(tmp_path / "c")) as proxy:
+        monkeypatch.setenv("https_proxy", f"http://{proxy}")
+        found = examine(superlink=closed, root_certificates=ca, key=tmp_path / "a" / "key")
+        (text,) = problems(found)
+        assert f"the proxy {proxy} opens the connection to {closed}: it shows a" in text
+        assert f"{ca} does not confirm" in text
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def _answer(
     if isinstance(exchange, Bundle):
         weight = 1 if exchange.weight == "one" else client.num_rows
     agreed = client.contract.sizes(client.setup, client.num_rows)
-    masked = client.setup.masked
+    masked = client.setup.masked and not exchange.open
     sizes = door.sizes_of(exchange, message.content, agreed, client.setup if masked else None)
     number = int(config[records.NUMBER])
     kept: dict[str, ConfigRecord] = {}

@@ -46,6 +46,7 @@ MASKED_TABLES = Exchange(
     weight="one",
     when=_WHEN,
     same_parties=True,
+    open=True,
     kept=False,
 )
 

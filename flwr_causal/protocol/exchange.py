@@ -212,6 +212,9 @@ class Exchange:
         ``(arrays, known) -> str``: how a reply contradicts itself, the party's report or what the
         party was sent (see :class:`Known`), in words; "" if it does not. A reply with a
         contradiction is refused. Default: nothing further is checked.
+    open : bool, default False
+        Whether secure aggregation leaves the replies as they are, since they hold hashes, or what
+        is encrypted for other parties.
     kept : bool, default True
         Whether the replies are written to ``output_dir``. If not, a resumed run asks for them, and
         for all that follow, again.
@@ -237,6 +240,7 @@ class Exchange:
     same_parties: bool = False
     remembered: bool = False
     contradiction: Callable[[Arrays, Known], str] | None = field(default=None, compare=False)
+    open: bool = False
     kept: bool = True
     query: bool = False
     derived: Callable[[Mapping[str, Any], Setup], dict[str, int]] | None = field(

@@ -42,6 +42,8 @@ ALIGN = Exchange(
     ),
     when="parties with ids and a secret hold different columns; in fedpc not with weights='counts' "
     "or 'classes'",
+    weight="one",
     same_parties=True,
+    open=True,
     contradiction=_repeated,
 )

@@ -531,6 +531,8 @@ class _Attempt:
             return {door.MASKED: vector}
         federation, exchange = self.federation, self.exchange.asked(records.config_of(sent))
         agreed = federation.contract.sizes(federation.setup, party.num_rows)
+        if federation.reports[party.name].withheld:
+            agreed.pop("n")  # the reply tells
         sizes = door.sizes_of(exchange, sent, agreed)
         weight = party.num_rows if exchange.weight == "rows" else 1
         arrays = door.accepted(

@@ -373,7 +373,7 @@ class _Session(Generic[StateT]):
         )
         asking = (
             SecureSum.of(federation, exchange, messages, number, self._fix)
-            if method.secure_aggregation
+            if method.secure_aggregation and not exchange.open
             else _SingleReplies(method, self.strategy, exchange, number)
         )
         collected = asking.ask(self.grid, messages, method.round_timeout, self._find)
@@ -381,6 +381,12 @@ class _Session(Generic[StateT]):
         if not changed:
             federation.check_quorum(collected, self._needed(request), number)
         lost = collected.lost if exchange.same_parties else ()
+        if lost and method.secure_aggregation:
+            raise FederationError(
+                f"Exchange {number}: there is no usable reply of {', '.join(lost)}, and with "
+                "secure_aggregation the run does not go on without them. "
+                f"{federation.latest_reasons()}. Start the run again once all of them can answer."
+            )
         info: dict[str, Any] = {}
         before, replies = self.state, Replies()
         if changed:

@@ -291,7 +291,7 @@ class ColumnsStrategy(LinearStrategy[StateT]):
 
     row_id: str = ""
     columns_differ: bool = field(default=False, init=False, repr=False)
-    _presence: BoolArray | None = field(default=None, init=False, repr=False)
+    _columns: list[set[str]] = field(default_factory=list, init=False, repr=False)
 
     @property
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:
@@ -302,7 +302,6 @@ class ColumnsStrategy(LinearStrategy[StateT]):
             "fraction_train": (self.fraction_train == 1, "1"),
             "leave_one_out": (not self.leave_one_out, "False"),
             "changed_tables": (self.changed_tables == "fail", "'fail'"),
-            "secure_aggregation": (not self.secure_aggregation, "False"),
         }
 
     @property
@@ -351,21 +350,20 @@ class ColumnsStrategy(LinearStrategy[StateT]):
                 )
                 public = {name: other for other, name in other_names(type(self)).items()}
                 raise ConfigError(renamed(message, public))
-        agreement = super().agree(reports)
-        names = agreement.names
-        self._presence = np.array([[name in own for name in names] for own in columns])
-        return agreement
+        self._columns = columns
+        return super().agree(reports)
 
     def first_stage(self, agreement: Agreement) -> Aligning | None:
         """Return the first stage where columns differ; None where they do not."""
         if not self.columns_differ:
             return None
-        assert self._presence is not None
+        names = agreement.names
+        presence = np.array([[name in own for name in names] for own in self._columns])
         return Aligning(
             Holders(
                 tuple(agreement.rows),
-                agreement.names,
-                self._presence,
+                names,
+                presence,
                 agreement.n,
                 self.minimum_count,
                 self.replicates,

@@ -170,7 +170,7 @@ def test_parties_without_a_common_row_are_an_error(table):
 
 def test_without_ids_different_columns_are_an_error_that_names_the_remedy(table):
     parties = [one.drop(columns="patient") for one in vertical(table, 2)]
-    with pytest.raises(DataError, match="ids of their rows, see row_id"):
+    with pytest.raises(DataError, match=r"give all tables ids of their rows \(row_id"):
         simulate("moments", parties)
 
 
@@ -335,3 +335,38 @@ def test_a_run_is_resumed_with_new_masks_and_no_seed_is_saved(table, tmp_path):
     assert found.graph.weights == pytest.approx(pooled.graph.weights, abs=1e-6)
     assert len(seen["seeds"]) == 2
     assert not set(seen["seeds"][0]) & set(seen["seeds"][1])
+
+
+# -- secure sums -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quorum", [0.5, 1.0])
+def test_with_secure_sums_the_server_learns_no_partys_numbers(table, quorum):
+    seen = []
+
+    def look(grid, messages, timeout):
+        replies = list(grid.send_and_receive(messages, timeout=timeout))
+        seen.append((exchange_of(messages), replies))
+        return replies
+
+    options = {"secure_aggregation": True, "quorum": quorum}
+    parties = [*vertical(table, 3), hybrid(table)[4]]
+    found = simulate(
+        "moments",
+        parties,
+        row_id="patient",
+        wrap_grid=lambda grid: Altering(grid, look),
+        **options,
+    )
+    pooled = simulate("moments", [table[list(found.graph.names)]])
+    assert (found.graph.adjacency == pooled.graph.adjacency).all()
+    assert found.graph.weights == pytest.approx(pooled.graph.weights, abs=1e-6)
+    assert found.model.intercepts == pytest.approx(pooled.model.intercepts, rel=1e-6)
+    reports = [dict(reply.content["config"]) for _, replies in seen[:1] for reply in replies]
+    assert all(report["withheld"] and not report["has-sums"] for report in reports)
+    sums = [name for name, replies in seen for reply in replies if "masked" in arrays_of(reply)]
+    assert set(sums) == {"totals", "products"}
+
+
+def arrays_of(reply):
+    return set(reply.content["arrays"]) if "arrays" in reply.content else set()

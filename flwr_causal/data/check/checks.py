@@ -236,8 +236,8 @@ def _check_shared(
             found.dropped[name] = f"not in the table of {some_parties(lacking)}"
             continue
         remedy = (
-            "or use only the columns that all share with unshared_columns='drop' ('moments' and "
-            "'fedpc' join different columns if all tables have ids of their rows, see row_id)"
+            "or use only the columns that all share with unshared_columns='drop', or give all "
+            "tables ids of their rows (row_id, of 'moments' and 'fedpc')"
         )
         if len(holders) > len(lacking):
             for party in lacking:

@@ -172,6 +172,7 @@ class TableReport:
             has_sums=False,
             has_states=self.has_states,
             step=self.step,
+            has_ids=self.has_ids,
             targets=self.targets,
             withheld=True,
         )

@@ -61,6 +61,8 @@ class Part(NamedTuple):
         Of a number; 64 // bits numbers share a word.
     any_size : bool, default False
         Whether the numbers are floats without a bound.
+    ring : bool, default False
+        Whether the numbers are words modulo 2^64 themselves.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Part(NamedTuple):
     weight: str
     bits: int = _WORD_BITS
     any_size: bool = False
+    ring: bool = False
 
     @property
     def size(self) -> int:
@@ -84,6 +87,8 @@ class Part(NamedTuple):
 
     def most(self, rows: int, parties: int) -> float:
         """Return what no number, or number of steps, of a party with so many rows exceeds."""
+        if self.ring:
+            return math.inf
         if self.any_size:
             return exact.MOST
         return rows if self.bits < _WORD_BITS else _MOST_STEPS / parties
@@ -176,7 +181,8 @@ class Layout:
                 step = largest * layout.total(weight) * setup.num_clients / _STEPS
             bits = setup.num_rows.bit_length() if item.values == "count" else _WORD_BITS
             any_size = step is None and (item.values not in WHOLE or item.combine == "mean")
-            parts.append(Part(item.name, shape, step, weight, bits, any_size))
+            ring = item.values == "ring"
+            parts.append(Part(item.name, shape, step, weight, bits, any_size, ring))
         return replace(layout, parts=tuple(parts))
 
     def total(self, weight: str) -> int:

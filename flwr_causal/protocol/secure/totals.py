@@ -24,7 +24,8 @@ TOTALS = Exchange(
     returns=(
         Disclosure(
             "totals",
-            "number of rows, and of each agreed column the sum and the sum of squares",
+            "number of rows, and of each agreed column the rows of the parties that hold it, the sum "
+            "and the sum of squares",
             ("*",),
             combine="sum",
         ),
@@ -42,7 +43,7 @@ _ONE = np.ones(1, dtype=np.uint64)
 
 def length(names: Sequence[str]) -> int:
     """Return the number of words for these columns."""
-    return 2 + exact.DIGITS * (1 + 2 * len(names))
+    return 2 + exact.DIGITS * (1 + 3 * len(names))
 
 
 def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDArray[np.uint64]:
@@ -52,7 +53,7 @@ def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDA
     ----------
     report : TableReport
     names : sequence of str
-        The agreed columns.
+        The agreed columns; one that the party does not hold adds nothing.
     within : bool
         Whether squares are summed within the party, without those of its own mean.
     """
@@ -60,11 +61,14 @@ def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDA
     n = report.rows
     sums = [Fraction(n)]
     for name in names:
+        if name not in columns:
+            sums += [Fraction(0)] * 3
+            continue
         column = columns[name]
         mean, remainder = Fraction(column.mean), Fraction(column.remainder)
         # Of the deviations from 0, or from the party's mean.
         of_level = -(remainder**2) / n if within else (2 * remainder + n * mean) * mean
-        sums += [n * mean + remainder, Fraction(column.squares) + of_level]
+        sums += [Fraction(n), n * mean + remainder, Fraction(column.squares) + of_level]
     return np.concatenate([_ONE, exact.encoded(sums), _ONE])
 
 
@@ -98,11 +102,13 @@ def report_of(
     if n < 1 or rows != n:
         raise SumError(f"all parties together have {float(rows):g} rows")
     columns = []
-    for name, first, second in zip(names, sums[::2], sums[1::2], strict=True):
+    for name, held, first, second in zip(names, sums[::3], sums[1::3], sums[2::3], strict=True):
+        if not 1 <= held <= n:
+            raise SumError(f"the column '{name}' has {float(held):g} of {n} rows")
         # The mean as a float, and the sums of the deviations from it, as in a party's report.
-        mean = Fraction(float(first / n))
-        remainder = first - n * mean
-        squares = second - (0 if within else (2 * remainder + n * mean) * mean)
+        mean = Fraction(float(first / held))
+        remainder = first - held * mean
+        squares = second - (0 if within else (2 * remainder + held * mean) * mean)
         if squares < -n * _RESOLUTION:
             raise SumError(f"the sums of the column '{name}' cannot be those of {n} rows")
         squares = squares if squares > n * _RESOLUTION else Fraction(0)
@@ -110,6 +116,7 @@ def report_of(
             ColumnReport(
                 name,
                 "numeric",
+                missing=n - int(held),
                 mean=float(mean),
                 remainder=float(remainder),
                 squares=float(squares),

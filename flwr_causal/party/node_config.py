@@ -12,7 +12,7 @@ KEYS = {
     "secure-aggregation": "true: only runs in which the server learns sums over all parties alone",
     "sums-key": "absolute path of the party's key that signs its keys for secure sums",
     "peers": "absolute path of the parties' public keys, by which it knows theirs",
-    "row-secret-file": "absolute path of the text under which ids of rows are hashed (moments and fedpc, different columns)",
+    "row-secret-file": "absolute path of the text under which ids of rows are hashed",
     "row-secret": "the text itself, which the machine's process list then shows",
     "model-path": "absolute path of a file in which the party keeps its circuits (fedpc)",
     "learner": "of the party's own circuits (fedpc)",

@@ -24,8 +24,7 @@ TOTALS = Exchange(
     returns=(
         Disclosure(
             "totals",
-            "number of rows, and of each agreed column the rows of its holders, the sum and the sum "
-            "of squares",
+            "number of rows, and of each agreed column its rows, the sum and the sum of squares",
             ("*",),
             combine="sum",
         ),

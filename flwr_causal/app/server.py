@@ -61,7 +61,7 @@ def server_app() -> ServerApp:
             log(INFO, line)
         if strategy.output_dir:
             log(INFO, "Results are in %s", run.save(strategy.output_dir))
-        if len(run.parties) == 2:
+        if set(run.parties) == {"party 0", "party 1"}:  # the names of simulated ones
             log(
                 INFO,
                 "Two nodes took part, Flower's default. For more: flwr run . --stream "

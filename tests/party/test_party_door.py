@@ -1,6 +1,8 @@
 """A party's policy and record in runs: what is refused, and what is written before it leaves."""
 
+import errno
 import json
+import os
 import resource
 from dataclasses import replace
 
@@ -224,6 +226,22 @@ def test_without_its_record_a_party_answers_nothing(tables, tmp_path):
     with pytest.raises(RecordError):
         full.append({"event": "sent"}, refuse)
     assert len(full.lines()) == 1
+
+
+def test_on_a_full_disk_nothing_leaves(tables, tmp_path, monkeypatch):
+    record = PartyRecord(tmp_path / "record.jsonl")
+    record.append({"event": "sent"})
+    before = record.path.read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    said = r"north: The party's record cannot be written \(No space left on device\), so nothing"
+    with pytest.raises(DataError, match=said):
+        run(Moments(), grid_of(tables, record=str(record.path)))
+    # What was written of the line is taken back.
+    assert record.path.read_bytes() == before
 
 
 def test_a_line_that_fits_in_part_only_is_not_written(tmp_path):

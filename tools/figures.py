@@ -10,6 +10,7 @@ between ``<!-- table NAME -->`` and ``<!-- end -->``; what is outside is written
 
 import argparse
 import fnmatch
+import os
 import re
 from pathlib import Path
 
@@ -42,33 +43,41 @@ def pages() -> dict[Path, str]:
     return {path: text for path, text in found.items() if MARKED.search(text)}
 
 
-def section(result: Result) -> str:
+def folder_from(page: Path) -> str:
+    """Return the folder of results as a page links to it."""
+    return Path(os.path.relpath(RESULTS, page.parent)).as_posix()
+
+
+def section(result: Result, folder: str) -> str:
     """Return a result with its title and its text."""
     head = result.head
     paper = (
         f"After {head['paper']}; the paper's own figures in brackets." if "paper" in head else ""
     )
     texts = [f"### {head['title']}", paper, *result.notes, result.markdown(), *result.remarks]
-    return "\n\n".join([*filter(None, texts), source(result)])
+    return "\n\n".join([*filter(None, texts), source(result, folder)])
 
 
-def source(result: Result) -> str:
-    """Return how a result was made."""
+def source(result: Result, folder: str) -> str:
+    """Return how a result was made, with a link to its file in a folder."""
     head = result.head
     by_hand = "" if head["source"] == MEASURED else f"{head['source'].capitalize()}. "
     return (
         f"<small>{by_hand}`{head['command']}`; {head['date']}; {head['machine']}; "
-        f"{head['versions']}; {head['seeds']}. File: docs/results/{result.name}.csv</small>"
+        f"{head['versions']}; {head['seeds']}. [File]({folder}/{result.name}.csv)</small>"
     )
 
 
-def written(page: str, found: dict[str, Result]) -> str:
-    """Return the text of a page with its tables written anew."""
+def written(page: str, found: dict[str, Result], folder: str = "results") -> str:
+    """Return the text of a page with its tables written anew; it sees the files in a folder."""
 
     def block(match: re.Match[str]) -> str:
         shown = [found[name] for name in fitting(match[3], list(found))]
         whole = match[2] == "results"
-        texts = [section(one) if whole else f"{one.markdown()}\n\n{source(one)}" for one in shown]
+        texts = [
+            section(one, folder) if whole else f"{one.markdown()}\n\n{source(one, folder)}"
+            for one in shown
+        ]
         return match[1] + "".join(f"\n{text}\n" for text in texts) + "\n" + match[4]
 
     return MARKED.sub(block, page)
@@ -96,7 +105,7 @@ def main() -> None:
         if count != 1:
             print(f"{name} stands on {count} pages: put a line <!-- results {name} --> on one")
     for path, text in pages().items():
-        path.write_text(written(text, found), encoding="utf-8")
+        path.write_text(written(text, found, folder_from(path)), encoding="utf-8")
 
 
 if __name__ == "__main__":

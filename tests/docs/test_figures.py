@@ -39,7 +39,7 @@ shd = 1.5
 @pytest.mark.parametrize("page", figures.pages(), ids=lambda page: page.stem)
 def test_a_page_is_what_its_files_say(page):
     text = page.read_text(encoding="utf-8")
-    assert figures.written(text, figures.results()) == text, COMMAND
+    assert figures.written(text, figures.results(), figures.folder_from(page)) == text, COMMAND
     # No table of figures by hand.
     if page.parent == DOCS / "figures":
         assert "|---" not in figures.MARKED.sub("", text)

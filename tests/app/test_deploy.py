@@ -154,6 +154,7 @@ def test_a_party_can_make_its_own_key(tmp_path):
     parties = tmp_path / "clinics" / "parties"
     assert not [*parties.rglob("*-key*"), *parties.rglob("peers.toml")]
     assert "public key" in checklist.read_text()
+    assert 'run --rm --volume "$PWD:/north" supernode' in checklist.read_text()
     bundle = tmp_path / "clinics" / "parties" / "north"
     lines = join(bundle)
     assert (
@@ -425,7 +426,10 @@ def test_a_service_is_a_copy_that_has_a_user_of_its_own(deployment, tmp_path):
         f'#!/bin/sh\necho "python3 $*"\nmkdir -p venv/bin\ncp {tmp_path}/bin/pip venv/bin\n'
     )
     (tmp_path / "bin" / "python3").chmod(0o755)
-    (bundle / "state" / "old").write_text("")
+    # An update must not put old results over those of the service.
+    for made in ("state", "results"):
+        (bundle / made).mkdir(exist_ok=True)
+        (bundle / made / "old").write_text("")
     without = subprocess.run([script], env=told, capture_output=True, text=True)
     assert without.returncode == 2
     assert "Which table?" in without.stderr
@@ -435,7 +439,7 @@ def test_a_service_is_a_copy_that_has_a_user_of_its_own(deployment, tmp_path):
     assert done.returncode == 0, done.stderr
     own = root / "opt" / "north"
     assert (own / "state" / "data-path").read_text() == "/data/a.csv\n"
-    assert not (own / "state" / "old").exists()
+    assert not [*own.rglob("old")]
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
     assert stat.S_IMODE((own / "node-key").stat().st_mode) == 0o600
     assert (root / "etc/systemd/system/flwr-causal-north.service").is_file()

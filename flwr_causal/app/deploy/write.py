@@ -199,7 +199,9 @@ class _Deployment:
             ),
             "after_install": f'[ -e "$here/{NODE_KEY}" ] || flwr-causal deploy --join "$here"',
             "make_key": "" if self.has_key(party) else ", and make its key",
-            "container_key": "" if self.has_key(party) else _CONTAINER_KEY.format(party.name),
+            "container_key": ""
+            if self.has_key(party)
+            else _CONTAINER_KEY.format(party.name, given),
             "health": _health(f"http://127.0.0.1:{party.port}/health"),
             "askers": json.dumps((self.coordinator / "signing-key.pub").read_text().strip()),
         }
@@ -372,9 +374,8 @@ _OWN_KEYS = """\
 """
 #: With Docker no command of the host makes a party's key.
 _CONTAINER_KEY = """
-   Before it the keys are made, and their public halves printed, by
-   `DATA=/tmp NODE_USER=$(id -u):$(id -g) docker compose build`, then
-   `DATA=/tmp NODE_USER=$(id -u):$(id -g) docker compose run --rm --volume "$PWD:/{0}" supernode
+   Before it, this makes the keys, and prints their public halves:
+   `DATA={1} NODE_USER=$(id -u):$(id -g) docker compose run --rm --volume "$PWD:/{0}" supernode
    flwr-causal deploy --join /{0}`."""
 _COMPARE = "The parties' public keys were compared with them by telephone."
 

@@ -709,7 +709,9 @@ class _Session(Generic[StateT]):
         with server_work(method, f"The results after exchange {outcome.rounds}"):
             outcome.graph = method.graph(state)
             total = self.federation.total
-            outcome.num_rows = total.rows if total else method.num_rows(state)
+            # Rows that several parties have are in the totals as often.
+            counted = None if method.columns_differ else total
+            outcome.num_rows = counted.rows if counted else method.num_rows(state)
             outcome.model = method.with_parties(
                 state, method.model(state), self.by_party, self.federation.reports
             )

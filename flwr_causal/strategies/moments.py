@@ -159,7 +159,9 @@ class Moments(
     of the m = d (1 + p) columns, five such arrays if something is chosen by held-out error, and one
     more for each smaller order to choose from. With secure summation the server learns the pooled
     second moments only; without it, each party's second moments. With ``epsilon`` it is one array
-    of sums of products with noise, and nothing else that depends on the rows.
+    of sums of products with noise, and nothing else that depends on the rows. Where parties hold
+    different columns (``row_id``), it is hashed ids, masked columns that only another party can
+    open, and words whose sum over all parties is that of the products of columns.
 
     Parameters
     ----------
@@ -537,7 +539,11 @@ class Moments(
         """Return why the run is over, None before the exchange."""
         if state.outcome is None:
             return None
-        return "the one exchange of sums is done" if state.stage is None else "the sums are done"
+        return (
+            "the one exchange of sums is done"
+            if state.stage is None
+            else "the exchange of products is done"
+        )
 
     def graph(self, state: MomentsRun) -> CausalGraph | None:
         """Return the graph, None before the exchange."""

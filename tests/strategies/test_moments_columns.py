@@ -271,6 +271,24 @@ def test_a_masked_table_that_the_server_alters_is_noticed(table):
         )
 
 
+def test_a_party_refuses_a_plan_that_counts_a_row_of_it_twice(table):
+    def change(grid, messages, timeout):
+        if exchange_of(messages) == "masked tables":
+            record = messages[0].content["arrays"]
+            rows = record["rows"].numpy().copy()
+            rows[0] = rows[1]
+            with_array(record, "rows", rows)
+        return grid.send_and_receive(messages, timeout=timeout)
+
+    with pytest.raises(FederationError, match="not that of this party's rows"):
+        simulate(
+            "moments",
+            vertical(table, 2),
+            row_id="patient",
+            wrap_grid=lambda grid: Altering(grid, change),
+        )
+
+
 def test_a_reply_that_was_altered_is_noticed(table):
     def change(grid, messages, timeout):
         replies = list(grid.send_and_receive(messages, timeout=timeout))
@@ -362,6 +380,7 @@ def test_with_secure_sums_the_server_learns_no_partys_numbers(table, quorum):
     assert (found.graph.adjacency == pooled.graph.adjacency).all()
     assert found.graph.weights == pytest.approx(pooled.graph.weights, abs=1e-6)
     assert found.model.intercepts == pytest.approx(pooled.model.intercepts, rel=1e-6)
+    assert found.num_rows == 300
     reports = [dict(reply.content["config"]) for _, replies in seen[:1] for reply in replies]
     assert all(report["withheld"] and not report["has-sums"] for report in reports)
     sums = [name for name, replies in seen for reply in replies if "masked" in arrays_of(reply)]
@@ -370,3 +389,48 @@ def test_with_secure_sums_the_server_learns_no_partys_numbers(table, quorum):
 
 def arrays_of(reply):
     return set(reply.content["arrays"]) if "arrays" in reply.content else set()
+
+
+@pytest.mark.parametrize("where", ["align", "masked tables", "products"])
+def test_with_secure_sums_a_lost_party_ends_the_run(table, where):
+    def change(grid, messages, timeout):
+        replies = list(grid.send_and_receive(messages, timeout=timeout))
+        lost = exchange_of(messages) == where
+        return [one for one in replies if not lost or one.metadata.src_node_id != _last(messages)]
+
+    # A party whose rows and columns others have, too.
+    parties = [*vertical(table, 3), table[["patient", "age", "risk"]]]
+    with pytest.raises(FederationError, match="no usable reply of party 3"):
+        simulate(
+            "moments",
+            parties,
+            row_id="patient",
+            secure_aggregation=True,
+            wrap_grid=lambda grid: Altering(grid, change),
+        )
+
+
+def test_without_them_the_others_start_again_if_they_hold_all_columns(table):
+    lost = []
+
+    def change(grid, messages, timeout):
+        replies = list(grid.send_and_receive(messages, timeout=timeout))
+        if exchange_of(messages) == "products" and not lost:
+            lost.append(_last(messages))
+            return [one for one in replies if one.metadata.src_node_id != lost[0]]
+        return replies
+
+    parties = [*vertical(table, 2), table[["patient", "age", "risk"]]]
+    found = simulate(
+        "moments",
+        parties,
+        row_id="patient",
+        wrap_grid=lambda grid: Altering(grid, change),
+    )
+    pooled = simulate("moments", [table[list(found.graph.names)]])
+    assert found.graph.weights == pytest.approx(pooled.graph.weights, abs=1e-6)
+    assert any("started again without party 2" in warning for warning in found.warnings)
+
+
+def _last(messages):
+    return max(message.metadata.dst_node_id for message in messages)

@@ -84,6 +84,7 @@ def baselines(
             "leave_one_out": False,
             "secure_aggregation": False,
             "min_parties": LEAST_PARTIES,
+            "groups": 1,
             "output_dir": None,
             "resume": False,
         }

@@ -46,7 +46,7 @@ from flwr_causal.protocol.secure.unmasking import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from flwr.app import Context, RecordDict
     from numpy.typing import NDArray
@@ -169,8 +169,9 @@ def masked(
         answered before with another vector.
     """
     record = _record(context.state)
-    own = _Neighbours.of(context, record, setup)
-    purpose = f"{setup.exchange} {exchange} {number}".encode()
+    sums = Sums.of(record, setup)
+    own = _Neighbours.of(context, record, setup, sums)
+    purpose = f"{sums.token} {sums.group} {exchange} {number}".encode()
     words = vector + mask(own.pairs.values(), purpose, len(vector))
     # The same question has the same answer, and another one has never the same mask.
     seed = record["seed"] if record["purpose"] == purpose else new_seed()
@@ -178,7 +179,7 @@ def masked(
         coefficients = polynomial(seed, own.circle.shares)
         words += streams([(own_key(coefficients), 1)], len(vector))
         words = np.concatenate([words, own.boxes(coefficients, purpose)])
-    kept = answered(record, setup, number, words.tobytes())
+    kept = answered(record, sums, number, words.tobytes())
     kept |= {"purpose": purpose, "seed": seed}
     return door.masked(words, number), {SECURE: ConfigRecord(kept)}
 
@@ -219,16 +220,17 @@ def unmasked(
         other parties, too few are in it, or a share was altered.
     """
     record = _record(context.state)
-    own = _Neighbours.of(context, record, setup)
+    sums = Sums.of(record, setup)
+    own = _Neighbours.of(context, record, setup, sums)
     purpose = record["purpose"]
-    asked = (setup.exchange, _hashed_keys(setup.keys), setup.least_parties, number)
+    asked = (sums.token, _hashed_keys(sums.keys), sums.least, number)
     last = (record["runs"].rpartition(" ")[-1], *(record[one] for one in _LAST))
     if asked != last or own.circle.all_must_reply:
         raise FederationError(f"Exchange {number} is no sum that this party can unmask now.")
     # What is compared with an earlier unmasking is what this one is done for.
     survivors = (survivors != 0).astype(np.uint8)
     own.check(survivors, boxes)
-    kept = _unmasked_once(record, setup, number, survivors.tobytes())
+    kept = _unmasked_once(record, sums, number, survivors.tobytes())
     coefficients = polynomial(record["seed"], own.circle.shares)
     keys = []
     for place, box in zip(own.holders, boxes, strict=True):
@@ -287,6 +289,50 @@ def _signed_keys(context: Context, setup: Setup) -> tuple[bytes, ...]:
     return tuple(bytes.fromhex(key) for key in setup.keys)
 
 
+class Sums(NamedTuple):
+    """The secure sums of a party, as the agreement says.
+
+    Parameters
+    ----------
+    token : str
+        Of the agreement.
+    group : int
+        The number of the party's group; 0 if there are none.
+    keys : tuple of str
+        The public keys of the parties that add up together, in the order of all parties; "" in the
+        places of others.
+    least : int
+        How many of them must be in a sum.
+    """
+
+    token: str
+    group: int
+    keys: tuple[str, ...]
+    least: int
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], setup: Setup) -> Sums:
+        """Return the sums of the party whose key the record of its node's state holds.
+
+        Raises
+        ------
+        FederationError
+            If the agreement does not say with whom it adds up.
+        """
+        own = public_key(record["key"]).hex()
+        try:
+            circles = setup.circles
+        except ValueError:
+            circles = {}
+        for group, (keys, least) in circles.items():
+            if own in keys:
+                return cls(setup.exchange, group, keys, least)
+        raise FederationError(
+            "This party's public key is not among those of the secure sum: its node was restarted "
+            "and has lost its key, or the keys have been exchanged. Start the run again."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class _Neighbours:
     """A party among the others of its secure sums.
@@ -294,7 +340,7 @@ class _Neighbours:
     Parameters
     ----------
     keys : tuple of bytes
-        The public keys of all parties, in their order.
+        The public keys of the parties that add up with it, in the order of all parties.
     place : int
         The party's own place among them.
     circle : Circle
@@ -311,20 +357,22 @@ class _Neighbours:
     pairs: dict[int, PairKey]
 
     @classmethod
-    def of(cls, context: Context, record: dict[str, Any], setup: Setup) -> _Neighbours:
+    def of(cls, context: Context, record: dict[str, Any], setup: Setup, sums: Sums) -> _Neighbours:
         """Return the party's neighbours; its keys with them are computed once a process."""
         private = record["key"]
 
         def find() -> _Neighbours:
-            keys = _signed_keys(context, setup)
+            _signed_keys(context, setup)
+            keys = tuple(bytes.fromhex(key) for key in sums.keys)
             place = place_of(public_key(private), keys)
             holders = circle.holders(place)
             pairs = {pair.place: pair for pair in pair_keys(private, keys, holders)}
             return cls(keys, place, circle, holders, pairs)
 
         # A key exchange with each party takes longer than the masks of many exchanges.
-        circle = circle_of(setup.keys, setup.least_parties, setup.exchange)
-        name = f"neighbours {_hashed(private)} {_hashed_keys(setup.keys)} {circle}"
+        circle = circle_of(sums.keys, sums.least, sums.token)
+        agreed = f"{_hashed_keys(setup.keys)} {sums.group} {_hashed_keys(sums.keys)} {circle}"
+        name = f"neighbours {_hashed(private)} {agreed}"
         return cached(context, name, find)
 
     def boxes(self, coefficients: list[int], purpose: bytes) -> NDArray[np.uint64]:
@@ -355,14 +403,14 @@ class _Neighbours:
             )
 
 
-def answered(record: dict[str, Any], setup: Setup, number: int, vector: bytes) -> dict[str, Any]:
+def answered(record: dict[str, Any], sums: Sums, number: int, vector: bytes) -> dict[str, Any]:
     """Return what to keep about a masked vector that is about to leave the party.
 
     Parameters
     ----------
     record : dict
         Of the node's state; not changed.
-    setup : Setup
+    sums : Sums
     number : int
         Of the exchange.
     vector : bytes
@@ -374,11 +422,13 @@ def answered(record: dict[str, Any], setup: Setup, number: int, vector: bytes) -
         If the exchange was answered before with another vector, a later one was, or the parties'
         keys are not those of the exchanges before.
     """
-    keys, digest = _hashed_keys(setup.keys), _hashed(vector)
+    keys, digest = _hashed_keys(sums.keys), _hashed(vector)
+    # Without the places of other groups, of which there may be fewer after the totals.
+    heirs = _hashed_keys(filter(None, sums.keys))
     runs = record["runs"].split()
-    if setup.exchange in runs[:-1]:
+    if sums.token in runs[:-1]:
         raise FederationError("The message belongs to an earlier agreement: it came too late.")
-    if setup.exchange in runs:
+    if sums.token in runs:
         last = record["number"]
         if keys != record["keys"]:
             raise FederationError("The parties' keys are not those of the first secure sum.")
@@ -394,15 +444,15 @@ def answered(record: dict[str, Any], setup: Setup, number: int, vector: bytes) -
             )
     else:
         # After the totals the run goes on with the parties that are in them.
-        if runs and (keys != record["heirs"] or number == TOTALS_NUMBER):
+        if runs and (heirs != record["heirs"] or number == TOTALS_NUMBER):
             raise FederationError("The parties' keys are not those of the first secure sum.")
-        runs.append(setup.exchange)
-    answer = {"least": setup.least_parties, "number": number, "digest": digest}
-    return {**record, **answer, "runs": " ".join(runs), "keys": keys, "heirs": keys}
+        runs.append(sums.token)
+    answer = {"least": sums.least, "number": number, "digest": digest}
+    return {**record, **answer, "runs": " ".join(runs), "keys": keys, "heirs": heirs}
 
 
 def _unmasked_once(
-    record: dict[str, Any], setup: Setup, number: int, survivors: bytes
+    record: dict[str, Any], sums: Sums, number: int, survivors: bytes
 ) -> dict[str, Any]:
     """Return what to keep about an unmasking; refuse another one of the same sum.
 
@@ -416,14 +466,14 @@ def _unmasked_once(
     """
     former = record["unmasked"]
     other = number < former or (number == former and record["survivors"] != survivors)
-    if record["unmasked-run"] == setup.exchange and other:
+    if record["unmasked-run"] == sums.token and other:
         raise FederationError(
             f"The sum of exchange {number} was unmasked before, for other parties. The difference "
             "of the two would reveal the numbers of some of them: start the run again."
         )
-    kept = {"unmasked-run": setup.exchange, "unmasked": number, "survivors": survivors}
+    kept = {"unmasked-run": sums.token, "unmasked": number, "survivors": survivors}
     if number == TOTALS_NUMBER:
-        pairs = zip(setup.keys, survivors, strict=True)
+        pairs = zip(sums.keys, survivors, strict=True)
         kept["heirs"] = _hashed_keys(key for key, one in pairs if one)
     return {**record, **kept}
 

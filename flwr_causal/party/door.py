@@ -152,8 +152,11 @@ class PartyDoor:
             return
         terms = self._check_terms(setup.terms, setup.signature)
         self.policy.check_kept(terms, method, setup.options, masked=setup.masked)
-        if setup.num_clients < self.policy.least_parties:
-            raise PolicyError("least-parties", f"the agreement is of {setup.num_clients} parties")
+        # In a group the party's numbers are hidden among those of the group.
+        sizes = [setup.groups.count(group) for group in set(setup.groups)]
+        together = min([setup.num_clients, *sizes])
+        if together < self.policy.least_parties:
+            raise PolicyError("least-parties", f"the agreement is of {together} parties")
         most = terms.options.get("replicates")
         replicates = most if isinstance(most, int) else 0
         if any(one.replicate > replicates for one in trainings):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Contract, Disclosure, Shape
+    from flwr_causal.protocol.replies import Summed
 
 T = TypeVar("T")
 
@@ -106,7 +107,8 @@ class Part(NamedTuple):
         names = tuple(name for name in bundled.parties if name in set(parties))
         own = {name: self.returned(bundled.by_party.get(name, {})) for name in names}
         kept = own if any(name in bundled.by_party for name in names) else {}
-        return Replies(names, self.returned(bundled.combined), kept)
+        sums = {name: one for name, one in bundled.sums.items() if name in ("", *names)}
+        return Replies(names, self.returned(bundled.combined), kept, sums)
 
 
 @dataclass(frozen=True)
@@ -188,12 +190,14 @@ def joined(parts: Iterable[tuple[Part, Replies]]) -> Replies:
     parties: dict[str, None] = {}
     combined: Arrays = {}
     by_party: dict[str, Arrays] = {}
+    sums: dict[str, Summed] = {}
     for part, replies in parts:
         parties |= dict.fromkeys(replies.parties)
+        sums |= replies.sums
         combined |= part.named(replies.combined)
         for name, arrays in replies.by_party.items():
             by_party.setdefault(name, {}).update(part.named(arrays))
-    return Replies(tuple(parties), combined, by_party)
+    return Replies(tuple(parties), combined, by_party, sums)
 
 
 def _renamed(part: Part, item: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,21 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Exchange
 
 
+class Summed(NamedTuple):
+    """What is in one secure sum.
+
+    Parameters
+    ----------
+    rows : int
+        Of the parties in it together.
+    parties : tuple of str
+        Their names.
+    """
+
+    rows: int
+    parties: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Replies:
     """What the parties returned in one exchange.
@@ -27,19 +42,31 @@ class Replies:
     Parameters
     ----------
     parties : tuple of str
-        The names of the parties that replied, in their fixed order.
+        The names of the parties that replied, in their fixed order; where parties add up in
+        groups, the names of the groups.
     combined : dict of str to ndarray
         Sums and means.
     by_party : mapping of str to dict of str to ndarray
         Party to what is kept by party.
-    rows : int or None
-        Of a secure sum, the rows of these parties together; None elsewhere.
+    sums : mapping of str to Summed
+        What is in the secure sums: by group, or under "" in that of all parties. Empty elsewhere.
     """
 
     parties: tuple[str, ...] = ()
     combined: Arrays = field(default_factory=dict)
     by_party: Mapping[str, Arrays] = field(default_factory=dict)
-    rows: int | None = None
+    sums: Mapping[str, Summed] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int | None:
+        """Of secure sums, the rows of the parties in them together; None elsewhere."""
+        return sum(one.rows for one in self.sums.values()) if self.sums else None
+
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """The names of the single parties whose reply is used, also where groups replied."""
+        summed = (name for one in self.sums.values() for name in one.parties)
+        return tuple(summed) if self.sums else self.parties
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return a sum or a mean."""

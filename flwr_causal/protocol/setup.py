@@ -29,7 +29,7 @@ KEYS = PREFIX + "keys"
 TERMS = PREFIX + "terms"
 SIGNATURE = PREFIX + "signature"
 KEY_NAMES, KEY_SIGNATURES = PREFIX + "key-names", PREFIX + "key-signatures"
-LEAST = PREFIX + "least-parties"
+LEAST, GROUPS = PREFIX + "least-parties", PREFIX + "groups"
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,12 @@ class Setup:
         parties that hold different columns; else empty.
     key_names, key_signatures : tuple of str
         By key, the name of its party and the party's signature of it; empty where no party signs.
-    least_parties : int
-        How many parties must be in a secure sum; 0 without secure aggregation.
+    groups : tuple of int
+        By key, the group of its party; a secure sum is that of one group's parties. Empty where
+        all parties are in one sum.
+    least_parties : tuple of int
+        By group, in the order of their numbers, how many of its parties must be in a secure sum;
+        one number without groups. Empty without secure aggregation.
     terms, signature : str
         What the run asks of the parties, and the coordinator's signature of it, see
         :mod:`flwr_causal.protocol.terms`; by them a party's policy decides.
@@ -94,12 +98,26 @@ class Setup:
     signature: str = ""
     key_names: tuple[str, ...] = ()
     key_signatures: tuple[str, ...] = ()
-    least_parties: int = 0
+    groups: tuple[int, ...] = ()
+    least_parties: tuple[int, ...] = ()
+
+    @property
+    def circles(self) -> dict[int, tuple[tuple[str, ...], int]]:
+        """By group, the keys of those that add up together, and how many must be in a sum.
+
+        There is "" in the places of the parties of other groups. Without groups the number is 0.
+        """
+        groups = self.groups or (0,) * len(self.keys)
+        pairs = list(zip(self.keys, groups, strict=True))
+        return {
+            group: (tuple(key if own == group else "" for key, own in pairs), least)
+            for group, least in zip(sorted(set(groups)), self.least_parties, strict=True)
+        }
 
     @property
     def masked(self) -> bool:
         """Whether sums are secure sums."""
-        return self.least_parties > 0
+        return bool(self.least_parties)
 
     @property
     def continuous(self) -> tuple[str, ...]:
@@ -130,7 +148,8 @@ class Setup:
             SIGNATURE: self.signature,
             **self._states_config(),
             **({_TARGETS: [json.dumps(one) for one in self.targets]} if self.targets else {}),
-            **({KEYS: list(self.keys), LEAST: self.least_parties} if self.keys else {}),
+            **({KEYS: list(self.keys), LEAST: list(self.least_parties)} if self.keys else {}),
+            **({GROUPS: list(self.groups)} if self.groups else {}),
             **({KEY_NAMES: list(self.key_names)} if self.key_names else {}),
             **({KEY_SIGNATURES: list(self.key_signatures)} if self.key_signatures else {}),
             **{_POLICY + name: value for name, value in self.policy.to_dict().items()},
@@ -172,5 +191,6 @@ class Setup:
             signature=config.get(SIGNATURE, ""),
             key_names=tuple(config.get(KEY_NAMES, [])),
             key_signatures=tuple(config.get(KEY_SIGNATURES, [])),
-            least_parties=config.get(LEAST, 0),
+            groups=tuple(config.get(GROUPS, [])),
+            least_parties=tuple(config.get(LEAST, [])),
         )

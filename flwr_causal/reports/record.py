@@ -82,6 +82,9 @@ class RunRecord:
         :func:`flwr_causal.core.fedcausal.heterogeneity.edge_table`.
     answers : DataFrame or None
         The answers of a fitted circuit on the rows that the run config's ``query`` names.
+    groups : dict of str to list of str
+        By name, the parties of each group that adds up by itself (option ``groups``); else empty.
+        What is by party elsewhere (``influence``, ``disagreement``) is then by group.
     answered : dict of str to int
         By party, in how many exchanges its reply was used since the training last started.
     failures : list of dict
@@ -142,6 +145,7 @@ class RunRecord:
     heterogeneity: pd.DataFrame | None = None
     disagreement: pd.DataFrame | None = None
     answers: pd.DataFrame | None = None
+    groups: dict[str, list[str]] = field(default_factory=dict)
     answered: dict[str, int] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

@@ -168,7 +168,7 @@ class Run(RunRecord):
         """
         plain = (
             "status rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics "
-            "config parties num_rows answered failures privacy warnings error"
+            "config parties num_rows groups answered failures privacy warnings error"
         )
         values = {name: getattr(self, name) for name in plain.split()}
         return {**values, "influence": self.influence if influence else known_influence(self)}

@@ -27,7 +27,7 @@ import numpy as np
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.replies import Replies
+from flwr_causal.protocol.replies import Replies, Summed
 from flwr_causal.protocol.setup import (
     KEY_NAMES,
     KEY_SIGNATURES,
@@ -37,7 +37,7 @@ from flwr_causal.protocol.setup import (
     SIGNATURE,
     TERMS,
 )
-from flwr_causal.runtime.federation import Failure, Party
+from flwr_causal.runtime.federation import Failure, Party, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ FREE_OPTIONS = frozenset(
 )
 _TOKEN = f"{PREFIX}exchange"
 _PARTIES = "parties"
-# With secure aggregation, the report on all rows.
+# With secure aggregation, the reports on all rows and on each group's.
 _TOTAL = "total"
 # Where the training started again with other tables, what had happened before.
 _HISTORY, _FAILURES = "history before", "failures before"
@@ -222,8 +222,8 @@ class Checkpoint:
         That agreed in the run to resume, in their order; without nodes.
     reports : dict of str to TableReport
         Theirs, by name.
-    total : TableReport or None
-        With secure aggregation, the report on the rows of all of them.
+    total : Totals or None
+        With secure aggregation, the reports on their rows together.
     history : list of dict
         The records of its exchanges before its last agreement.
     failures : list of Failure
@@ -246,7 +246,7 @@ class Checkpoint:
         self._agreed: dict[str, Any] = {}
         self.parties: list[Party] = []
         self.reports: dict[str, TableReport] = {}
-        self.total: TableReport | None = None
+        self.total: Totals | None = None
         self.history: list[dict[str, Any]] = []
         self.failures: list[Failure] = []
         with _writable(self.directory):
@@ -268,9 +268,12 @@ class Checkpoint:
         self.history = content.pop(_HISTORY)
         self.failures = [Failure(**failure) for failure in content.pop(_FAILURES)]
         total = content.pop(_TOTAL, None)
-        self.total = None if total is None else TableReport.from_dict(total)
-        for number, (name, partition, report) in enumerate(content.pop(_PARTIES), 1):
-            self.parties.append(Party(-number, name, partition))
+        if total is not None:
+            whole, groups = total
+            reports = {int(one): TableReport.from_dict(own) for one, own in groups.items()}
+            self.total = Totals(TableReport.from_dict(whole), reports)
+        for number, (name, partition, group, report) in enumerate(content.pop(_PARTIES), 1):
+            self.parties.append(Party(-number, name, partition, group=group))
             self.reports[name] = TableReport.from_dict(report)
         self._agreed = content
 
@@ -318,13 +321,13 @@ class Checkpoint:
             return replace(setup, exchange=self._token)
         total = federation.total
         content = {
-            _TOTAL: None if total is None else total.to_dict(),
+            _TOTAL: None if total is None else _plain(total),
             _TOKEN: setup.exchange,
             _HISTORY: list(history),
             _FAILURES: [vars(one) for one in failures],
             _PARTIES: [
-                (party.name, party.partition_id, federation.reports[party.name].to_dict())
-                for party in federation.parties
+                (one.name, one.partition_id, one.group, federation.reports[one.name].to_dict())
+                for one in federation.parties
             ],
         }
         with _writable(self.directory):
@@ -351,25 +354,31 @@ class Checkpoint:
     def _file(self, number: int) -> Path:
         return self._exchanges / f"{number:06d}.npz"
 
-    def fix(self, number: int, parties: Sequence[str]) -> None:
-        """Keep which parties are in a secure sum, before it is known.
+    def fix(self, number: int, sums: Sequence[Sequence[str]]) -> None:
+        """Keep which parties are in each secure sum of an exchange, before it is known.
 
         Raises
         ------
         FederationError
-            If others were in it in the interrupted run: the difference of the two sums would be
-            numbers of a few parties.
+            If others were in one of them in the interrupted run: the difference of the two sums
+            would be numbers of a few parties.
         """
         file = self._exchanges / f"{number:06d}.json"
         token, former = _read_json(file)["parties"] if file.is_file() else ("", [])
-        if token == self._token and former != [*parties]:
-            raise FederationError(
-                f"Exchange {number}: the sum in the interrupted run was that of "
-                f"{', '.join(former)}, and now {', '.join(parties)} have replied. The difference "
-                "would reveal the numbers of some parties: resume the run once the same parties "
-                "can answer, or start anew without resume."
-            )
-        write(file, json.dumps({"parties": (self._token, list(parties))}))
+        former = former if token == self._token else []
+        for before in former:
+            for parties in map(list, sums):
+                if before != parties and not {*before}.isdisjoint(parties):
+                    raise FederationError(
+                        f"Exchange {number}: the sum in the interrupted run was that of "
+                        f"{', '.join(before)}, and now {', '.join(parties)} have replied. The "
+                        "difference would reveal the numbers of some parties: resume the run once "
+                        "the same parties can answer, or start anew without resume."
+                    )
+        # A group that had a sum before, and has none now, must not have another one later.
+        kept = [list(parties) for parties in sums]
+        kept += [before for before in former if before not in kept]
+        write(file, json.dumps({"parties": (self._token, kept)}))
 
     def exchange(self, step: Step) -> None:
         """Write the record and the replies of an exchange, from which it can be repeated."""
@@ -442,6 +451,10 @@ def check_options(directory: str | Path, config: Mapping[str, Any]) -> None:
             )
 
 
+def _plain(total: Totals) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    return total.all.to_dict(), {group: own.to_dict() for group, own in total.groups.items()}
+
+
 def _packed(step: Step, token: str) -> bytes:
     replies = step.replies
     head = {
@@ -451,6 +464,7 @@ def _packed(step: Step, token: str) -> bytes:
         "failures": [vars(failure) for failure in step.failures],
         "parties": replies.parties,
         "by_party": list(replies.by_party),
+        "sums": replies.sums,
         "influence": step.influence,
     }
     arrays = {f"{_COMBINED} {name}": array for name, array in replies.combined.items()}
@@ -483,7 +497,12 @@ def _read_step(path: Path) -> tuple[str, Step]:
         head["record"],
         tuple(head["lost"]),
         tuple(Failure(**failure) for failure in head["failures"]),
-        Replies(tuple(head["parties"]), combined, dict(zip(head["by_party"], own, strict=True))),
+        Replies(
+            tuple(head["parties"]),
+            combined,
+            dict(zip(head["by_party"], own, strict=True)),
+            {name: Summed(rows, tuple(names)) for name, (rows, names) in head["sums"].items()},
+        ),
         head["influence"],
     )
 

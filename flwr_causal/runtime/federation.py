@@ -15,6 +15,7 @@ from flwr_causal.compat import NODE_UNAVAILABLE
 from flwr_causal.errors import FederationError, ForgottenError, TableChangedError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.exchange import Known
+from flwr_causal.protocol.secure.groups import name_of
 from flwr_causal.protocol.setup import PREFIX
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Party:
         Its public key for secure sums, in hexadecimal digits.
     signature : str
         Its signature of this key, in hexadecimal digits; "" where it signs nothing.
+    group : int
+        The number of the group with which it adds up securely; 0 where there are no groups.
     """
 
     node_id: int
@@ -63,6 +66,7 @@ class Party:
     num_rows: int = 0
     public_key: str = ""
     signature: str = ""
+    group: int = 0
 
     @property
     def has_node(self) -> bool:
@@ -89,19 +93,28 @@ class Failure:
 
 @dataclass(frozen=True, eq=False)
 class Arrival:
-    """The accepted reply of one party.
+    """The accepted reply of one party, or the sum or mean of a group's replies.
 
     Parameters
     ----------
     party : Party
+        For a group one with its name and rows, and without a node.
     arrays : dict of str to ndarray
-    message : Message
-        As it arrived, for Flower's own averaging.
+    message : Message or None
+        As it arrived, for Flower's own averaging; None for a group.
+    members : tuple of str
+        The parties in the sum of a group.
     """
 
     party: Party
     arrays: Arrays
-    message: Message
+    message: Message | None = None
+    members: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many parties' replies it stands for."""
+        return max(1, len(self.members))
 
 
 @dataclass
@@ -122,8 +135,10 @@ class Collected:
         The names of the parties that were asked and gave no accepted reply.
     changed : tuple of str
         Those of them whose table is not the one that they have reported on.
-    total : ndarray of uint64, optional
-        Of a secure sum, the sum of the parties' vectors without masks.
+    totals : dict of int to ndarray of uint64
+        Of secure sums, by group the sum of its parties' vectors without masks.
+    without : dict of str to str
+        The groups that have no sum, with the reason.
     """
 
     sent: dict[str, int] = field(default_factory=dict)
@@ -133,7 +148,8 @@ class Collected:
     replies: list[Arrival] = field(default_factory=list)
     lost: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    total: NDArray[np.uint64] | None = None
+    totals: dict[int, NDArray[np.uint64]] = field(default_factory=dict)
+    without: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: Collected) -> None:
         """Add replies and traffic of another attempt, or of a second exchange for one purpose."""
@@ -175,6 +191,21 @@ def _common(values: dict[str, int]) -> int | dict[str, int]:
     """Return the value if it is the same under all names, else the values by name."""
     different = set(values.values())
     return different.pop() if len(different) == 1 else values
+
+
+class Totals(NamedTuple):
+    """What secure sums say of the rows.
+
+    Parameters
+    ----------
+    all : TableReport
+        Of all parties together.
+    groups : mapping of int to TableReport
+        Of each group's parties together; empty without groups.
+    """
+
+    all: TableReport
+    groups: Mapping[int, TableReport]
 
 
 class Found(NamedTuple):
@@ -219,8 +250,8 @@ class Federation:
         By party, in how many exchanges it has failed since its last reply.
     connected : set of int
         The nodes that were connected when last looked at. Default: those of the parties.
-    total : TableReport, optional
-        With secure aggregation, the report on the rows of all parties together.
+    total : Totals, optional
+        With secure aggregation, the reports on the rows of parties together.
     together : collection of str
         With secure aggregation, the parties of the exchanges that declare ``same_parties``, from
         the first one on; empty before.
@@ -234,12 +265,30 @@ class Federation:
     failures: list[Failure] = field(default_factory=list)
     failed_in_a_row: dict[str, int] = field(default_factory=dict)
     connected: set[int] = field(default_factory=set)
-    total: TableReport | None = None
+    total: Totals | None = None
     together: Collection[str] = ()
     _informed: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.connected = self.connected or {party.node_id for party in self.parties}
+
+    @property
+    def groups(self) -> dict[str, tuple[Party, ...]]:
+        """By name, the parties of each group that adds up securely; empty without groups."""
+        return grouped(self.parties)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """By party, the name under which a method knows it: its own, or that of its group."""
+        own = {party.name: party.name for party in self.parties}
+        return own | {one.name: name for name, group in self.groups.items() for one in group}
+
+    @property
+    def summed_reports(self) -> Mapping[str, TableReport]:
+        """The reports under the names that a method knows: of the parties, or of the groups."""
+        if not (self.groups and self.total):
+            return self.reports
+        return {name: self.total.groups[own[0].group] for name, own in self.groups.items()}
 
     def asked(
         self, exchange: Exchange, server_round: int, fraction: float, seed: int
@@ -331,7 +380,7 @@ class Federation:
         server_round: int,
         timeout: float,
         find: Find | None = None,
-        words: int | None = None,
+        words: Mapping[str, int] | None = None,
     ) -> Collected:
         """Send the messages of an exchange, check the replies, and sort them.
 
@@ -352,8 +401,8 @@ class Federation:
             Looks for the nodes of parties: takes the names of those whose node is gone or has lost
             its state, and the ids of the nodes that have lost it. Default: nodes that have lost
             it are sent the setup again.
-        words : int, optional
-            Of the masked vectors of a secure sum, which the replies then are.
+        words : mapping of str to int, optional
+            By party, of the masked vector of a secure sum, which the reply then is.
         """
         parties = {party.node_id: party for party in self.parties}
         attempt = _Attempt(self, grid, exchange, server_round, timeout, parties, words)
@@ -452,7 +501,7 @@ class _Attempt:
     server_round: int
     timeout: float
     parties: dict[int, Party]
-    words: int | None = None
+    words: Mapping[str, int] | None = None
     result: Collected = field(default_factory=Collected)
     reasons: dict[int, tuple[int, str]] = field(default_factory=dict)
 
@@ -527,7 +576,8 @@ class _Attempt:
     def _accepted(self, party: Party, sent: RecordDict, reply: Message) -> Arrays:
         """Return the arrays of a reply that the contract allows."""
         if self.words is not None:
-            vector = door.accepted_masked(reply.content, self.words, number=self.server_round)
+            own = self.words[party.name]
+            vector = door.accepted_masked(reply.content, own, number=self.server_round)
             return {door.MASKED: vector}
         federation, exchange = self.federation, self.exchange.asked(records.config_of(sent))
         agreed = federation.contract.sizes(federation.setup, party.num_rows)
@@ -545,6 +595,18 @@ class _Attempt:
             if complaint:
                 raise door.RefusedError(complaint)
         return arrays
+
+
+def grouped(parties: Iterable[Party]) -> dict[str, tuple[Party, ...]]:
+    """Return by name the groups of parties that have one, in the order of their numbers."""
+    groups: dict[int, list[Party]] = {}
+    for party in parties:
+        if party.group:
+            groups.setdefault(party.group, []).append(party)
+    return {
+        name_of(number, [party.name for party in groups[number]]): tuple(groups[number])
+        for number in sorted(groups)
+    }
 
 
 def _setup_bytes(message: Message) -> int:

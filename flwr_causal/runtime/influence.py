@@ -109,6 +109,8 @@ class LeaveOneOut(Generic[StateT]):
         By party.
     rows : ndarray of shape (K,)
         The parties' rows.
+    counts : ndarray of shape (K,)
+        How many parties each reply stands for: 1, or those of a group.
     """
 
     method: Method[StateT]
@@ -117,6 +119,7 @@ class LeaveOneOut(Generic[StateT]):
     exchange: Exchange
     replies: Mapping[str, dict[str, Any]]
     rows: FloatArray
+    counts: FloatArray
 
     @classmethod
     def of(
@@ -130,10 +133,11 @@ class LeaveOneOut(Generic[StateT]):
         """Return it for the replies that arrived; the method may change afterwards."""
         kept = copy.copy(method)
         kept.state, kept.federation, kept.grid = None, None, None
-        rows = np.array([reply.party.num_rows for reply in replies], dtype=np.float64)
-        return cls(
-            kept, agreement, graph, exchange, {r.party.name: r.arrays for r in replies}, rows
-        )
+        arrays = {reply.party.name: reply.arrays for reply in replies}
+        rows, counts = np.array(
+            [(reply.party.num_rows, reply.count) for reply in replies], dtype=np.float64
+        ).T
+        return cls(kept, agreement, graph, exchange, arrays, rows, counts)
 
     @property
     def largest_distance(self) -> float:
@@ -164,9 +168,9 @@ class LeaveOneOut(Generic[StateT]):
         if self.method.aggregation == "median":
             combined = median_of(self.exchange, arrays, rows)
         else:
-            weights = rows if self.exchange.weight == "rows" else np.ones(len(rows))
-            combined = mean_of(arrays, weights)
-        own_rows = {name: self.agreement.rows[name] for name in others}
+            by_rows = self.exchange.weight == "rows"
+            combined = mean_of(arrays, rows if by_rows else np.delete(self.counts, index))
+        own_rows = {name: int(own) for name, own in zip(others, rows, strict=True)}
         before = self.method.init(dataclasses.replace(self.agreement, rows=own_rows))
         state, _ = self.method.close(before, Replies(tuple(others), combined))
         graph = self.method.graph(state)

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, cast
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Result
 from flwr.supercore import log
 
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.bundle import Bundle, joined
 from flwr_causal.protocol.replay import REPLAY, packed
-from flwr_causal.protocol.replies import Fold, Replies, mean_of, median_of
+from flwr_causal.protocol.replies import Replies
 from flwr_causal.runtime.checkpoint import Checkpoint, CheckpointError, Step
+from flwr_causal.runtime.combining import combined, of_part
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
     Deferred,
@@ -35,6 +34,7 @@ from flwr_causal.runtime.trainings import Trainings
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    import numpy as np
     from flwr.app import Message
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.bundle import Part
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.federation import (
         Arrival,
@@ -65,8 +64,6 @@ MAX_RESTARTS = 3
 # What the server keeps in memory to send it to a node that was restarted. Beyond it, such a node
 # goes on without what it remembered.
 MOST_REMEMBERED = 2**28
-# Of fewer replies none can be told to be the false one.
-LEAST_FOR_MEDIAN = 3
 
 
 @dataclass
@@ -84,6 +81,8 @@ class Outcome(Generic[StateT]):
         Why the run ended, in words.
     num_rows : int or None
         Rows of all parties together, where that is not the sum of their numbers of rows.
+    groups : dict of str to list of str
+        By name, the parties of each group that adds up securely by itself; empty without groups.
     answered : dict of str to int
         By party, in how many exchanges its reply was used since the training last started.
     schema_bytes : int
@@ -109,6 +108,7 @@ class Outcome(Generic[StateT]):
     agreement: Agreement | None = None
     parties: tuple[Party, ...] = ()
     num_rows: int | None = None
+    groups: dict[str, list[str]] = field(default_factory=dict)
     answered: dict[str, int] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     warnings: list[str] = field(default_factory=list)
@@ -154,6 +154,7 @@ class Outcome(Generic[StateT]):
                 )
             },
             "parties": {party.name: party.num_rows for party in self.parties},
+            "groups": self.groups,
             "answered": self.answered,
             "failures": [
                 {"round": one.server_round, "party": one.party, "reason": one.reason}
@@ -342,8 +343,9 @@ class _Session(Generic[StateT]):
                 federation, self.config, outcome.history, outcome.failures
             )
         outcome.agreement, outcome.parties = agreement, federation.parties
+        outcome.groups = {name: list(group) for name, group in agreement.groups.items()}
         outcome.warnings = list(agreement.warnings)
-        outcome.answered = dict.fromkeys(agreement.rows, 0)
+        outcome.answered = {party.name: 0 for party in federation.parties}
         method.federation, method.grid = federation, self.grid
         with server_work(method, "The initial state"):
             method.state = method.init(agreement) if state is None else state
@@ -372,7 +374,7 @@ class _Session(Generic[StateT]):
             self.grid,
         )
         asking = (
-            SecureSum.of(federation, exchange, messages, number, self._fix)
+            SecureSum.of(method, exchange, messages, number, self._fix)
             if method.secure_aggregation and not exchange.open
             else _SingleReplies(method, self.strategy, exchange, number)
         )
@@ -388,7 +390,7 @@ class _Session(Generic[StateT]):
                 f"{federation.latest_reasons()}. Start the run again once all of them can answer."
             )
         info: dict[str, Any] = {}
-        before, replies = self.state, Replies()
+        before, replies, arrivals = self.state, Replies(), cast("Sequence[Arrival]", ())
         if changed:
             info["started_again"] = 1
         elif lost:
@@ -396,21 +398,23 @@ class _Session(Generic[StateT]):
             self._start_again(lost)
         else:
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
-                replies = asking.combined(collected)
+                arrivals = asking.arrivals(collected)
+                replies = asking.combined(collected, arrivals)
                 method.state, info = method.close(before, replies)
-            self._took_part(number, request, replies.parties)
+            self._took_part(number, request, replies.answered)
         self.outcome.schema_bytes += collected.setup_bytes
         record = {
             "round": number,
             "exchange": exchange.name,
             **info,
             "parties": len(collected.replies),
+            **({"without_groups": collected.without} if collected.without else {}),
             "seconds": time.perf_counter() - started,
             **collected.traffic(),
         }
         self.outcome.history.append(record)
         if not (changed or lost):
-            self._look_at_parties(before, exchange, collected.replies)
+            self._look_at_parties(before, exchange, arrivals)
         failures = tuple(self.federation.failures[known_failures:])
         if changed:
             self._start_over(changed)
@@ -424,12 +428,13 @@ class _Session(Generic[StateT]):
     ) -> None:
         """Keep the replies of an exchange of averages, which the parties can be compared by.
 
-        They are known one by one where nothing wraps the method and no secure sum hides them, and
-        the parties differ by design under other interventions.
+        They are known one by one where nothing wraps the method and no secure sum hides them; of
+        groups that add up securely they are the groups'. Under other interventions the parties
+        differ by design.
         """
         method = self.method
         known = exchange.averaged and self.strategy is method and len(replies) > 1
-        if not known or self.federation.setup.targets or method.secure_aggregation:
+        if not known or self.federation.setup.targets:
             return
         main: Method[Any] = method
         state: Any = before
@@ -437,11 +442,18 @@ class _Session(Generic[StateT]):
             if method.inner.finished(state.main) is not None:
                 return
             main, state, part = method.main_part(state)
-            exchange, replies = part.exchange, _of_part(part, replies)
-        if any(item.values == "second-moments" for item in exchange.returns):
+            exchange, replies = part.exchange, of_part(part, replies)
+        # Of a group that lacks a party neither means nor variances are known.
+        complete = all(reply.count == 1 or self._is_whole(reply) for reply in replies)
+        moments = any(item.values == "second-moments" for item in exchange.returns)
+        if moments and complete:
             self.by_party = {reply.party.name: reply.arrays for reply in replies}
         if self.outcome.rounds == 1 and method.finished(self.state) is not None:
             self._weigh(main, exchange, replies)
+
+    def _is_whole(self, reply: Arrival) -> bool:
+        """Return whether the sum of a group has all of its parties."""
+        return len(self.federation.groups[reply.party.name]) == len(reply.members)
 
     def _weigh(self, method: Method[Any], exchange: Exchange, replies: Sequence[Arrival]) -> None:
         """Prepare the influence of the parties, where the graph follows from this exchange alone.
@@ -474,12 +486,12 @@ class _Session(Generic[StateT]):
         except OSError as error:
             self._cannot_write(self.checkpoint, error, outcome.rounds - 1)
 
-    def _fix(self, number: int, parties: Sequence[str]) -> None:
-        """Keep which parties are in a secure sum; refuse others than before an interruption."""
+    def _fix(self, number: int, sums: Sequence[Sequence[str]]) -> None:
+        """Keep which parties are in secure sums; refuse others than before an interruption."""
         if self.checkpoint is None:
             return
         try:
-            self.checkpoint.fix(number, parties)
+            self.checkpoint.fix(number, sums)
         except OSError as error:
             self._cannot_write(self.checkpoint, error, number - 1)
 
@@ -495,7 +507,8 @@ class _Session(Generic[StateT]):
     def _needed(self, request: Request) -> int:
         """Return how many parties must reply: the quorum, or all of the parties asked if fewer."""
         quorum = self.federation.needed(self.method.fraction_train, self.method.quorum)
-        return quorum if request.parties is None else max(1, min(quorum, len(request.parties)))
+        asked = sum(request.asks(label) for label in self.federation.labels.values())
+        return quorum if request.parties is None else max(1, min(quorum, asked))
 
     def _took_part(self, number: int, request: Request, parties: tuple[str, ...]) -> None:
         """Note whose replies an exchange has used."""
@@ -618,14 +631,14 @@ class _Session(Generic[StateT]):
         """Repeat the steps of the interrupted run; send the parties the requests they need."""
         method, outcome = self.method, self.outcome
         for step in steps:
-            self.federation.recall(step.failures, step.replies.parties)
+            self.federation.recall(step.failures, step.replies.answered)
             if step.lost:
                 self._start_again(step.lost)
             else:
                 with server_work(method, f"Exchange {step.record['round']}, resumed"):
                     request = method.request(self.state)
                     method.state, _ = method.close(self.state, step.replies)
-                self._took_part(int(step.record["round"]), request, step.replies.parties)
+                self._took_part(int(step.record["round"]), request, step.replies.answered)
                 outcome.influence = step.influence
                 if step.influence:
                     outcome.warnings += influence_warnings(step.influence, method.graph(self.state))
@@ -657,14 +670,15 @@ class _Session(Generic[StateT]):
             return ()
         method, outcome, number = self.method, self.outcome, self.outcome.rounds
         contents: dict[tuple[object, ...], RecordDict] = {}
-        messages = []
+        messages, labels = [], self.federation.labels
         for party in parties:
+            label = labels[party.name]
             answered = [one for one in self.remembered if party.name in one.parties]
             # Parties that have answered the same requests are sent one content.
-            own = any(party.name in one.request.own for one in answered)
-            key = (party.name if own else "", *(one.number for one in answered))
+            own = any(label in one.request.own for one in answered)
+            key = (label if own else "", *(one.number for one in answered))
             if key not in contents:
-                contents[key] = self._replayed(party.name, answered)
+                contents[key] = self._replayed(label, answered)
             messages.append(
                 self.federation.message(
                     party.node_id, contents[key], REPLAY, number, method.round_timeout
@@ -711,9 +725,9 @@ class _Session(Generic[StateT]):
             total = self.federation.total
             # Rows that several parties have are in the totals as often.
             counted = None if method.columns_differ else total
-            outcome.num_rows = counted.rows if counted else method.num_rows(state)
+            outcome.num_rows = counted.all.rows if counted else method.num_rows(state)
             outcome.model = method.with_parties(
-                state, method.model(state), self.by_party, self.federation.reports
+                state, method.model(state), self.by_party, self.federation.summed_reports
             )
             if isinstance(method, Trainings) and method.leave_one_out:
                 outcome.influence = method.influence(cast("Any", state))
@@ -721,7 +735,7 @@ class _Session(Generic[StateT]):
             outcome.heterogeneity = method.heterogeneity(state)
             outcome.privacy = method.privacy(state)
             outcome.warnings += method.warnings(state)
-            outcome.warnings += self._differences()
+            outcome.warnings += [*self._differences(), *self._without_groups()]
 
     def _differences(self) -> list[str]:
         """Return the warning of secure sums over different parties."""
@@ -733,6 +747,19 @@ class _Session(Generic[StateT]):
             f"Some secure sums lack {', '.join(some)}: from the differences between sums over "
             "different parties the server can compute numbers of these parties, see "
             "docs/security.md."
+        ]
+
+    def _without_groups(self) -> list[str]:
+        """Return the warnings of groups without a sum in some exchanges."""
+        missing: dict[str, dict[int, str]] = {}
+        for record in self.outcome.history:
+            for name, reason in record.get("without_groups", {}).items():
+                missing.setdefault(name, {})[record["round"]] = reason
+        return [
+            f"{name[0].upper() + name[1:]} is missing from {len(reasons)} of "
+            f"{self.outcome.rounds} exchanges, first from exchange {next(iter(reasons))}: "
+            f"{next(iter(reasons.values()))}."
+            for name, reasons in missing.items()
         ]
 
     def set_results_if_possible(self) -> None:
@@ -782,10 +809,13 @@ class _SingleReplies:
             find=find,
         )
 
-    def combined(self, collected: Collected) -> Replies:
+    def arrivals(self, collected: Collected) -> Sequence[Arrival]:
+        """Return the replies, by which the parties can be compared."""
+        return collected.replies
+
+    def combined(self, collected: Collected, arrivals: Sequence[Arrival]) -> Replies:
         """Return the replies combined as the exchange declares."""
-        replies = collected.replies
-        return _combined(self.method, self.strategy, self.exchange, self.server_round, replies)
+        return combined(self.method, self.strategy, self.exchange, self.server_round, arrivals)
 
 
 def _check_composes(
@@ -825,69 +855,6 @@ def _check_composes(
             f"{returned} for {sent}. Run it without the wrapper, or without the option that needs "
             "this exchange."
         )
-
-
-def _combined(
-    method: Method[Any],
-    strategy: Any,
-    exchange: Exchange,
-    server_round: int,
-    replies: Sequence[Arrival],
-) -> Replies:
-    """Combine accepted replies: means by Flower's own averaging, or medians; else as declared.
-
-    Flower averages what privacy wrappers change, which single trainings of a bundle are not.
-    """
-    if isinstance(exchange, Bundle) and _mixed(exchange, replies):
-        return joined(
-            (part, _without_flower(method, part.exchange, server_round, _of_part(part, replies)))
-            for part in exchange.parts
-        )
-    if not exchange.averaged or method.aggregation == "median":
-        return _without_flower(method, exchange, server_round, replies)
-    means, _ = strategy.aggregate_train(server_round, [reply.message for reply in replies])
-    if means is None:
-        raise FederationError(
-            f"Exchange {server_round}: the replies of {len(replies)} parties could not be "
-            "averaged. See the log for Flower's reason."
-        )
-    return Replies(tuple(reply.party.name for reply in replies), records.unpack_arrays(means))
-
-
-def _without_flower(
-    method: Method[Any], exchange: Exchange, server_round: int, replies: Sequence[Arrival]
-) -> Replies:
-    """Combine accepted replies as declared: sums, means or medians."""
-    if not exchange.averaged:
-        fold = Fold(exchange)
-        for reply in replies:
-            fold.add(reply.party.name, reply.arrays)
-        return fold.close()
-    names = tuple(reply.party.name for reply in replies)
-    arrays = [reply.arrays for reply in replies]
-    rows = np.array([reply.party.num_rows for reply in replies], dtype=np.float64)
-    if method.aggregation == "mean":
-        return Replies(names, mean_of(arrays, rows if exchange.weight == "rows" else rows**0))
-    if len(replies) < LEAST_FOR_MEDIAN:
-        raise FederationError(
-            f"Exchange {server_round}: only {len(replies)} parties replied, and "
-            f"aggregation='median' needs {LEAST_FOR_MEDIAN}: of fewer none can be told to be "
-            "the false one."
-        )
-    return Replies(names, median_of(exchange, arrays, rows))
-
-
-def _mixed(bundle: Bundle, replies: Sequence[Arrival]) -> bool:
-    """Return whether parts of a bundle are combined differently, or answered by other parties."""
-    ways = {(part.exchange.averaged, part.exchange.weight) for part in bundle.parts}
-    differ = any(reply.arrays.keys() != replies[0].arrays.keys() for reply in replies)
-    return len(ways) > 1 or (bundle.averaged and differ)
-
-
-def _of_part(part: Part, replies: Sequence[Arrival]) -> list[Arrival]:
-    """Return the replies of one training, of those to a bundle; only of parties that were asked."""
-    own = [replace(reply, arrays=part.returned(reply.arrays)) for reply in replies]
-    return [reply for reply in own if reply.arrays or not part.exchange.returns]
 
 
 def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:

@@ -9,7 +9,7 @@ over. A state is a frozen dataclass that holds everything that the rest of the r
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from flwr_causal.data.check.agreement import with_total
@@ -49,10 +49,10 @@ class Request:
     values : mapping of str to ndarray, number or text
         What every party is sent, by the names of ``exchange.sends``.
     own : mapping of str to mapping, optional
-        By party, what only this party is sent; it is added to ``values``, or replaces them. A party
-        is not sent what is None here.
+        By party, or by group where parties add up in groups, what only this one is sent; it is
+        added to ``values``, or replaces them. A party is not sent what is None here.
     parties : collection of str, optional
-        The names of the parties that are asked. Default: all of them.
+        The names of the parties or groups that are asked. Default: all of them.
 
     Raises
     ------
@@ -131,6 +131,8 @@ class Method(Generic[StateT]):
     columns_differ: bool = False
     #: Fewest parties of such a sum.
     min_parties: int = 3
+    #: In how many groups the parties add up; 1: all together.
+    groups: int | Literal["auto"] = 1
     #: The fewest rows behind a count that leaves a party, and what is done with smaller counts.
     minimum_count: int = 5
     small_counts: Literal["report", "suppress", "refuse"] = "report"
@@ -166,6 +168,11 @@ class Method(Generic[StateT]):
         :func:`flwr_causal.testing.check_method` checks it.
         """
         return False
+
+    @property
+    def fewest_groups(self) -> int:
+        """The fewest groups, where parties add up in groups."""
+        return 2
 
     @property
     def within_parties(self) -> bool:
@@ -205,7 +212,12 @@ class Method(Generic[StateT]):
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Return the columns that all parties use, or raise a DataError that says what is wrong."""
 
-    def complete(self, agreement: Agreement, total: TableReport) -> Agreement:
+    def complete(
+        self,
+        agreement: Agreement,
+        total: TableReport,
+        groups: Mapping[str, TableReport] | None = None,
+    ) -> Agreement:
         """Return the agreement of parties that withhold their numbers, with those of all rows.
 
         Parameters
@@ -214,8 +226,14 @@ class Method(Generic[StateT]):
             Of reports without numbers.
         total : TableReport
             On the rows of all parties together, from a secure sum.
+        groups : mapping of str to TableReport, optional
+            By name, on the rows of each group of parties that adds up by itself.
         """
-        return with_total(agreement, total, self.policy)
+        agreement = with_total(agreement, total, self.policy)
+        if not groups:
+            return agreement
+        rows = {name: report.rows for name, report in groups.items()}
+        return replace(agreement, rows=rows, total=None)
 
     @abstractmethod
     def init(self, agreement: Agreement) -> StateT:
@@ -356,6 +374,7 @@ class Method(Generic[StateT]):
         exchange, federation = request.exchange, self.federation
         assert federation is not None
         parties = federation.asked(exchange, server_round, self.fraction_train, self.seed)
+        labels = federation.labels
 
         def content(values: Mapping[str, Any]) -> RecordDict:
             return records.request(
@@ -375,11 +394,11 @@ class Method(Generic[StateT]):
         return [
             federation.message(
                 party.node_id,
-                content(request.values_for(party.name)) if party.name in request.own else common,
+                content(request.values_for(own)) if own in request.own else common,
                 exchange,
                 server_round,
                 self.round_timeout,
             )
             for party in parties
-            if request.asks(party.name)
+            if request.asks(own := labels[party.name])
         ]

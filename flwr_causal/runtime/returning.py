@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.runtime.federation import Federation
+    from flwr_causal.runtime.federation import Federation, Totals
     from flwr_causal.runtime.method import Method
 
 # Seconds to wait for the schema of a node that has just come: the parties that are there wait too.
@@ -97,7 +97,7 @@ def reconnected(
     grid: Grid,
     parties: Sequence[Party],
     reports: Mapping[str, TableReport],
-    total: TableReport | None,
+    total: Totals | None,
     *,
     settle: float,
 ) -> tuple[Federation, Agreement, int]:
@@ -114,8 +114,8 @@ def reconnected(
         Of the interrupted run, in their order.
     reports : mapping of str to TableReport
         Theirs, by name.
-    total : TableReport or None
-        With secure aggregation, the report on the rows of all of them.
+    total : Totals or None
+        With secure aggregation, the reports on their rows together.
     settle : float
         If not 0, nodes that are not connected yet are waited for, :data:`PATIENCE` at most.
 

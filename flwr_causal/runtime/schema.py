@@ -20,8 +20,14 @@ from flwr_causal.protocol.schema import own_version
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.protocol.small_counts import SmallCounts
 from flwr_causal.protocol.terms import Terms, signed
-from flwr_causal.runtime.federation import Federation, Party
-from flwr_causal.runtime.secure import agreed_keys, ask_totals, check_parties, check_targets
+from flwr_causal.runtime.federation import Federation, Party, grouped
+from flwr_causal.runtime.secure import (
+    agreed_keys,
+    ask_totals,
+    check_parties,
+    check_targets,
+    with_groups,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.runtime.federation import Totals
     from flwr_causal.runtime.method import Method
 
 POLL_SECONDS = 0.5
@@ -78,13 +85,16 @@ def exchange_schema(
     check_errors(answers)
     reports = {party.name: TableReport.from_dict(values) for party, values in answers}
     _check_parts(reports)
-    parties = [party for party, _ in answers]
+    parties = with_groups(method, [party for party, _ in answers])
     late: tuple[str, ...] = ()
     federation, agreement = agreed(method, parties, reports)
     if method.secure_aggregation and not method.withholds_totals:
-        total, replied, more = ask_totals(method, grid, federation)
-        size += more
-        lost, failures = [p.name for p in parties if p.name not in replied], federation.failures
+        total, collected = ask_totals(method, grid, federation)
+        size += collected.bytes_sent + collected.bytes_received + collected.setup_bytes
+        replied = {reply.party.name for reply in collected.replies}
+        missing, failures = collected.without, federation.failures
+        of_missing = {one.name for name in missing for one in federation.groups[name]}
+        lost = [party.name for party in parties if party.name not in replied | of_missing]
         parties = [party for party in parties if party.name in replied]
         federation, agreement = agreed(method, parties, reports, total)
         federation.failures = failures
@@ -93,6 +103,10 @@ def exchange_schema(
                 f"The run began without {', '.join(lost)}, which gave no reply in the exchange of "
                 "totals. Sums of secure_aggregation never include a party that comes later.",
             )
+        late += tuple(
+            f"The run began without {name}, of which there are no totals: {reason}."
+            for name, reason in missing.items()
+        )
     agreement = replace(agreement, warnings=(*late, *agreement.warnings))
     log(
         INFO,
@@ -159,7 +173,7 @@ def agreed(
     method: Method[Any],
     parties: Sequence[Party],
     reports: Mapping[str, TableReport],
-    total: TableReport | None = None,
+    total: Totals | None = None,
 ) -> tuple[Federation, Agreement]:
     """Let the method agree on the columns of some parties.
 
@@ -170,8 +184,9 @@ def agreed(
         In their order.
     reports : mapping of str to TableReport
         By name; of other parties they are not used.
-    total : TableReport, optional
-        With secure aggregation, the report on all rows; without it the agreement has no numbers.
+    total : Totals, optional
+        With secure aggregation, the reports on rows of parties together; without them the
+        agreement has no numbers.
 
     Raises
     ------
@@ -185,12 +200,22 @@ def agreed(
         check_parties(method, parties)
     agreement = method.agree(own)
     if total is not None:
-        agreement = method.complete(agreement, total)
-        check_targets(agreement.targets, own)
+        groups = grouped(parties)
+        agreement = method.complete(
+            agreement,
+            total.all,
+            {name: total.groups[group[0].group] for name, group in groups.items()},
+        )
+        agreement = replace(
+            agreement,
+            groups={name: tuple(one.name for one in group) for name, group in groups.items()},
+        )
+        for group in groups.values() or [parties]:
+            check_targets(agreement.targets, {one.name: own[one.name] for one in group})
     if total is not None or not method.secure_aggregation:
         for warning in agreement.warnings:
             log(WARNING, warning)
-    sums = any(report.has_sums for report in (*own.values(), *([total] if total else [])))
+    sums = any(report.has_sums for report in (*own.values(), *([total.all] if total else [])))
     setup = Setup(
         names=agreement.names,
         num_rows=agreement.n,
@@ -207,7 +232,8 @@ def agreed(
         **agreed_keys(method, parties),
         **_terms(method),
     )
-    with_rows = tuple(replace(party, num_rows=agreement.rows[party.name]) for party in parties)
+    rows = agreement.rows
+    with_rows = tuple(replace(one, num_rows=rows.get(one.name, 0)) for one in parties)
     federation = Federation(with_rows, own, setup, method.contract, len(parties), total=total)
     return federation, agreement
 

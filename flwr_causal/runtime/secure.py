@@ -3,11 +3,16 @@
 A sum is that of the parties whose masked vectors arrive. Where some may be missing, these parties
 help to unmask it in a second exchange. The server learns no part of a sum, never asks for one again
 with fewer parties, and cannot tell which party has altered one.
+
+With the option ``groups`` there is a sum for each group of parties, in the same exchanges. Every
+sum of the run, that of the totals too, is then one group's. A group that lacks a sum is left out of
+the exchange.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -16,29 +21,32 @@ import numpy as np
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.exchange import Known
-from flwr_causal.protocol.replies import Replies
+from flwr_causal.protocol.replies import Replies, Summed
 from flwr_causal.protocol.secure import totals
+from flwr_causal.protocol.secure.groups import dealt
 from flwr_causal.protocol.secure.keys import KEY_BYTES, LEAST_PARTIES
 from flwr_causal.protocol.secure.neighbours import circle_of, least_parties
 from flwr_causal.protocol.secure.ring import Layout, SumError
 from flwr_causal.protocol.secure.unmasking import BOX_BYTES, BOX_WORDS, UNMASKING, Unmasking
-from flwr_causal.runtime.federation import Collected
+from flwr_causal.runtime.combining import combined_groups
+from flwr_causal.runtime.federation import Arrival, Collected, Party, Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from flwr.app import Message, RecordDict
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.interventions import Targets
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.secure.neighbours import Circle
-    from flwr_causal.runtime.federation import Federation, Find, Party
+    from flwr_causal.runtime.federation import Federation, Find
     from flwr_causal.runtime.method import Method
 
-    Fix = Callable[[int, Sequence[str]], None]
+    Fix = Callable[[int, Sequence[Sequence[str]]], None]
 
 #: The digits of the totals of so many parties could overflow.
 MOST_PARTIES = 2**16
@@ -62,6 +70,22 @@ _NOT_UNMASKED = (
 )
 
 
+def with_groups(method: Method[Any], parties: Sequence[Party]) -> list[Party]:
+    """Return the parties with their groups, where there are any.
+
+    Raises
+    ------
+    ConfigError
+        If there are too few parties.
+    """
+    if method.groups == 1:
+        return list(parties)
+    least = max(method.min_parties, LEAST_PARTIES)
+    names = [party.name for party in parties]
+    groups = dealt(names, method.groups, least, method.fewest_groups, method.seed)
+    return [replace(party, group=groups[party.name]) for party in parties]
+
+
 def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
     """Check that the parties of a run can add up securely.
 
@@ -78,6 +102,12 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
             f"The option 'secure_aggregation' is True, and there are {len(parties)} parties; "
             f"'min_parties' asks for {least}. Of two parties, each knows the other's part from the "
             "sum. Connect more parties."
+        )
+    groups = {party.group for party in parties}
+    if method.groups != 1 and len(groups) < method.fewest_groups:
+        raise ConfigError(
+            f"Only {len(groups)} groups of parties are left, and the options need "
+            f"{method.fewest_groups}: start the run again once all parties can answer."
         )
     if len(parties) >= MOST_PARTIES:
         raise ConfigError(f"secure_aggregation is for fewer than {MOST_PARTIES} parties.")
@@ -96,7 +126,11 @@ def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]
         return {}
     agreed: dict[str, Any] = {"keys": tuple(party.public_key for party in parties)}
     if method.secure_aggregation:
-        agreed["least_parties"] = least_parties(len(parties), method.quorum)
+        groups = [party.group for party in parties]
+        agreed["groups"] = tuple(groups) if any(groups) else ()
+        agreed["least_parties"] = tuple(
+            least_parties(groups.count(group), method.quorum) for group in sorted(set(groups))
+        )
     if any(party.signature for party in parties):
         agreed["key_names"] = tuple(party.name for party in parties)
         agreed["key_signatures"] = tuple(party.signature for party in parties)
@@ -104,7 +138,7 @@ def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]
 
 
 def check_targets(targets: Iterable[Targets], reports: Mapping[str, TableReport]) -> None:
-    """Check that rows under the same interventions are those of three parties or more.
+    """Check that rows under the same interventions are those of three parties or more, or none.
 
     Rows are summed by their targets: of fewer parties such a sum would disclose too much.
 
@@ -113,7 +147,7 @@ def check_targets(targets: Iterable[Targets], reports: Mapping[str, TableReport]
     targets : iterable of tuple of str
         The different sets of targets.
     reports : mapping of str to TableReport
-        Of the parties in the sums, by name.
+        Of the parties in one sum, by name.
 
     Raises
     ------
@@ -122,7 +156,7 @@ def check_targets(targets: Iterable[Targets], reports: Mapping[str, TableReport]
     """
     for one in targets:
         own = [name for name, report in reports.items() if one in (report.targets or ((),))]
-        if len(own) < LEAST_PARTIES:
+        if 0 < len(own) < LEAST_PARTIES:
             acted = f"under an intervention on {', '.join(one)}" if one else "without one"
             raise DataError(
                 f"Rows {acted} are at {', '.join(own)} only, and with secure_aggregation sums are "
@@ -138,9 +172,7 @@ def _is_key(text: str) -> bool:
         return False
 
 
-def ask_totals(
-    method: Method[Any], grid: Grid, federation: Federation
-) -> tuple[TableReport, tuple[str, ...], int]:
+def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple[Totals, Collected]:
     """Run the exchange of totals.
 
     Parameters
@@ -152,12 +184,10 @@ def ask_totals(
 
     Returns
     -------
-    total : TableReport
-        On the rows of all parties that replied, together.
-    replied : tuple of str
-        The names of these parties.
-    num_bytes : int
-        Sent and received.
+    total : Totals
+        On the rows of the parties that replied.
+    collected : Collected
+        Their replies, and the traffic.
 
     Raises
     ------
@@ -166,20 +196,115 @@ def ask_totals(
     """
     names, within, number = federation.setup.summed, method.within_parties, totals.TOTALS_NUMBER
     content = records.request(totals.TOTALS.name, method.method, number, {"within": int(within)})
+    everyone = [party.name for party in federation.parties]
     collected = ask_sum(
         federation,
         grid,
         totals.TOTALS,
-        {party.name: content for party in federation.parties},
+        dict.fromkeys(everyone, content),
         number=number,
         timeout=method.round_timeout,
-        words=totals.length(names),
+        words=dict.fromkeys(everyone, totals.length(names)),
     )
-    assert collected.total is not None
-    replied = tuple(reply.party.name for reply in collected.replies)
-    total = totals.report_of(collected.total, names, len(replied), within=within)
-    num_bytes = collected.bytes_sent + collected.bytes_received + collected.setup_bytes
-    return total, replied, num_bytes
+    counts = Counter(reply.party.group for reply in collected.replies)
+    reports = {}
+    for name, group in federation.groups.items():
+        number = group[0].group
+        try:
+            if number in collected.totals:
+                total = collected.totals[number]
+                reports[number] = totals.report_of(total, names, counts[number], within=within)
+        except SumError as error:
+            collected.without[name] = f"its sum was refused: {error}"
+    used = list(reports) if federation.groups else [0]
+    if not used:
+        raise FederationError(f"The totals of no group can be used: {collected.without}")
+    collected.replies = [reply for reply in collected.replies if reply.party.group in used]
+    whole = reduce(np.add, (collected.totals[number] for number in used))
+    replied = len(collected.replies)
+    return Totals(totals.report_of(whole, names, replied, within=within), reports), collected
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """The parties of one sum, as the server asks them.
+
+    Parameters
+    ----------
+    number : int
+        0 for the only sum.
+    name : str
+        In messages.
+    circle : Circle
+    places : mapping of str to int
+        By party, its place in the list of public keys.
+    together : frozenset of str
+        The parties that must be in the sum because they were in earlier ones.
+    """
+
+    number: int
+    name: str
+    circle: Circle
+    places: Mapping[str, int]
+    together: frozenset[str]
+
+    @property
+    def boxes(self) -> int:
+        """How many encrypted shares are behind a vector."""
+        if self.circle.all_must_reply:
+            return 0
+        return len(self.circle.holders(self.circle.order[0])) - 1
+
+    def among(self, names: Iterable[str]) -> list[str]:
+        """Return those of its parties that are named, in their order."""
+        given = set(names)
+        return [name for name in self.places if name in given]
+
+    def enough(self, names: Iterable[str]) -> bool:
+        """Return whether a sum of these parties can be unmasked."""
+        own = set(self.among(names))
+        return len(own) >= self.circle.least and own >= self.together
+
+    def lost(self, names: Iterable[str]) -> list[str]:
+        """Return which parties that ought to be in the sum are not among the named ones."""
+        given = set(names)
+        return [name for name in self.together or self.places if name not in given]
+
+    @property
+    def too_few(self) -> str:
+        """Why there is no sum of the parties that have replied."""
+        if self.together:
+            return _OF_EARLIER_SUMS
+        return _TOO_FEW.format(least=self.circle.least, parties=len(self.circle.order))
+
+
+def _groups(asking: _Asking, exchange: Exchange, names: Iterable[str]) -> list[_Group]:
+    """Return the groups of the parties that are asked, and that can have a sum."""
+    federation, setup, asked = asking.federation, asking.federation.setup, set(names)
+    together = frozenset(federation.together if exchange.same_parties else ())
+    numbers = {name: group[0].group for name, group in federation.groups.items()}
+    found = []
+    for number, (keys, least) in setup.circles.items():
+        name = next((name for name, own in numbers.items() if own == number), "")
+        places = {
+            party.name: place
+            for place, party in enumerate(federation.parties)
+            if party.group == number
+        }
+        own = together.intersection(places)
+        if together and not own:  # it was lost in the first of these sums
+            continue
+        present = sum(map(bool, keys))
+        if number and present < least:
+            gone = [one for one, place in places.items() if not keys[place]]
+            asking.left_out(number, name, own, gone, _TOO_FEW.format(least=least, parties=present))
+            continue
+        group = _Group(number, name, circle_of(keys, least, setup.exchange), places, own)
+        if number and not group.enough(asked):
+            asking.left_out(number, name, own, group.lost(asked), group.too_few)
+            continue
+        found.append(group)
+    return found
 
 
 def ask_sum(
@@ -190,11 +315,11 @@ def ask_sum(
     *,
     number: int,
     timeout: float,
-    words: int,
+    words: Mapping[str, int],
     find: Find | None = None,
     fix: Fix | None = None,
 ) -> Collected:
-    """Ask parties for the vectors of a sum, and unmask it.
+    """Ask parties for the vectors of a sum, or of a sum for each group, and unmask it.
 
     Parameters
     ----------
@@ -207,77 +332,111 @@ def ask_sum(
         Of the exchange.
     timeout : float
         Seconds to wait for the replies of an attempt.
-    words : int
-        Of each vector.
+    words : mapping of str to int
+        Of each party's vector.
     find : callable, optional
         As of ``Federation.exchange``.
     fix : callable, optional
-        Called with the number of the exchange and the parties in the sum, before it is unmasked;
+        Called with the number of the exchange and the parties in each sum, before it is unmasked;
         raises an error if it must not be.
 
     Returns
     -------
     Collected
-        The replies of the parties in the sum, the sum, and the traffic of both exchanges.
+        The replies of the parties in the sums, the sums, and the traffic of both exchanges.
 
     Raises
     ------
     FederationError
         If replies are missing that the sum needs; it names the parties.
     """
-    setup = federation.setup
-    circle = circle_of(setup.keys, setup.least_parties, setup.exchange)
-    together = set(federation.together) if exchange.same_parties else set[str]()
-    boxes = 0 if circle.all_must_reply else len(circle.holders(circle.order[0])) - 1
     asking = _Asking(federation, grid, number, timeout, find)
+    groups = _groups(asking, exchange, contents)
+    asked = {name: group for group in groups for name in group.places if name in contents}
     collected = asking.replies(
         exchange,
-        contents,
-        lambda replied: len(replied) >= circle.least and replied >= together,
-        words + boxes * BOX_WORDS,
+        {name: contents[name] for name in asked},
+        lambda replied: all(group.enough(replied) for group in groups),
+        {name: words[name] + group.boxes * BOX_WORDS for name, group in asked.items()},
     )
     vectors = {reply.party.name: reply.arrays[door.MASKED] for reply in collected.replies}
-    lost = [name for name in together or contents if name not in vectors]
-    if lost and together:
-        raise asking.ended(lost, _OF_EARLIER_SUMS)
-    if len(vectors) < circle.least:
-        raise asking.ended(lost, _TOO_FEW.format(least=circle.least, parties=len(circle.order)))
-    if lost:
-        check_targets(setup.targets, {name: federation.reports[name] for name in vectors})
+    kept = []
+    for group in groups:
+        lost = group.lost(vectors)
+        if lost and not group.enough(vectors):
+            asking.left_out(group.number, group.name, group.together, lost, group.too_few)
+            continue
+        if lost:
+            own = group.among(vectors)
+            check_targets(
+                federation.setup.targets, {name: federation.reports[name] for name in own}
+            )
+        kept.append(group)
     if fix is not None:
-        fix(number, list(vectors))
-    collected.total = reduce(np.add, (vector[:words] for vector in vectors.values()))
-    if not circle.all_must_reply:
-        shares = {name: vector[words:].view(np.uint8) for name, vector in vectors.items()}
-        masks, answers = _masks(asking, circle, shares, words)
-        collected.total -= masks
-        collected.add(replace(answers, replies=[]))
+        fix(number, [group.among(vectors) for group in kept])
+    _unmask(asking, kept, vectors, words, collected)
+    # The replies of a group without a sum are of no use.
+    collected.replies = [
+        reply for reply in collected.replies if reply.party.group in collected.totals
+    ]
+    collected.without = asking.without
+    if not collected.totals:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in asking.without.items())
+        raise FederationError(f"Exchange {number}: no group of parties has a sum. {reasons}")
     return collected
 
 
-def _masks(
-    asking: _Asking, circle: Circle, shares: Mapping[str, NDArray[np.uint8]], words: int
-) -> tuple[NDArray[np.uint64], Collected]:
-    """Ask the parties in a sum for the masks that are left in it.
+def _unmask(
+    asking: _Asking,
+    groups: Sequence[_Group],
+    vectors: Mapping[str, NDArray[np.uint64]],
+    words: Mapping[str, int],
+    collected: Collected,
+) -> None:
+    """Add up the vectors of each group, and take the masks out that are left.
 
     Parameters
     ----------
     asking : _Asking
-    circle : Circle
-    shares : mapping of str to ndarray of uint8
-        By party in the sum, the bytes behind its vector.
-    words : int
-        Of a vector.
+    groups : sequence of _Group
+        That have enough vectors.
+    vectors : mapping of str to ndarray of uint64
+        By party.
+    words : mapping of str to int
+        Of each party's vector, without its shares.
+    collected : Collected
+        Is given the sums, and the traffic.
     """
     federation = asking.federation
-    places = {party.name: k for k, party in enumerate(federation.parties) if party.name in shares}
     keys = [bytes.fromhex(key) for key in federation.setup.keys]
-    boxes = {places[name]: own.reshape(-1, BOX_BYTES) for name, own in shares.items()}
-    unmasking = Unmasking(circle, keys, boxes)
-    if not circle.connected(boxes):
-        missing = [p.name for k, p in enumerate(federation.parties) if k in unmasking.lost]
-        raise asking.ended(missing, _NOT_CONNECTED)
+    pending: dict[int, Unmasking] = {}
+    lengths = {}
+    for group in groups:
+        own = group.among(vectors)
+        length = lengths[group.number] = words[own[0]]
+        total = reduce(np.add, (vectors[name][:length] for name in own))
+        boxes = {
+            group.places[name]: vectors[name][length:].view(np.uint8).reshape(-1, BOX_BYTES)
+            for name in own
+        }
+        if group.circle.all_must_reply:
+            collected.totals[group.number] = total
+        elif group.circle.connected(boxes):
+            collected.totals[group.number] = total
+            pending[group.number] = Unmasking(group.circle, keys, boxes)
+        else:
+            lost = [name for name, place in group.places.items() if place not in boxes]
+            asking.left_out(group.number, group.name, group.together, lost, _NOT_CONNECTED)
+    if not pending:
+        return
     method, number = federation.contract.method, asking.number
+    places = {
+        name: (place, pending[group.number])
+        for group in groups
+        if group.number in pending
+        for name, place in group.places.items()
+        if place in pending[group.number].boxes
+    }
     contents = {
         name: records.request(
             UNMASKING.name,
@@ -285,27 +444,47 @@ def _masks(
             number,
             {"survivors": unmasking.survivors, "shares": unmasking.forwarded(place)},
         )
-        for name, place in places.items()
+        for name, (place, unmasking) in places.items()
     }
+
+    def answering(names: Iterable[str]) -> list[int]:
+        return [places[name][0] for name in names]
+
     answers = asking.replies(
         UNMASKING,
         contents,
-        lambda replied: unmasking.enough([places[name] for name in replied]),
+        lambda replied: all(one.enough(answering(replied)) for one in pending.values()),
     )
-    given = {places[reply.party.name]: reply.arrays["keys"] for reply in answers.replies}
-    if not unmasking.enough(given):
-        raise asking.ended([n for n, place in places.items() if place not in given], _NOT_UNMASKED)
-    return unmasking.masks(given, words), answers
+    given = {places[reply.party.name][0]: reply.arrays["keys"] for reply in answers.replies}
+    for group in groups:
+        unmasking = pending.get(group.number)
+        if unmasking is None:
+            continue
+        if unmasking.enough(given):
+            own_given = {place: given[place] for place in unmasking.boxes if place in given}
+            masks = unmasking.masks(own_given, lengths[group.number])
+            collected.totals[group.number] -= masks
+            continue
+        del collected.totals[group.number]
+        silent = [
+            name
+            for name, place in group.places.items()
+            if place in unmasking.boxes and place not in given
+        ]
+        asking.left_out(group.number, group.name, group.together, silent, _NOT_UNMASKED)
+    collected.add(replace(answers, replies=[]))
 
 
 @dataclass(frozen=True, eq=False)
 class _Asking:
-    """How parties are asked in the exchanges of one secure sum.
+    """How parties are asked in the exchanges of one secure sum, or of one for each group.
 
     Parameters
     ----------
     federation, grid, number, timeout, find
         As of :func:`ask_sum`.
+    without : dict of str to str
+        The groups that have no sum, with the reason.
     """
 
     federation: Federation
@@ -313,13 +492,14 @@ class _Asking:
     number: int
     timeout: float
     find: Find | None
+    without: dict[str, str] = field(default_factory=dict)
 
     def replies(
         self,
         exchange: Exchange,
         contents: Mapping[str, RecordDict],
         enough: Callable[[set[str]], bool],
-        words: int | None = None,
+        words: Mapping[str, int] | None = None,
     ) -> Collected:
         """Ask parties, and where not enough have replied once more those that have not."""
         federation, result = self.federation, Collected()
@@ -349,43 +529,52 @@ class _Asking:
         result.replies.sort(key=lambda reply: order[reply.party.name])
         return result
 
-    def ended(self, lost: Iterable[str], why: str) -> FederationError:
-        """Return the error of a sum that cannot be had."""
-        return FederationError(
-            f"Exchange {self.number}: there is no usable reply of {', '.join(lost)}, and with "
-            f"secure_aggregation {why}. {self.federation.latest_reasons()}. {_REMEDY}"
-        )
+    def left_out(
+        self, number: int, name: str, together: Collection[str], lost: Iterable[str], why: str
+    ) -> None:
+        """Note that a group has no sum in this exchange.
+
+        Raises
+        ------
+        FederationError
+            If it is the only sum, or one that earlier sums need.
+        """
+        text = f"there is no usable reply of {', '.join(lost)}, and with secure_aggregation {why}"
+        if together or not number:
+            raise FederationError(
+                f"Exchange {self.number}: {text}. {self.federation.latest_reasons()}. {_REMEDY}"
+            )
+        self.without[name] = text
 
 
 @dataclass(frozen=True, eq=False)
 class SecureSum:
-    """One secure sum, from the messages that ask for it.
+    """One secure sum, or one for each group, from the messages that ask for it.
 
     Parameters
     ----------
+    method : Method
     federation : Federation
     exchange : Exchange
     server_round : int
         The number of the exchange.
-    content : RecordDict
-        What the parties are sent.
-    layout : Layout
-        How the arrays lie in the parties' vectors.
+    contents : mapping of str to RecordDict
+        What each party is sent, by its name.
     fix : callable
         As of :func:`ask_sum`.
     """
 
+    method: Method[Any]
     federation: Federation
     exchange: Exchange
     server_round: int
-    content: RecordDict
-    layout: Layout
+    contents: Mapping[str, RecordDict]
     fix: Fix
 
     @classmethod
     def of(
         cls,
-        federation: Federation,
+        method: Method[Any],
         exchange: Exchange,
         messages: Sequence[Message],
         server_round: int,
@@ -396,71 +585,131 @@ class SecureSum:
         Raises
         ------
         ConfigError
-            If the replies cannot be added up securely, or parties are asked for different sums.
+            If parties whose replies are to be added up are asked for different sums.
         """
-        asked = [exchange.asked(records.config_of(message.content)) for message in messages]
-        if any(len(own.returns) < len(exchange.returns) for own in asked):
+        federation = method.federation
+        assert federation is not None
+        parties = {party.node_id: party for party in federation.parties}
+        contents, asked = {}, {0: {len(exchange.returns)}}
+        for message in messages:
+            party = parties[message.metadata.dst_node_id]
+            contents[party.name] = message.content
+            own = len(exchange.asked(records.config_of(message.content)).returns)
+            asked.setdefault(party.group, set()).add(own)
+        if any(len(own) > 1 for own in asked.values()):
             raise ConfigError(
                 f"The exchange '{exchange.name}' does not ask all parties for all of its sums, as "
                 "secure_aggregation needs: run the method without it."
             )
-        setup, content = federation.setup, messages[0].content
-        sizes = _sizes(federation, exchange, content, setup.num_rows)
-        layout = Layout.of(exchange, sizes, setup)
-        return cls(federation, exchange, server_round, content, layout, fix)
+        return cls(method, federation, exchange, server_round, contents, fix)
 
-    def ask(
-        self,
-        grid: Grid,
-        messages: Sequence[Message],
-        timeout: float,
-        find: Find,
-    ) -> Collected:
-        """Send the messages; return the replies and their sum, see :func:`ask_sum`."""
-        names = {party.node_id: party.name for party in self.federation.parties}
+    def _layout(self, party: str) -> tuple[Exchange, Layout]:
+        """Return the exchange as a party is asked, and how its arrays lie in its vector."""
+        content, setup = self.contents[party], self.federation.setup
+        exchange = self.exchange.asked(records.config_of(content))
+        sizes = _sizes(self.federation, exchange, content, setup.num_rows)
+        return exchange, Layout.of(exchange, sizes, setup)
+
+    def ask(self, grid: Grid, messages: Sequence[Message], timeout: float, find: Find) -> Collected:
+        """Send the messages; return the replies and their sums, see :func:`ask_sum`."""
+        # All parties of a sum are asked for the same.
+        groups = {party.name: party.group for party in self.federation.parties}
+        one_of = {groups[name]: name for name in self.contents}
+        lengths = {group: self._layout(name)[1].length for group, name in one_of.items()}
         return ask_sum(
             self.federation,
             grid,
             self.exchange,
-            {names[message.metadata.dst_node_id]: message.content for message in messages},
+            self.contents,
             number=self.server_round,
             timeout=timeout,
-            words=self.layout.length,
+            words={name: lengths[groups[name]] for name in self.contents},
             find=find,
             fix=self.fix,
         )
 
-    def combined(self, collected: Collected) -> Replies:
-        """Return the sums or means of the replies.
+    def arrivals(self, collected: Collected) -> Sequence[Arrival]:
+        """Return the sums or means of the groups, by which they can be compared; else nothing.
 
         Raises
         ------
         FederationError
-            If the masks do not cancel, or the totals are not possible.
+            If the masks do not cancel, or the totals are not possible, and no other group is left.
         """
-        federation, exchange = self.federation, self.exchange
-        assert collected.total is not None
-        parties = tuple(reply.party.name for reply in collected.replies)
+        found = []
+        for name, group in self.federation.groups.items():
+            number = group[0].group
+            if number not in collected.totals:
+                continue
+            parties = self._members(collected, number)
+            try:
+                arrays, rows = self._decoded(collected, number)
+            except (SumError, door.RefusedError) as error:
+                if set(parties) & set(self._together):
+                    raise self._impossible(f"the sum over {name}", str(error)) from None
+                collected.without[name] = f"its sum was refused: {error}"
+                continue
+            own = Party(-1, name, -1, rows, group=number)
+            found.append(Arrival(own, arrays, members=parties))
+        if self.federation.groups and not found:
+            reasons = "; ".join(f"{name}: {one}" for name, one in collected.without.items())
+            raise self._impossible("the sum over each group", reasons)
+        return found
+
+    def combined(self, collected: Collected, arrivals: Sequence[Arrival]) -> Replies:
+        """Return the sums or means of the replies, or medians over groups.
+
+        Raises
+        ------
+        FederationError
+            If the masks do not cancel, the totals are not possible, or groups are too few for a
+            median.
+        """
+        if arrivals:
+            return combined_groups(self.method, self.exchange, self.server_round, arrivals)
+        parties = self._members(collected, 0)
         try:
-            arrays, rows = self.layout.decoded(collected.total, len(parties))
-            sizes = _sizes(federation, exchange, self.content, rows)
-            door.check_total(exchange, arrays, sizes, len(parties))
+            arrays, rows = self._decoded(collected, 0)
         except (SumError, door.RefusedError) as error:
-            raise self._impossible(str(error)) from None
+            raise self._impossible("the sum over all parties", str(error)) from None
+        return Replies(parties, arrays, sums={"": Summed(rows, parties)})
+
+    @property
+    def _together(self) -> Collection[str]:
+        return self.federation.together if self.exchange.same_parties else ()
+
+    @staticmethod
+    def _members(collected: Collected, number: int) -> tuple[str, ...]:
+        return tuple(one.party.name for one in collected.replies if one.party.group == number)
+
+    def _decoded(self, collected: Collected, number: int) -> tuple[Arrays, int]:
+        """Return the sums or means of one sum, and its rows."""
+        federation, parties = self.federation, self._members(collected, number)
+        exchange, layout = self._layout(parties[0])
+        total = federation.total
+        report = None if total is None else (total.groups[number] if number else total.all)
+        if number:
+            assert report is not None
+            size = sum(party.group == number for party in federation.parties)
+            layout = replace(layout, rows=report.rows, parties=size)
+        arrays, rows = layout.decoded(collected.totals[number], len(parties))
+        content = self.contents[parties[0]]
+        sizes = _sizes(federation, exchange, content, rows)
+        door.check_total(exchange, arrays, sizes, len(parties))
         if exchange.contradiction is not None:
-            assert federation.total is not None
-            received = {**records.config_of(self.content), **records.arrays_of(self.content)}
-            known = Known(sizes, received, federation.setup, federation.total)
+            assert report is not None
+            received = {**records.config_of(content), **records.arrays_of(content)}
+            known = Known(sizes, received, federation.setup, report)
             complaint = exchange.contradiction(arrays, known)
             if complaint:
-                raise self._impossible(complaint)
-        return Replies(parties, arrays, rows=rows)
+                raise door.RefusedError(complaint)
+        return arrays, rows
 
-    def _impossible(self, reason: str) -> FederationError:
+    def _impossible(self, what: str, reason: str) -> FederationError:
         return FederationError(
-            f"Exchange {self.server_round} ('{self.exchange.name}'): the sum over all parties was "
-            f"refused: {reason}. Which party it comes from cannot be known from a secure sum: run "
-            "without secure_aggregation to find out, or start the run again."
+            f"Exchange {self.server_round} ('{self.exchange.name}'): {what} was refused: {reason}. "
+            "Which party it comes from cannot be known from a secure sum: run without "
+            "secure_aggregation to find out, or start the run again."
         )
 
 

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.data.check.agreement import Agreement, agree
-from flwr_causal.data.check.plausibility import Expected, doubts, doubts_of_total
+from flwr_causal.data.check.plausibility import (
+    Expected,
+    doubts,
+    doubts_of_groups,
+    doubts_of_total,
+)
 from flwr_causal.data.check.policy import FailDrop, Policy
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError, FederationError
@@ -109,16 +114,22 @@ class CausalStrategy(FedAvg, Method[StateT]):
         share of the replicates that have the edge; see docs/confidence.md. Each party sends
         everything ``replicates + 1`` times.
     leave_one_out : bool, default False
-        Train without each of the parties as well, in the same exchanges: ``run.influence`` is then
-        the change of the graph without each. Each party sends everything as many times as there are
-        parties. It shows the server what each party adds; see docs/privacy.md.
+        Train without each of the parties as well (with ``groups``, without each of these), in the
+        same exchanges: ``run.influence`` is then the change of the graph without each. Each party
+        sends everything as many times as there are parties. It shows the server what each party
+        adds; see docs/privacy.md.
     secure_aggregation : bool, default False
         Let the server learn sums over all parties only: parties add masks that cancel in the sum.
         Numbers of rows, means and influence by party are then unknown. docs/security.md lists the
         methods and options that have it, what it protects against, and what follows where a party
         does not reply.
     min_parties : int, default 3
-        Fewest parties with which such a run starts, at least 3.
+        Fewest parties with which such a run starts, at least 3, and fewest of a group.
+    groups : int or "auto", default 1
+        With ``secure_aggregation``: add up in so many groups of parties instead of all together;
+        "auto" makes as many groups as ``min_parties`` allows. The server learns each group's sums.
+        Medians, influence and ``leave_one_out`` are then by group. The groups follow from ``seed``
+        and the parties' names and stay the same; see docs/security.md.
     signing_key : str or None, default None
         Path, on the server's machine, of an Ed25519 private key (``ssh-keygen -t ed25519 -N ""``)
         that signs what the run asks. Parties whose policy lists its public key refuse other runs.
@@ -164,6 +175,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     leave_one_out: bool = False
     secure_aggregation: bool = False
     min_parties: int = LEAST_PARTIES
+    groups: int | Literal["auto"] = 1
     minimum_count: int = 5
     small_counts: Literal["report", "suppress", "refuse"] = "report"
     signing_key: str | None = None
@@ -219,7 +231,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
         if self.secure_aggregation:
             self._check_sums()
         else:
-            refuse_ignored(self, {"min_parties": "secure_aggregation=True"})
+            refuse_ignored(
+                self, dict.fromkeys(("min_parties", "groups"), "secure_aggregation=True")
+            )
 
     def _check_small_counts(self) -> None:
         """Check that counts leave a party, of which it can withhold small ones."""
@@ -239,6 +253,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
         """Check that everything that leaves a party is a sum."""
         least, method = self.min_parties, type(self).__name__
         require(least >= LEAST_PARTIES, "min_parties", least, f"{LEAST_PARTIES} or more")
+        groups = self.groups
+        known = groups == "auto" or 1 <= groups <= MOST
+        require(known, "groups", groups, f"'auto' or from 1 to {MOST}")
         for name, (fits, needed) in self.with_secure_aggregation.items():
             require(fits, name, getattr(self, name), f"{needed} with secure_aggregation=True")
         reasons = [not_a_sum(exchange) for exchange in self.exchanges]
@@ -256,7 +273,10 @@ class CausalStrategy(FedAvg, Method[StateT]):
         return {
             "fraction_train": (self.fraction_train == 1, "1"),
             "changed_tables": (self.changed_tables == "fail", "'fail'"),
-            "leave_one_out": (not self.leave_one_out, "False"),
+            "leave_one_out": (
+                not self.leave_one_out or self.groups != 1,
+                "False, or groups given,",
+            ),
             "small_counts": (self.small_counts == "report", "'report'"),
         }
 
@@ -294,10 +314,16 @@ class CausalStrategy(FedAvg, Method[StateT]):
         found = doubts(reports, agreement, self.expected)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 
-    def complete(self, agreement: Agreement, total: TableReport) -> Agreement:
+    def complete(
+        self,
+        agreement: Agreement,
+        total: TableReport,
+        groups: Mapping[str, TableReport] | None = None,
+    ) -> Agreement:
         """Return the agreement with the numbers of all rows, and what is implausible about them."""
-        agreement = super().complete(agreement, total)
-        found = doubts_of_total(agreement, self.expected)
+        agreement = super().complete(agreement, total, groups)
+        found = doubts_of_total(replace(agreement, total=agreement.n), self.expected)
+        found += doubts_of_groups(groups or {}, agreement.names, self.expected)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 
     @property

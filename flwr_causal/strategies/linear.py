@@ -30,7 +30,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import SERIES
 from flwr_causal.data.series.series import Layout
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.runtime.loop import LEAST_FOR_MEDIAN
+from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.options import MOST, refuse_ignored, require
@@ -113,8 +113,18 @@ class LinearStrategy(CausalStrategy[StateT]):
         return {
             **super().with_secure_aggregation,
             "center": (self.center in ("global", *OWN_LEVELS), "'global' or 'series'"),
-            "aggregation": (self.aggregation == "mean", "'mean'"),
+            "aggregation": (
+                self.aggregation == "mean" or self.groups != 1,
+                "'mean', or groups given,",
+            ),
         }
+
+    @property
+    def fewest_groups(self) -> int:
+        """Three for a median, and one more where one is left out."""
+        if self.aggregation == "mean":
+            return super().fewest_groups
+        return LEAST_FOR_MEDIAN + self.leave_one_out
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns; for units centred by their own means, with variances within units.
@@ -146,7 +156,12 @@ class LinearStrategy(CausalStrategy[StateT]):
         self._check_within(agreement.names, variance)
         return replace(agreement, variance=variance)
 
-    def complete(self, agreement: Agreement, total: TableReport) -> Agreement:
+    def complete(
+        self,
+        agreement: Agreement,
+        total: TableReport,
+        groups: Mapping[str, TableReport] | None = None,
+    ) -> Agreement:
         """Return the agreement with the numbers of all rows.
 
         Raises
@@ -156,7 +171,7 @@ class LinearStrategy(CausalStrategy[StateT]):
         """
         if self.within_parties:
             self._check_within(agreement.names, pool({"": total}, agreement.names)[1])
-        return super().complete(agreement, total)
+        return super().complete(agreement, total, groups)
 
     @property
     def within_parties(self) -> bool:

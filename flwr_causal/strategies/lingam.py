@@ -183,6 +183,8 @@ class Lingam(RowsOrSeries[Start]):
             search = advance(problem, state.search, means)
             exchanges = state.exchanges + 1
         else:
+            # Parties may be missing from a secure sum.
+            state = replace(state, agreement=state.agreement.with_rows(replies.rows))
             moments = self._pooled(state.agreement, replies["moments"])
             moments.require_varying()
             problem = OrderProblem(moments, len(state.agreement.names), state.masks)

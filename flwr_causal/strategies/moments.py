@@ -438,8 +438,10 @@ class Moments(
         solve = solve_series if self.order else solve_rows
         solve = solve_additive if self.kind == "additive" else solve
         solve = solve_class if self.solver == "ges" else solve
-        outcome = solve(self, state.agreement, state.masks, replies["moments"])
-        return replace(state, outcome=outcome), outcome.info
+        # Parties may be missing from a secure sum.
+        agreement = state.agreement.with_rows(replies.rows)
+        outcome = solve(self, agreement, state.masks, replies["moments"])
+        return replace(state, agreement=agreement, outcome=outcome), outcome.info
 
     def _close_columns(
         self, state: MomentsRun, replies: Replies

@@ -201,9 +201,14 @@ class AdmmRun:
     def close(self, replies: Replies) -> tuple[AdmmRun, dict[str, Any]]:
         """Solve for the next W, or keep the moments of the refit."""
         if self.stopped is not None:
-            refitted = replace(self, moments=replies["moments"], moments_of=replies.parties)
+            # Parties may be missing from a secure sum.
+            agreement = self.agreement.with_rows(replies.rows)
+            moments = replies["moments"]
+            refitted = replace(
+                self, agreement=agreement, moments=moments, moments_of=replies.parties
+            )
             return refitted._searched() if self.searches else (refitted, {})
-        num_clients = len(self.agreement.rows)
+        num_clients = self.agreement.num_parties
         inner, info = admm.server_step(self.inner, replies["weights"], self.problem, num_clients)
         stopped = admm.finished(inner, info, self.problem)
         return replace(self, inner=inner, stopped=stopped), info._asdict()
@@ -560,7 +565,7 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
             return paper_schedule(rounds)
         return fast_schedule(
             rounds,
-            num_clients=len(agreement.rows),
+            num_clients=agreement.num_parties,
             num_rows=agreement.n,
             num_variables=len(agreement.names),
             scale=self.noise_scale(agreement),
@@ -663,7 +668,7 @@ class NeuralRun:
         """Solve for the next parameters, or keep the strengths."""
         if self.stopped is not None:
             return replace(self, slopes=replies["slopes"]), {}
-        num_clients = len(self.agreement.rows)
+        num_clients = self.agreement.num_parties
         inner, info = perceptrons.server_step(
             self.inner, replies["parameters"], self.problem, num_clients
         )
@@ -824,7 +829,7 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
             return perceptrons.paper_schedule(rounds)
         return perceptrons.fast_schedule(
             rounds,
-            num_clients=len(agreement.rows),
+            num_clients=agreement.num_parties,
             num_rows=agreement.n,
             num_variables=len(agreement.names),
             scale=self.noise_scale(agreement),

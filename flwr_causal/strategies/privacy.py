@@ -97,6 +97,7 @@ class PrivateStrategy(LinearStrategy[StateT]):
             "changed_tables": (self.changed_tables == "fail", "'fail'"),
             "center": (self.center == "global", "'global'"),
             "aggregation": (self.aggregation == "mean", "'mean'"),
+            "groups": (self.groups == 1, "1"),
         }
 
     @property

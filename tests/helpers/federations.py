@@ -1,6 +1,7 @@
 """What the tests of the protocol share: small federations, and grids that watch or disturb them."""
 
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,6 +152,14 @@ def ask(grid, node_id, arrays, message_type="train", *, setup=None, **config) ->
     return reply
 
 
+class KeysAgreed(SimpleNamespace):
+    """What secure sums need of an agreement, of which a test may change single values."""
+
+    groups = ()
+    exchange = "token"
+    circles = Setup.circles
+
+
 def setup_for(tables, **changes) -> Setup:
     """The agreement of the linear methods over tables, with their default options."""
     pooled = np.concatenate([table.to_numpy() for table in tables])
@@ -171,3 +180,33 @@ def setup_for(tables, **changes) -> Setup:
         },
     }
     return Setup(**{**values, **changes})
+
+
+class Losing:
+    """A grid in which parties miss exchanges, or their replies are lost.
+
+    ``lost`` maps the number of an exchange, and whether it is the unmasking, to the numbers of
+    parties and to how many times: by default each time.
+    """
+
+    def __init__(self, grid, lost, *, replies=False):
+        self.grid, self.lost, self.replies, self.calls = grid, dict(lost), replies, []
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        messages = list(messages)
+        config = records.config_of(messages[0].content)
+        key = (config.get("round", "schema"), config.get("exchange") == "unmasking")
+        missing = {place + 2 for place in self.lost.get(key, ())}
+        self.calls.append(key)
+        present = [m for m in messages if m.metadata.dst_node_id not in missing]
+        if not self.replies:
+            return self.grid.send_and_receive(present, timeout=timeout)
+        replies = self.grid.send_and_receive(messages, timeout=timeout)
+        return [reply for reply in replies if reply.metadata.src_node_id not in missing]
+
+
+def losing(lost, **options):
+    return lambda grid: Losing(grid, lost, **options)

@@ -1,10 +1,10 @@
 """Self-masks, shares and the circle of neighbours: what the server learns of a sum, and when."""
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from federations import KeysAgreed
 from flwr.app import ConfigRecord, Context, RecordDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -92,7 +92,7 @@ class Parties:
         self.contexts = [Context(seed, k, {}, RecordDict(), {}) for k in range(count)]
         keys = tuple(secure.offer_key(own.state, running=False) for own in self.contexts)
         least = neighbours.least_parties(count, quorum)
-        self.setup = SimpleNamespace(keys=keys, least_parties=least, exchange="token")
+        self.setup = KeysAgreed(keys=keys, least_parties=(least,))
         self.circle = neighbours.circle_of(keys, least, "token")
         rng = np.random.default_rng(seed)
         self.vectors = rng.integers(0, 100, (count, WORDS)).astype(np.uint64)
@@ -215,7 +215,7 @@ def test_sums_of_too_few_or_of_others_are_not_unmasked():
         with pytest.raises(FederationError, match=reason):
             parties.answer(server, 0, survivors=np.array(marks, dtype=np.uint8))
     # Nor under other terms than those of the masks.
-    parties.setup.least_parties = 4
+    parties.setup.least_parties = (4,)
     with pytest.raises(FederationError, match="is no sum that this party can unmask now"):
         parties.answer(server, 0)
 
@@ -326,7 +326,7 @@ def stream_of(parties, one, other):
     keys = [bytes.fromhex(key) for key in parties.setup.keys]
     private = parties.contexts[one].state[secure.SECURE]["key"]
     (pair,) = pair_keys(private, keys, [other])
-    return streams([(mask_key(pair, b"token sums 1"), 1)], WORDS), pair.sign
+    return streams([(mask_key(pair, b"token 0 sums 1"), 1)], WORDS), pair.sign
 
 
 @pytest.mark.parametrize(("quorum", "lost"), [(0.5, ()), (0.5, (1, 4)), (1.0, ())])

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from federations import app_of, disturbed, make_federation, raising, spy
+from federations import Losing, app_of, disturbed, losing, make_federation, raising, spy
 
 from flwr_causal.errors import CausalError, FederationError
 from flwr_causal.protocol import records
@@ -12,36 +12,6 @@ from flwr_causal.strategies import Moments, NotearsADMM, run
 
 TABLES = make_federation(d=4, n=240, parties=5, seed=1).tables
 ADMM = {"secure_aggregation": True, "max_rounds": 6}
-
-
-class Losing:
-    """A grid in which parties miss exchanges, or their replies are lost.
-
-    ``lost`` maps the number of an exchange, and whether it is the unmasking, to the numbers of
-    parties and to how many times: by default each time.
-    """
-
-    def __init__(self, grid, lost, *, replies=False):
-        self.grid, self.lost, self.replies, self.calls = grid, dict(lost), replies, []
-
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages, *, timeout=None):
-        messages = list(messages)
-        config = records.config_of(messages[0].content)
-        key = (config.get("round", "schema"), config.get("exchange") == "unmasking")
-        missing = {place + 2 for place in self.lost.get(key, ())}
-        self.calls.append(key)
-        present = [m for m in messages if m.metadata.dst_node_id not in missing]
-        if not self.replies:
-            return self.grid.send_and_receive(present, timeout=timeout)
-        replies = self.grid.send_and_receive(messages, timeout=timeout)
-        return [reply for reply in replies if reply.metadata.src_node_id not in missing]
-
-
-def losing(lost, **options):
-    return lambda grid: Losing(grid, lost, **options)
 
 
 def same(one, other):
@@ -274,3 +244,59 @@ def test_rows_under_an_intervention_are_never_those_of_two_parties_alone():
         simulate("moments", tables, wrap_grid=losing({(1, False): [lost]}), **options)
     with pytest.raises(CausalError, match="Rows without one are at party 0, party 2 only"):
         simulate("moments", tables, wrap_grid=losing({(1, False): [1]}), **options)
+
+
+CENTRED = [table - table.mean() for table in TABLES]
+BY_ROWS = {
+    "bic": ("moments", {"solver": "dagma", "sparsity": "bic"}),
+    "automatic sparsity": ("moments", {"solver": "dagma"}),
+    "orders": ("moments", {}),
+    "class": ("moments", {"solver": "ges"}),
+    "lingam": ("lingam", {}),
+}
+
+
+@pytest.mark.parametrize("case", BY_ROWS)
+def test_what_depends_on_the_rows_takes_those_in_the_sum(case):
+    method, options = BY_ROWS[case]
+    tables = [table.iloc[: 20 if k else 60] for k, table in enumerate(CENTRED)]
+    tables = [table - table.mean() for table in tables]
+    found = simulate(
+        method, tables, wrap_grid=losing({(1, False): [0]}), secure_aggregation=True, **options
+    )
+    plain = simulate(method, tables[1:], **options)
+    np.testing.assert_allclose(found.graph.weights, plain.graph.weights, rtol=0, atol=1e-9)
+    if "sparsity" in plain.history[0]:
+        assert found.history[0]["sparsity"] == pytest.approx(plain.history[0]["sparsity"], rel=1e-9)
+    if case == "class":
+        return
+    cause, effect = np.argwhere(plain.graph.adjacency)[0]
+    names = plain.graph.names
+    own, other = (run.model.total_effect(names[cause], names[effect]) for run in (found, plain))
+    assert own.value == pytest.approx(other.value, rel=1e-9)
+    assert own.standard_error == pytest.approx(other.standard_error, rel=1e-9)
+
+
+def test_the_refit_of_the_admm_takes_the_rows_in_its_sum():
+    tables = [table.iloc[: 20 if k else 60] for k, table in enumerate(CENTRED)]
+    tables = [table - table.mean() for table in tables]
+    lost = losing({(6, False): [0]})
+    plain = simulate("notears-admm", tables, wrap_grid=lost, max_rounds=6)
+    masked = simulate("notears-admm", tables, wrap_grid=lost, **ADMM)
+    same(masked, plain)
+    cause, effect = (plain.graph.names[one] for one in np.argwhere(plain.graph.adjacency)[0])
+    own, other = (run.model.total_effect(cause, effect) for run in (masked, plain))
+    assert own.standard_error == pytest.approx(other.standard_error, rel=1e-9)
+
+
+def test_a_resumed_run_keeps_the_rows_of_its_sums(tmp_path):
+    from flwr_causal.protocol.replies import Replies, Summed
+    from flwr_causal.runtime.checkpoint import Step, _packed, _read_step
+
+    replies = Replies(("a", "b"), {"x": np.ones(2)}, sums={"": Summed(7, ("a", "b"))})
+    file = tmp_path / "000001.npz"
+    file.write_bytes(_packed(Step({"round": 1}, (), (), replies, {}), "token"))
+    token, step = _read_step(file)
+    assert token == "token"
+    assert step.replies.sums == replies.sums
+    assert step.replies.rows == 7

@@ -2,7 +2,6 @@
 
 import re
 from contextlib import suppress
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -324,7 +323,7 @@ def test_a_report_with_numbers_is_refused(monkeypatch):
 def state_after(token="a", number=3, vector=b"x"):
     state = RecordDict()
     secure.offer_key(state, running=False)
-    setup = SimpleNamespace(keys=("k1", "k2", "k3"), exchange=token, least_parties=3)
+    setup = secure.Sums(token, 0, ("k1", "k2", "k3"), 3)
     state[secure.SECURE] = ConfigRecord(
         secure.answered(dict(state[secure.SECURE]), setup, number, vector)
     )
@@ -344,19 +343,17 @@ def test_a_party_answers_an_exchange_again_with_the_same_vector_only():
 
 def test_a_party_answers_no_earlier_agreement_and_no_other_keys():
     state, setup = state_after("first")
-    setup.exchange = "second"
-    record = secure.answered(dict(state[secure.SECURE]), setup, 1, b"x")
-    setup.exchange = "first"
+    second = setup._replace(token="second")
+    record = secure.answered(dict(state[secure.SECURE]), second, 1, b"x")
     with pytest.raises(FederationError, match="earlier agreement"):
         secure.answered(record, setup, 9, b"x")
     for token in ("second", "third"):
-        other = SimpleNamespace(keys=("k1", "k2", "k4"), exchange=token, least_parties=3)
+        other = secure.Sums(token, 0, ("k1", "k2", "k4"), 3)
         with pytest.raises(FederationError, match="keys are not those"):
             secure.answered(record, other, 9, b"x")
     # The totals are asked for once a run: again, they could be those of others.
-    setup.exchange = "third"
     with pytest.raises(FederationError, match="keys are not those"):
-        secure.answered(record, setup, 0, b"x")
+        secure.answered(record, setup._replace(token="third"), 0, b"x")
 
 
 def test_a_key_is_kept_until_it_is_in_use_and_then_for_its_run_only():

@@ -6,7 +6,7 @@ problem with party, column and remedy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -41,7 +41,8 @@ class Agreement:
     kinds : tuple of Kind
         Their kinds.
     rows : mapping of str to int
-        Each party's number of rows, in the order in which parties count.
+        Each party's number of rows, in the order in which parties count; where parties add up in
+        groups, each group's.
     mean, variance : float64 arrays of shape (d,)
         Over all parties' rows together, in the columns' units (and squared); the variance is
         divided by n, not n - 1. NaN where no sums were reported.
@@ -63,6 +64,8 @@ class Agreement:
     total : int or None
         Rows of all parties together where the parties withhold their own: ``rows`` then holds
         zeros. None if ``rows`` has them.
+    groups : mapping of str to tuple of str
+        Where parties add up in groups: by the groups' names, those of their parties. Else empty.
     """
 
     names: tuple[str, ...]
@@ -77,6 +80,12 @@ class Agreement:
     whole: tuple[str, ...] = ()
     targets: tuple[Targets, ...] = ()
     total: int | None = None
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def num_parties(self) -> int:
+        """The number of parties, also where ``rows`` are those of groups."""
+        return sum(len(self.groups.get(name, (name,))) for name in self.rows)
 
     @property
     def n(self) -> int:
@@ -86,6 +95,13 @@ class Agreement:
     def rows_of(self, parties: Iterable[str]) -> int:
         """Return the rows of these parties together; of all where their numbers are withheld."""
         return sum(self.rows[party] for party in parties) if self.total is None else self.total
+
+    def with_rows(self, total: int | None) -> Agreement:
+        """Return the agreement with the rows of a secure sum, where parties may be missing.
+
+        None, where no rows were summed, changes nothing.
+        """
+        return self if total in (None, self.n) else replace(self, total=total)
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """Return kind, mean and standard deviation of each column, as far as they are known."""

@@ -145,6 +145,28 @@ def doubts_of_total(agreement: Agreement, expected: Expected) -> tuple[str, ...]
     return (*_few_rows(agreement, expected), *columns)
 
 
+def doubts_of_groups(
+    reports: Mapping[str, TableReport], names: Sequence[str], expected: Expected
+) -> tuple[str, ...]:
+    """Return what is implausible about groups of parties, compared with each other.
+
+    Parameters
+    ----------
+    reports : mapping of str to TableReport
+        By group, on the rows of its parties together.
+    names : sequence of str
+        The agreed columns.
+    expected : Expected
+    """
+    columns = columns_of(reports)
+    held = {name: columns[name] for name in names if name in columns}
+    spreads, levels = _unlike_parties(reports, held, expected.unit_ratio)
+    return (
+        *_unlike_units(spreads),
+        *(_unlike_levels(levels, expected.level_remedy) if expected.level_remedy else ()),
+    )
+
+
 def _few_rows(agreement: Agreement, expected: Expected) -> list[str]:
     """Warn where there are no more rows than numbers that are fitted to each column."""
     if expected.own_fits and agreement.total is not None:

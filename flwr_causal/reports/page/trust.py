@@ -193,32 +193,52 @@ def _confidence_in_words(graph: dict[str, Any], config: dict[str, Any]) -> str:
 
 
 def party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
-    """Return the parties' rows and replies, their influence, and where their own graphs differ."""
+    """Return the parties' rows and replies, their influence, and where their own graphs differ.
+
+    Of parties that add up in groups the influence is that of the groups.
+    """
     if not run.parties:
         return []
     missing: dict[str, int] = {}
     for failure in run.failures:
         missing[failure["party"]] = missing.get(failure["party"], 0) + 1
+    head, changes = _influence_columns(influence)
+    of_parties = [] if run.groups else head
     columns = ["party", "rows", "exchanges answered"]
     columns += ["replies missing"] if missing else []
-    columns += ["edges that change without it", "largest change of a weight"] if influence else []
-    keys = ["changed_edges", "largest_change"]
-    if any(change["distance"] is not None for change in influence.values()):
-        columns += ["distance from the others (1: by chance)"]
-        keys.append("distance")
     traffic = party_columns(run)
-    columns += traffic
+    columns += [*of_parties, *traffic]
     table = []
     for party, rows in run.parties.items():
         row: list[Any] = [party, rows or "withheld", run.answered.get(party)]
         row += [missing.get(party, 0)] if missing else []
-        if influence:
-            change = influence.get(party)
-            row += [change[key] if change else None for key in keys]  # type: ignore[literal-required]
+        row += changes.get(party, [None] * len(head)) if of_parties else []
         row += [values.get(party) for values in traffic.values()]
         table.append(row)
     blocks = [{"kind": "table", "caption": "Parties", "columns": columns, "rows": table}]
+    if run.groups:
+        caption = "Groups of parties that add up by themselves"
+        table = [[name, *changes.get(name, [None] * len(head))] for name in run.groups]
+        blocks.append(
+            {"kind": "table", "caption": caption, "columns": ["group", *head], "rows": table}
+        )
     return blocks + _heterogeneity_blocks(run.heterogeneity)
+
+
+def _influence_columns(influence: Influence) -> tuple[list[str], dict[str, list[Any]]]:
+    """Return the heads of the columns of the influence, and the values by party or group."""
+    if not influence:
+        return [], {}
+    columns = ["edges that change without it", "largest change of a weight"]
+    keys = ["changed_edges", "largest_change"]
+    if any(change["distance"] is not None for change in influence.values()):
+        columns += ["distance from the others (1: by chance)"]
+        keys.append("distance")
+    rows = {
+        name: [change[key] for key in keys]  # type: ignore[literal-required]
+        for name, change in influence.items()
+    }
+    return columns, rows
 
 
 def _heterogeneity_blocks(table: pd.DataFrame | None) -> list[Block]:

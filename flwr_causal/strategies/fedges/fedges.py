@@ -464,7 +464,7 @@ class FedGES(CausalStrategy[FedGESRun]):
             names=tuple(sorted(agreement.names)),
             cardinalities=cardinalities_of(agreement),
             num_rows=agreement.n,
-            num_parties=len(agreement.rows),
+            num_parties=agreement.num_parties,
             score=self.chosen_score,
             refined_by=self.refined_by,
             equivalent_sample_size=self.equivalent_sample_size,

@@ -216,7 +216,7 @@ class FitStage:
         # The votes are ordered by child, then by parent.
         children, parents = np.nonzero(found.dag.T)
         votes = replies["votes"][first : first + len(children)]
-        support[parents, children] = votes / len(replies.parties)
+        support[parents, children] = votes / len(replies.answered)
         return Fitted(found, by_set, support, tuple(held_out))
 
     def _held_out(self, dag: BoolArray, tables: Mapping[tuple[int, ...], IntArray]) -> float:

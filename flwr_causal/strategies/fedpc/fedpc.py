@@ -273,6 +273,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             "training": (self.training != "one-pass", "'sums'"),
             "weights": (self.weights == "auto", "'auto'"),
             "trained": (not self.trained, "left out"),
+            "groups": (self.groups == 1, "1"),
             "missing_values": (self.missing_values != "keep", "'fail' or 'drop'"),
         }
 
@@ -318,9 +319,14 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         self._start = _started(self, agreement, self._holdings, self._target)
         return agreement
 
-    def complete(self, agreement: Agreement, total: TableReport) -> Agreement:
+    def complete(
+        self,
+        agreement: Agreement,
+        total: TableReport,
+        groups: Mapping[str, TableReport] | None = None,
+    ) -> Agreement:
         """Complete the agreement; the run starts with the cut points that follow from it."""
-        agreement = super().complete(agreement, total)
+        agreement = super().complete(agreement, total, groups)
         self._holdings = self._holdings.of_columns(agreement.names)
         self._start = _started(self, agreement, self._holdings, self._target)
         return agreement

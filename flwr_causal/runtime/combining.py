@@ -1,0 +1,123 @@
+"""The replies to one exchange, combined as it declares: sums, means, or medians."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.errors import FederationError
+from flwr_causal.protocol import records
+from flwr_causal.protocol.bundle import Bundle, joined
+from flwr_causal.protocol.replies import Fold, Replies, Summed, mean_of, median_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flwr_causal.protocol.bundle import Part
+    from flwr_causal.protocol.exchange import Exchange
+    from flwr_causal.runtime.federation import Arrival
+    from flwr_causal.runtime.method import Method
+
+# Of fewer replies none can be told to be the false one.
+LEAST_FOR_MEDIAN = 3
+
+
+def combined(
+    method: Method[Any],
+    strategy: Any,
+    exchange: Exchange,
+    server_round: int,
+    replies: Sequence[Arrival],
+) -> Replies:
+    """Combine accepted replies: means by Flower's own averaging, or medians; else as declared.
+
+    Flower averages what privacy wrappers change, which single trainings of a bundle are not.
+
+    Parameters
+    ----------
+    method : Method
+    strategy : Method or Strategy
+        The method, or the privacy wrapper around it.
+    exchange : Exchange
+    server_round : int
+        The number of the exchange.
+    replies : sequence of Arrival
+        Of parties.
+
+    Raises
+    ------
+    FederationError
+        If there are too few for a median, or Flower cannot average them.
+    """
+    if isinstance(exchange, Bundle) and _mixed(exchange, replies):
+        return _by_part(method, exchange, server_round, replies)
+    if not exchange.averaged or method.aggregation == "median":
+        return _as_declared(method, exchange, server_round, replies)
+    messages = [reply.message for reply in replies if reply.message is not None]
+    means, _ = strategy.aggregate_train(server_round, messages)
+    if means is None:
+        raise FederationError(
+            f"Exchange {server_round}: the replies of {len(replies)} parties could not be "
+            "averaged. See the log for Flower's reason."
+        )
+    return Replies(tuple(reply.party.name for reply in replies), records.unpack_arrays(means))
+
+
+def combined_groups(
+    method: Method[Any], exchange: Exchange, server_round: int, replies: Sequence[Arrival]
+) -> Replies:
+    """Combine the sums or means of groups of parties, as :func:`combined` those of parties."""
+    whole = isinstance(exchange, Bundle)
+    found = (_by_part if whole else _as_declared)(method, exchange, server_round, replies)
+    sums = {one.party.name: Summed(one.party.num_rows, one.members) for one in replies}
+    return replace(found, sums=sums)
+
+
+def of_part(part: Part, replies: Sequence[Arrival]) -> list[Arrival]:
+    """Return the replies of one training, of those to a bundle; only of parties that were asked."""
+    own = [replace(reply, arrays=part.returned(reply.arrays)) for reply in replies]
+    return [reply for reply in own if reply.arrays or not part.exchange.returns]
+
+
+def _by_part(
+    method: Method[Any], bundle: Exchange, server_round: int, replies: Sequence[Arrival]
+) -> Replies:
+    assert isinstance(bundle, Bundle)
+    return joined(
+        (part, _as_declared(method, part.exchange, server_round, of_part(part, replies)))
+        for part in bundle.parts
+    )
+
+
+def _as_declared(
+    method: Method[Any], exchange: Exchange, server_round: int, replies: Sequence[Arrival]
+) -> Replies:
+    """Combine accepted replies as declared, without Flower: sums, means or medians."""
+    if not exchange.averaged:
+        fold = Fold(exchange)
+        for reply in replies:
+            fold.add(reply.party.name, reply.arrays)
+        return fold.close()
+    names = tuple(reply.party.name for reply in replies)
+    arrays = [reply.arrays for reply in replies]
+    rows = np.array([reply.party.num_rows for reply in replies], dtype=np.float64)
+    if method.aggregation == "mean":
+        ones = np.array([reply.count for reply in replies], dtype=np.float64)
+        return Replies(names, mean_of(arrays, rows if exchange.weight == "rows" else ones))
+    if len(replies) < LEAST_FOR_MEDIAN:
+        who = "groups" if replies and replies[0].members else "parties"
+        raise FederationError(
+            f"Exchange {server_round}: only {len(replies)} {who} replied, and "
+            f"aggregation='median' needs {LEAST_FOR_MEDIAN}: of fewer none can be told to be "
+            "the false one."
+        )
+    return Replies(names, median_of(exchange, arrays, rows))
+
+
+def _mixed(bundle: Bundle, replies: Sequence[Arrival]) -> bool:
+    """Return whether parts of a bundle are combined differently, or answered by other parties."""
+    ways = {(part.exchange.averaged, part.exchange.weight) for part in bundle.parts}
+    differ = any(reply.arrays.keys() != replies[0].arrays.keys() for reply in replies)
+    return len(ways) > 1 or (bundle.averaged and differ)

@@ -301,6 +301,7 @@ class ColumnsStrategy(LinearStrategy[StateT]):
             "aggregation": (self.aggregation == "mean", "'mean'"),
             "fraction_train": (self.fraction_train == 1, "1"),
             "leave_one_out": (not self.leave_one_out, "False"),
+            "groups": (self.groups == 1, "1"),
             "changed_tables": (self.changed_tables == "fail", "'fail'"),
         }
 

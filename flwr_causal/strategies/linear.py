@@ -84,8 +84,9 @@ class LinearStrategy(CausalStrategy[StateT]):
         Required and forbidden edges and tiers, or the path of a TOML or JSON file with them.
     aggregation : {"mean", "median"}, default "mean"
         How the parties' arrays are combined. "median" is the geometric median, which false arrays
-        of a minority of the parties cannot move far; it needs three parties or more, the replies of
-        single parties, and no privacy wrapper. See docs/privacy.md.
+        of a minority of the parties cannot move far; it needs three parties or more and their
+        single replies (with ``secure_aggregation`` three ``groups``), and no privacy wrapper. See
+        docs/privacy.md.
     """
 
     standardize: bool = False

@@ -150,6 +150,13 @@ def check_secure_sums(subject: Subject) -> None:
     except ConfigError as error:
         raise CheckSkippedError(str(error)) from None
     _expect_same(subject, whole, masked)
+    if len(subject.parties) < 2 * LEAST_PARTIES:
+        return
+    try:
+        grouped = replace(strategy, groups=2)
+    except ConfigError:
+        return
+    _expect_same(subject, whole, replace(subject, strategy=grouped).simulate())
 
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (

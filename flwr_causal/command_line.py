@@ -409,10 +409,11 @@ def forget(
         float, typer.Option(metavar="DAYS", min=0.0, help="Only what is older.")
     ] = 0.0,
 ) -> None:
-    """Delete what unfinished runs keep of the parties; results stay.
+    """Delete what unfinished runs keep of the parties, and a party's releases; results stay.
 
     A run keeps the parties' reports and the combined replies until its results are saved. A failed
-    or stopped run keeps them until this command; afterwards it cannot be resumed.
+    or stopped run keeps them until this command; afterwards it cannot be resumed. A party keeps
+    what it has released in runs with epsilon; afterwards they cannot go on after a restart.
     """
     for path in forgotten(directory, older_than):
         typer.echo(f"Deleted {path}")

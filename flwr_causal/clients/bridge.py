@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 # What a node keeps from the schema exchange on, whichever agreement follows.
-OF_RUN = (TABLE, secure.SECURE, *privacy.DRAWN)
+OF_RUN = (TABLE, secure.SECURE, *privacy.OF_RELEASE)
 # The agreement that was read last, by its exchange: with many columns it takes longer to read than
 # many a message to answer.
 _last_setup: dict[str, Setup] = {}
@@ -89,6 +89,7 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
             report = _report(clients, party, config, context, own)
             reply = _reported(message, context, name, report)
             terms, agreement = str(config.get("terms", "")), str(config.get("exchange", ""))
+            about |= privacy.of_line(context, _behind("option-", config))
             own.note(reply.content, terms, agreement=agreement, **about)
             return reply
         except Exception as error:
@@ -120,13 +121,16 @@ def _report(
     own.check_question(config, masked=masked)
     secure.check_demand(context, met=masked)
     table = own.shown(party.read())
-    running = _is_running(context, config)
-    if running:
+    options = _behind("option-", config)
+    private, running = privacy.is_private(options), _is_running(context, config)
+    again = bool(config.get("exchange") or config.get("resumed"))
+    if (private and privacy.begin(context, options, again=again)) or running:
         check_digest(context.state, table, party.name)
     else:
         keep_digest(context.state, table)
+    if private:
+        privacy.keep(context)
     policy = Policy.from_dict(_behind("policy-", config))
-    options = _behind("option-", config)
     shown = Source(party.name, lambda: table)
     client = _client_type(clients, config)(shown, context, options=options)
     if NODE_KEY in context.node_config and "interventions" not in client.contract.reports:
@@ -136,7 +140,7 @@ def _report(
         )
     with single_threaded():
         described = client.describe(policy)
-    own.check_report(described, table, policy, private=privacy.is_private(options))
+    own.check_report(described, table, policy, private=private)
     key: dict[str, Any] = {}
     if masked or (described.has_ids and config.get("pair-keys")):
         key = secure.offered(context, party.name, running=running)
@@ -194,6 +198,8 @@ def _open(
         )
     kind = _client_type(clients, config)
     own.check_agreement(kind.contract.method, setup, _trainings(config))
+    if privacy.is_private(setup.options):
+        privacy.begin(context, setup.options, again=True)
     return kind(_unchanged(source(context), context, own), context, setup)
 
 
@@ -242,6 +248,7 @@ def _reply(
     try:
         client = _open(clients, source, message, context, own)
         about |= {"agreement": client.setup.exchange, "table": client.source.table}
+        about |= privacy.of_line(context, client.options)
         note = partial(own.note, terms=client.setup.terms, **about)
         content = _answer(client, clients, message, config, note)
     except Exception as error:

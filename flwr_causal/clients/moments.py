@@ -62,8 +62,9 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         noise = budget(self.options, estimates=bool(columns)).scales
         assert noise is not None
         rows = numbers(self.table(), columns)
-        counts = drawn_octaves(self.context, rows, noise, sharing(self.setup), str(columns))
-        return {"counts": counts}
+        parties = sharing(self.setup)
+        about = self._asked_by(columns, asked.number)
+        return {"counts": drawn_octaves(self.context, rows, noise, parties, about)}
 
     @answers(RELEASE)
     def release(self, asked: Asked) -> Arrays:
@@ -72,10 +73,17 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         noise = budget(self.options, estimates=bool(unscaled(self.setup))).release
         scaling = asked["centers"], asked["scales"]
         rows = numbers(self.table(), names)
-        products = drawn_products(
-            self.context, rows, scaling, noise, sharing(self.setup), str(names)
-        )
-        return {"products": products}
+        parties, about = sharing(self.setup), self._asked_by(names, asked.number)
+        return {"products": drawn_products(self.context, rows, scaling, noise, parties, about)}
+
+    def _asked_by(self, columns: tuple[str, ...], number: int) -> str:
+        """Return the columns of a question; where the noise is shared also the sum that it is for.
+
+        The difference of two sums of different parties would be a party's numbers with no more than
+        its own part of the noise.
+        """
+        shared = f" {number} {' '.join(self.setup.keys)}" if sharing(self.setup) > 1 else ""
+        return f"{columns}{shared}"
 
     @answers(SUMS)
     def second_moments(self, asked: Asked) -> Arrays:

@@ -2,8 +2,9 @@
 
 The noise comes from the operating system, never from the option ``seed``, which the server knows.
 The party computes how much it needs from epsilon and delta itself. What it has drawn is kept in the
-node's state: the same question gets the same answer, and another question in the same run gets
-none.
+node's state, and in a file where the node keeps a record: the same question gets the same answer,
+also after a restart of the node or in a resumed run, and another question in the same run gets
+none. A node that has lost what it has drawn draws nothing more in this run.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from flwr.app import Array, ArrayRecord, ConfigRecord
+from flwr.app import ConfigRecord
 
+from flwr_causal.clients.table_digest import TABLE
 from flwr_causal.core.privacy.budget import budget_of
 from flwr_causal.core.privacy.discrete_gaussian import discrete_gaussian
 from flwr_causal.core.privacy.release import (
@@ -32,6 +34,8 @@ from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.data.interventions import NODE_KEY
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.party.releases import ReleaseFile
+from flwr_causal.protocol.schema import party_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,18 +47,85 @@ if TYPE_CHECKING:
     from flwr_causal.core.privacy.release import Released
     from flwr_causal.data.read.pieces import Table
 
-#: The records in a node's state that hold what was drawn.
-DRAWN = (
-    "private-octaves",
-    "private-octaves-question",
-    "private-release",
-    "private-release-question",
-)
+# The records in a node's state and file: of the run, and what was drawn.
+_RUN, _OCTAVES, _RELEASE = "private-run", "private-octaves", "private-release"
+#: Those in the state.
+OF_RELEASE = (_RUN, _OCTAVES, _RELEASE)
 
 
 def is_private(options: Mapping[str, Any]) -> bool:
     """Return whether a run's options ask for differential privacy."""
     return bool(options.get("epsilon"))
+
+
+def begin(context: Context, options: Mapping[str, Any], *, again: bool) -> bool:
+    """Find what the node keeps of a private run, or begin to keep something.
+
+    Parameters
+    ----------
+    context : Context
+        Of the node.
+    options : mapping
+        With ``release``, the run's random name; without it the run is that of the context.
+    again : bool
+        Whether the parties have been asked before in this run.
+
+    Returns
+    -------
+    bool
+        Whether the state was lost, and is restored.
+
+    Raises
+    ------
+    FederationError
+        If the parties were asked before and there is nothing, or it cannot be read.
+    """
+    run = str(options.get("release") or context.run_id)
+    state = context.state
+    known = state.get(_RUN)
+    if isinstance(known, ConfigRecord):
+        state[_RUN] = ConfigRecord({**known, "run": run})
+        return False
+    kept = _file(context, run).read()
+    if again and not kept:
+        raise FederationError(
+            "The party's node was restarted and has lost what it has released in this private run; "
+            "it makes no second release. Start another run, whose epsilon adds to that of this "
+            "one. A node with 'record' or 'releases' in its node config keeps its release."
+        )
+    # Its own random number: a file that was deleted is no reason to count less.
+    state[_RUN] = ConfigRecord({"run": run, "id": secrets.token_hex(8)})
+    state.update({name: ConfigRecord(values) for name, values in kept.items()})
+    return bool(kept)
+
+
+def keep(context: Context, further: Mapping[str, ConfigRecord] | None = None) -> None:
+    """Write what the node keeps of a private run to its file, if it has one.
+
+    Parameters
+    ----------
+    context : Context
+        Of the node, in whose state it is.
+    further : mapping of str to ConfigRecord, optional
+        What the state is about to hold as well.
+
+    Raises
+    ------
+    FederationError
+        If it cannot be written: nothing may leave then.
+    """
+    held = {**context.state, **(further or {})}
+    own = {name: dict(held[name]) for name in (TABLE, *OF_RELEASE) if name in held}
+    _file(context, str(own[_RUN]["run"])).add(own)
+
+
+def of_line(context: Context, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the party's record says of a private run: which release it is."""
+    return {"release": context.state[_RUN]["id"]} if is_private(options) else {}
+
+
+def _file(context: Context, run: str) -> ReleaseFile:
+    return ReleaseFile.of(context.node_config, run, party_name(context))
 
 
 def public_report(context: Context, table: Table) -> TableReport:
@@ -101,7 +172,7 @@ def budget(options: Mapping[str, Any], *, estimates: bool) -> Budget:
 
 
 def drawn_octaves(
-    context: Context, rows: Iterator[FloatArray], multiplier: float, parties: int, columns: str
+    context: Context, rows: Iterator[FloatArray], multiplier: float, parties: int, about: str
 ) -> IntArray:
     """Return the noisy histograms of columns, the same each time.
 
@@ -114,8 +185,8 @@ def drawn_octaves(
         Standard deviation of the noise of the sum, in units of the sensitivity.
     parties : int
         Among how many parties this noise is shared.
-    columns : str
-        Their names, for the question.
+    about : str
+        What else makes a question another one: names of columns, and whose noise it is shared with.
     """
 
     def draw() -> IntArray:
@@ -124,7 +195,7 @@ def drawn_octaves(
         noise = [discrete_gaussian(variance, secrets.randbelow) for _ in range(counts.size)]
         return counts + np.array(noise, dtype=np.int64).reshape(counts.shape)
 
-    return _once(context, DRAWN[:2], f"{columns} {multiplier!r} {parties}", draw)
+    return _once(context, _OCTAVES, f"{about} {multiplier!r} {parties}", draw)
 
 
 def drawn_products(
@@ -133,13 +204,13 @@ def drawn_products(
     scaling: tuple[FloatArray, FloatArray],
     multiplier: float,
     parties: int,
-    columns: str,
+    about: str,
 ) -> IntArray:
     """Return the noisy products of the rows, the same each time.
 
     Parameters
     ----------
-    context, rows, multiplier, parties, columns
+    context, rows, multiplier, parties, about
         As of :func:`drawn_octaves`.
     scaling : tuple of ndarray of shape (d,)
         Centres and scales.
@@ -151,7 +222,7 @@ def drawn_products(
         return products + noise_of(d, steps_of_noise(d, multiplier, parties), secrets.randbelow)
 
     shown = [values.tolist() for values in scaling]
-    return _once(context, DRAWN[2:], f"{columns} {shown} {multiplier!r} {parties}", draw)
+    return _once(context, _RELEASE, f"{about} {shown} {multiplier!r} {parties}", draw)
 
 
 def released(
@@ -185,27 +256,32 @@ def released(
     return read(products, steps_of_noise(len(names), noise.release, 1), *scaling)
 
 
-def _once(
-    context: Context, records: Sequence[str], question: str, draw: Callable[[], IntArray]
-) -> IntArray:
-    """Return what was drawn for a question before, or draw it and keep it.
+def _once(context: Context, name: str, question: str, draw: Callable[[], IntArray]) -> IntArray:
+    """Return what was drawn for a question before, shape (rows, columns), or draw it and keep it.
 
     Raises
     ------
     FederationError
         If something was drawn for another question in this run.
     """
-    answers, questions = records
-    kept, asked = context.state.get(answers), context.state.get(questions)
-    if isinstance(kept, ArrayRecord) and isinstance(asked, ConfigRecord):
-        if asked["question"] != question:
-            raise FederationError(
-                "The party has made its private release in this run, with other columns, scales or "
-                "options, and makes no second one: start another run, whose epsilon adds to that "
-                "of this one."
-            )
-        return kept["drawn"].numpy().astype(np.int64)
-    drawn = draw()
-    context.state[answers] = ArrayRecord({"drawn": Array(drawn)})
-    context.state[questions] = ConfigRecord({"question": question})
-    return drawn
+    kept: Any = context.state.get(name)
+    if kept is None:
+        # Of an answer that has left, where the state of this message was lost.
+        kept = _file(context, str(context.state[_RUN]["run"])).read().get(name)
+    if kept is None:
+        drawn = draw()
+        values: dict[str, Any] = {
+            "question": question,
+            "rows": len(drawn),
+            "drawn": drawn.ravel().tolist(),
+        }
+        kept = ConfigRecord(values)
+        keep(context, {name: kept})
+    if kept["question"] != question:
+        raise FederationError(
+            "The party has made its private release in this run, with other columns, scales or "
+            "options, or among other parties, and makes no second one: start another run, whose "
+            "epsilon adds to that of this one."
+        )
+    context.state[name] = ConfigRecord(dict(kept))
+    return np.array(kept["drawn"], dtype=np.int64).reshape(kept["rows"], -1)

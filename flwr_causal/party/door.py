@@ -28,6 +28,7 @@ from flwr_causal.party.record import (
     exchanges_since,
     left,
 )
+from flwr_causal.protocol.release import RELEASES
 from flwr_causal.protocol.terms import Terms
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def policy_of(node_config: Mapping[str, Any]) -> PartyPolicy:
     ConfigError
         If it cannot be read; the party's log says why.
     """
-    for key in (POLICY, RECORD):
+    for key in (POLICY, RECORD, RELEASES):
         if key in node_config and not Path(str(node_config[key])).is_absolute():
             raise ConfigError(f"'{key}' of the node config is no absolute path: give one")
     if POLICY not in node_config:

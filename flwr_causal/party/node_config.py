@@ -9,6 +9,8 @@ KEYS = {
     "tables": "several tables: name=/path,name=/path",
     "policy": "absolute path of its policy, a TOML file",
     "record": "absolute path of its record; default: record.jsonl beside the policy",
+    "releases": "absolute path of the directory in which it keeps private releases; default: "
+    "releases beside the record",
     "secure-aggregation": "true: only runs in which the server learns sums over all parties alone",
     "sums-key": "absolute path of the party's key that signs its keys for secure sums",
     "peers": "absolute path of the parties' public keys, by which it knows theirs",

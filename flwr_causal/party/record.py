@@ -196,20 +196,16 @@ class PartyRecord:
 def epsilon_spent(lines: Sequence[Line]) -> float:
     """Return the sum of the privacy losses in a record.
 
-    A run's loss counts once, from the report on, and once more for each further answer to an
-    exchange that differs from the answers before: a node that has lost its state draws new noise.
-    A run that is resumed is another run.
+    A release counts once, from the report on, also where the run is resumed: its lines have one
+    ``release``. Lines without one count once a run.
     """
-    answers: dict[Any, dict[Any, set[Any]]] = {}
     losses: dict[Any, float] = {}
     for line in lines:
         if line.get("event") != SENT or "epsilon" not in line:
             continue
-        key = line.get("run")
+        key = line.get("release", line.get("run"))
         losses[key] = max(losses.get(key, 0.0), float(line["epsilon"]))
-        exchange = line.get("exchange"), line.get("number")
-        answers.setdefault(key, {}).setdefault(exchange, set()).add(line.get("digest"))
-    return sum(loss * max(map(len, answers[key].values())) for key, loss in losses.items())
+    return sum(losses.values())
 
 
 def exchanges_since(lines: Sequence[Line], hours: float) -> int:

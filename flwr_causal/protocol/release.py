@@ -11,6 +11,9 @@ from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
 
+#: The directory of a party's releases, and the key of the node config that gives it another path.
+RELEASES = "releases"
+
 OCTAVES = Exchange(
     "octaves",
     "the histograms from which the scales of columns are estimated",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import time
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ import numpy as np
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.release import RELEASES
 from flwr_causal.protocol.replies import Replies, Summed
 from flwr_causal.protocol.setup import (
     KEY_NAMES,
@@ -129,37 +131,44 @@ def status_of(directory: str | Path) -> str:
 
 
 def forget(directory: str | Path, days: float = 0.0) -> list[Path]:
-    """Delete what runs keep of the parties to be resumed; results stay.
+    """Delete what runs keep of the parties to be resumed, and what parties keep; results stay.
 
     Until its results are saved, a run's directory holds the parties' reports and the combined
-    replies. A run that fails or is stopped leaves them there; it cannot be resumed without them.
+    replies. A run that fails or is stopped leaves them there; it cannot be resumed without them. A
+    party keeps its releases of private runs, which cannot go on without them after a restart.
 
     Parameters
     ----------
     directory : str or Path
-        Of a run, or above the directories of runs.
+        Of a run, or above the directories of runs, or of a party's releases.
     days : float, default 0.0
         Only of runs in which nothing was written for so many days.
 
     Returns
     -------
     list of Path
-        The directories that were deleted.
+        The directories and the files of releases that were deleted.
 
     Raises
     ------
     CheckpointError
-        If there is no run.
+        If there is neither a run nor a release.
     """
     runs = [file.parent for file in sorted(Path(directory).rglob(RUN_FILE))]
-    if not runs:
+    releases = sorted(Path(directory).rglob(f"{RELEASES}/*.json"))
+    if not (runs or releases):
         raise CheckpointError(f"There is no run in {directory}.")
     before = time.time() - days * 24 * 3600
     old = [run / EXCHANGES for run in runs if (run / EXCHANGES).is_dir()]
     old = [one for one in old if max(f.stat().st_mtime for f in (one, *one.iterdir())) <= before]
+    # Those of simulated parties are in the run's own directory.
+    single = [one for one in releases if EXCHANGES not in one.parts]
+    single = [one for one in single if one.stat().st_mtime <= before]
     for one in old:
         shutil.rmtree(one)
-    return old
+    for one in single:
+        one.unlink()
+    return [*old, *single]
 
 
 def mark_stopped(directory: str | Path) -> None:
@@ -276,6 +285,14 @@ class Checkpoint:
             self.parties.append(Party(-number, name, partition, group=group))
             self.reports[name] = TableReport.from_dict(report)
         self._agreed = content
+
+    def release(self) -> str:
+        """Return the random name of a private run, made when it first begins."""
+        file = self._exchanges / "release"
+        with _writable(self.directory):
+            if not file.is_file():
+                write(file, secrets.token_hex(16))
+            return file.read_text(encoding="utf-8")
 
     def agree(
         self,

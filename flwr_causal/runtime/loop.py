@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
@@ -309,16 +310,11 @@ class _Session(Generic[StateT]):
             options = plain_options(method)
             checkpoint = Checkpoint(method.output_dir, options, resume=method.resume)
             self.resuming = checkpoint.interrupted
-            if self.resuming and method.private:
-                raise ConfigError(
-                    f"The run in '{method.output_dir}' was interrupted, and runs with epsilon "
-                    "cannot be resumed: the parties would make a second release, which adds to "
-                    "what the first one has disclosed. Start a new run, whose epsilon adds to that "
-                    "of this one, without 'resume' or in another directory."
-                )
             if not self.resuming:
                 self.checkpoint = checkpoint
                 self._keep()
+        if method.private:
+            method.release = secrets.token_hex(16) if checkpoint is None else checkpoint.release()
         self._agree(settle, checkpoint, state)
         if checkpoint is not None and self.resuming:
             outcome.history += checkpoint.history
@@ -776,6 +772,7 @@ class _Session(Generic[StateT]):
             self.outcome.failures = tuple(method.federation.failures)
         self._keep()
         method.state = method.federation = method.grid = method.asked = None
+        method.release = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,6 +123,9 @@ class Method(Generic[StateT]):
     secure_aggregation: bool = False
     #: Whether all that depends on the parties' rows has the noise of differential privacy.
     private: bool = False
+    #: The random name of a private run, also where it is resumed: the parties keep by it what they
+    #: have drawn.
+    release: str = ""
     #: Whether the parties' reports hold nothing that depends on their rows, and no totals follow.
     withholds_totals: bool = False
     #: Whether parties that have ids of their rows may hold different columns.

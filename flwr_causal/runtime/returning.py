@@ -149,7 +149,9 @@ def reconnected(
             time.sleep(POLL_SECONDS)
             continue
         asked.update(new)
-        answers, _, size = ask_schema(method, grid, new, timeout)
+        # A private release is not drawn again.
+        resumed = {"resumed": 1} if method.private else {}
+        answers, _, size = ask_schema(method, grid, new, timeout, **resumed)
         num_bytes += size
         own = [answer for answer in answers if _place_of(answer[0], absent)]
         check_versions(own)

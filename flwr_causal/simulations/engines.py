@@ -21,7 +21,9 @@ from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
+from flwr_causal.protocol.release import RELEASES
 from flwr_causal.reports.run import Run
+from flwr_causal.runtime.checkpoint import EXCHANGES
 from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations.progress import progress_bar
@@ -134,7 +136,7 @@ def simulate(
 
     try:
         with quiet(logging.WARNING):
-            run = _run_on_engine(engine, run_on, client_type, parties)
+            run = _run_on_engine(engine, run_on, client_type, parties, strategy)
     except CausalError as error:
         if strategy.output_dir and isinstance(error.outcome, Run):
             error.outcome.save(strategy.output_dir)
@@ -296,12 +298,17 @@ def _run_on_engine(
     run_on: Callable[[Grid, float], Run],
     client: type[CausalClient],
     parties: Sequence[Any],
+    strategy: CausalStrategy[Any],
 ) -> Run:
     if engine == "ray":
         with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
             app = client_app(client, Tables(parties, directory))
             return _run_on_ray(run_on, app, len(parties))
-    grid = LocalGrid(client_app(client, Tables(parties)), len(parties))
+    number, kept = len(parties), {}
+    if strategy.private and strategy.output_dir:
+        kept[RELEASES] = str(Path(strategy.output_dir, EXCHANGES, RELEASES))
+    nodes = [{"partition-id": k, "num-partitions": number, **kept} for k in range(number)]
+    grid = LocalGrid(client_app(client, Tables(parties)), number, node_configs=nodes)
     try:
         return run_on(grid, 0.0)
     except FederationError as error:

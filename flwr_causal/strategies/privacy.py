@@ -125,6 +125,7 @@ class PrivateStrategy(LinearStrategy[StateT]):
             "epsilon": self.epsilon,
             "delta": self.used_delta,
             "scales": str(self.scales or ""),
+            "release": self.release,
         }
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:

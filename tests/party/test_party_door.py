@@ -260,17 +260,18 @@ def test_a_line_that_fits_in_part_only_is_not_written(tmp_path):
     assert len(record.lines()) == 2
 
 
-def test_epsilon_adds_up_over_runs_and_repeated_answers():
-    def line(run_, exchange, number, digest):
-        about = {"event": "sent", "run": run_, "exchange": exchange, "number": number}
-        return {**about, "digest": digest, "epsilon": 0.5}
+def test_epsilon_adds_up_over_releases():
+    def line(run_, release=None, **about):
+        own = {} if release is None else {"release": release}
+        return {"event": "sent", "run": run_, "epsilon": 0.5, **own, **about}
 
-    once = [line(1, "schema", None, "p"), line(1, "e", 1, "q"), line(1, "e", 1, "q")]
+    once = [line(1, "a"), line(1, "a", digest="q"), line(1, "a", digest="r")]
     assert epsilon_spent(once) == 0.5
-    assert epsilon_spent([*once, line(1, "e", 2, "r")]) == 0.5
-    assert epsilon_spent([*once, line(1, "e", 1, "r")]) == 1.0
-    assert epsilon_spent([*once, line(2, "e", 1, "q")]) == 1.0
-    assert epsilon_spent([*once, {**line(2, "e", 1, "q"), "event": "refused"}]) == 0.5
+    assert epsilon_spent([*once, line(2, "a")]) == 0.5  # resumed
+    assert epsilon_spent([*once, line(1, "b")]) == 1.0  # what the node had kept was deleted
+    assert epsilon_spent([*once, line(2, "b"), line(2, "b", epsilon=0.75)]) == 1.25
+    assert epsilon_spent([*once, line(1), line(2), line(2)]) == 1.5
+    assert epsilon_spent([*once, line(2, "b", event="refused")]) == 0.5
 
 
 def test_the_losses_of_runs_add_up_to_the_limit(tmp_path):

@@ -1,23 +1,27 @@
 """epsilon: one release with noise, and nothing else of the rows, in moments and notears-admm."""
 
+from functools import partial
 from random import Random
 
 import numpy as np
 import pandas as pd
 import pytest
 from federations import ask, make_federation, spy
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from flwr_causal.app.comparison import baselines
-from flwr_causal.app.methods import find
-from flwr_causal.clients import privacy
+from flwr_causal.app.methods import CLIENTS, find
+from flwr_causal.clients import Source, client_app, privacy
 from flwr_causal.core.privacy.release import products_of, read, steps_of_noise
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.party import releases
+from flwr_causal.party.record import PartyRecord, epsilon_spent
 from flwr_causal.protocol import records
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import describe_run
-from flwr_causal.simulations import simulate
+from flwr_causal.runtime.checkpoint import forget
+from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 FED = make_federation(d=4, n=8000, parties=4, seed=1)
@@ -228,9 +232,9 @@ def test_a_party_of_admm_shows_nothing_but_its_release():
         patch.setattr(
             privacy,
             "_once",
-            lambda context, names, question, draw: kept.setdefault(
-                (context.node_config["partition-id"], names),
-                own(context, names, question, draw),
+            lambda context, name, question, draw: kept.setdefault(
+                (context.node_config["partition-id"], name),
+                own(context, name, question, draw),
             ),
         )
         first = replies(TABLES)
@@ -303,24 +307,201 @@ def test_the_guarantee_is_saved_shown_and_printed(tmp_path):
     assert simulate("moments", TABLES).privacy == {}
 
 
-def test_an_interrupted_run_is_not_resumed(tmp_path):
-    class Stops:
-        def __init__(self, grid):
-            self.grid, self.get_node_ids = grid, grid.get_node_ids
+class Stops:
+    """A grid whose server is killed in an exchange of the training, before the parties are asked or
+    before it has their replies."""
 
-        def send_and_receive(self, messages, *, timeout=None):
-            if any(message.metadata.message_type == "train" for message in messages):
-                raise KeyboardInterrupt
-            return self.grid.send_and_receive(messages, timeout=timeout)
+    def __init__(self, grid, at, answered=False):
+        self.grid, self.at, self.answered, self.messages = grid, at, answered, []
+        self.get_node_ids = grid.get_node_ids
 
-        def __getattr__(self, name):
-            return getattr(self.grid, name)
+    def send_and_receive(self, messages, *, timeout=None):
+        messages = list(messages)
+        self.messages += messages
+        here = messages[0].metadata.group_id == str(self.at)
+        if here and not self.answered:
+            raise KeyboardInterrupt
+        replies = self.grid.send_and_receive(messages, timeout=timeout)
+        if here:
+            raise KeyboardInterrupt
+        return replies
 
-    options = {"epsilon": 1.0, "scales": SCALES, "output_dir": tmp_path}
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+
+def _counted(made, name, own, *given):
+    made.append(name)
+    return own(*given)
+
+
+@pytest.fixture
+def draws(monkeypatch):
+    """What parties have drawn, in their order."""
+    made = []
+    for name in ("octaves_of", "products_of"):
+        own = partial(_counted, made, name, getattr(privacy, name))
+        monkeypatch.setattr(privacy, name, own)
+    return made
+
+
+INTERRUPTED = {
+    "before the octaves": ("moments", {}, 1, False),
+    "after the octaves have left": ("moments", {}, 1, True),
+    "between octaves and release": ("moments", {}, 2, False),
+    "after the release has left": ("moments", {}, 2, True),
+    "secure, between the two": ("moments", {"secure_aggregation": True}, 2, False),
+    "admm, before the first round": ("notears-admm", {"max_rounds": 6}, 1, False),
+    "admm": ("notears-admm", {"max_rounds": 6}, 3, True),
+    "admm, secure": ("notears-admm", {"max_rounds": 6, "secure_aggregation": True}, 3, True),
+}
+
+
+@pytest.mark.parametrize("case", INTERRUPTED)
+def test_a_resumed_run_goes_on_from_the_releases(case, tmp_path, draws, monkeypatch):
+    method, options, at, answered = INTERRUPTED[case]
+    options = {"epsilon": 8.0, "scales": "x0=3", **options}
+    whole = simulate(method, TABLES, **options)
+    once = list(draws)
+    assert len(once) == 8
+    draws.clear()
+    monkeypatch.setattr(privacy.secrets, "randbelow", Random(7).randrange)
+    options |= {"output_dir": tmp_path}
     with pytest.raises(KeyboardInterrupt):
-        simulate("moments", TABLES, wrap_grid=Stops, **options)
-    with pytest.raises(ConfigError, match="runs with epsilon cannot be resumed"):
+        simulate(method, TABLES, wrap_grid=lambda grid: Stops(grid, at, answered), **options)
+    found = simulate(method, TABLES, resume=True, **options)
+    assert sorted(draws) == sorted(once)
+    np.testing.assert_array_equal(found.graph.weights, whole.graph.weights)
+    assert found.privacy == whole.privacy
+    assert not (tmp_path / "exchanges").exists()
+
+
+def test_a_shared_release_is_for_one_sum_only(tmp_path, draws):
+    """Under other masks others may be in the sum; the difference would have a party's part of the
+    noise only."""
+    options = {"epsilon": 8.0, "scales": SCALES, "secure_aggregation": True, "output_dir": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        simulate("moments", TABLES, wrap_grid=lambda grid: Stops(grid, 1, answered=True), **options)
+    with pytest.raises(FederationError, match=r"among other parties, and makes no second one"):
         simulate("moments", TABLES, resume=True, **options)
+    assert draws == ["products_of"] * 4
+
+
+def test_a_changed_table_has_no_part_in_a_resumed_run(tmp_path):
+    options = {"epsilon": 8.0, "scales": "x0=3", "output_dir": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        simulate("moments", TABLES, wrap_grid=lambda grid: Stops(grid, 2), **options)
+    with pytest.raises(DataError, match="party 3: the table has changed"):
+        simulate("moments", [*TABLES[:3], TABLES[3] + 1], resume=True, **options)
+
+
+def nodes_of(directory=None, numbers=range(4)):
+    """A grid of real nodes, each with a record in its own directory, or none of them."""
+    configs = [{"name": f"site {k}", "data-path": "/a.csv"} for k in numbers]
+    if directory is not None:
+        for config in configs:
+            own = directory / config["name"]
+            own.mkdir(exist_ok=True)
+            config["record"] = str(own / "record.jsonl")
+
+    def source(context):
+        name = str(context.node_config["name"])
+        return Source(name, lambda: TABLES[int(name[-1])])
+
+    return LocalGrid(client_app(CLIENTS, source), 4, node_configs=configs)
+
+
+def test_one_release_is_charged_once_in_a_resumed_run(tmp_path):
+    def method(**options):
+        return Moments(min_available_nodes=4, epsilon=1.0, **options)
+
+    own = {"output_dir": str(tmp_path / "run"), "scales": SCALES}
+    with pytest.raises(KeyboardInterrupt):
+        run(method(**own), Stops(nodes_of(tmp_path), 1, answered=True))
+    outcome = run(method(**own, resume=True), nodes_of(tmp_path))
+    assert outcome.graph is not None
+    lines = PartyRecord(tmp_path / "site 0" / "record.jsonl").lines()
+    assert len({line["run"] for line in lines}) == 2
+    digests = {line["arrays"][0]["digest"] for line in lines if line["exchange"] == "release"}
+    assert len(digests) == 1
+    assert epsilon_spent(lines) == 1.0
+    run(method(scales=SCALES), nodes_of(tmp_path))
+    assert epsilon_spent(PartyRecord(tmp_path / "site 0" / "record.jsonl").lines()) == 2.0
+
+
+def asked_again(grid, messages):
+    """Ask a node that has lost its state what it was asked before, the schema as in mid-run."""
+    node = grid.get_node_ids()[0]
+    grid.context(node).state.clear()
+    own = [message for message in messages if message.metadata.dst_node_id == node]
+    replies = []
+    for message in own:
+        content = message.content
+        kind = message.metadata.message_type
+        if kind == "query.schema":
+            content = RecordDict(
+                {records.CONFIG: ConfigRecord({**content[records.CONFIG], "exchange": "a run"})}
+            )
+        again = Message(content, dst_node_id=node, message_type=kind, ttl=60.0)
+        replies += grid.send_and_receive([again])
+    return replies
+
+
+@pytest.mark.parametrize("after_schema", [False, True])
+def test_a_restarted_node_sends_the_bytes_that_it_has_sent(tmp_path, draws, after_schema):
+    grid = nodes_of(tmp_path)
+    watched = Stops(grid, None)
+    run(Moments(min_available_nodes=4, epsilon=1.0, scales=SCALES), watched)
+    record = PartyRecord(tmp_path / "site 0" / "record.jsonl")
+    before = record.lines()
+    messages = watched.messages[4 if after_schema else 0 :]
+    reply = asked_again(grid, messages)[-1]
+    assert not reply.has_error()
+    assert draws == ["products_of"] * 4
+    lines = record.lines()
+    assert len(lines) == len(before) + (1 if after_schema else 2)
+    assert lines[-1]["digest"] == before[-1]["digest"]
+    assert epsilon_spent(lines) == 1.0
+    (file,) = (tmp_path / "site 0" / "releases").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+
+
+def refusals(replies):
+    return [
+        reply.error.reason if reply.has_error() else records.config_of(reply.content)["error"]
+        for reply in replies
+    ]
+
+
+def test_what_is_lost_is_not_drawn_again(tmp_path, draws):
+    for directory in (None, tmp_path):
+        grid = nodes_of(directory)
+        watched = Stops(grid, None)
+        run(Moments(min_available_nodes=4, epsilon=1.0, scales=SCALES), watched)
+        if directory is not None:
+            (file,) = (tmp_path / "site 0" / "releases").iterdir()
+            file.write_text("{")
+            for reason in refusals(asked_again(grid, watched.messages)):
+                assert "cannot be read" in reason
+            assert forget(tmp_path, days=1.0) == []
+            assert len(forget(tmp_path)) == 4
+            assert not file.exists()
+        for reason in refusals(asked_again(grid, watched.messages)):
+            assert "it makes no second release" in reason
+    assert draws == ["products_of"] * 8
+
+
+def test_without_room_for_its_release_a_party_sends_none(tmp_path, monkeypatch):
+    grid = nodes_of(tmp_path)
+    monkeypatch.setattr(releases.os, "fsync", raising_no_space)
+    with pytest.raises(DataError, match="nothing leaves the party"):
+        run(Moments(min_available_nodes=4, epsilon=1.0, scales=SCALES), grid)
+    assert not list(tmp_path.rglob("releases/*"))
+
+
+def raising_no_space(handle):
+    raise OSError(28, "No space left on device")
 
 
 def test_nothing_is_compared_with_the_rows_themselves():

@@ -1,0 +1,91 @@
+"""What a party keeps of a private run in a file: a node that is restarted draws no second noise.
+
+There is one file for each run, also where the run is resumed under another number of Flower's. Its
+name follows from the run's random name and the party's own; only the user of the node may read it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.errors import FederationError
+from flwr_causal.party.door import record_path
+from flwr_causal.protocol.release import RELEASES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class ReleaseFile:
+    """The file of one run.
+
+    Parameters
+    ----------
+    path : Path or None
+        None where the node keeps no files: nothing is written, and nothing found.
+    """
+
+    path: Path | None
+
+    @classmethod
+    def of(cls, node_config: Mapping[str, Any], run: str, party: str) -> ReleaseFile:
+        """Return the file of a run: in the directory of the node config, or beside the record."""
+        record = record_path(node_config)
+        directory = node_config.get(RELEASES) or (record and record.parent / RELEASES)
+        if not directory:
+            return cls(None)
+        name = hashlib.blake2b(f"{run} {party}".encode(), digest_size=16).hexdigest()
+        return cls(Path(str(directory)) / f"{name}.json")
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        """Return what is kept, by name; nothing where there is no file.
+
+        Raises
+        ------
+        FederationError
+            If the file cannot be read: nothing is drawn then.
+        """
+        try:
+            return {} if self.path is None else dict(json.loads(self.path.read_bytes()))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError) as error:
+            raise FederationError(
+                f"The party's private release of this run cannot be read ({type(error).__name__}), "
+                "and it makes no second one: restore the file, at the party, or start another run, "
+                "whose epsilon adds to that of this one."
+            ) from error
+
+    def add(self, values: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep further values; they are on the disk when this returns.
+
+        Raises
+        ------
+        FederationError
+            If they cannot be written: nothing may leave then.
+        """
+        if self.path is None:
+            return
+        text = json.dumps({**self.read(), **values}).encode()
+        part = self.path.with_suffix(".part")
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            part.unlink(missing_ok=True)
+            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self.path)
+        except OSError as error:
+            part.unlink(missing_ok=True)  # room for others on a full disk
+            raise FederationError(
+                f"The party's private release cannot be written ({error.strerror}), so nothing "
+                "leaves the party. Make room or give the node's account access, at the party."
+            ) from error

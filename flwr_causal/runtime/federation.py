@@ -318,8 +318,8 @@ class Federation:
         """Note who failed and who replied in an exchange of the run that is resumed."""
         self.failures += failures
         self.failed_in_a_row |= dict.fromkeys(replied, 0)
-        for failure in failures:
-            self.failed_in_a_row[failure.party] = self.failed_in_a_row.get(failure.party, 0) + 1
+        for party in {failure.party: None for failure in failures}:
+            self.failed_in_a_row[party] = self.failed_in_a_row.get(party, 0) + 1
 
     @property
     def absent(self) -> frozenset[str]:

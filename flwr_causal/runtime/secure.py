@@ -503,10 +503,13 @@ class _Asking:
     ) -> Collected:
         """Ask parties, and where not enough have replied once more those that have not."""
         federation, result = self.federation, Collected()
+        failed = {name: federation.failed_in_a_row.get(name, 0) for name in contents}
         for _ in range(ATTEMPTS):
             replied = {reply.party.name for reply in result.replies}
             if enough(replied):
                 break
+            # A party that fails in both attempts has failed in one exchange.
+            federation.failed_in_a_row |= {k: n for k, n in failed.items() if k not in replied}
             messages = [
                 federation.message(
                     party.node_id, contents[party.name], exchange, self.number, self.timeout

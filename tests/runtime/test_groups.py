@@ -561,3 +561,11 @@ def test_a_policy_counts_the_parties_of_the_group(tmp_path, least, refused):
     reasons = [failure.reason for failure in outcome.failures]
     assert all("by its rule 'least-parties'" in reason for reason in reasons)
     assert bool(reasons) is refused
+
+
+def test_a_party_that_is_asked_twice_has_failed_once():
+    _, group = of_three(simulate("notears-admm", TABLES, max_rounds=6, **GROUPED))
+    place = places_of(group)[0]
+    lost = losing({(2, False): [place], (3, False): [place]})
+    found = simulate("notears-admm", TABLES, wrap_grid=lost, max_rounds=6, **GROUPED)
+    assert [record["parties"] for record in found.history] == [7, 4, 4, 7, 7, 7]

@@ -34,7 +34,8 @@ from flwr_causal.protocol.bundle import (
 )
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, party_name
-from flwr_causal.protocol.secure.totals import TOTALS, TOTALS_NUMBER, vector_of
+from flwr_causal.protocol.secure import totals
+from flwr_causal.protocol.secure.totals import TOTALS, TOTALS_NUMBER
 from flwr_causal.protocol.secure.unmasking import UNMASKING
 from flwr_causal.protocol.setup import PREFIX, Setup
 
@@ -292,8 +293,8 @@ def _answer(
     number = int(config[records.NUMBER])
     kept: dict[str, ConfigRecord] = {}
     if masked:
-        vector = door.summand(exchange, named, sizes, client.setup, rows=client.num_rows)
-        content, kept = secure.masked(context, client.setup, exchange.name, number, vector)
+        summand = door.summand(exchange, named, sizes, client.setup, rows=client.num_rows)
+        content, kept = secure.masked(context, client.setup, exchange.name, number, *summand)
     else:
         content = door.outgoing(
             exchange,
@@ -392,8 +393,9 @@ def _totals(
     with single_threaded():
         report = secure.own_report(client.context, lambda: client.describe(client.setup.policy))
     setup = client.setup
-    vector = vector_of(report, setup.summed, within=within)
-    content, kept = secure.masked(client.context, setup, TOTALS.name, TOTALS_NUMBER, vector)
+    vector = totals.vector_of(report, setup.summed, within=within)
+    size = totals.size(setup.summed)
+    content, kept = secure.masked(client.context, setup, TOTALS.name, TOTALS_NUMBER, vector, size)
     note(content)
     client.commit()
     client.context.state.update(kept)

@@ -26,7 +26,7 @@ from flwr_causal.protocol.secure.keys import (
     place_of,
     public_key,
 )
-from flwr_causal.protocol.secure.masks import mask, mask_key, streams
+from flwr_causal.protocol.secure.masks import mask_key, mask_keys, streams
 from flwr_causal.protocol.secure.neighbours import Circle, circle_of
 from flwr_causal.protocol.secure.signatures import (
     PEERS,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.secure.keys import PairKey
+    from flwr_causal.protocol.secure.words import Size
     from flwr_causal.protocol.setup import Setup
 
 #: The key of the node config by which a party insists on secure sums.
@@ -141,7 +142,12 @@ def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:
 
 
 def masked(
-    context: Context, setup: Setup, exchange: str, number: int, vector: NDArray[np.uint64]
+    context: Context,
+    setup: Setup,
+    exchange: str,
+    number: int,
+    vector: NDArray[np.uint64],
+    size: Size,
 ) -> tuple[RecordDict, dict[str, ConfigRecord]]:
     """Return a reply that holds a vector under the party's masks, and what to keep of it.
 
@@ -153,8 +159,10 @@ def masked(
     exchange : str
     number : int
         Of the exchange.
-    vector : ndarray of uint64
+    vector : ndarray of uint64, shape (words,)
         What the party adds to the sum.
+    size : Size
+        Its words.
 
     Returns
     -------
@@ -172,13 +180,15 @@ def masked(
     sums = Sums.of(record, setup)
     own = _Neighbours.of(context, record, setup, sums)
     purpose = f"{sums.token} {sums.group} {exchange} {number}".encode()
-    words = vector + mask(own.pairs.values(), purpose, len(vector))
+    keys = mask_keys(own.pairs.values(), purpose)
     # The same question has the same answer, and another one has never the same mask.
     seed = record["seed"] if record["purpose"] == purpose else new_seed()
+    boxes = np.zeros(0, dtype=np.uint64)
     if not own.circle.all_must_reply:
         coefficients = polynomial(seed, own.circle.shares)
-        words += streams([(own_key(coefficients), 1)], len(vector))
-        words = np.concatenate([words, own.boxes(coefficients, purpose)])
+        keys.append((own_key(coefficients), 1))
+        boxes = own.boxes(coefficients, purpose)
+    words = np.concatenate([streams(keys, size, vector), boxes])
     kept = answered(record, sums, number, words.tobytes())
     kept |= {"purpose": purpose, "seed": seed}
     return door.masked(words, number), {SECURE: ConfigRecord(kept)}

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Disclosure, Exchange, Shape, Values
     from flwr_causal.protocol.schema import Fact, FactKind, Part
+    from flwr_causal.protocol.secure.words import Size
     from flwr_causal.protocol.setup import Setup
     from flwr_causal.protocol.small_counts import SmallCounts
 
@@ -113,7 +114,7 @@ def summand(
     setup: Setup,
     *,
     rows: int,
-) -> NDArray[np.uint64]:
+) -> tuple[NDArray[np.uint64], Size]:
     """Return a party's vector of a secure sum, before its mask; refuse what is not declared.
 
     Parameters
@@ -125,6 +126,11 @@ def summand(
     rows : int
         Of the party.
 
+    Returns
+    -------
+    vector : ndarray of uint64, shape (words,)
+    size : Size
+
     Raises
     ------
     RefusedError
@@ -133,7 +139,8 @@ def summand(
         If it cannot be added up securely.
     """
     travelling = _checked(exchange, arrays, sizes, "float64")
-    return Layout.of(exchange, sizes, setup).encoded(travelling, rows)
+    layout = Layout.of(exchange, sizes, setup)
+    return layout.encoded(travelling, rows), layout.size
 
 
 def masked(vector: NDArray[np.uint64], number: int) -> RecordDict:

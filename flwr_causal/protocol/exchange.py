@@ -119,7 +119,7 @@ class Disclosure:
         each party's part of it, from what the parties agreed on; broadcast to the shape. With it
         secure sums of K parties send a number in one word of 8 bytes, exact to 2^-61 K times the
         bound, and a party does not send more than twice the bound. Default, and where it returns
-        None: no bound is known; a float then takes twelve words, and its sum is exact.
+        None: no bound is known; a float then takes nine words, and its sum is exact.
 
     Raises
     ------

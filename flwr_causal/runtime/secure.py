@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from flwr_causal.protocol.secure.keys import KEY_BYTES, LEAST_PARTIES
 from flwr_causal.protocol.secure.neighbours import circle_of, least_parties
 from flwr_causal.protocol.secure.ring import Layout, SumError
 from flwr_causal.protocol.secure.unmasking import BOX_BYTES, BOX_WORDS, UNMASKING, Unmasking
+from flwr_causal.protocol.secure.words import added
 from flwr_causal.runtime.combining import combined_groups
 from flwr_causal.runtime.federation import Arrival, Collected, Party, Totals
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.interventions import Targets
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.secure.neighbours import Circle
+    from flwr_causal.protocol.secure.words import Size
     from flwr_causal.runtime.federation import Federation, Find
     from flwr_causal.runtime.method import Method
 
@@ -204,7 +205,7 @@ def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple
         dict.fromkeys(everyone, content),
         number=number,
         timeout=method.round_timeout,
-        words=dict.fromkeys(everyone, totals.length(names)),
+        sizes=dict.fromkeys(everyone, totals.size(names)),
     )
     counts = Counter(reply.party.group for reply in collected.replies)
     reports = {}
@@ -220,7 +221,7 @@ def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple
     if not used:
         raise FederationError(f"The totals of no group can be used: {collected.without}")
     collected.replies = [reply for reply in collected.replies if reply.party.group in used]
-    whole = reduce(np.add, (collected.totals[number] for number in used))
+    whole = added((collected.totals[number] for number in used), totals.size(names))
     replied = len(collected.replies)
     return Totals(totals.report_of(whole, names, replied, within=within), reports), collected
 
@@ -315,7 +316,7 @@ def ask_sum(
     *,
     number: int,
     timeout: float,
-    words: Mapping[str, int],
+    sizes: Mapping[str, Size],
     find: Find | None = None,
     fix: Fix | None = None,
 ) -> Collected:
@@ -332,7 +333,7 @@ def ask_sum(
         Of the exchange.
     timeout : float
         Seconds to wait for the replies of an attempt.
-    words : mapping of str to int
+    sizes : mapping of str to Size
         Of each party's vector.
     find : callable, optional
         As of ``Federation.exchange``.
@@ -357,7 +358,7 @@ def ask_sum(
         exchange,
         {name: contents[name] for name in asked},
         lambda replied: all(group.enough(replied) for group in groups),
-        {name: words[name] + group.boxes * BOX_WORDS for name, group in asked.items()},
+        {name: sizes[name].words + group.boxes * BOX_WORDS for name, group in asked.items()},
     )
     vectors = {reply.party.name: reply.arrays[door.MASKED] for reply in collected.replies}
     kept = []
@@ -374,7 +375,7 @@ def ask_sum(
         kept.append(group)
     if fix is not None:
         fix(number, [group.among(vectors) for group in kept])
-    _unmask(asking, kept, vectors, words, collected)
+    _unmask(asking, kept, vectors, sizes, collected)
     # The replies of a group without a sum are of no use.
     collected.replies = [
         reply for reply in collected.replies if reply.party.group in collected.totals
@@ -390,7 +391,7 @@ def _unmask(
     asking: _Asking,
     groups: Sequence[_Group],
     vectors: Mapping[str, NDArray[np.uint64]],
-    words: Mapping[str, int],
+    sizes: Mapping[str, Size],
     collected: Collected,
 ) -> None:
     """Add up the vectors of each group, and take the masks out that are left.
@@ -402,7 +403,7 @@ def _unmask(
         That have enough vectors.
     vectors : mapping of str to ndarray of uint64
         By party.
-    words : mapping of str to int
+    sizes : mapping of str to Size
         Of each party's vector, without its shares.
     collected : Collected
         Is given the sums, and the traffic.
@@ -410,13 +411,13 @@ def _unmask(
     federation = asking.federation
     keys = [bytes.fromhex(key) for key in federation.setup.keys]
     pending: dict[int, Unmasking] = {}
-    lengths = {}
+    size_of = {}
     for group in groups:
         own = group.among(vectors)
-        length = lengths[group.number] = words[own[0]]
-        total = reduce(np.add, (vectors[name][:length] for name in own))
+        size = size_of[group.number] = sizes[own[0]]
+        total = added((vectors[name][: size.words] for name in own), size)
         boxes = {
-            group.places[name]: vectors[name][length:].view(np.uint8).reshape(-1, BOX_BYTES)
+            group.places[name]: vectors[name][size.words :].view(np.uint8).reshape(-1, BOX_BYTES)
             for name in own
         }
         if group.circle.all_must_reply:
@@ -462,8 +463,8 @@ def _unmask(
             continue
         if unmasking.enough(given):
             own_given = {place: given[place] for place in unmasking.boxes if place in given}
-            masks = unmasking.masks(own_given, lengths[group.number])
-            collected.totals[group.number] -= masks
+            size, total = size_of[group.number], collected.totals[group.number]
+            collected.totals[group.number] = added([total], size, unmasking.masks(own_given, size))
             continue
         del collected.totals[group.number]
         silent = [
@@ -618,7 +619,7 @@ class SecureSum:
         # All parties of a sum are asked for the same.
         groups = {party.name: party.group for party in self.federation.parties}
         one_of = {groups[name]: name for name in self.contents}
-        lengths = {group: self._layout(name)[1].length for group, name in one_of.items()}
+        sizes = {group: self._layout(name)[1].size for group, name in one_of.items()}
         return ask_sum(
             self.federation,
             grid,
@@ -626,7 +627,7 @@ class SecureSum:
             self.contents,
             number=self.server_round,
             timeout=timeout,
-            words={name: lengths[groups[name]] for name in self.contents},
+            sizes={name: sizes[groups[name]] for name in self.contents},
             find=find,
             fix=self.fix,
         )

@@ -21,6 +21,11 @@ from flwr_causal.errors import FederationError
 from flwr_causal.protocol.exchange import Disclosure, Exchange
 from flwr_causal.protocol.secure import exact, keys, masks, totals
 from flwr_causal.protocol.secure.ring import Layout, SumError
+from flwr_causal.protocol.secure.words import Size, WordSum, added
+
+
+def number_of(words):
+    return int.from_bytes(words.astype("<u8").tobytes(), "little")
 
 
 def parties(count):
@@ -29,16 +34,20 @@ def parties(count):
     return [keys.pair_keys(one, public) for one in private]
 
 
-def masks_of(pairs, purpose=b"run round 1", length=50):
-    return np.array([masks.mask(own, purpose, length) for own in pairs])
+FIFTY = Size(50)
 
 
+def masks_of(pairs, purpose=b"run round 1", size=FIFTY):
+    return np.array([masks.streams(masks.mask_keys(own, purpose), size) for own in pairs])
+
+
+@pytest.mark.parametrize("size", [FIFTY, Size(20, 30), Size(0, 50)])
 @pytest.mark.parametrize("count", [3, 4, 11])
-def test_masks_cancel_in_the_sum_of_all_parties_and_in_no_smaller_one(count):
-    found = masks_of(parties(count))
-    assert not found.sum(axis=0).any()
+def test_masks_cancel_in_the_sum_of_all_parties_and_in_no_smaller_one(count, size):
+    found = masks_of(parties(count), size=size)
+    assert not added(found, size).any()
     for left_out in range(count):
-        assert np.delete(found, left_out, axis=0).sum(axis=0).all()
+        assert added(np.delete(found, left_out, axis=0), size).all()
     assert found.all()
 
 
@@ -46,7 +55,7 @@ def test_the_order_of_the_keys_does_not_matter():
     private = [keys.new_private_key() for _ in range(4)]
     public = [keys.public_key(one) for one in private]
     one, other = (keys.pair_keys(private[0], order) for order in (public, public[::-1]))
-    np.testing.assert_array_equal(masks.mask(one, b"p", 9), masks.mask(other, b"p", 9))
+    np.testing.assert_array_equal(masks_of([one]), masks_of([other]))
 
 
 def test_a_mask_depends_on_its_purpose_and_on_nothing_else():
@@ -54,14 +63,14 @@ def test_a_mask_depends_on_its_purpose_and_on_nothing_else():
     np.testing.assert_array_equal(masks_of(pairs), masks_of(pairs))
     assert (masks_of(pairs) != masks_of(pairs, b"run round 2")).all()
     # A longer vector begins with the same words: a purpose masks one vector only.
-    np.testing.assert_array_equal(masks_of(pairs, length=80)[:, :50], masks_of(pairs))
+    np.testing.assert_array_equal(masks_of(pairs, size=Size(80))[:, :50], masks_of(pairs))
 
 
 def test_every_byte_of_a_masked_vector_is_uniform_at_its_position():
     # Small whole numbers, whose high bytes are all 0 or all 255 without a mask.
     words = np.arange(-2048, 2048).view(np.uint64)
     pairs = parties(3)
-    masked = words + masks.mask(pairs[0], b"p", len(words))
+    masked = masks.streams(masks.mask_keys(pairs[0], b"p"), Size(1000, len(words) - 1000), words)
     by_position = masked.view(np.uint8).reshape(-1, 8).T
     p_values = [stats.chisquare(np.bincount(own, minlength=256)).pvalue for own in by_position]
     assert min(p_values) > 1e-6
@@ -98,17 +107,19 @@ def test_masks_are_those_of_the_documented_protocol():
     private = [X25519PrivateKey.from_private_bytes(bytes([k]) * 32) for k in (1, 2, 3)]
     public = [one.public_key().public_bytes_raw() for one in private]
     label = b"flwr-causal secure sum, key of a pair of parties"
-    expected = np.zeros(5, dtype=np.uint64)
+    expected = 0
     for other in (1, 2):
         secret = private[0].exchange(private[other].public_key())
         shared = hkdf(secret, label + b"".join(sorted([public[0], public[other]])))
         stream_key = hashlib.blake2b(b"token sums 1", key=shared, digest_size=32).digest()
         blocks = b"".join(count.to_bytes(16, "big") for count in range(3))
         stream = Cipher(AES(stream_key), ECB()).encryptor().update(blocks)
-        words = np.frombuffer(stream, dtype="<u8")[:5]
-        expected = expected + words if public[0] < public[other] else expected - words
-    found = masks.mask(keys.pair_keys(bytes([1]) * 32, public), b"token sums 1", 5)
-    np.testing.assert_array_equal(found, expected)
+        number = int.from_bytes(stream[:40], "little")
+        expected += number if public[0] < public[other] else -number
+    found = masks.streams(
+        masks.mask_keys(keys.pair_keys(bytes([1]) * 32, public), b"token sums 1"), Size(0, 5)
+    )
+    assert number_of(found) == expected % 2**320
 
 
 def test_keys_are_not_drawn_from_a_seeded_generator():
@@ -161,8 +172,8 @@ def test_a_weighted_mean_is_that_of_floats():
     values = rng.uniform(-1, 1, (3, 5, 2)) * [4.0, 1e-9]
     layout = Layout.of(MEAN, {"d": 5}, Agreed())
     vectors = [layout.encoded({"x": x}, n) for x, n in zip(values, weights.tolist(), strict=True)]
-    assert layout.length == len(vectors[0]) == 12
-    total = np.sum(vectors, axis=0)
+    assert layout.size == Size(len(vectors[0])) == Size(12)
+    total = added(vectors, layout.size)
     found = layout.decoded(total, 3)[0]["x"]
     expected = np.tensordot(weights / 900, values, axes=1)
     np.testing.assert_allclose(found / [4, 1e-9], expected / [4, 1e-9], rtol=0, atol=2e-16)
@@ -170,11 +181,11 @@ def test_a_weighted_mean_is_that_of_floats():
 
 def test_counts_are_exact_whole_numbers():
     layout = Layout.of(COUNTS, {"d": 2}, Agreed())
-    assert layout.length == 2 + 1 + 1  # both counts fit into one word
+    assert layout.size == Size(2 + 1 + 1)  # both counts fit into one word
     vectors = [
         layout.encoded({"c": np.array([300, k]), "s": np.array(-k / 2)}, 300) for k in (0, 2, 5)
     ]
-    found, rows = layout.decoded(np.sum(vectors, axis=0), 3)
+    found, rows = layout.decoded(added(vectors, layout.size), 3)
     assert rows == 900
     assert found["c"].tolist() == [900, 7]
     assert found["c"].dtype == np.int64
@@ -183,11 +194,13 @@ def test_counts_are_exact_whole_numbers():
 
 def test_masks_that_do_not_cancel_and_values_that_do_not_fit_are_refused():
     layout = Layout.of(MEAN, {"d": 1}, Agreed())
-    vector = layout.encoded({"x": np.zeros((1, 2))}, 900)
-    layout.decoded(vector * np.array([1, 1, 1, 3], dtype=np.uint64), 3)
-    for first, last in ((2, 3), (1, 2)):
+    total = added([layout.encoded({"x": np.zeros((1, 2))}, 300)] * 3, layout.size)
+    layout.decoded(total, 3)
+    for place in (0, 1):
+        wrong = total.copy()
+        wrong[place] += 1
         with pytest.raises(SumError, match="do not cancel"):
-            layout.decoded(vector * np.array([first, 1, 1, last], dtype=np.uint64), 3)
+            layout.decoded(wrong, 3)
     for large in (9.0, np.nan, np.inf):
         with pytest.raises(SumError, match="larger than the secure sum can hold"):
             layout.encoded({"x": np.array([[large, 0]])}, 900)
@@ -196,21 +209,21 @@ def test_masks_that_do_not_cancel_and_values_that_do_not_fit_are_refused():
 def test_a_sum_that_lacks_parties_is_that_of_the_others_rows():
     layout = Layout.of(MEAN, {"d": 1}, Agreed())
     vectors = [layout.encoded({"x": np.array([[k, 0.0]])}, n) for k, n in ((1, 500), (4, 300))]
-    found, rows = layout.decoded(np.sum(vectors, axis=0), 2)
+    found, rows = layout.decoded(added(vectors, layout.size), 2)
     assert rows == 800
     np.testing.assert_allclose(found["x"][0], [(500 + 1200) / 800, 0], rtol=1e-15)
     # The missing party has a row at least, and so has each of the others.
     for rows in (1, 900):
-        vector = layout.encoded({"x": np.zeros((1, 2))}, rows)
+        vectors = [layout.encoded({"x": np.zeros((1, 2))}, n) for n in (1, rows - 1)]
         with pytest.raises(SumError, match="do not cancel"):
-            layout.decoded(vector * np.array([1, 1, 1, 2], dtype=np.uint64), 2)
+            layout.decoded(added(vectors, layout.size), 2)
 
 
 def test_no_total_overflows():
     layout = Layout.of(COUNTS, {"d": 1}, Agreed())
     for sign in (1, -1):
         part = {"c": np.array([0]), "s": np.array(sign * 13.9)}
-        total = 3 * layout.encoded(part, 300)
+        total = added([layout.encoded(part, 300)] * 3, layout.size)
         np.testing.assert_allclose(layout.decoded(total, 3)[0]["s"], sign * 41.7, rtol=1e-15)
     for part in ({"c": [0], "s": 14.1}, {"c": [2**61], "s": 0.0}):
         with pytest.raises(SumError, match="larger than the secure sum can hold"):
@@ -235,25 +248,68 @@ floats = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e60, max_v
 
 @given(st.lists(st.lists(floats, min_size=3, max_size=3), min_size=1, max_size=5))
 def test_floats_without_a_bound_add_up_exactly(rows):
-    words = sum(exact.encoded_floats(np.array(row)) for row in rows)
+    size = Size(0, 3 * exact.WORDS)
+    words = added((exact.encoded_floats(np.array(row)) for row in rows), size)
     unit = Fraction(1, 2**exact.FRACTION_BITS)
-    for found, column in zip(exact.decoded_floats(words), zip(*rows, strict=True), strict=True):
+    sums = exact.decoded_floats(words, len(rows))
+    for found, column in zip(sums, zip(*rows, strict=True), strict=True):
         wanted = sum(map(Fraction, column))
         assert abs(Fraction(found) - wanted) <= len(rows) * unit + abs(wanted) * Fraction(1, 2**51)
 
 
 def test_a_mean_without_a_bound_is_that_of_all_rows():
     layout = Layout.of(exchange(Disclosure("x", "", ("d",), combine="mean")), {"d": 2}, Agreed())
-    assert layout.length == 2 + 2 * exact.DIGITS
+    assert layout.size == Size(2, 2 * exact.WORDS)
     values = [[1e-30, 2.0], [3e-30, -1e40], [-5e-30, 1e40]]
     rows = [100, 300, 500]
     vectors = [layout.encoded({"x": np.array(own)}, n) for own, n in zip(values, rows, strict=True)]
-    found, _ = layout.decoded(np.sum(vectors, axis=0), 3)
+    found, _ = layout.decoded(added(vectors, layout.size), 3)
     expected = np.average(values, axis=0, weights=rows)
     np.testing.assert_allclose(found["x"], expected, rtol=1e-15)
-    for large in (1e68, np.inf, np.nan):
+    for large in (1e63, np.inf, np.nan):
         with pytest.raises(SumError, match="larger than the secure sum can hold"):
             layout.encoded({"x": np.array([large, 0.0])}, 300)
+
+
+words_of_vectors = st.lists(
+    st.lists(st.sampled_from([0, 1, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1), min_size=4).map(
+        lambda words: np.array(words[:4], dtype=np.uint64)
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(words_of_vectors, words_of_vectors, st.integers(0, 4))
+def test_single_words_are_added_by_themselves_and_wide_ones_as_one_number(plus, minus, single):
+    total = WordSum(Size(single, 4 - single))
+    for vector in plus:
+        total.add(vector)
+    for vector in minus:
+        # In pieces of one word and three.
+        total.subtract(vector[:1])
+        total.subtract(vector[1:], 1)
+    found = total.total()
+    fields = [slice(k, k + 1) for k in range(single)] + [slice(single, 4)]
+    for own in fields:
+        expected = sum(number_of(one[own]) for one in plus)
+        expected -= sum(number_of(one[own]) for one in minus)
+        assert number_of(found[own]) == expected % 2 ** (64 * len(found[own]))
+
+
+FREE = exchange(Disclosure("x", "a mean of any size", ("d",), combine="mean"))
+
+
+@given(st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40), st.integers(-50, 50))
+def test_the_words_of_a_sum_depend_on_the_sum_alone(one, other, exponent):
+    """Other numbers of the parties with the same sum give the same words, carries included."""
+    layout = Layout.of(FREE, {"d": 1}, Agreed())
+    found = set()
+    for numbers in ([one, other, 0], [0, 0, one + other], [other + 7, one - 8, 1]):
+        values = [{"x": np.array([number * 2.0**exponent])} for number in numbers]
+        vectors = [layout.encoded(value, 300) for value in values]
+        found.add(added(vectors, layout.size).tobytes())
+    assert len(found) == 1
 
 
 def test_sums_of_any_size_are_exact():
@@ -261,7 +317,8 @@ def test_sums_of_any_size_are_exact():
     vectors = [exact.encoded(numbers), exact.encoded([-x for x in numbers[::-1]])]
     expected = [x - y for x, y in zip(numbers, numbers[::-1], strict=True)]
     unit = Fraction(1, 2**exact.FRACTION_BITS)
-    for found, wanted in zip(exact.decoded(np.sum(vectors, axis=0)), expected, strict=True):
+    sums = exact.decoded(added(vectors, Size(0, len(vectors[0]))), 2)
+    for found, wanted in zip(sums, expected, strict=True):
         assert abs(found - wanted) <= unit
 
 
@@ -272,15 +329,16 @@ def test_the_totals_are_those_of_the_pooled_rows(offset, unit):
     names = tuple(tables[0].columns)
     reports = [describe(table, sums=True) for table in tables]
     vectors = [totals.vector_of(report, names, within=False) for report in reports]
-    assert {len(vector) for vector in vectors} == {totals.length(names)}
-    total = totals.report_of(np.sum(vectors, axis=0), names, 4, within=False)
+    size = totals.size(names)
+    assert {len(vector) for vector in vectors} == {size.words}
+    total = totals.report_of(added(vectors, size), names, 4, within=False)
     assert total.rows == 500
     rows = np.concatenate([table.to_numpy() for table in tables])
     mean, variance = pool({"all": total}, names)
     np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=1e-14, atol=1e-16 * unit)
     plain = pool({str(k): report for k, report in enumerate(reports)}, names)
     np.testing.assert_allclose(variance, plain[1], rtol=1e-13)
-    in_reverse = totals.report_of(np.sum(vectors[::-1], axis=0), names, 4, within=False)
+    in_reverse = totals.report_of(added(vectors[::-1], size), names, 4, within=False)
     assert in_reverse == total
 
 
@@ -289,7 +347,7 @@ def test_totals_of_a_constant_column_have_no_variance_and_false_ones_are_refused
 
     table = pd.DataFrame({"a": np.full(7, 0.1)})
     vector = totals.vector_of(describe(table, sums=True), ("a",), within=False)
-    total = totals.report_of(3 * vector, ("a",), 3, within=False)
+    total = totals.report_of(added([vector] * 3, totals.size(("a",))), ("a",), 3, within=False)
     assert (total.rows, total.columns[0].mean, total.columns[0].squares) == (21, 0.1, 0.0)
     for broken in (vector + np.uint64(1), np.roll(vector, 1), vector[::-1]):
         with pytest.raises(SumError):

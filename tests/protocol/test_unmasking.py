@@ -15,9 +15,11 @@ from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.secure import neighbours, shamir, unmasking
 from flwr_causal.protocol.secure.keys import PairKey, pair_keys
-from flwr_causal.protocol.secure.masks import mask, mask_key, streams
+from flwr_causal.protocol.secure.masks import mask_key, mask_keys, streams
+from flwr_causal.protocol.secure.words import Size, added
 
 WORDS = 5
+SIZE = Size(2, 3)
 
 
 def test_shares_are_those_of_a_published_example():
@@ -101,7 +103,7 @@ class Parties:
         """The words that a party sends."""
         own = self.contexts[place]
         vector = self.vectors[place] if vector is None else vector
-        content, kept = secure.masked(own, self.setup, "sums", number, vector)
+        content, kept = secure.masked(own, self.setup, "sums", number, vector, SIZE)
         own.state.update(kept)
         return records.arrays_of(content)["masked"]
 
@@ -126,7 +128,7 @@ def test_the_sum_is_that_of_the_survivors_or_there_is_none(count, quorum, data):
     parties = Parties(count, quorum)
     least, everyone = parties.circle.least, range(count)
     if parties.circle.all_must_reply:
-        total = sum(parties.masked(place) for place in everyone)
+        total = added((parties.masked(place) for place in everyone), SIZE)
         np.testing.assert_array_equal(total, parties.vectors.sum(axis=0))
         return
     lost = data.draw(st.sets(st.sampled_from(everyone), max_size=count - least), "lost")
@@ -138,7 +140,8 @@ def test_the_sum_is_that_of_the_survivors_or_there_is_none(count, quorum, data):
     enough = len(answers) == len(survivors) if lost else len(answers) >= least
     assert server.enough(answers) is enough
     if enough:
-        total = sum(sent[place][:WORDS] for place in survivors) - server.masks(answers, WORDS)
+        masks = server.masks(answers, SIZE)
+        total = added((sent[place][:WORDS] for place in survivors), SIZE, masks)
         np.testing.assert_array_equal(total, parties.vectors[survivors].sum(axis=0))
     # What the server can remove from the vector of a party that was late: the masks of pairs.
     for late in lost if enough else ():
@@ -147,7 +150,7 @@ def test_the_sum_is_that_of_the_survivors_or_there_is_none(count, quorum, data):
             (answers[near][late].tobytes(), 1 if keys[late] < keys[near] else -1)
             for near in answers
         ]
-        rest = sent[late][:WORDS] - streams(pairs, WORDS)
+        rest = added([sent[late][:WORDS]], SIZE, streams(pairs, SIZE))
         others = [place for place in lost if place != late]
         assert (rest > 2**32).any() or others
         assert not np.array_equal(rest, parties.vectors[late])
@@ -258,9 +261,9 @@ def test_the_two_directions_of_a_pair_have_keys_of_their_own():
 def test_an_altered_answer_leaves_masks_in_the_sum():
     parties, server = unmasked_once()
     answers = {k: parties.answer(server, k).copy() for k in range(5)}
-    right = server.masks(answers, WORDS)
+    right = server.masks(answers, SIZE)
     answers[0][2, 0] ^= 1
-    assert (server.masks(answers, WORDS) != right).all()
+    assert (server.masks(answers, SIZE) != right).all()
 
 
 def test_a_repeated_question_has_the_same_bytes_and_the_next_sum_others():
@@ -326,7 +329,7 @@ def stream_of(parties, one, other):
     keys = [bytes.fromhex(key) for key in parties.setup.keys]
     private = parties.contexts[one].state[secure.SECURE]["key"]
     (pair,) = pair_keys(private, keys, [other])
-    return streams([(mask_key(pair, b"token 0 sums 1"), 1)], WORDS), pair.sign
+    return streams([(mask_key(pair, b"token 0 sums 1"), 1)], SIZE), pair.sign
 
 
 @pytest.mark.parametrize(("quorum", "lost"), [(0.5, ()), (0.5, (1, 4)), (1.0, ())])
@@ -338,15 +341,15 @@ def test_any_other_vectors_of_the_same_sum_could_have_been_sent(quorum, lost):
     for place in survivors if quorum < 1 else ():
         seed = parties.contexts[place].state[secure.SECURE]["seed"]
         coefficients = unmasking.polynomial(seed, parties.circle.shares)
-        own = streams([(unmasking.own_key(coefficients), 1)], WORDS)
-        sent[place] = sent[place] - own
+        own = streams([(unmasking.own_key(coefficients), 1)], SIZE)
+        sent[place] = added([sent[place]], SIZE, own)
     # What is left are the vector and one stream for each other party.
     pairs = {pair: stream_of(parties, *pair) for pair in itertools.permutations(range(6), 2)}
     for place in survivors:
         masks = [pairs[place, other] for other in range(6) if other != place]
         vector = sent[place].copy()
         for stream, sign in masks:
-            vector = vector - stream if sign > 0 else vector + stream
+            vector = added([vector], SIZE, stream) if sign > 0 else added([vector, stream], SIZE)
         np.testing.assert_array_equal(vector, parties.vectors[place])
     for one, other in itertools.combinations(range(6), 2):
         np.testing.assert_array_equal(pairs[one, other][0], pairs[other, one][0])
@@ -356,12 +359,12 @@ def test_any_other_vectors_of_the_same_sum_could_have_been_sent(quorum, lost):
     rng = np.random.default_rng(1)
     first, *rest = survivors
     others = rng.integers(0, 2**64, (6, WORDS), dtype=np.uint64)
-    total = parties.vectors[survivors].sum(axis=0)
-    others[first] = total - others[rest].sum(axis=0)
+    total = added(parties.vectors[survivors], SIZE)
+    others[first] = added([total], SIZE, added(others[rest], SIZE))
     for place in rest:
         stream, sign = pairs[place, first]
-        change = parties.vectors[place] - others[place]
-        changed = stream + change if sign > 0 else stream - change
+        change = added([parties.vectors[place]], SIZE, others[place])
+        changed = added([stream, change], SIZE) if sign > 0 else added([stream], SIZE, change)
         pairs[place, first] = changed, sign
         pairs[first, place] = changed, -sign
     for place in survivors:
@@ -369,7 +372,7 @@ def test_any_other_vectors_of_the_same_sum_could_have_been_sent(quorum, lost):
         for other in range(6):
             if other != place:
                 stream, sign = pairs[place, other]
-                words = words + stream if sign > 0 else words - stream
+                words = added([words, stream], SIZE) if sign > 0 else added([words], SIZE, stream)
         np.testing.assert_array_equal(words, sent[place])
 
 
@@ -378,7 +381,7 @@ def told_apart(mask):
     rng = np.random.default_rng(0)
     which = rng.integers(0, 2, 3000)
     values = np.where(which[:, None] == 0, np.uint64(5), np.uint64(2**40)).repeat(2, axis=1)
-    words = values + np.array([mask() for _ in which])
+    words = np.array([added([own, mask()], Size(1, 1)) for own in values])
     bits = np.unpackbits(words.view(np.uint8), axis=1)
     design = np.column_stack([bits - 0.5, np.ones(len(bits))])
     train, test = slice(0, 2000), slice(2000, None)
@@ -391,7 +394,7 @@ def test_a_trained_classifier_does_not_tell_masked_vectors_apart():
     rng = np.random.default_rng(1)
 
     def masked():
-        return mask([PairKey(rng.bytes(32), 1)], b"p", 2)
+        return streams(mask_keys([PairKey(rng.bytes(32), 1)], b"p"), Size(1, 1))
 
     # Four standard errors of a thousand guesses.
     assert abs(told_apart(masked) - 0.5) < 0.065

@@ -17,6 +17,7 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.secure import ring
 from flwr_causal.protocol.secure.groups import dealt, name_of
+from flwr_causal.protocol.secure.words import Size
 from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.strategies import Moments, run
 
@@ -476,8 +477,8 @@ def vectors_of(tables, method):
 
 
 def is_open(words):
-    """Whether the last word, which is 1 in each vector, has no mask left."""
-    return int(words[-1]) < 100
+    """Whether the second word, which is 1 in each vector, has no mask left."""
+    return int(words[1]) < 100
 
 
 def test_masks_cancel_within_a_group_and_in_no_other_set_of_parties():
@@ -501,7 +502,9 @@ def grouped_parties(groups, least, seed=0):
 
 
 def masked(context, setup, number=1, vector=(1, 2)):
-    content, kept = secure.masked(context, setup, "sums", number, np.array(vector, dtype=np.uint64))
+    content, kept = secure.masked(
+        context, setup, "sums", number, np.array(vector, dtype=np.uint64), Size(len(vector))
+    )
     context.state.update(kept)
     return records.arrays_of(content)["masked"]
 

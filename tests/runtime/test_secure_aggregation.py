@@ -193,7 +193,7 @@ def test_replies_hold_nothing_but_names_flags_keys_and_masked_words():
         # No word is small, as those of the frame and of the sums' high digits are.
         assert (np.minimum(vector, -vector) > 2**30).all()
     # Behind a vector are the encrypted shares for three neighbours.
-    assert lengths == {2 + 12 * 16 + 18, 2 + 25 + 18}
+    assert lengths == {2 + 9 * 16 + 18, 2 + 25 + 18}
 
 
 def test_two_runs_of_one_seed_have_different_transcripts_and_one_result():
@@ -278,7 +278,7 @@ class Altering:
 @pytest.mark.parametrize("quorum", [0.5, 1.0])
 def test_an_altered_reply_is_found(exchange, word, quorum):
     if quorum < 1 and word < 0:
-        word = 2 + 12 * 16 - 1
+        word = 2 + 9 * 16 - 1
     with pytest.raises(FederationError):
         simulate(
             "moments",

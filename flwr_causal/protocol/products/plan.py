@@ -17,6 +17,7 @@ import numpy as np
 
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.secure.masks import streams
+from flwr_causal.protocol.secure.words import Size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,7 +167,7 @@ class Plan:
         weights = [np.ones(n, dtype=np.int64)]
         for replicate in range(1, 1 + replicates):
             key = hashlib.blake2b(f"rows {seed} {replicate}".encode(), digest_size=32).digest()
-            draws = (streams([(key, 1)], n) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)
+            draws = (streams([(key, 1)], Size(n)) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)
             weights.append(np.bincount(draws.astype(np.int64), minlength=n).astype(np.int64))
         return np.array(weights)
 

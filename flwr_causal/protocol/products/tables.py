@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.products.matrices import weighted_products
 from flwr_causal.protocol.secure.keys import KEY_BYTES
-from flwr_causal.protocol.secure.masks import WORD_BYTES, mask, streams
+from flwr_causal.protocol.secure.masks import mask_keys, streams
+from flwr_causal.protocol.secure.words import WORD_BYTES, Size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +48,7 @@ def mask_of(seed: bytes, receiver: int, rows: int, columns: int) -> Words:
     """Return the mask of the table for one party, shape (rows, columns)."""
     label = f"table for {receiver}".encode()
     key = hashlib.blake2b(label, key=seed, digest_size=KEY_BYTES).digest()
-    return streams([(key, 1)], rows * columns).reshape(rows, columns)
+    return streams([(key, 1)], Size(rows * columns)).reshape(rows, columns)
 
 
 def sealed(table: Words, pair: PairKey, sender: bytes, nonce: bytes, plan: bytes) -> bytes:
@@ -149,11 +150,11 @@ def reply_mask(
     length : int
         Words.
     """
-    total = np.zeros(length, dtype=np.uint64)
+    keys = []
     for pair in pairs:
         first, second = sorted((place, pair.place))
-        total += mask([pair], b"products" + nonces[first] + nonces[second] + purpose, length)
-    return total
+        keys += mask_keys([pair], b"products" + nonces[first] + nonces[second] + purpose)
+    return streams(keys, Size(length))
 
 
 class PartyTable(NamedTuple):

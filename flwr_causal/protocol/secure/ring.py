@@ -3,11 +3,11 @@
 A float is a multiple of a step, which both sides compute from what the parties agreed on: a largest
 possible value (:attr:`flwr_causal.protocol.exchange.Disclosure.bound`), times the number of
 parties, divided by 2^61. A party refuses to send more than twice that value, so that no total
-overflows. A float without a bound takes twelve words, and its sum is exact. Counts are exact, too;
-as many share a word as it has room for, since none exceeds the rows of all parties. A vector begins
-with the party's rows and ends with a 1: their totals must be the rows of the parties and their
-number. If masks do not cancel, they are so by chance once in 2^128; where parties are missing,
-whose rows are not known, the last one is once in 2^64.
+overflows. A float without a bound takes nine words, and its sum is exact. Counts are exact, too; as
+many share a word as it has room for, since none exceeds the rows of all parties. A vector begins
+with the party's rows and a 1: their totals must be the rows of the parties and their number. If
+masks do not cancel, they are so by chance once in 2^128; where parties are missing, whose rows are
+not known, the 1 is once in 2^64.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from flwr_causal.errors import FederationError
 from flwr_causal.protocol.bundle import parts_of
 from flwr_causal.protocol.exchange import WHOLE
 from flwr_causal.protocol.secure import exact
+from flwr_causal.protocol.secure.words import Size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,7 @@ _STEPS, _MOST_STEPS = 2.0**61, 2.0**62
 _SMALLEST = np.finfo(np.float64).tiny
 #: How much larger than those of all rows the sums over drawn rows may be.
 RESAMPLED_ROOM = 8.0
-# The rows before the arrays, and the 1 behind them.
+# The rows and the 1 before the arrays.
 _FRAME = 2
 _WORD_BITS = 64
 
@@ -82,7 +83,7 @@ class Part(NamedTuple):
     def length(self) -> int:
         """Words."""
         if self.any_size:
-            return exact.DIGITS * self.size
+            return exact.WORDS * self.size
         return -(-self.size // (_WORD_BITS // self.bits))
 
     def most(self, rows: int, parties: int) -> float:
@@ -93,22 +94,21 @@ class Part(NamedTuple):
             return exact.MOST
         return rows if self.bits < _WORD_BITS else _MOST_STEPS / parties
 
-    def packed(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+    def packed(self, numbers: NDArray[Any]) -> NDArray[np.uint64]:
         """Return the words of so many numbers, shape (length,)."""
         if self.any_size:
-            return exact.encoded_floats(numbers).view(np.int64)
+            return exact.encoded_floats(numbers)
         numbers = numbers.astype(np.int64)
         fields = np.zeros((self.length, len(self._shifts)), dtype=np.uint64)
         fields.ravel()[: self.size] = numbers.ravel().view(np.uint64)
         words: NDArray[np.uint64] = np.bitwise_or.reduce(fields << self._shifts, axis=1)
-        return words.view(np.int64)
+        return words
 
-    def unpacked(self, words: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the numbers of words that were added up."""
+    def unpacked(self, words: NDArray[np.uint64], parties: int) -> NDArray[Any]:
+        """Return the sums of the numbers of so many parties, from the sum of their words."""
         if self.any_size:
-            return exact.decoded_floats(words.view(np.uint64)).reshape(self.shape)
-        own = np.uint64(2**self.bits - 1)
-        fields = (words.view(np.uint64)[:, None] >> self._shifts) & own
+            return exact.decoded_floats(words, parties).reshape(self.shape)
+        fields = (words[:, None] >> self._shifts) & np.uint64(2**self.bits - 1)
         numbers: NDArray[np.int64] = fields.ravel()[: self.size].view(np.int64)
         return numbers.reshape(self.shape)
 
@@ -183,16 +183,18 @@ class Layout:
             any_size = step is None and (item.values not in WHOLE or item.combine == "mean")
             ring = item.values == "ring"
             parts.append(Part(item.name, shape, step, weight, bits, any_size, ring))
-        return replace(layout, parts=tuple(parts))
+        # Numbers of one word come first.
+        return replace(layout, parts=tuple(sorted(parts, key=lambda part: part.any_size)))
 
     def total(self, weight: str) -> int:
         """Return what is divided by in a mean of that weight; 1 for a sum."""
         return {"rows": self.rows, "one": self.parties}.get(weight, 1)
 
     @property
-    def length(self) -> int:
-        """Number of words of the vector."""
-        return _FRAME + sum(part.length for part in self.parts)
+    def size(self) -> Size:
+        """The words of the vector."""
+        wide = sum(part.length for part in self.parts if part.any_size)
+        return Size(_FRAME + sum(part.length for part in self.parts) - wide, wide)
 
     def encoded(self, arrays: Arrays, rows: int) -> NDArray[np.uint64]:
         """Return the vector of a party with so many rows.
@@ -202,7 +204,7 @@ class Layout:
         SumError
             If a value is larger than its declared bound allows.
         """
-        words = [np.array([rows], dtype=np.int64)]
+        words = [np.array([rows, 1], dtype=np.uint64)]
         for part in self.parts:
             numbers, most = np.asarray(arrays[part.name]), part.most(rows, self.parties)
             if part.weight == "rows":
@@ -215,15 +217,14 @@ class Layout:
                     "the units of the party's columns, or set standardize=True."
                 )
             words.append(part.packed(numbers))
-        words.append(np.ones(1, dtype=np.int64))
-        return np.concatenate(words).view(np.uint64)
+        return np.concatenate(words)
 
     def decoded(self, total: NDArray[np.uint64], answered: int) -> tuple[Arrays, int]:
         """Return the sums or means of the arrays of parties, and the number of their rows.
 
         Parameters
         ----------
-        total : ndarray of uint64, shape (length,)
+        total : ndarray of uint64, shape (words,)
             The sum of the parties' vectors.
         answered : int
             How many parties are in it.
@@ -233,19 +234,18 @@ class Layout:
         SumError
             If the masks do not cancel.
         """
-        numbers = total.view(np.int64)
-        rows, lost = int(numbers[0]), self.parties - answered
+        rows, lost = int(total[0]), self.parties - answered
         # Each party has a row at least.
         possible = answered <= rows <= self.rows - lost if lost else rows == self.rows
-        if not possible or numbers[-1] != answered:
+        if not possible or total[1] != answered:
             raise SumError(
                 "The masks of the parties' replies do not cancel: a reply was altered, or a party "
                 "has used other keys"
             )
         arrays: Arrays = {}
-        start = 1
+        start = _FRAME
         for part in self.parts:
-            own: NDArray[Any] = part.unpacked(numbers[start : start + part.length])
+            own: NDArray[Any] = part.unpacked(total[start : start + part.length], answered)
             if part.step is not None:
                 own = own * part.step
             if part.weight:

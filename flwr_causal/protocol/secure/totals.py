@@ -11,6 +11,7 @@ from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
 from flwr_causal.protocol.secure import exact
 from flwr_causal.protocol.secure.ring import SumError
+from flwr_causal.protocol.secure.words import Size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,19 +35,19 @@ TOTALS = Exchange(
 )
 #: The number of this exchange; those of a method's own begin with 1.
 TOTALS_NUMBER = 0
-# Variances below it are rounding errors of the digits.
+# Variances below it are rounding errors of the last digit.
 _RESOLUTION = Fraction(4, 2**exact.FRACTION_BITS)
-# Before and behind the digits stands a 1.
-_ONE = np.ones(1, dtype=np.uint64)
+# A 1 stands so often before the numbers.
+_FRAME = 2
 
 
-def length(names: Sequence[str]) -> int:
-    """Return the number of words for these columns."""
-    return 2 + exact.DIGITS * (1 + 3 * len(names))
+def size(names: Sequence[str]) -> Size:
+    """Return the words for these columns."""
+    return Size(_FRAME, exact.WORDS * (1 + 3 * len(names)))
 
 
 def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDArray[np.uint64]:
-    """Return the numbers of a party's report that it withholds, shape (length(names),).
+    """Return the numbers of a party's report that it withholds, shape (words,).
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDA
         # Of the deviations from 0, or from the party's mean.
         of_level = -(remainder**2) / n if within else (2 * remainder + n * mean) * mean
         sums += [Fraction(n), n * mean + remainder, Fraction(column.squares) + of_level]
-    return np.concatenate([_ONE, exact.encoded(sums), _ONE])
+    return np.concatenate([np.ones(_FRAME, dtype=np.uint64), exact.encoded(sums)])
 
 
 def report_of(
@@ -78,7 +79,7 @@ def report_of(
 
     Parameters
     ----------
-    total : ndarray of uint64, shape (length(names),)
+    total : ndarray of uint64, shape (words,)
         The sum of the parties' masked vectors.
     names : sequence of str
     parties : int
@@ -91,12 +92,12 @@ def report_of(
     SumError
         If the masks do not cancel, or sums and sums of squares contradict each other.
     """
-    if (total[0], total[-1]) != (parties, parties):
+    if (total[:_FRAME] != parties).any():
         raise SumError(
             "The masks of the parties' replies do not cancel: a reply was altered, or a party has "
             "used other keys"
         )
-    rows, *sums = exact.decoded(total[1:-1])
+    rows, *sums = exact.decoded(total[_FRAME:], parties)
     n = int(rows)
     if n < 1 or rows != n:
         raise SumError(f"all parties together have {float(rows):g} rows")

@@ -23,9 +23,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 from flwr_causal.protocol.secure.keys import KEY_BYTES, sign_of
-from flwr_causal.protocol.secure.masks import WORD_BYTES, streams
+from flwr_causal.protocol.secure.masks import streams
 from flwr_causal.protocol.secure.shamir import PRIME, secret_of, shares_of
 from flwr_causal.protocol.secure.totals import TOTALS
+from flwr_causal.protocol.secure.words import WORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.protocol.secure.keys import PairKey
     from flwr_causal.protocol.secure.neighbours import Circle
+    from flwr_causal.protocol.secure.words import Size
 
 #: Bytes of an encrypted share, with its authentication tag; and the words that these are.
 BOX_BYTES = KEY_BYTES + 16
@@ -192,15 +194,15 @@ class Unmasking:
             for place in self.lost
         )
 
-    def masks(self, answers: Mapping[int, NDArray[np.uint8]], length: int) -> NDArray[np.uint64]:
+    def masks(self, answers: Mapping[int, NDArray[np.uint8]], size: Size) -> NDArray[np.uint64]:
         """Return the masks that are left in the sum of the vectors.
 
         Parameters
         ----------
         answers : mapping of int to ndarray of uint8, shape (holders, 32)
             By the place of a party, what it returned; of enough parties.
-        length : int
-            Words of a vector.
+        size : Size
+            Of a vector.
         """
         given = {
             place: dict(zip(self.holders[place], map(bytes, keys), strict=True))
@@ -217,7 +219,7 @@ class Unmasking:
                 (given[near][place], sign_of(self.keys[near], self.keys[place]))
                 for near in neighbours
             ]
-        return streams(keys, length)
+        return streams(keys, size)
 
 
 def _box_key(pair: PairKey, purpose: bytes, sender: bytes) -> bytes:

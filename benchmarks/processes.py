@@ -18,6 +18,7 @@ NUM_VARIABLES, ROWS_EACH = 50, 10
 ROWS, COLUMNS = 1_000_000, 20
 SOURCES = {"CSV": "t.csv", "Parquet": "t.parquet", "NPZ": "t.npz", "array in memory": "memory"}
 RAY_PARTIES, RAY_SHAPE = (10, 50), (100, 10)
+ROUND_PARTIES, ROUNDS = (100, 300), 6
 EXCHANGES = 2  # of `moments`: the schema exchange and the moments
 
 
@@ -76,6 +77,26 @@ def ray(setup):
     )
     columns = ("parties", "FedAvg, s", "`moments`, s", "ratio of each pair")
     return Table((*columns, "FedAvg, CPU s", "`moments`, CPU s"), rows, (note,))
+
+
+@benchmark(
+    "speed-ray-rounds", "Seconds of an exchange on Ray beside Flower's FedAvg", "0-1", ("ray",)
+)
+def ray_rounds(setup):
+    rows = []
+    for parties in ROUND_PARTIES[:1] if setup.quick else ROUND_PARTIES:
+        pairs = []
+        for _ in setup.seeds:  # alternating, so that both have the same load from other work
+            one = [in_new_process("rounds", which, parties) for which in ("fedavg", "notears-admm")]
+            pairs.append([np.median(found["seconds"][1:]) for found in one])
+        ratios = ", ".join(f"{ours / theirs:.2f}" for theirs, ours in pairs)
+        rows.append((parties, *(f"{x:.2f}" for x in np.median(pairs, axis=0)), ratios))
+    note = (
+        f"Virtual parties with {RAY_SHAPE[0]} rows of {RAY_SHAPE[1]} columns on one machine: "
+        f"NOTEARS-ADMM beside FedAvg with arrays of that size, {ROUNDS} exchanges each; medians "
+        "over exchanges but the first, which starts Ray's workers, and over alternating pairs."
+    )
+    return Table(("parties", "FedAvg, s", "`notears-admm`, s", "ratio of each pair"), rows, (note,))
 
 
 def in_new_process(*arguments):
@@ -175,7 +196,37 @@ def on_ray(which, parties):
     return {}
 
 
-def fedavg(parties):
+class TimedGrid:
+    """A grid that notes the wall seconds of each exchange."""
+
+    def __init__(self, grid, seconds):
+        self.grid, self.seconds = grid, seconds
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        start = time.perf_counter()
+        replies = list(self.grid.send_and_receive(messages, timeout=timeout))
+        self.seconds.append(time.perf_counter() - start)
+        return replies
+
+
+def rounds(which, parties):
+    """Return the wall seconds of each exchange of a run on Ray."""
+    seconds = []
+    if which == "fedavg":
+        fedavg(parties, ROUNDS, lambda grid: TimedGrid(grid, seconds), RAY_SHAPE[1])
+    else:
+        from flwr_causal import simulate
+
+        tables, _ = linear_parties(RAY_SHAPE[1], RAY_SHAPE[0] * parties, parties, 0)
+        wrap = {"wrap_grid": lambda grid: TimedGrid(grid, seconds), "early_stop": False}
+        simulate(which, tables, engine="ray", max_rounds=ROUNDS, search=False, **wrap)
+    return {"seconds": seconds}
+
+
+def fedavg(parties, exchanges=EXCHANGES, wrap=lambda grid: grid, size=RAY_SHAPE[1] + 1):
     from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
@@ -195,8 +246,8 @@ def fedavg(parties):
         strategy = FedAvg(
             fraction_evaluate=0.0, min_train_nodes=parties, min_available_nodes=parties
         )
-        size = RAY_SHAPE[1] + 1
-        strategy.start(grid, ArrayRecord([np.zeros((size, size))]), num_rounds=EXCHANGES)
+        start = ArrayRecord([np.zeros((size, size))])
+        strategy.start(wrap(grid), start, num_rounds=exchanges)
 
     one_cpu = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server, client, parties, backend_config=one_cpu)
@@ -204,12 +255,14 @@ def fedavg(parties):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=("parties", "rows", "ray"))
+    parser.add_argument("kind", choices=("parties", "rows", "ray", "rounds"))
     parser.add_argument("given", nargs="+")
     arguments = parser.parse_args()
     kind, given = arguments.kind, arguments.given
     if kind == "parties":
         found = of_parties(int(given[0]))
+    elif kind == "rounds":
+        found = rounds(given[0], int(given[1]))
     else:
         found = of_rows(*given) if kind == "rows" else on_ray(given[0], int(given[1]))
     print(json.dumps(found))

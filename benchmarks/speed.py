@@ -13,6 +13,7 @@ from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear.moments import Moments, data_scale, merge
 from flwr_causal.core.linear.solution import refit_support
 from flwr_causal.simulations import simulate
+from flwr_causal.solvers import order_search
 
 # (d, n, K)
 SETTINGS = (
@@ -21,6 +22,9 @@ SETTINGS = (
 )
 LARGE = (("moments", 200, 5000, 5), ("moments", 500, 1500, 10), ("notears-admm", 200, 2000, 10))
 VERY_LARGE = ("moments", 1000, 10_000, 5)
+# One of d, n, K at a time.
+GROWING = {"d": (20, 40, 80, 160), "n": (2000, 8000, 32_000, 128_000), "K": (5, 20, 80, 320)}
+START = {"d": 20, "n": 8000, "K": 5}
 WIRE_SETTINGS = ((10, 100, 5), (50, 100, 5), (100, 100, 5), (50, 1000, 5), (50, 100, 20))
 THRESHOLD = 0.3
 ADMM_ROUNDS = 40
@@ -85,6 +89,48 @@ def many_variables(setup):
         rows.append((method, d, n, num_parties, f"{seconds:.1f}", run.metrics["shd"]))
     note = "Erdos-Renyi graphs with d edges, noise of one variance."
     return Table(("method", "d", "n", "K", "CPU s", "SHD"), rows, (note,))
+
+
+@benchmark("speed-exponents", "CPU seconds by d, n and K, with fitted exponents", "0")
+def exponents(setup):
+    rows = []
+    for method in ("moments", "notears-admm", "lingam"):
+        simulate(method, linear_parties(10, 200, 3, 0)[0])  # imports and compiling on first use
+        for name, values in GROWING.items():
+            values = values[:3] if setup.quick else values
+            found = []
+            for value in values:
+                parties, _ = linear_parties(*{**START, name: value}.values(), setup.seeds[0])
+                found.append(cpu(simulate, method, parties)[1])
+            slope = np.polyfit(np.log(values), np.log(found), 1)[0]
+            sizes = ", ".join(f"{value:,}".replace(",", " ") for value in values)
+            rows.append((method, name, sizes, *(f"{x:.2f}" for x in found), f"{slope:.1f}"))
+    columns = ("method", "growing", "values", "first", "second", "third", "fourth")
+    note = (
+        f"Otherwise d = {START['d']}, n = {START['n']} rows of all parties, K = {START['K']} "
+        "parties; server and parties in one process. The exponent is the slope of the logarithms, "
+        "by least squares."
+    )
+    return Table((*columns[: 3 + len(found)], "exponent"), rows, (note,))
+
+
+@benchmark("speed-moments-core", "`moments`: CPU seconds of the core and of the local engine")
+def one_exchange(setup):
+    rows = []
+    for setting in ((20, 1000, 10), (50, 1000, 10), (50, 1000, 100)):
+        simulate("moments", linear_parties(*setting, 0)[0])
+        found = []
+        for seed in setup.seeds:
+            parties, _ = linear_parties(*setting, seed)
+            graph, seconds = cpu(order_search, np.concatenate(parties))
+            run, total = cpu(simulate, "moments", parties)
+            if not np.array_equal(graph.adjacency, run.graph.adjacency):
+                raise RuntimeError(f"core and engine differ at {setting}, seed {seed}")
+            found.append((seconds, total))
+        seconds, total = np.mean(found, axis=0)
+        rows.append((*setting, f"{seconds:.3f}", f"{total:.3f}", f"{total / seconds:.2f}"))
+    note = "The core is `flwr_causal.solvers.order_search` on the rows of all parties in one array."
+    return Table(("d", "n", "K", "core", "engine, all", "ratio"), rows, (note,))
 
 
 @benchmark("speed-traffic", "Bytes for each party and exchange", "0")

@@ -6,6 +6,7 @@
 On the pages of docs, the results whose names fit one of the patterns stand between the lines
 ``<!-- results PATTERN ... -->`` and ``<!-- end -->``, and a table without its title and its text
 between ``<!-- table NAME -->`` and ``<!-- end -->``; what is outside is written by hand.
+``<!-- worlds PATTERN ... -->`` shows in one table where each method breaks.
 """
 
 import argparse
@@ -19,7 +20,23 @@ from flwr_causal.simulations.scenarios.results import MEASURED, Result, adopted,
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 RESULTS = DOCS / "results"
-MARKED = re.compile(r"(<!-- (results|table) ([^>]+) -->\n).*?(<!-- end -->\n)", re.S)
+MARKED = re.compile(r"(<!-- (results|table|worlds) ([^>]+) -->\n).*?(<!-- end -->\n)", re.S)
+# The methods in the table of worlds; of those that return an equivalence class the errors of that.
+OWN = {
+    "moments": "shd",
+    "moments, GES": "cpdag_shd",
+    "moments, states as 0 and 1": "cpdag_shd",
+    "FedGES, conditional Gaussian": "cpdag_shd",
+    "NOTEARS-ADMM": "shd",
+    "fedcausal": "shd",
+    "lingam": "shd",
+    "sort-by-variance": "shd",
+}
+#: Columns of the table of worlds that hold several lines.
+SAME = {"moments, states as 0 and 1": "moments, GES"}
+#: More errors for each variable than this are a failure.
+BREAKS = 0.5
+WORST = 3
 
 
 def results(folder: Path = RESULTS) -> dict[str, Result]:
@@ -68,11 +85,50 @@ def source(result: Result, folder: str) -> str:
     )
 
 
+def errors_of(shown: list[Result]) -> dict[str, dict[str, float]]:
+    """Return the errors for each variable, by world and method; means over the sizes."""
+    found: dict[str, dict[str, float]] = {}
+    for result in shown:
+        rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+        kept = [row for row in rows if row["line"] in OWN and row[OWN[row["line"]]]]
+        each: dict[tuple[str, str], list[float]] = {}
+        for row in kept:
+            world = row.get("kind") or f"interventions, known: {row['known']}"
+            errors = float(row[OWN[row["line"]]]) / float(row["num_variables"])
+            each.setdefault((world, SAME.get(row["line"], row["line"])), []).append(errors)
+        for (world, line), values in each.items():
+            found.setdefault(world, {})[line] = sum(values) / len(values)
+    return found
+
+
+def worlds(shown: list[Result]) -> str:
+    """Return the table of `errors_of`, failures in bold, and the worst of them."""
+    found = errors_of(shown)
+    lines = [line for line in OWN if any(line in errors for errors in found.values())]
+    table = [("world", *lines), ("---",) * (len(lines) + 1)]
+    for world, errors in found.items():
+        cells = (errors.get(line) for line in lines)
+        texts = ("" if e is None else f"**{e:.2f}**" if e > BREAKS else f"{e:.2f}" for e in cells)
+        table.append((world, *texts))
+    own = [
+        (value, line, world)
+        for world, errors in found.items()
+        for line, value in errors.items()
+        if not line.startswith("sort-")
+    ]
+    last = reversed(sorted(own)[-WORST:])
+    worst = "; ".join(f"{line} with {world} ({value:.1f})" for value, line, world in last)
+    rows = "\n".join("| " + " | ".join(row) + " |" for row in table)
+    return f"{rows}\n\nThe worst of our own: {worst}."
+
+
 def written(page: str, found: dict[str, Result], folder: str = "results") -> str:
     """Return the text of a page with its tables written anew; it sees the files in a folder."""
 
     def block(match: re.Match[str]) -> str:
         shown = [found[name] for name in fitting(match[3], list(found))]
+        if match[2] == "worlds":
+            return f"{match[1]}\n{worlds(shown)}\n\n{match[4]}"
         whole = match[2] == "results"
         texts = [
             section(one, folder) if whole else f"{one.markdown()}\n\n{source(one, folder)}"
@@ -85,8 +141,8 @@ def written(page: str, found: dict[str, Result], folder: str = "results") -> str
 
 def placed(names: list[str]) -> dict[str, int]:
     """Return on how many places of the pages each result stands."""
-    marks = [match[3] for text in pages().values() for match in MARKED.finditer(text)]
-    blocks = [fitting(patterns, names) for patterns in marks]
+    marks = [match for text in pages().values() for match in MARKED.finditer(text)]
+    blocks = [fitting(match[3], names) for match in marks if match[2] != "worlds"]
     return {name: sum(name in block for block in blocks) for name in names}
 
 

@@ -65,7 +65,8 @@ perturbed_from, perturbed_to
 
     References
     ----------
-    Chen, Ma & Yue (2024). Federated structure learning of dynamic Bayesian networks.
+    Chen, Ma & Yue (2024). Temporal causal discovery in dynamic Bayesian networks using
+    federated learning.
     """
 
     contract: ClassVar[Contract] = TWO_DBN

@@ -119,3 +119,28 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, change, words):
         results.read(path)
     with pytest.raises(DataError, match=f"holds no {results.FILE}"):
         results.adopted(tmp_path, tmp_path)
+
+
+def of_world(rows, name="hard-a", columns=("line", "kind", "num_variables", "shd", "cpdag_shd")):
+    return results.Result({"name": name}, columns, rows)
+
+
+def test_the_table_of_worlds_takes_means_over_sizes_and_marks_failures():
+    rows = (
+        ("moments", "plain", "10", "2", "9"),
+        ("moments", "plain", "20", "8", "9"),
+        ("moments, GES", "plain", "10", "9", "6"),
+        ("each-alone", "plain", "10", "30", "30"),
+        ("sort-by-variance", "plain", "10", "30", "30"),
+        ("lingam", "plain", "10", "", ""),
+    )
+    known = ("line", "known", "num_variables", "shd")
+    other = of_world((("moments", "True", "10", "7"),), "hard-interventions", known)
+    shown = figures.worlds([of_world(rows), other])
+    assert "| world | moments | moments, GES | sort-by-variance |" in shown
+    assert "| plain | 0.30 | **0.60** | **3.00** |" in shown
+    assert "| interventions, known: True | **0.70** |  |  |" in shown
+    assert shown.endswith(
+        "The worst of our own: moments with interventions, known: True (0.7); "
+        "moments, GES with plain (0.6); moments with plain (0.3)."
+    )

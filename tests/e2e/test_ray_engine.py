@@ -1,6 +1,7 @@
 """``simulate(engine="ray")`` runs the same apps on Flower's Ray engine, with the same result."""
 
 import gc
+import json
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from flwr_causal.data.partition import hold_out, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations import simulate
+from flwr_causal.simulations.scenarios.reproduce import reproduce
 
 pytestmark = [
     pytest.mark.ray,
@@ -94,3 +96,44 @@ def test_circuits_are_the_same_on_both_engines():
     # The parties have gone with the run: this is said at once, and nobody waits for them.
     with pytest.raises(ConfigError, match="the run is over"):
         kept.model.log_likelihood(test)
+
+
+SCENARIO = """
+title = "on a cluster"
+metrics = ["shd", "exchanges"]
+[data]
+name = "linear"
+num_rows = 120
+num_variables = 5
+[split]
+num_parties = 6
+[lines]
+moments = { method = "moments" }
+"""
+
+
+@pytest.mark.release
+def test_a_scenario_runs_on_a_ray_cluster_that_exists(tmp_path, monkeypatch):
+    from ray.cluster_utils import Cluster
+
+    (tmp_path / "one.toml").write_text(SCENARIO)
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
+    try:
+        cluster.add_node(num_cpus=1)
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+        found = {}
+        for engine in ("ray", "local"):
+            folder = tmp_path / engine
+            options = {"runs": 1, "methods": ["moments"], "progress": False}
+            report = reproduce(
+                str(tmp_path / "one.toml"), engine=engine, output_dir=folder, **options
+            )
+            assert report.failed == 0
+            (cell,) = (folder / "cells").glob("*.json")
+            found[engine] = json.loads(cell.read_text())["metrics"]
+        del found["ray"]["cpu_seconds"], found["local"]["cpu_seconds"]
+        assert found["ray"] == found["local"]
+    finally:
+        cluster.shutdown()

@@ -144,3 +144,15 @@ def test_the_table_of_worlds_takes_means_over_sizes_and_marks_failures():
         "The worst of our own: moments with interventions, known: True (0.7); "
         "moments, GES with plain (0.6); moments with plain (0.3)."
     )
+
+
+def test_what_the_decision_table_says_of_worlds():
+    found = figures.results()
+    names = figures.fitting("hard-*", list(found))
+    errors = figures.errors_of([found[name] for name in names])
+    # numbers in comparable units; in arbitrary units; noise that is not Gaussian
+    assert errors["plain"]["moments"] < errors["plain"]["moments, GES"] < figures.BREAKS
+    assert errors["standardised"]["moments, GES"] < figures.BREAKS
+    assert all(errors[kind]["lingam"] < 0.1 for kind in ("gumbel", "exponential", "uniform"))
+    # categories and numbers, where effects are linear
+    assert errors["mixed"]["moments, GES"] < errors["mixed"]["FedGES, conditional Gaussian"]

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -281,6 +281,8 @@ words_of_vectors = st.lists(
 
 
 @given(words_of_vectors, words_of_vectors, st.integers(0, 4))
+# Nothing is borrowed from the second word.
+@example([np.array([2**64 - 1, 1, 0, 0], np.uint64)], [np.array([5, 0, 0, 0], np.uint64)], 0)
 def test_single_words_are_added_by_themselves_and_wide_ones_as_one_number(plus, minus, single):
     total = WordSum(Size(single, 4 - single))
     for vector in plus:

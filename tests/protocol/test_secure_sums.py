@@ -22,6 +22,7 @@ from flwr_causal.protocol.exchange import Disclosure, Exchange
 from flwr_causal.protocol.secure import exact, keys, masks, totals
 from flwr_causal.protocol.secure.ring import Layout, SumError
 from flwr_causal.protocol.secure.words import Size, WordSum, added
+from flwr_causal.runtime.secure import MOST_PARTIES
 
 
 def number_of(words):
@@ -312,6 +313,27 @@ def test_the_words_of_a_sum_depend_on_the_sum_alone(one, other, exponent):
         vectors = [layout.encoded(value, 300) for value in values]
         found.add(added(vectors, layout.size).tobytes())
     assert len(found) == 1
+
+
+def test_numbers_of_any_size_stand_behind_those_of_one_word():
+    both = exchange(
+        Disclosure("free", "of any size", ("d",), combine="mean"),
+        Disclosure("bound", "bounded", ("d",), combine="mean", bound=lambda setup: 4.0),
+    )
+    layout = Layout.of(both, {"d": 2}, Agreed())
+    assert layout.size == Size(2 + 2, 2 * exact.WORDS)
+    free, bound = np.array([[-1.5, 2], [4, -8], [0.5, -1]]), np.array([[-3, 1], [2, 2], [-1, 3.0]])
+    vectors = [
+        layout.encoded({"free": x, "bound": y}, 300) for x, y in zip(free, bound, strict=True)
+    ]
+    found, _ = layout.decoded(added(vectors, layout.size), 3)
+    np.testing.assert_allclose(found["free"], free.mean(axis=0), rtol=1e-15)
+    np.testing.assert_allclose(found["bound"], bound.mean(axis=0), rtol=1e-15)
+
+
+def test_the_largest_numbers_of_the_most_parties_have_room():
+    assert exact.MOST * 2.0**exact.FRACTION_BITS == exact.BIAS
+    assert MOST_PARTIES * 2 * exact.BIAS <= 2 ** (64 * exact.WORDS)
 
 
 def test_sums_of_any_size_are_exact():

@@ -322,12 +322,14 @@ def test_numbers_of_any_size_stand_behind_those_of_one_word():
     )
     layout = Layout.of(both, {"d": 2}, Agreed())
     assert layout.size == Size(2 + 2, 2 * exact.WORDS)
-    free, bound = np.array([[-1.5, 2], [4, -8], [0.5, -1]]), np.array([[-3, 1], [2, 2], [-1, 3.0]])
+    # So small that the lowest words are not 0.
+    free = np.array([[-1.5, 2], [4, -8], [0.5, -1]]) * 2.0**-320
+    bound = np.array([[-3, 1], [2, 2], [-1, 3.0]])
     vectors = [
         layout.encoded({"free": x, "bound": y}, 300) for x, y in zip(free, bound, strict=True)
     ]
     found, _ = layout.decoded(added(vectors, layout.size), 3)
-    np.testing.assert_allclose(found["free"], free.mean(axis=0), rtol=1e-15)
+    np.testing.assert_allclose(found["free"] / free.mean(axis=0), 1, rtol=1e-15)
     np.testing.assert_allclose(found["bound"], bound.mean(axis=0), rtol=1e-15)
 
 
